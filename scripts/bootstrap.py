@@ -1,0 +1,188 @@
+"""Makes .venv: exactly the packages of requirements.lock, by hash, and this project as an editable install.
+
+Run by `./run` when the lock, pyproject.toml or the checkout's place has changed. Standard library only, because nothing
+is installed yet. Three decisions:
+
+* uv does the installing, and is itself one of the locked packages: its block of the lock is given to pip first, so
+  nothing outside .venv is written and no version of uv is chosen by the day.
+* The user's pip settings (index, links, certificate, proxy) hold: uv does not read them, so they are handed over.
+* One bootstrap at a time per checkout, by a lock on a file that the kernel releases however the holder ends.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+UV = VENV / "bin" / "uv"
+LOCK = ROOT / "requirements.lock"
+STAMP = VENV / ".stamp"
+
+UV_NAMES = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "no-index": "UV_NO_INDEX",
+    "cert": "SSL_CERT_FILE",
+    "proxy": "ALL_PROXY",
+    "trusted-host": "UV_INSECURE_HOST",
+    "default-timeout": "UV_HTTP_TIMEOUT",
+    "timeout": "UV_HTTP_TIMEOUT",
+}
+
+
+class BootstrapError(Exception):
+    """What the user has to do before the environment can be made."""
+
+
+def say(text: str) -> None:
+    print(f"run: {text}", file=sys.stderr, flush=True)
+
+
+def run(*command: str | Path, env: Mapping[str, str] | None = None) -> None:
+    subprocess.run([str(part) for part in command], check=True, env=env, stdout=sys.stderr, stdin=subprocess.DEVNULL)
+
+
+def succeeds(*command: str | Path) -> bool:
+    parts = [str(part) for part in command]
+    try:
+        return subprocess.run(parts, check=False, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
+    except OSError:  # no such program, or not for this machine
+        return False
+
+
+def pip_settings() -> dict[str, str]:
+    """pip's effective settings by option name; from the environment alone where there is no pip to ask."""
+    listed = ""
+    for python in (PYTHON, Path(sys.executable)):
+        asked = subprocess.run([str(python), "-m", "pip", "config", "list"], capture_output=True, text=True, check=False)
+        if asked.returncode == 0:
+            listed = asked.stdout
+            break
+    # pip reads [global], then the command's section, then the environment; the later one holds.
+    found: dict[str, str] = {}
+    for section in ("global", "install"):
+        for match in re.finditer(rf"^{section}\.([\w-]+)='(.*)'$", listed, re.MULTILINE):
+            found[match[1]] = match[2].replace("\\n", " ")
+    for name, value in os.environ.items():
+        if name.startswith("PIP_") and value:
+            found[name[4:].lower().replace("_", "-")] = value
+    return found
+
+
+def uv_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """The environment for uv: the caller's own, completed from pip's settings where it says nothing."""
+    env = dict(os.environ)
+    for option, name in UV_NAMES.items():
+        value = settings.get(option, "").strip()
+        if value and not env.get(name):
+            separator = "," if option == "find-links" else " "
+            env[name] = separator.join(value.split())
+    if "extra-index-url" in settings:
+        # As pip does: the best match of all indexes. The hashes of the lock say what may be installed.
+        env.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
+    env["VIRTUAL_ENV"] = str(VENV)
+    return env
+
+
+def locked_block(package: str) -> str:
+    """The lines of the lock that pin one package with its hashes."""
+    match = re.search(rf"^{re.escape(package)}==.*\n(?:[ \t]+--hash=.*\n)+", LOCK.read_text(), re.MULTILINE)
+    if match is None:
+        raise BootstrapError(f"{LOCK.name} does not pin {package}. Restore the file, or write it anew with ./run lock.")
+    return match[0]
+
+
+def create_venv() -> None:
+    """Makes an empty .venv by the first of the known ways that this machine has."""
+    python = sys.executable
+    ways: tuple[Callable[[], bool], ...] = (
+        lambda: succeeds(python, "-m", "venv", "--clear", VENV),
+        lambda: succeeds(python, "-m", "virtualenv", "--clear", "-p", python, VENV),
+        lambda: bool(shutil.which("virtualenv")) and succeeds("virtualenv", "--clear", "-p", python, VENV),
+        lambda: bool(shutil.which("uv")) and succeeds("uv", "venv", "--clear", "--seed", "--python", python, VENV),
+        # Without ensurepip, another pip can still install into the new environment.
+        lambda: (
+            succeeds(python, "-m", "pip", "--version")
+            and succeeds(python, "-m", "venv", "--clear", "--without-pip", VENV)
+            and succeeds(python, "-m", "pip", "--python", PYTHON, "--version")
+        ),
+    )
+    for way in ways:
+        if way():
+            return
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    raise BootstrapError(
+        f"{python} cannot make a virtual environment: it lacks ensurepip, and there is no pip, virtualenv or uv beside it.\n"
+        f"  Debian, Ubuntu: apt-get install python{version}-venv   (or python3-venv)\n"
+        "  elsewhere:      install python3-pip, virtualenv or uv, or set PYTHON to an interpreter with ensurepip"
+    )
+
+
+def install_uv() -> None:
+    block = locked_block("uv")
+    wanted = block.split()[0].partition("==")[2]
+    if uv_version() == wanted:
+        return
+    say(f"installing uv {wanted} into .venv")
+    pin = VENV / "uv.lock.txt"
+    pin.write_text(block)
+    options = ("install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", pin)
+    if succeeds(PYTHON, "-m", "pip", "--version"):
+        run(PYTHON, "-m", "pip", *options)
+    else:
+        run(sys.executable, "-m", "pip", "--python", PYTHON, *options)
+    pin.unlink()
+
+
+def uv_version() -> str:
+    if not succeeds(UV, "--version"):
+        return ""
+    answer = subprocess.run([str(UV), "--version"], capture_output=True, text=True, check=False).stdout.split()
+    return answer[1]
+
+
+def install_locked(env: Mapping[str, str]) -> None:
+    say("installing the packages of requirements.lock into .venv (PySpark is 450 MB: the first time takes a while)")
+    # The lock is the build constraint too: source archives are built with the locked setuptools.
+    run(UV, "pip", "sync", "--quiet", "--require-hashes", "--build-constraints", LOCK, LOCK, env=env)
+    run(UV, "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--editable", ROOT, env=env)
+
+
+def bootstrap(stamp: str) -> None:
+    with (ROOT / ".venv.lock").open("w") as mutex:
+        fcntl.flock(mutex, fcntl.LOCK_EX)
+        if STAMP.exists() and STAMP.read_text() == stamp:
+            return  # another process made it while this one waited
+        if not succeeds(PYTHON, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"):
+            say(f"making .venv with Python {sys.version.split()[0]}")
+            create_venv()
+        STAMP.unlink(missing_ok=True)
+        settings = pip_settings()
+        install_uv()
+        install_locked(uv_environment(settings))
+        STAMP.write_text(stamp)
+
+
+def main() -> int:
+    try:
+        bootstrap(sys.argv[1])
+    except BootstrapError as error:
+        say(str(error))
+        return 1
+    except subprocess.CalledProcessError as error:
+        say(f"this command failed with status {error.returncode}: {' '.join(error.cmd)}")
+        say("its own message is above; pip's settings (pip config list) say which package index was asked")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
