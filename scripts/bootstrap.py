@@ -62,7 +62,9 @@ def pip_settings() -> dict[str, str]:
     """pip's effective settings by option name; from the environment alone where there is no pip to ask."""
     listed = ""
     for python in (PYTHON, Path(sys.executable)):
-        asked = subprocess.run([str(python), "-m", "pip", "config", "list"], capture_output=True, text=True, check=False)
+        asked = subprocess.run(
+            [str(python), "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
+        )
         if asked.returncode == 0:
             listed = asked.stdout
             break
@@ -100,6 +102,21 @@ def locked_block(package: str) -> str:
     return match[0]
 
 
+def install_ensurepip() -> bool:
+    """On Debian and its kin ensurepip is a package of its own: installs it where rights allow."""
+    if shutil.which("apt-get") is None:
+        return False
+    root: tuple[str, ...] = () if os.geteuid() == 0 else ("sudo", "-n")
+    if root and not succeeds(*root, "true"):
+        return False
+    succeeds(*root, "apt-get", "update", "-qq")
+    for package in (f"python{sys.version_info.major}.{sys.version_info.minor}-venv", "python3-venv"):
+        say(f"{sys.executable} lacks ensurepip; installing {package} with apt-get")
+        if succeeds(*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-qq", package):
+            return True
+    return False
+
+
 def create_venv() -> None:
     """Makes an empty .venv by the first of the known ways that this machine has."""
     python = sys.executable
@@ -114,6 +131,7 @@ def create_venv() -> None:
             and succeeds(python, "-m", "venv", "--clear", "--without-pip", VENV)
             and succeeds(python, "-m", "pip", "--python", PYTHON, "--version")
         ),
+        lambda: install_ensurepip() and succeeds(python, "-m", "venv", "--clear", VENV),
     )
     for way in ways:
         if way():

@@ -2,6 +2,11 @@
 # Order: JAVA_HOME, java on the PATH, the usual places, the system's package manager where rights allow.
 
 java_least=17
+# Where Java is usually installed; patterns, expanded when looked at. Homebrew keeps its own out of the system's places.
+java_usual_places="/usr/lib/jvm/* /usr/java/* /opt/java/* /opt/*jdk* /opt/*jre* /usr/local/openjdk-*
+/Library/Java/JavaVirtualMachines/*/Contents/Home ${HOME:-}/.sdkman/candidates/java/*
+/opt/homebrew/opt/openjdk*/libexec/openjdk.jdk/Contents/Home /usr/local/opt/openjdk*/libexec/openjdk.jdk/Contents/Home
+/home/linuxbrew/.linuxbrew/opt/openjdk*/libexec"
 
 # Prints the major version of the Java at $1; nothing if it does not run (macOS has a java that only complains).
 java_major() {
@@ -24,11 +29,7 @@ java_usual_homes() {
     if [ -x /usr/libexec/java_home ]; then
         /usr/libexec/java_home -v "$java_least+" 2>/dev/null || :
     fi
-    # Homebrew keeps its Java out of the system's places: on Apple processors, on Intel ones, on Linux.
-    for home in "${java_jvm_folder:-/usr/lib/jvm}"/* /usr/java/* /opt/java/* /opt/*jdk* /opt/*jre* /usr/local/openjdk-* \
-        /Library/Java/JavaVirtualMachines/*/Contents/Home "${HOME:-/}"/.sdkman/candidates/java/* \
-        /opt/homebrew/opt/openjdk*/libexec/openjdk.jdk/Contents/Home \
-        /usr/local/opt/openjdk*/libexec/openjdk.jdk/Contents/Home /home/linuxbrew/.linuxbrew/opt/openjdk*/libexec; do
+    for home in $java_usual_places; do
         [ ! -x "$home/bin/java" ] || echo "$home"
     done
 }

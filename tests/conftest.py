@@ -1,0 +1,23 @@
+"""What all tests share: the checklist rows, hypothesis' settings, and Spark's surroundings."""
+
+import os
+import sys
+
+import hypothesis
+import pytest
+
+from rows import RowsPlugin, load_rows
+
+# Spark's workers run on this interpreter and its driver on loopback, also where pytest is called without ./run.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+# No time limit per example: a busy machine is no defect. In CI a failure repeats, at one's desk each run tries new ones.
+hypothesis.settings.register_profile("desk", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(RowsPlugin(load_rows()), "checklist-rows")

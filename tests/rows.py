@@ -1,0 +1,107 @@
+"""Which rows of the specification's checklist the tests hold.
+
+A test cites the rows it holds: `@pytest.mark.rows("CS-21", "CS-22")`. checklist_rows.txt lists all rows that there are;
+an id outside it is an error at collection. A test that is skipped or expected to fail holds nothing.
+
+    ./run rows           counts per prefix, and the rows that no test holds
+    ./run rows --cited   each row with the tests that hold it
+"""
+
+import argparse
+import contextlib
+import io
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROWS_FILE = Path(__file__).with_name("checklist_rows.txt")
+NOT_HOLDING = ("skip", "skipif", "xfail")
+
+
+def load_rows(path: Path = ROWS_FILE) -> dict[str, str]:
+    """All rows, id to title, in the checklist's order."""
+    rows: dict[str, str] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.strip() and not line.startswith("#"):
+            row, _, title = line.partition(" ")
+            if row in rows:
+                raise ValueError(f"{path.name} lists {row} twice")
+            rows[row] = title
+    return rows
+
+
+def cited_rows(item: pytest.Item) -> list[str]:
+    return [row for mark in item.iter_markers("rows") for row in mark.args]
+
+
+class RowsPlugin:
+    """Checks every cited id at collection and remembers which test cites which row."""
+
+    def __init__(self, rows: dict[str, str]) -> None:
+        self.rows = rows
+        self.tests_of: dict[str, list[str]] = {}  # row -> test names, parametrised cases as one, in collection order
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        config.addinivalue_line("markers", "rows(id, ...): the rows of tests/checklist_rows.txt that this test holds")
+
+    @pytest.hookimpl(tryfirst=True)  # before -m and -k deselect: a wrong id is an error in any run
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        unknown = []
+        for item in items:
+            name = item.nodeid.partition("[")[0]
+            holds = not any(item.get_closest_marker(marker) for marker in NOT_HOLDING)
+            for row in cited_rows(item):
+                if row not in self.rows:
+                    unknown.append(f"{name} cites {row!r}")
+                elif holds and name not in self.tests_of.setdefault(row, []):
+                    self.tests_of[row].append(name)
+        if unknown:
+            listed = "\n  ".join(dict.fromkeys(unknown))
+            raise pytest.UsageError(f"no such row in {ROWS_FILE.name}:\n  {listed}")
+
+
+def collect() -> dict[str, list[str]]:
+    """Collects the whole suite without running it: row -> the tests that hold it."""
+    plugin = RowsPlugin(load_rows())
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        status = pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider"], plugins=[plugin])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        raise SystemExit(f"{output.getvalue()}\nrows: the tests cannot be collected (pytest status {int(status)})")
+    return plugin.tests_of
+
+
+def report_held(rows: dict[str, str], tests_of: dict[str, list[str]]) -> None:
+    total = Counter(row.partition("-")[0] for row in rows)
+    held = Counter(row.partition("-")[0] for row in tests_of)
+    missing = [row for row in rows if row not in tests_of]
+    for row in missing:
+        print(f"{row}  {rows[row]}")
+    if missing:
+        print()
+    for prefix, count in total.items():
+        print(f"{prefix}: {held[prefix]} of {count} rows held")
+    print(f"all: {len(tests_of)} of {len(rows)} rows held, {len(missing)} by no test")
+
+
+def report_cited(rows: dict[str, str], tests_of: dict[str, list[str]]) -> None:
+    for row, title in rows.items():
+        if row in tests_of:
+            print(f"{row}  {title}")
+            for test in tests_of[row]:
+                print(f"       {test}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="./run rows", description="The checklist rows that the tests hold.")
+    parser.add_argument("--cited", action="store_true", help="list each held row with its tests")
+    arguments = parser.parse_args()
+    report = report_cited if arguments.cited else report_held
+    report(load_rows(), collect())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

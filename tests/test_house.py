@@ -1,0 +1,167 @@
+"""Rules of the house that a tool can hold: pure core, imports that point down, a lock that fits, no leftovers."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+SRC = ROOT / "src"
+CORE = ("common", "wire", "membership", "partition", "grid", "node")
+TOOLS = Path(sys.executable).parent  # the tools of the environment that runs the tests, whatever the PATH says
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def source_modules() -> list[Path]:
+    return sorted(SRC.rglob("*.py"))
+
+
+def repository_files() -> list[Path]:
+    """What is, or would be, committed; in an unpacked archive, everything but environments and caches."""
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if listed.returncode == 0:
+        names = [ROOT / name for name in listed.stdout.split("\0") if name]
+    else:
+        names = [path for path in ROOT.rglob("*") if not any(part.startswith(".") for part in path.parts)]
+    return [path for path in names if path.is_file()]
+
+
+def places(pattern: str, files: list[Path]) -> list[str]:
+    found = []
+    for path in files:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for number, line in enumerate(text.splitlines(), 1):
+            if re.search(pattern, line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:80]}")
+    return found
+
+
+def test_source_has_no_leftovers() -> None:
+    assert places(r"\b(TODO|FIXME|XXX|HACK)\b|\bNotImplementedError\b", source_modules()) == []
+
+
+def test_source_has_no_bare_assert() -> None:
+    """`python -O` drops them; phalanx.common.invariant stays on."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in source_modules()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assert)
+    ]
+    assert found == []
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [path for path in source_modules() if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))]
+    assert [str(path.relative_to(ROOT)) for path in silent] == []
+
+
+def test_no_file_names_a_registry_or_a_place_of_one_machine() -> None:
+    """The user's own settings say where packages come from; a path of one machine is wrong on every other."""
+    hosts = (
+        "pypi" + r"\.org",
+        "python" + "hosted",
+        "anaconda" + r"\.org",
+        "repo1" + r"\.maven",
+        "registry" + r"\.npmjs",
+    )
+    paths = ("/work" + r"/(main|shared)\b", "/ro" + "ot/", r"\.\./" + r"shared\b")
+    assert places("|".join(hosts + paths), repository_files()) == []
+
+
+def declared_requirements() -> list[Requirement]:
+    project = PROJECT["project"]
+    listed = [*project["dependencies"], *PROJECT["build-system"]["requires"]]
+    for group in (*project["optional-dependencies"].values(), *PROJECT["dependency-groups"].values()):
+        listed += group
+    requirements = [Requirement(text) for text in listed]
+    return [requirement for requirement in requirements if requirement.name != project["name"]]
+
+
+def locked_versions() -> dict[str, list[str]]:
+    """Package name to its locked versions (one per marker)."""
+    locked: dict[str, list[str]] = {}
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)", text, re.MULTILINE):
+        locked.setdefault(canonicalize_name(name), []).append(version)
+    return locked
+
+
+@pytest.mark.parametrize("requirement", declared_requirements(), ids=str)
+def test_the_lock_fits_what_is_declared(requirement: Requirement) -> None:
+    versions = locked_versions().get(canonicalize_name(requirement.name), [])
+    assert versions, f"{requirement.name} is not locked: ./run lock"
+    for version in versions:
+        assert requirement.specifier.contains(version, prereleases=True), (
+            f"{requirement} but locked {version}: ./run lock"
+        )
+
+
+def test_every_locked_package_is_pinned_by_hash() -> None:
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    pins = re.findall(r"^[\w.-]+==.*\n(?:[ \t]+(--hash=sha256:))?", text, re.MULTILINE)
+    assert pins
+    assert all(pins)
+
+
+def run_tool(name: str, *arguments: str, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(root / "src"), "NO_COLOR": "1", "COLUMNS": "200"}
+    command = [str(TOOLS / name), *arguments]
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=100)
+
+
+def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
+    return run_tool("lint-imports", "--no-logo", "--no-cache", "--config", str(root / "pyproject.toml"), root=root)
+
+
+def test_import_contracts_hold() -> None:
+    result = lint_imports(ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.fixture
+def copy_of_project(tmp_path: Path) -> Path:
+    shutil.copytree(SRC, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_an_import_of_the_clock_in_the_core_is_refused_by_both_tools(copy_of_project: Path) -> None:
+    for folder in CORE:
+        (copy_of_project / "src/phalanx" / folder / "planted.py").write_text(
+            '"""Planted."""\n\nimport time\n\nNOW = time.time\n'
+        )
+    ruff = run_tool("ruff", "check", "--no-cache", "--output-format=concise", "src", root=copy_of_project)
+    contracts = lint_imports(copy_of_project)
+    assert ruff.returncode == 1
+    assert contracts.returncode == 1
+    for folder in CORE:
+        assert f"src/phalanx/{folder}/planted.py:3:8: TID251 `time` is banned" in ruff.stdout
+        assert f"phalanx.{folder}.planted -> time (l.3)" in contracts.stdout
+
+
+def test_an_import_that_points_up_is_refused(copy_of_project: Path) -> None:
+    planted = copy_of_project / "src/phalanx/wire/planted.py"
+    planted.write_text('"""Planted."""\n\nimport phalanx.runtime\n\nUSED = phalanx.runtime\n')
+    contracts = lint_imports(copy_of_project)
+    assert contracts.returncode == 1
+    assert "phalanx.wire.planted -> phalanx.runtime (l.3)" in contracts.stdout
+
+
+def test_both_tools_ban_the_same_modules_in_every_core_folder() -> None:
+    banned = tomllib.loads((SRC / "phalanx/core.ruff.toml").read_text(encoding="utf-8"))
+    by_ruff = {name for name in banned["lint"]["flake8-tidy-imports"]["banned-api"] if "." not in name}
+    contract = next(each for each in PROJECT["tool"]["importlinter"]["contracts"] if each["id"] == "pure-core")
+    assert by_ruff == set(contract["forbidden_modules"])
+    assert {f"phalanx.{folder}" for folder in CORE} == set(contract["source_modules"])
+    for folder in CORE:
+        assert (SRC / "phalanx" / folder / "ruff.toml").read_text() == 'extend = "../core.ruff.toml"\n'

@@ -1,0 +1,64 @@
+"""The bookkeeping of checklist rows itself: every id is checked, and only tests that can fail hold a row."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rows import RowsPlugin, load_rows, report_held
+
+pytest_plugins = ["pytester"]
+
+
+def collect_in(pytester: pytest.Pytester, source: str) -> tuple[pytest.ExitCode | int, RowsPlugin]:
+    pytester.makepyfile(source)
+    plugin = RowsPlugin({"CS-01": "first", "CS-02": "second"})
+    status = pytester.inline_run("--collect-only", "-p", "no:cacheprovider", plugins=[plugin]).ret
+    return status, plugin
+
+
+def test_the_checklist_is_complete() -> None:
+    assert Counter(row.partition("-")[0] for row in load_rows()) == {"CS": 77, "PD": 33, "PN": 13, "EL": 63, "DL": 86}
+
+
+def test_a_row_listed_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rows.txt"
+    path.write_text("CS-01 a\nCS-01 b\n")
+    with pytest.raises(ValueError, match="CS-01 twice"):
+        load_rows(path)
+
+
+def test_parametrised_cases_count_once_and_skipped_tests_not_at_all(pytester: pytest.Pytester) -> None:
+    status, plugin = collect_in(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.rows("CS-01")
+        @pytest.mark.parametrize("n", [1, 2])
+        def test_held(n): ...
+
+        @pytest.mark.skip
+        @pytest.mark.rows("CS-02")
+        def test_skipped(): ...
+        """,
+    )
+    assert status == pytest.ExitCode.OK
+    assert list(plugin.tests_of) == ["CS-01"]
+    assert len(plugin.tests_of["CS-01"]) == 1
+
+
+def test_an_unknown_row_stops_the_collection(pytester: pytest.Pytester, capfd: pytest.CaptureFixture[str]) -> None:
+    status, _ = collect_in(pytester, "import pytest\n@pytest.mark.rows('CS-99')\ndef test_it(): ...\n")
+    assert status == pytest.ExitCode.USAGE_ERROR
+    assert "test_it cites 'CS-99'" in "".join(capfd.readouterr())
+
+
+def test_the_report_names_what_no_test_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    report_held({"CS-01": "first", "CS-02": "second"}, {"CS-01": ["test_a"]})
+    assert capsys.readouterr().out.splitlines() == [
+        "CS-02  second",
+        "",
+        "CS: 1 of 2 rows held",
+        "all: 1 of 2 rows held, 1 by no test",
+    ]
