@@ -168,7 +168,8 @@ def uv_version() -> str:
 
 
 def install_locked(env: Mapping[str, str]) -> None:
-    say("installing the packages of requirements.lock into .venv (PySpark is 450 MB: the first time takes a while)")
+    first = not (VENV / "bin" / "pyspark").exists()
+    say("installing the packages of requirements.lock into .venv" + (": PySpark alone is 450 MB" if first else ""))
     # The lock is the build constraint too: source archives are built with the locked setuptools.
     run(UV, "pip", "sync", "--quiet", "--require-hashes", "--build-constraints", LOCK, LOCK, env=env)
     run(UV, "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--editable", ROOT, env=env)
