@@ -1,0 +1,1 @@
+"""Phalanx: an in-memory data grid."""
