@@ -136,6 +136,7 @@ def create_venv() -> None:
     for way in ways:
         if way():
             return
+    shutil.rmtree(VENV, ignore_errors=True)  # half an environment would look like one to the next run
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     raise BootstrapError(
         f"{python} cannot make a virtual environment: it lacks ensurepip, and there is no pip, virtualenv or uv beside it.\n"
