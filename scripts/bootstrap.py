@@ -181,7 +181,8 @@ def bootstrap(stamp: str) -> None:
         fcntl.flock(mutex, fcntl.LOCK_EX)
         if STAMP.exists() and STAMP.read_text() == stamp:
             return  # another process made it while this one waited
-        if not succeeds(PYTHON, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"):
+        moved = STAMP.exists() and not STAMP.read_text().startswith(f"{ROOT} ")  # its scripts name the old place
+        if moved or not succeeds(PYTHON, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"):
             say(f"making .venv with Python {sys.version.split()[0]}")
             create_venv()
         STAMP.unlink(missing_ok=True)
