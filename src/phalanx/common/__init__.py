@@ -1,0 +1,1 @@
+"""Time-free vocabulary shared by every part: identities, errors, settings, invariants."""

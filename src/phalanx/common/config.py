@@ -1,0 +1,90 @@
+"""Settings of a member that its machines read. Where it listens and whom it calls is the driver's `Config`.
+
+Each field says its unit, and what raising it costs and gives.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.common.errors import UsageError
+from phalanx.common.ids import Address, Millis
+
+MAX_BACKUPS = 6
+"""A partition has at most seven replicas, numbered 0 (the owner) to 6."""
+
+
+class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What one member was told about itself and its cluster."""
+
+    cluster: str = "phalanx"
+    """Members and clients of another name are refused."""
+
+    seeds: tuple[Address, ...] = ()
+    """Whom to ask for admission, in order. Empty, or only this member's own address: form a cluster at once."""
+
+    partition_count: int = 271
+    """Partitions of the key space; the same on every member. More: finer balance, larger table."""
+
+    backup_count: int = 1
+    """Synchronous backups of each partition. Each survives one more simultaneous crash and costs one more copy."""
+
+    heartbeat_interval_ms: Millis = 1_000
+    """Between two heartbeats to each member. Lower: faster healing of missed updates, more messages."""
+
+    heartbeat_timeout_ms: Millis = 10_000
+    """Silence after which a member is suspected. Lower: hung members go sooner, and paused healthy ones too."""
+
+    connection_grace_ms: Millis = 300
+    """How long reconnecting must be refused, after a connection was lost, before its member is suspected."""
+
+    join_attempts: int = 5
+    """Rounds over all seeds before joining fails."""
+
+    join_timeout_ms: Millis = 5_000
+    """How long one attempt waits for the seed's answer."""
+
+    join_retry_pause_ms: Millis = 500
+    """Pause after a seed was unreachable or not ready, so that members started together find each other."""
+
+    join_acknowledgement_ms: Millis = 2_000
+    """How long the master waits for all members to acknowledge a view before it answers the joiner anyway."""
+
+    claim_timeout_ms: Millis = 10_000
+    """A member that has not answered a mastership claim by then is left out. Longer waits for slow members."""
+
+    retry_interval_ms: Millis = 100
+    """Between two sends of something that must arrive and was not confirmed."""
+
+    publish_interval_ms: Millis = 60_000
+    """Between two publications of an unchanged member list and partition table."""
+
+    copy_chunk_bytes: int = 512 * 1024
+    """How much of a partition one message of a copy carries. More: fewer round trips, longer turns."""
+
+    copies_per_member: int = 4
+    """Partition copies that one owner sends at the same time."""
+
+    call_timeout_ms: Millis = 30_000
+    """How long a call on an embedded map may take in all, retries included."""
+
+    max_key_bytes: int = 64 * 1024
+    max_value_bytes: int = 16 * 1024 * 1024
+    """Limits of one serialised key and value; a value must fit into a frame with room to spare."""
+
+    def __post_init__(self) -> None:
+        if not self.cluster:
+            raise UsageError("cluster: the name is empty; give every member and client the same non-empty name")
+        if not 1 <= self.partition_count <= 1_000_000:
+            raise UsageError(f"partition_count: {self.partition_count} is not between 1 and 1000000")
+        if not 0 <= self.backup_count <= MAX_BACKUPS:
+            raise UsageError(f"backup_count: {self.backup_count} is not between 0 and {MAX_BACKUPS}")
+        for name in ("heartbeat_interval_ms", "retry_interval_ms", "join_timeout_ms", "copy_chunk_bytes",
+                     "copies_per_member", "join_attempts", "max_key_bytes", "max_value_bytes"):  # fmt: skip
+            if getattr(self, name) <= 0:
+                raise UsageError(f"{name}: {getattr(self, name)} must be greater than 0")
+        if self.heartbeat_timeout_ms <= self.heartbeat_interval_ms:
+            raise UsageError(
+                f"heartbeat_timeout_ms: {self.heartbeat_timeout_ms} must be greater than heartbeat_interval_ms "
+                f"({self.heartbeat_interval_ms}), or every member is suspected between two heartbeats"
+            )

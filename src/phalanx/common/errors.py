@@ -1,0 +1,69 @@
+"""Errors, by whose fault they are and what the caller can do.
+
+* `UsageError`: you. Mend the call, the option or the configuration.
+* `ProtocolError`: the peer sent something that breaks the protocol. That connection is dropped, nothing else.
+* `UnavailableError`: the cluster cannot do it now, and has not done it. Retrying is safe.
+* `IndeterminateWrite`: the write may or may not have happened. Read before you decide.
+* `InvariantViolation`: us. The member stops rather than go on with a broken state.
+
+On the wire an error is one of the closed codes of `ErrorCode` and a sentence.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class PhalanxError(Exception):
+    """Base of all errors that Phalanx raises on purpose."""
+
+
+class UsageError(PhalanxError, ValueError):
+    """The caller asked for something that cannot be done as asked. The message says what to change."""
+
+
+class EntryTooLarge(UsageError):
+    """A key or a value is over the configured limit. Nothing was stored."""
+
+
+class ProtocolError(PhalanxError):
+    """A peer sent bytes or a message that breaks the protocol. Its connection is closed."""
+
+
+class UnavailableError(PhalanxError):
+    """The cluster could not serve the call in time, and has changed nothing. Retrying is safe."""
+
+
+class ConnectError(UnavailableError):
+    """No member could be reached, or the member that answered refused the connection."""
+
+
+class JoinFailed(UnavailableError):
+    """A member could not join the cluster through any of its seeds."""
+
+
+class IndeterminateWrite(PhalanxError):
+    """A write was sent and its outcome is unknown: it may or may not have been applied."""
+
+
+class InvariantViolation(PhalanxError):
+    """Something that must always hold does not. A defect of Phalanx itself; the message carries the facts."""
+
+
+class ErrorCode(enum.IntEnum):
+    """Why a member refused a call. What the caller does next depends on the code alone."""
+
+    NOT_OWNER = 1
+    """This member does not own the partition by its table: look for a newer table, then call the owner."""
+    NOT_READY = 2
+    """No owner can answer at this moment (no table yet, taking over, not joined): call again a little later."""
+    TOO_LARGE = 3
+    """The key or value is over the limit: the call is wrong and will stay wrong."""
+    INVALID = 4
+    """The request makes no sense to this member: the call is wrong and will stay wrong."""
+    OWNERSHIP_LOST = 5
+    """The write was applied here, then ownership moved before the backups confirmed: its outcome is unknown."""
+    UNAVAILABLE = 6
+    """Given to the caller by its own router: no owner could be asked in time. Nothing was changed."""
+    INDETERMINATE = 7
+    """Given to the caller by its own router: a write was sent and its outcome is unknown."""

@@ -1,0 +1,80 @@
+"""Identities and units.
+
+A member is its address *and* its incarnation: a process restarted on the same address is another member, and a
+message meant for the old one never reaches the new one. All identities are strings, so that they hash fast, sort the
+same everywhere, travel as they are and read well in a trace; `NewType` keeps them apart for the type checker.
+"""
+
+from __future__ import annotations
+
+from typing import NewType
+
+from phalanx.common.errors import UsageError
+
+Millis = int
+"""Milliseconds of a monotonic clock that the driver chose; never wall-clock time."""
+
+Address = NewType("Address", str)
+"""Where a process listens: `host:port` (an IPv6 host in brackets)."""
+
+MemberId = NewType("MemberId", str)
+"""One incarnation of a member: `host:port/incarnation`."""
+
+ClientId = NewType("ClientId", str)
+"""One connection of a client: `client/` and a number that the driver gives; it ends with the connection."""
+
+Target = MemberId | Address | ClientId
+"""Whom a message is for: a member, whoever listens at an address (joining only), or a client."""
+
+
+def member_id(address: Address, incarnation: str) -> MemberId:
+    """The identity of the incarnation of a member that listens at the address."""
+    return MemberId(f"{address}/{incarnation}")
+
+
+def address_of(target: MemberId | Address) -> Address:
+    """The address part of a member's identity; an address is its own."""
+    return Address(target.partition("/")[0])
+
+
+def incarnation_of(member: MemberId) -> str:
+    """The incarnation part of a member's identity."""
+    return member.partition("/")[2]
+
+
+def is_member(target: str) -> bool:
+    """Whether the identity names one incarnation of a member (neither a bare address nor a client)."""
+    return "/" in target and not target.startswith("client/")
+
+
+def is_client(target: str) -> bool:
+    """Whether the identity names a client's connection."""
+    return target.startswith("client/")
+
+
+def parse_address(text: str) -> Address:
+    """Check and normalise `host:port`. Raises `UsageError` that quotes the text and shows the form expected."""
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536 or "/" in host:
+        raise UsageError(f"{text!r} is not an address: expected host:port, for example 127.0.0.1:5701")
+    return Address(f"{host}:{int(port)}")
+
+
+def parse_addresses(text: str) -> list[Address]:
+    """Check and split `host:port,host:port`. Raises `UsageError` when there is none or one is malformed."""
+    addresses = [parse_address(part) for part in text.split(",") if part.strip()]
+    if not addresses:
+        raise UsageError(f"{text!r} names no member: expected host:port,host:port")
+    return addresses
+
+
+def host_and_port(address: Address) -> tuple[str, int]:
+    """Split an address for a socket call."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def log_form(member: MemberId) -> str:
+    """How member lists and log lines show a member: `Member [host]:port - incarnation`."""
+    host, _, port = address_of(member).rpartition(":")
+    return f"Member [{host.strip('[]')}]:{port} - {incarnation_of(member)}"

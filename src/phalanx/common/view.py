@@ -1,0 +1,59 @@
+"""The member list as a value: who is in the cluster, oldest first, which version, and which master made it.
+
+A view is identified by its version *and* its maker: two claimers on two sides of a cut may use one version, and must
+never be confused. The first member is the master; age is position, given by the master that appended the member.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.common.ids import MemberId, log_form
+from phalanx.common.invariant import invariant
+
+
+class MembersView(msgspec.Struct, frozen=True, array_like=True):
+    """An immutable member list (reference 001, "Membership Update Process")."""
+
+    version: int
+    maker: MemberId
+    """The master that made and published this view."""
+    members: tuple[MemberId, ...]
+    """Oldest first."""
+
+    @property
+    def master(self) -> MemberId:
+        """The oldest member: the only one that admits, removes and publishes."""
+        return self.members[0]
+
+    def __contains__(self, member: object) -> bool:
+        return member in self.members
+
+    def others(self, member: MemberId) -> tuple[MemberId, ...]:
+        """All members but one, oldest first."""
+        return tuple(other for other in self.members if other != member)
+
+    def older_than(self, member: MemberId) -> tuple[MemberId, ...]:
+        """The members in front of this one."""
+        invariant(member in self.members, "only a member has older members", member=member, view=self)
+        return self.members[: self.members.index(member)]
+
+    def younger_than(self, member: MemberId) -> tuple[MemberId, ...]:
+        """The members behind this one."""
+        invariant(member in self.members, "only a member has younger members", member=member, view=self)
+        return self.members[self.members.index(member) + 1 :]
+
+    def with_change(self, maker: MemberId, removed: frozenset[MemberId], added: tuple[MemberId, ...]) -> MembersView:
+        """The next version: members that go, then members that join at the young end."""
+        kept = tuple(member for member in self.members if member not in removed)
+        return MembersView(self.version + 1, maker, kept + added)
+
+    def log_lines(self, this: MemberId | None = None, *, legacy: bool = False) -> list[str]:
+        """The list as it is logged (`legacy`: the format without size and version)."""
+        head, foot = (
+            (f"Members [{len(self.members)}] {{", "}")
+            if legacy
+            else (f"Members {{size:{len(self.members)}, ver:{self.version}}} [", "]")
+        )
+        lines = [f"    {log_form(member)}{' this' if member == this else ''}" for member in self.members]
+        return [head, *lines, foot]

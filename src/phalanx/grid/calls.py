@@ -1,0 +1,171 @@
+"""Calls on the grid, from their start to their one answer: who is asked, what is asked again, when it is over.
+
+Used by a member for the program that embeds it, and by clients. Each call goes to the owner of its partition by the
+newest table known here. It is asked again when the owner is not ready, has changed, or was lost, until the call's
+deadline. What may be repeated depends on the request: reads and writes that say the same twice may; a write whose
+answer depends on what was there (`ONCE_ONLY`) may not once it was sent, and ends as indeterminate instead.
+
+A request that spans several partitions is handed back when its owner has changed: its parts may have different owners
+now, and only the caller can group it anew.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import Millis, Target
+from phalanx.common.table import PartitionTable
+from phalanx.wire.effects import Answer, Call, LinkLost, LinkRefused, Outbox
+from phalanx.wire.messages import ONCE_ONLY, WRITES, BulkRequest, ErrorReply, Reply
+
+RETRY_PAUSE_MS = 20
+"""Before a call that found no owner is tried again; a newer table ends the pause at once."""
+
+
+class PendingCall:
+    """A call that has not been answered."""
+
+    __slots__ = ("call", "deadline", "target", "was_sent", "why_waiting")
+
+    def __init__(self, call: Call, deadline: Millis) -> None:
+        self.call = call
+        self.deadline = deadline
+        self.target: Target | None = None
+        """Who is being asked now; None while it waits for another try."""
+        self.was_sent = False
+        self.why_waiting = "no member has told who owns the partition"
+
+    def __repr__(self) -> str:
+        return f"PendingCall({self.call.request!r}, target={self.target}, was_sent={self.was_sent})"
+
+
+class CallRouter:
+    """The calls under way. Deadlines are in the order of the calls: all have the same time limit."""
+
+    def __init__(self, timeout_ms: Millis, outbox: Outbox) -> None:
+        self._timeout_ms = timeout_ms
+        self._out = outbox
+        self._table: PartitionTable | None = None
+        self._pending: dict[int, PendingCall] = {}
+        self._waiting: dict[int, PendingCall] = {}
+        """Those of the pending calls that nobody is asked at present."""
+        self._retry_at = 0
+
+    def __repr__(self) -> str:
+        return f"CallRouter(pending={len(self._pending)}, waiting={list(self._waiting.values())})"
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether some call could not be sent: a newer table is wanted."""
+        return bool(self._waiting)
+
+    def begin(self, call: Call, now: Millis) -> None:
+        pending = self._pending[call.request.id] = PendingCall(call, now + self._timeout_ms)
+        self._send(pending, now)
+
+    def on_reply(self, sender: Target, reply: Reply, now: Millis) -> None:
+        """An answer. One to a call that is over, or from a member that is not asked any more, is ignored."""
+        pending = self._pending.get(reply.id)
+        if pending is None or pending.target != sender:
+            return
+        if type(reply) is ErrorReply and self._to_be_repeated(pending, reply):
+            pending.why_waiting = reply.text
+            self._wait(pending, now)
+            return
+        del self._pending[reply.id]
+        self._out.add(Answer(reply))
+
+    def on_table(self, table: PartitionTable, now: Millis) -> None:
+        """A newer table: what waited, or asks a member that is not the owner any more, goes to the owner."""
+        self._table = table
+        if not self._pending:
+            return
+        owners = table.owners()
+        for pending in list(self._pending.values()):
+            call = pending.call
+            if call.to is None and pending.target != owners[call.partition]:
+                if pending.target is not None:
+                    self._on_target_lost(pending, f"{pending.target} is no longer the owner", now)
+                else:
+                    self._send(pending, now)
+
+    def on_link(self, event: LinkLost | LinkRefused, now: Millis) -> None:
+        """A member that is being asked cannot be reached: what it did is not known."""
+        if not self._pending:
+            return
+        reason = event.reason if isinstance(event, LinkRefused) else "the connection was lost"
+        for pending in [pending for pending in self._pending.values() if pending.target == event.peer]:
+            if isinstance(event, LinkRefused):
+                pending.why_waiting = f"{event.peer}: {reason}"
+            self._on_target_lost(pending, f"{event.peer}: {reason}", now)
+
+    def next_deadline(self) -> Millis | None:
+        if not self._pending:
+            return None
+        first = next(iter(self._pending.values())).deadline
+        return min(first, self._retry_at) if self._waiting else first
+
+    def on_time(self, now: Millis) -> None:
+        while self._pending:
+            pending = next(iter(self._pending.values()))
+            if pending.deadline > now:
+                break
+            self._expire(pending)
+        if self._waiting and now >= self._retry_at:
+            for pending in list(self._waiting.values()):
+                self._send(pending, now)
+
+    # --- one call --------------------------------------------------------------------------------------------------
+
+    def _send(self, pending: PendingCall, now: Millis) -> None:
+        call = pending.call
+        target = call.to
+        if target is None and self._table is not None:
+            target = self._table.owner(call.partition)
+        if target is None:
+            self._wait(pending, now)
+            return
+        self._waiting.pop(call.request.id, None)
+        pending.target = target
+        pending.was_sent = True
+        self._out.send(target, call.request)
+
+    def _wait(self, pending: PendingCall, now: Millis) -> None:
+        if not self._waiting or self._retry_at <= now:
+            self._retry_at = now + RETRY_PAUSE_MS
+        pending.target = None
+        self._waiting[pending.call.request.id] = pending
+
+    def _to_be_repeated(self, pending: PendingCall, reply: ErrorReply) -> bool:
+        """Whether an error leaves the call open. Only an owner that may have applied the write makes it unknown."""
+        if pending.call.to is not None:
+            return False
+        if reply.code is ErrorCode.OWNERSHIP_LOST:
+            return not isinstance(pending.call.request, (*ONCE_ONLY, BulkRequest))
+        if reply.code is ErrorCode.NOT_OWNER:
+            return not isinstance(pending.call.request, BulkRequest)
+        return reply.code is ErrorCode.NOT_READY
+
+    def _on_target_lost(self, pending: PendingCall, reason: str, now: Millis) -> None:
+        request = pending.call.request
+        if pending.call.to is not None:
+            code = ErrorCode.INDETERMINATE if isinstance(request, WRITES) else ErrorCode.UNAVAILABLE
+            self._fail(pending, code, reason)
+        elif isinstance(request, ONCE_ONLY):
+            self._fail(pending, ErrorCode.INDETERMINATE, f"{reason} before it answered")
+        elif isinstance(request, BulkRequest):
+            self._fail(pending, ErrorCode.NOT_OWNER, reason)
+        else:
+            pending.why_waiting = reason
+            self._wait(pending, now)
+
+    def _expire(self, pending: PendingCall) -> None:
+        waited = f"no answer within {self._timeout_ms} ms"
+        why = waited if pending.target is not None else f"{waited}: {pending.why_waiting}"
+        unknown = pending.was_sent and isinstance(pending.call.request, WRITES)
+        self._fail(pending, ErrorCode.INDETERMINATE if unknown else ErrorCode.UNAVAILABLE, why)
+
+    def _fail(self, pending: PendingCall, code: ErrorCode, text: str) -> None:
+        request_id = pending.call.request.id
+        del self._pending[request_id]
+        self._waiting.pop(request_id, None)
+        self._out.add(Answer(ErrorReply(request_id, code, text)))

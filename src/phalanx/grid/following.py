@@ -1,0 +1,128 @@
+"""The backup's side of replication: replicas of partitions that other members own.
+
+A replica applies the writes of one owner's epoch in the order of their numbers, and acknowledges the greatest number
+up to which it has all of them. A write of an epoch that is over, or out of order, changes nothing. An owner of a newer
+epoch is believed (epochs come from the master's table alone), and it first asks whether both hold the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.invariant import invariant
+from phalanx.common.table import PartitionTable
+from phalanx.grid.copying import IncomingCopy
+from phalanx.grid.store import Replica
+from phalanx.wire.effects import Outbox
+from phalanx.wire.messages import (
+    CopyAck,
+    CopyChunk,
+    CopyStart,
+    Probe,
+    ProbeAnswer,
+    Replicate,
+    ReplicateAck,
+    ReplicatePut,
+    ReplicateRemove,
+)
+
+
+def apply_write(replica: Replica, message: Replicate, now: Millis) -> None:
+    """Bring the entries of a replica up to date with one write, and count it."""
+    invariant(message.seq == replica.seq + 1, "writes are applied in order", replica=replica, seq=message.seq)
+    replica.seq = message.seq
+    if isinstance(message, ReplicatePut):
+        store = replica.map(message.map)
+        if len(message.keys) == 1:
+            store.put(message.keys[0], message.values[0], message.ttl_ms, now)
+        else:
+            store.put_many(message.keys, message.values, message.ttl_ms, now)
+    elif isinstance(message, ReplicateRemove):
+        store = replica.map(message.map)
+        for key in message.keys:
+            store.remove(key)
+    else:
+        replica.map(message.map).clear()
+
+
+class Followed:
+    """The replicas at this member that follow an owner elsewhere, and the copies that arrive."""
+
+    def __init__(self, this: MemberId, owns: Callable[[int], bool], outbox: Outbox) -> None:
+        self.this = this
+        self.replicas: dict[int, Replica] = {}
+        """Partition to a complete replica."""
+        self.copies: dict[int, IncomingCopy] = {}
+        """Partition to a copy that is arriving, or has arrived and is not in the table yet."""
+        self._owns = owns
+        self._out = outbox
+
+    def on_replicate(self, sender: MemberId, message: Replicate, now: Millis) -> None:
+        partition = message.partition
+        if self._owns(partition):
+            return
+        copy = self.copies.get(partition)
+        if copy is not None and copy.replica.epoch == message.epoch:
+            if message.seq == copy.replica.seq + 1 and sender == copy.source:
+                apply_write(copy.replica, message, now)
+            return
+        replica = self.replicas.get(partition)
+        if replica is None or replica.epoch != message.epoch:
+            return
+        if message.seq == replica.seq + 1:
+            apply_write(replica, message, now)
+        if message.seq <= replica.seq:
+            self._out.send(sender, ReplicateAck(partition, message.epoch, replica.seq))
+
+    def on_probe(self, sender: MemberId, message: Probe) -> None:
+        partition, epoch = message.partition, message.epoch
+        if self._owns(partition):
+            return
+        self.copies.pop(partition, None)
+        replica = self.replicas.get(partition)
+        if replica is None and message.base_epoch == 0 and message.base_seq == 0:
+            # A partition that nobody has written to yet begins empty everywhere.
+            replica = self.replicas[partition] = Replica()
+        if replica is None:
+            self._out.send(sender, ProbeAnswer(partition, epoch, -1))
+        elif replica.epoch == epoch:
+            self._out.send(sender, ProbeAnswer(partition, epoch, replica.seq))
+        elif replica.epoch < epoch and (replica.epoch, replica.seq) == (message.base_epoch, message.base_seq):
+            replica.epoch = epoch
+            self._out.send(sender, ProbeAnswer(partition, epoch, replica.seq))
+        elif replica.epoch < epoch:
+            self._out.send(sender, ProbeAnswer(partition, epoch, -1))
+
+    def on_copy_start(self, sender: MemberId, message: CopyStart) -> None:
+        present = self.replicas.get(message.partition)
+        if not self._owns(message.partition) and (present is None or present.epoch <= message.epoch):
+            self.copies[message.partition] = IncomingCopy(sender, message)
+
+    def on_copy_chunk(self, sender: MemberId, message: CopyChunk, now: Millis) -> None:
+        partition = message.partition
+        copy = self.copies.get(partition)
+        if copy is None or not copy.accepts(sender, message):
+            return
+        copy.apply(message, now)
+        self._out.send(sender, CopyAck(partition, message.copy_id, message.index))
+        if message.last:
+            # The old state goes only now, when the new one is whole.
+            del self.copies[partition]
+            self.replicas[partition] = copy.replica
+            copy.replica.ordered_for = copy.base_version
+            self._out.send(sender, ReplicateAck(partition, copy.replica.epoch, copy.replica.seq))
+
+    def on_link_lost(self, peer: MemberId) -> None:
+        """A copy is whole only if nothing of it was lost: what has not arrived completely is dropped."""
+        for partition in [p for p, copy in self.copies.items() if copy.source == peer]:
+            del self.copies[partition]
+
+    def follow_table(self, table: PartitionTable) -> None:
+        """Drop what the table gives to others, except copies that the master has yet to decide about."""
+        mine = table.members.index(self.this) if self.this in table.members else -1
+        rows, versions = table.rows, table.versions
+        for partition in [p for p, r in self.replicas.items() if mine not in rows[p] and r.ordered_for < versions[p]]:
+            del self.replicas[partition]
+        for partition in [p for p, c in self.copies.items() if mine not in rows[p] and c.base_version < versions[p]]:
+            del self.copies[partition]

@@ -1,0 +1,315 @@
+"""What each request does at the owner of its partition, one function each.
+
+Reads answer from the owner's replica. Writes are evaluated there, applied, numbered, and go to the backups as what
+they did (these keys have these values now; these are gone), so a backup never evaluates anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import Millis, Target
+from phalanx.common.invariant import invariant
+from phalanx.grid.replication import OwnedPartition, PendingWrite
+from phalanx.partition.hashing import partition_of
+from phalanx.wire.messages import (
+    BulkRequest,
+    ClearPartitions,
+    Contains,
+    CountReply,
+    DoneReply,
+    FlagReply,
+    Get,
+    GetAll,
+    KeyRequest,
+    PageReply,
+    Put,
+    PutAll,
+    PutIfAbsent,
+    Remove,
+    Replace,
+    ReplicateClear,
+    ReplicatePut,
+    ReplicateRemove,
+    Reply,
+    ScanPartition,
+    SizeOf,
+    ValueReply,
+    ValuesReply,
+)
+
+if TYPE_CHECKING:
+    from phalanx.grid.service import GridService
+
+REPLY_BYTES = 8 * 1024 * 1024
+"""A reply with many values ends here; the caller asks for the rest."""
+
+
+def on_key_request(grid: GridService, caller: Target, request: KeyRequest, now: Millis) -> None:
+    """A request for one key: serve it if this member owns the key's partition."""
+    partition = partition_of(request.key, grid.config.partition_count)
+    owned = grid.owned[partition]
+    if owned is None:
+        grid.refuse(caller, request.id, partition)
+    else:
+        _KEY_OPERATIONS[type(request)](grid, owned, caller, request, now)
+
+
+def on_bulk_request(grid: GridService, caller: Target, request: BulkRequest, now: Millis) -> None:
+    """A request for many keys or partitions: all of them must be owned here, or nothing is done."""
+    _BULK_OPERATIONS[type(request)](grid, caller, request, now)
+
+
+def remove_keys(grid: GridService, owned: OwnedPartition, name: str, keys: list[bytes]) -> None:
+    """Drop entries on the owner's own account (their time is over); nobody waits for it."""
+    store, replica = owned.replica.map(name), owned.replica
+    for key in keys:
+        store.remove(key)
+    replica.seq += 1
+    owned.append(ReplicateRemove(owned.number, replica.epoch, replica.seq, name, keys), None)
+    if owned.streams:
+        grid.unsettled[owned.number] = owned
+
+
+# --- one key --------------------------------------------------------------------------------------------------------
+
+
+def _get(grid: GridService, owned: OwnedPartition, caller: Target, request: Get, now: Millis) -> None:
+    store = owned.replica.maps.get(request.map)
+    grid.out.send(caller, ValueReply(request.id, store.get(request.key, now) if store is not None else None))
+
+
+def _contains(grid: GridService, owned: OwnedPartition, caller: Target, request: Contains, now: Millis) -> None:
+    store = owned.replica.maps.get(request.map)
+    grid.out.send(caller, FlagReply(request.id, store is not None and store.get(request.key, now) is not None))
+
+
+def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put, now: Millis) -> None:
+    if _fits_one(grid, caller, request):
+        _store(grid, owned, caller, request, DoneReply(request.id), now)
+
+
+def _put_if_absent(grid: GridService, owned: OwnedPartition, caller: Target, request: PutIfAbsent, now: Millis) -> None:
+    if not _fits_one(grid, caller, request):
+        return
+    present = owned.replica.map(request.map).get(request.key, now)
+    if present is not None:
+        grid.out.send(caller, ValueReply(request.id, present))
+    else:
+        _store(grid, owned, caller, request, ValueReply(request.id, None), now)
+
+
+def _replace(grid: GridService, owned: OwnedPartition, caller: Target, request: Replace, now: Millis) -> None:
+    if not _fits_one(grid, caller, request):
+        return
+    present = owned.replica.map(request.map).get(request.key, now)
+    if present is None or (request.expected is not None and request.expected != present):
+        grid.out.send(caller, FlagReply(request.id, False))
+    else:
+        _store(grid, owned, caller, request, FlagReply(request.id, True), now)
+
+
+def _remove(grid: GridService, owned: OwnedPartition, caller: Target, request: Remove, now: Millis) -> None:
+    replica = owned.replica
+    store = replica.map(request.map)
+    present = store.get(request.key, now)
+    if request.key not in store.entries:
+        grid.out.send(caller, ValueReply(request.id, None))
+        return
+    store.remove(request.key)
+    replica.seq += 1
+    message = ReplicateRemove(owned.number, replica.epoch, replica.seq, request.map, [request.key])
+    grid.write(owned, message, caller, ValueReply(request.id, present))
+
+
+def _store(
+    grid: GridService,
+    owned: OwnedPartition,
+    caller: Target,
+    request: Put | PutIfAbsent | Replace,
+    reply: Reply,
+    now: Millis,
+) -> None:
+    replica = owned.replica
+    ttl_ms = request.ttl_ms
+    replica.map(request.map).put(request.key, request.value, ttl_ms, now)
+    replica.seq += 1
+    if ttl_ms:
+        grid.note_expiry(owned)
+    message = ReplicatePut(
+        owned.number, replica.epoch, replica.seq, request.map, [request.key], [request.value], ttl_ms
+    )  # fmt: skip
+    grid.write(owned, message, caller, reply)
+
+
+# --- many keys ------------------------------------------------------------------------------------------------------
+
+
+def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) -> None:
+    count, name, owned_list = grid.config.partition_count, request.map, grid.owned
+    values: list[bytes | None] = []
+    size = 0
+    for key in request.keys:
+        owned = owned_list[partition_of(key, count)]
+        if owned is None:
+            grid.refuse(caller, request.id, partition_of(key, count))
+            return
+        store = owned.replica.maps.get(name)
+        value = store.get(key, now) if store is not None else None
+        if value is not None:
+            size += len(value)
+            if size > REPLY_BYTES and values:
+                break
+        values.append(value)
+    grid.out.send(caller, ValuesReply(request.id, values))
+
+
+def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) -> None:
+    if len(request.keys) != len(request.values):
+        text = f"{len(request.keys)} keys and {len(request.values)} values: send one value for each key"
+        grid.fail(caller, request.id, ErrorCode.INVALID, text)
+        return
+    if not _fits(grid, caller, request.id, request.keys, request.values, request.ttl_ms):
+        return
+    count, ttl_ms, name = grid.config.partition_count, request.ttl_ms, request.map
+    by_partition: dict[int, tuple[list[bytes], list[bytes]]] = {}
+    for key, value in zip(request.keys, request.values, strict=True):
+        partition = partition_of(key, count)
+        group = by_partition.get(partition)
+        if group is None:
+            by_partition[partition] = ([key], [value])
+        else:
+            group[0].append(key)
+            group[1].append(value)
+    if not _owns_all(grid, caller, request.id, by_partition):
+        return
+    write = PendingWrite(caller, DoneReply(request.id), 0)
+    for partition, (keys, values) in by_partition.items():
+        owned = _owned(grid, partition)
+        replica = owned.replica
+        replica.map(name).put_many(keys, values, ttl_ms, now)
+        replica.seq += 1
+        if ttl_ms:
+            grid.note_expiry(owned)
+        if owned.append(ReplicatePut(partition, replica.epoch, replica.seq, name, keys, values, ttl_ms), write):
+            write.partitions_left += 1
+        if owned.streams:
+            grid.unsettled[partition] = owned
+    if write.partitions_left == 0:
+        grid.out.send(caller, write.reply)
+
+
+def _size_of(grid: GridService, caller: Target, request: SizeOf, now: Millis) -> None:
+    if not _owns_all(grid, caller, request.id, request.partitions):
+        return
+    size = 0
+    for partition in dict.fromkeys(request.partitions):
+        store = _owned(grid, partition).replica.maps.get(request.map)
+        size += store.size(now) if store is not None else 0
+    grid.out.send(caller, CountReply(request.id, size))
+
+
+def _clear(grid: GridService, caller: Target, request: ClearPartitions, now: Millis) -> None:
+    if not _owns_all(grid, caller, request.id, request.partitions):
+        return
+    write = PendingWrite(caller, DoneReply(request.id), 0)
+    for partition in dict.fromkeys(request.partitions):
+        owned = _owned(grid, partition)
+        replica = owned.replica
+        store = replica.maps.get(request.map)
+        if store is None or not store.entries:
+            continue
+        store.clear()
+        replica.seq += 1
+        if owned.append(ReplicateClear(partition, replica.epoch, replica.seq, request.map), write):
+            write.partitions_left += 1
+        if owned.streams:
+            grid.unsettled[partition] = owned
+    if write.partitions_left == 0:
+        grid.out.send(caller, write.reply)
+
+
+def _scan(grid: GridService, caller: Target, request: ScanPartition, now: Millis) -> None:
+    if not _owns_all(grid, caller, request.id, (request.partition,)):
+        return
+    store = _owned(grid, request.partition).replica.maps.get(request.map)
+    max_bytes = min(max(request.max_bytes, 1), REPLY_BYTES)
+    keys, values, more = store.page(request.after_key, max_bytes, now) if store is not None else ([], [], False)
+    grid.out.send(caller, PageReply(request.id, keys, values, more))
+
+
+# --- checks ---------------------------------------------------------------------------------------------------------
+
+
+def _owned(grid: GridService, partition: int) -> OwnedPartition:
+    owned = grid.owned[partition]
+    invariant(owned is not None, "ownership was checked for the whole request", partition=partition)
+    return owned  # type: ignore[return-value]  # held by the invariant
+
+
+def _owns_all(grid: GridService, caller: Target, request_id: int, partitions: Sequence[int] | dict[int, Any]) -> bool:
+    for partition in partitions:
+        if not 0 <= partition < grid.config.partition_count:
+            text = f"there is no partition {partition}: this cluster has {grid.config.partition_count}"
+            grid.fail(caller, request_id, ErrorCode.INVALID, text)
+            return False
+        if grid.owned[partition] is None:
+            grid.refuse(caller, request_id, partition)
+            return False
+    return True
+
+
+def _fits_one(grid: GridService, caller: Target, request: Put | PutIfAbsent | Replace) -> bool:
+    """As `_fits`, without its cost where all is well."""
+    config = grid.config
+    if (
+        len(request.key) <= config.max_key_bytes
+        and len(request.value) <= config.max_value_bytes
+        and request.ttl_ms >= 0
+    ):
+        return True
+    return _fits(grid, caller, request.id, (request.key,), (request.value,), request.ttl_ms)
+
+
+def _fits(
+    grid: GridService,
+    caller: Target,
+    request_id: int,
+    keys: Sequence[bytes],
+    values: Sequence[bytes],
+    ttl_ms: Millis,
+) -> bool:
+    """Check limits before anything is changed."""
+    config = grid.config
+    for what, limit, sizes in (
+        ("key", config.max_key_bytes, map(len, keys)),
+        ("value", config.max_value_bytes, map(len, values)),
+    ):
+        largest = max(sizes, default=0)
+        if largest > limit:
+            text = f"a {what} of {largest} bytes is over the limit of {limit} bytes (max_{what}_bytes of the members)"
+            grid.fail(caller, request_id, ErrorCode.TOO_LARGE, text)
+            return False
+    if ttl_ms < 0:
+        grid.fail(caller, request_id, ErrorCode.INVALID, f"ttl_ms is {ttl_ms}: give 0 (for ever) or more")
+        return False
+    return True
+
+
+_KEY_OPERATIONS: dict[type, Callable[[GridService, OwnedPartition, Target, Any, Millis], None]] = {
+    Get: _get,
+    Contains: _contains,
+    Put: _put,
+    PutIfAbsent: _put_if_absent,
+    Replace: _replace,
+    Remove: _remove,
+}
+_BULK_OPERATIONS: dict[type, Callable[[GridService, Target, Any, Millis], None]] = {
+    GetAll: _get_all,
+    PutAll: _put_all,
+    SizeOf: _size_of,
+    ClearPartitions: _clear,
+    ScanPartition: _scan,
+}

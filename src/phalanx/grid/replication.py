@@ -1,0 +1,277 @@
+"""The owner's side of replication: one partition that this member owns, its backups, and the writes not yet confirmed.
+
+A write is applied here, numbered, sent to every stream, and confirmed to its caller when every stream that counts has
+acknowledged it. Streams are the backups in the master's table, and destinations of copies. What counts ends only by
+the table: a backup that does not answer holds the write up until the master takes it out; nothing is ever confirmed
+because time has passed.
+
+A stream's life:
+
+    PROBING     a backup in the table when this member became the owner: does it hold what the owner began with?
+    COPYING     everything is being sent; writes go along on the same connection, so order alone keeps it right
+    CATCHING_UP a new destination holds everything; from now on it counts, and confirms what was confirmed without it
+    IN_SYNC     writes go out as they come
+
+A backup that needs a copy counts all the time: the table promises that it may be promoted. It acknowledges nothing
+until its copy is complete. A new destination does not count before CATCHING_UP, so a copy never holds up writes.
+The log keeps each write until all streams have acknowledged it; what a broken connection lost is sent again from it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from itertools import islice
+
+from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.common.invariant import invariant
+from phalanx.grid.copying import CopySender
+from phalanx.grid.store import Replica
+from phalanx.wire.effects import Outbox
+from phalanx.wire.messages import CopyAck, Probe, ProbeAnswer, Replicate, ReplicateAck, Reply
+
+RESEND_AFTER_MS = 1_000
+"""Silence of a stream after which what it has not acknowledged is sent again, in case acknowledgements were lost."""
+RESEND_AT_MOST = 256
+"""Writes sent again at a time; acknowledgements bring the next ones."""
+COPY_STALLED_AFTER_MS = 10_000
+"""A copy whose destination acknowledges nothing for so long begins anew."""
+
+
+class StreamState(enum.Enum):
+    PROBING = enum.auto()
+    COPYING = enum.auto()
+    CATCHING_UP = enum.auto()
+    IN_SYNC = enum.auto()
+
+
+class Stream:
+    """One replica that follows this owner."""
+
+    __slots__ = ("acked", "copy", "counts", "heard_at", "member", "ordered", "state", "target_seq")
+
+    def __init__(self, member: MemberId, acked: int, now: Millis, ordered: int | None) -> None:
+        self.member = member
+        self.acked = acked
+        """The replica has all writes up to this number (a replica being copied: the number at which it began)."""
+        self.state = StreamState.PROBING if ordered is None else StreamState.COPYING
+        self.ordered = ordered
+        """The partition's version for which the master ordered this copy; None for a backup of the table."""
+        self.counts = ordered is None
+        """Whether writes wait for its acknowledgement."""
+        self.target_seq = 0
+        """CATCHING_UP ends when this is acknowledged."""
+        self.copy: CopySender | None = None
+        self.heard_at = now
+
+    def __repr__(self) -> str:
+        return f"Stream({self.member}, {self.state.name}, acked={self.acked}, counts={self.counts})"
+
+
+class PendingWrite:
+    """A caller's write that is applied and waits for backups, in one partition or several."""
+
+    __slots__ = ("caller", "partitions_left", "reply")
+
+    def __init__(self, caller: Target, reply: Reply, partitions_left: int) -> None:
+        self.caller = caller
+        self.reply = reply
+        self.partitions_left = partitions_left
+
+
+class OwnedPartition:
+    """A partition that this member owns, from the table that said so to the table that says otherwise."""
+
+    __slots__ = ("_base", "_log", "_log_from", "_out", "_waiting", "number", "replica", "streams")
+
+    def __init__(self, number: int, replica: Replica, epoch: int, outbox: Outbox) -> None:
+        self.number = number
+        self.replica = replica
+        self.streams: dict[MemberId, Stream] = {}
+        self._out = outbox
+        self._base = (replica.epoch, replica.seq)
+        """What this owner began with: a backup with the same epoch and seq holds the same entries."""
+        self._log: deque[Replicate] = deque()
+        """Writes, oldest first, that some stream has not acknowledged."""
+        self._log_from = replica.seq
+        """The log holds every write with a greater number than this."""
+        self._waiting: deque[tuple[int, PendingWrite]] = deque()
+        """Numbers of the writes whose callers wait, oldest first."""
+        invariant(epoch > replica.epoch, "each rule over a partition has a greater epoch", replica=replica, epoch=epoch)
+        replica.epoch = epoch
+
+    def __repr__(self) -> str:
+        return f"OwnedPartition({self.number}, {self.replica}, {list(self.streams.values())}, log={len(self._log)})"
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing waits: every stream is in sync and has acknowledged everything."""
+        seq = self.replica.seq
+        return all(s.state is StreamState.IN_SYNC and s.acked == seq for s in self.streams.values())
+
+    # --- writes ----------------------------------------------------------------------------------------------------
+
+    def append(self, message: Replicate, write: PendingWrite | None) -> bool:
+        """Send a write that is applied here (its seq is the replica's) to all streams; True if it waits for one."""
+        if not self.streams:
+            self._log_from = message.seq
+            return False
+        waits = False
+        for stream in self.streams.values():
+            if stream.state is not StreamState.PROBING:
+                self._out.send(stream.member, message)
+            waits = waits or stream.counts
+        self._log.append(message)
+        if waits and write is not None:
+            self._waiting.append((message.seq, write))
+        return waits
+
+    def on_ack(self, member: MemberId, message: ReplicateAck, now: Millis) -> bool:
+        """A replica has everything up to a number. True if a copy is complete by this: the master must hear of it."""
+        stream = self.streams.get(member)
+        if stream is None or message.epoch != self.replica.epoch:
+            return False
+        stream.heard_at = now
+        if message.seq > stream.acked:
+            stream.acked = message.seq
+        if stream.state is StreamState.COPYING and stream.copy is not None and stream.copy.is_complete:
+            self._end_copy(stream)
+        self._confirm()
+        if stream.state is StreamState.CATCHING_UP and stream.acked >= stream.target_seq:
+            stream.state = StreamState.IN_SYNC
+            return True
+        return False
+
+    def _end_copy(self, stream: Stream) -> None:
+        stream.copy = None
+        if stream.ordered is None:
+            stream.state = StreamState.IN_SYNC
+            return
+        # From here on nothing is confirmed without it. What was confirmed before, it must have too before the master
+        # may count on it: writes of the last round trip are on their way.
+        stream.counts = True
+        stream.state = StreamState.CATCHING_UP
+        stream.target_seq = self.replica.seq
+
+    def _confirm(self) -> None:
+        """Tell callers whose writes every stream that counts has acknowledged; forget writes that all have."""
+        everything = self.replica.seq
+        confirmed = min((stream.acked for stream in self.streams.values() if stream.counts), default=everything)
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= confirmed:
+            _, write = waiting.popleft()
+            write.partitions_left -= 1
+            if write.partitions_left == 0:
+                self._out.send(write.caller, write.reply)
+        kept_from = min((stream.acked for stream in self.streams.values()), default=everything)
+        log = self._log
+        while log and log[0].seq <= kept_from:
+            self._log_from = log.popleft().seq
+
+    # --- streams ---------------------------------------------------------------------------------------------------
+
+    def follow_table(self, backups: tuple[MemberId, ...], version: int, reconfirmed: bool, now: Millis) -> None:
+        """The master's table: these are the backups. `reconfirmed`: another master than before stands behind it."""
+        for member in backups:
+            stream = self.streams.get(member)
+            if stream is None:
+                stream = self.streams[member] = Stream(member, self.replica.seq, now, None)
+                stream.acked = self._base[1]
+                self._probe(stream)
+            elif stream.ordered is not None:
+                # Its copy is committed: an ordinary backup from now on.
+                stream.ordered = None
+                stream.counts = True
+        for member in [m for m in self.streams if m not in backups]:
+            ordered = self.streams[member].ordered
+            if ordered is None or ordered < version or reconfirmed:
+                del self.streams[member]
+        self._confirm()
+
+    def copy_to(self, member: MemberId, ordered: int, copy_id: int, chunk_bytes: int, now: Millis) -> bool:
+        """The master ordered a copy. A repeated order changes nothing; True if that copy is complete already."""
+        stream = self.streams.get(member)
+        if stream is None:
+            stream = self.streams[member] = Stream(member, self.replica.seq, now, ordered)
+            self._start_copy(stream, copy_id, chunk_bytes, now)
+        return stream.state is StreamState.IN_SYNC and stream.ordered == ordered
+
+    def on_probe_answer(
+        self, member: MemberId, message: ProbeAnswer, copy_id: int, chunk_bytes: int, now: Millis
+    ) -> None:
+        stream = self.streams.get(member)
+        if stream is None or stream.state is not StreamState.PROBING or message.epoch != self.replica.epoch:
+            return
+        stream.heard_at = now
+        if message.seq < self._log_from:
+            self._start_copy(stream, copy_id, chunk_bytes, now)
+            return
+        stream.acked = message.seq
+        stream.state = StreamState.IN_SYNC
+        for logged in self._log:
+            if logged.seq > stream.acked:
+                self._out.send(member, logged)
+        self._confirm()
+
+    def on_link_lost(self, member: MemberId, now: Millis) -> bool:
+        """Messages to or from a replica may be lost. True if an ordered copy was given up by this."""
+        stream = self.streams.get(member)
+        if stream is None:
+            return False
+        if stream.state is StreamState.COPYING:
+            if stream.ordered is not None:
+                del self.streams[member]
+                self._confirm()
+                return True
+            stream.copy = None
+            stream.state = StreamState.PROBING
+        self._resend(stream, len(self._log), now)
+        return False
+
+    def resend_if_silent(self, now: Millis) -> None:
+        """Repeat what a stream has not acknowledged for a while; each repetition is harmless."""
+        for stream in self.streams.values():
+            waiting = stream.state is StreamState.PROBING or stream.acked < self.replica.seq
+            if waiting and stream.copy is None and now - stream.heard_at >= RESEND_AFTER_MS:
+                self._resend(stream, RESEND_AT_MOST, now)
+
+    def stalled_copies(self, now: Millis) -> list[MemberId]:
+        """Destinations that acknowledged no chunk for so long that the copy should begin anew."""
+        return [
+            stream.member
+            for stream in self.streams.values()
+            if stream.copy is not None and now - stream.heard_at >= COPY_STALLED_AFTER_MS
+        ]
+
+    def on_copy_ack(self, member: MemberId, message: CopyAck, now: Millis) -> None:
+        stream = self.streams.get(member)
+        if stream is not None and stream.copy is not None:
+            stream.heard_at = now
+            stream.copy.on_ack(message, now, self._out)
+
+    def _resend(self, stream: Stream, at_most: int, now: Millis) -> None:
+        stream.heard_at = now
+        if stream.state is StreamState.PROBING:
+            self._probe(stream)
+        else:
+            unconfirmed = (logged for logged in self._log if logged.seq > stream.acked)
+            for logged in islice(unconfirmed, at_most):
+                self._out.send(stream.member, logged)
+
+    def _probe(self, stream: Stream) -> None:
+        base_epoch, base_seq = self._base
+        self._out.send(stream.member, Probe(self.number, self.replica.epoch, base_epoch, base_seq))
+
+    def _start_copy(self, stream: Stream, copy_id: int, chunk_bytes: int, now: Millis) -> None:
+        stream.state = StreamState.COPYING
+        stream.acked = self.replica.seq if stream.ordered is not None else stream.acked
+        stream.copy = CopySender(self.number, stream.member, copy_id, self.replica, chunk_bytes)
+        stream.copy.start(stream.ordered or 0, now, self._out)
+
+    def abandon(self) -> list[PendingWrite]:
+        """Ownership has moved: the writes whose outcome is open, each once."""
+        open_writes = {id(write): write for _, write in self._waiting}
+        self._waiting.clear()
+        self._log.clear()
+        self.streams.clear()
+        return list(open_writes.values())

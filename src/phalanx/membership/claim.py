@@ -1,0 +1,88 @@
+"""The mastership claim (reference 001, "Mastership Claim Process"): how the oldest survivor becomes the master.
+
+A member that suspects everybody older than itself asks each younger member that it does not suspect. Whoever agrees
+answers with its own list; members found there are asked too, until everybody known has been asked. Who does not agree
+yet is asked again; who has not answered when the claim times out, or is suspected meanwhile, is left out. The final
+list holds the claimer and those that agreed, oldest first, with a version above every version seen.
+
+The process only gathers; the member's `MembershipService` decides when to start it and installs its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.view import MembersView
+from phalanx.wire.effects import Outbox
+from phalanx.wire.messages import ClaimAnswer, MastershipClaim
+
+
+class Claim:
+    """One claim of this member, from its start to its final list or to its end in favour of an older claimer."""
+
+    def __init__(
+        self, this: MemberId, claim_id: int, view: MembersView, timing: tuple[Millis, Millis], outbox: Outbox
+    ) -> None:
+        """`timing`: when the claim times out, and the pause before a member is asked again."""
+        self.claim_id = claim_id
+        self.deadline, self._retry_ms = timing
+        self._this = this
+        self._out = outbox
+        self._views = {this: view}
+        """The lists of the claimer and of the members that agreed."""
+        self._ask_at: dict[MemberId, Millis] = {}
+        """Members that have not agreed yet, and when to ask them again."""
+        self._asked: set[MemberId] = set()
+
+    def __repr__(self) -> str:
+        return f"Claim({self.claim_id}, agreed={list(self._views)}, waiting_for={list(self._ask_at)})"
+
+    def next_deadline(self) -> Millis:
+        return min([self.deadline, *self._ask_at.values()])
+
+    def ask_younger(self, view: MembersView, suspected: Collection[MemberId], now: Millis) -> None:
+        """Ask the members of a list that are younger than the claimer, not suspected, and not asked yet."""
+        younger = view.younger_than(self._this) if self._this in view else ()
+        for member in younger:
+            if member not in suspected and member not in self._asked:
+                self._ask(member, now)
+
+    def ask_again(self, now: Millis) -> None:
+        """Repeat the claim to members whose time has come."""
+        for member in [member for member, at in self._ask_at.items() if at <= now]:
+            self._ask(member, now)
+
+    def on_answer(self, sender: MemberId, answer: ClaimAnswer, suspected: Collection[MemberId], now: Millis) -> None:
+        """Take an agreement and follow the list that came with it. A refusal leaves the member to be asked again."""
+        if answer.claim_id != self.claim_id or sender not in self._ask_at or not answer.accepted:
+            return
+        del self._ask_at[sender]
+        self._views[sender] = answer.view
+        self.ask_younger(answer.view, suspected, now)
+
+    def leave_out(self, member: MemberId) -> None:
+        """The member is suspected now: do not wait for it."""
+        self._ask_at.pop(member, None)
+        if member != self._this:
+            self._views.pop(member, None)
+
+    def is_over(self, now: Millis) -> bool:
+        return not self._ask_at or now >= self.deadline
+
+    def final_view(self) -> MembersView:
+        """The claimer and all that agreed, in the order of the lists seen, one version above the greatest of them."""
+        version = max(view.version for view in self._views.values()) + 1
+        by_version = sorted(self._views.values(), key=lambda view: (-view.version, view.maker))
+        in_order = dict.fromkeys(member for view in by_version for member in view.members)
+        members = tuple(member for member in in_order if member in self._views and member != self._this)
+        return MembersView(version, self._this, (self._this, *members))
+
+    def left_out(self) -> tuple[MemberId, ...]:
+        """Members that were asked and are not in the final list."""
+        return tuple(sorted(self._asked.difference(self._views)))
+
+    def _ask(self, member: MemberId, now: Millis) -> None:
+        self._asked.add(member)
+        self._ask_at[member] = now + self._retry_ms
+        self._out.send(member, MastershipClaim(self.claim_id))

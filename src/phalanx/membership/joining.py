@@ -1,0 +1,153 @@
+"""How a starting member gets into a cluster (reference 003, "join"): a process with a named end.
+
+An attempt lasts at most `join_timeout_ms`. In it every seed is asked; a seed that is not reachable or not ready is
+asked again after a pause, one that knows the master redirects to it. The process ends when
+
+* a master admits this member, or
+* there is no other seed to ask: this member is the seed, and forms the cluster at once, or
+* this member is the first of several seeds, and each of the others said in one attempt that it has no cluster either
+  or could not be reached (only the first may do so: two that start together must not form two clusters), or
+* somebody refuses for good (another cluster's name, another protocol), or
+* all attempts have failed.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import Address, MemberId, Millis, address_of
+from phalanx.wire.effects import Outbox
+from phalanx.wire.events import JoinAttemptFailed
+from phalanx.wire.messages import (
+    PROTOCOL_VERSION,
+    JoinRedirect,
+    JoinRefused,
+    JoinRequest,
+)
+
+
+class JoinOutcome(enum.Enum):
+    """How things stand after an input."""
+
+    WAITING = enum.auto()
+    FORM = enum.auto()
+    FAILED = enum.auto()
+
+
+class Joining:
+    """One member's way into the cluster; made when it starts, dropped when it has joined."""
+
+    def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis) -> None:
+        self._this = this
+        self._config = config
+        self._out = outbox
+        own = address_of(this)
+        self._seeds = [seed for seed in dict.fromkeys(config.seeds) if seed != own]
+        self._first_seed = bool(config.seeds) and config.seeds[0] == own
+        self._attempt = 0
+        self._request_id = 0
+        self._attempt_ends = now
+        self._ask_at: dict[Address | MemberId, Millis] = {}
+        """Whom to ask next, and when: seeds, and masters to which a seed redirected."""
+        self._waiting_for: set[Address | MemberId] = set()
+        self._without_cluster: set[Address] = set()
+        """Seeds that were found, in this attempt, to be unreachable or without a cluster."""
+        self._reasons: dict[str, str] = {}
+        self.failure = ""
+
+    def __repr__(self) -> str:
+        return f"Joining(attempt={self._attempt}, waiting_for={sorted(self._waiting_for)}, reasons={self._reasons})"
+
+    def begin(self, now: Millis) -> JoinOutcome:
+        if not self._seeds:
+            return JoinOutcome.FORM
+        self._begin_attempt(now)
+        return JoinOutcome.WAITING
+
+    def next_deadline(self) -> Millis:
+        return min([self._attempt_ends, *self._ask_at.values()])
+
+    def expects(self, request_id: int) -> bool:
+        """Whether an answer belongs to this member's present request (an answer with an unknown id is ignored)."""
+        return request_id == self._request_id
+
+    def on_time(self, now: Millis) -> JoinOutcome:
+        if now >= self._attempt_ends:
+            return self._attempt_failed(now)
+        for target in [target for target, at in self._ask_at.items() if at <= now]:
+            self._ask(target)
+        return JoinOutcome.WAITING
+
+    def on_redirect(self, sender: MemberId, message: JoinRedirect, now: Millis) -> JoinOutcome:
+        """A seed named the master. The seed is asked again only in the next attempt: its knowledge may be stale."""
+        if self.expects(message.request_id):
+            self._answered(sender)
+            if message.master not in self._waiting_for:
+                self._ask(message.master)
+        return JoinOutcome.WAITING
+
+    def on_refused(self, sender: MemberId, message: JoinRefused, now: Millis) -> JoinOutcome:
+        if not self.expects(message.request_id):
+            return JoinOutcome.WAITING
+        if not message.retry:
+            self.failure = f"{address_of(sender)} refuses: {message.reason}"
+            return JoinOutcome.FAILED
+        self._answered(sender)
+        return self._not_ready(sender, message.reason, now)
+
+    def on_unreachable(self, target: Address | MemberId, reason: str, now: Millis) -> JoinOutcome:
+        if target not in self._waiting_for:
+            return JoinOutcome.WAITING
+        self._waiting_for.discard(target)
+        return self._not_ready(target, reason, now)
+
+    def _not_ready(self, target: Address | MemberId, reason: str, now: Millis) -> JoinOutcome:
+        seed = address_of(target)
+        self._reasons[seed] = reason
+        if seed in self._seeds:
+            self._ask_at[seed] = now + self._config.join_retry_pause_ms
+            self._without_cluster.add(seed)
+        if self._first_seed and self._without_cluster.issuperset(self._seeds) and not self._waiting_for:
+            return JoinOutcome.FORM
+        return JoinOutcome.WAITING
+
+    def _begin_attempt(self, now: Millis) -> None:
+        self._attempt_ends = now + self._config.join_timeout_ms
+        self._request_id += 1
+        self._ask_at.clear()
+        self._waiting_for.clear()
+        self._without_cluster.clear()
+        self._reasons.clear()
+        for seed in self._seeds:
+            self._ask(seed)
+
+    def _ask(self, target: Address | MemberId) -> None:
+        self._ask_at.pop(target, None)
+        self._waiting_for.add(target)
+        config = self._config
+        request = JoinRequest(self._request_id, self._this, config.cluster, PROTOCOL_VERSION, config.partition_count)
+        self._out.send(target, request)
+
+    def _answered(self, sender: MemberId) -> None:
+        self._waiting_for.discard(sender)
+        self._waiting_for.discard(address_of(sender))
+
+    def _attempt_failed(self, now: Millis) -> JoinOutcome:
+        for target in sorted(self._waiting_for):
+            self._reasons.setdefault(address_of(target), f"no answer within {self._config.join_timeout_ms} ms")
+        for seed in self._seeds:
+            reason = self._reasons.get(seed, "no answer")
+            self._out.record(JoinAttemptFailed(self._attempt, seed, reason))
+        self._attempt += 1
+        if self._attempt < self._config.join_attempts:
+            self._begin_attempt(now)
+            return JoinOutcome.WAITING
+        if self._first_seed:
+            return JoinOutcome.FORM
+        told = "; ".join(f"{seed}: {self._reasons.get(seed, 'no answer')}" for seed in self._seeds)
+        self.failure = (
+            f"Unable to join the cluster after {self._attempt} attempts ({told}). Start the seed first, or check the "
+            f"addresses given as seeds"
+        )
+        return JoinOutcome.FAILED

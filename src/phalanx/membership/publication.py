@@ -1,0 +1,40 @@
+"""Views that were published and are not yet acknowledged by everybody (reference 003, "result collector").
+
+The master answers a joiner when all members that existed before have acknowledged the view that admits it, and at the
+latest when the time for that is over: a slow member delays a join, it does not prevent it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.view import MembersView
+
+
+class Publication:
+    """One view's acknowledgements, and the joiners that wait for them."""
+
+    def __init__(
+        self, view: MembersView, waiting_for: Iterable[MemberId], deadline: Millis, joiner: tuple[MemberId, int] | None
+    ) -> None:
+        self.view = view
+        self.waiting_for = set(waiting_for)
+        self.deadline = deadline
+        self.joiner = joiner
+        """The admitted member and the id of its request."""
+
+    def __repr__(self) -> str:
+        return f"Publication(ver:{self.view.version}, waiting_for={sorted(self.waiting_for)}, joiner={self.joiner})"
+
+    def on_ack(self, member: MemberId, version: int) -> None:
+        """A member has installed this version, or a newer one."""
+        if version >= self.view.version:
+            self.waiting_for.discard(member)
+
+    def on_view(self, view: MembersView) -> None:
+        """Members that left are not waited for: their missing answer will not come, and is no acknowledgement."""
+        self.waiting_for.intersection_update(view.members)
+
+    def is_over(self, now: Millis) -> bool:
+        return not self.waiting_for or now >= self.deadline

@@ -1,0 +1,1 @@
+"""One member: the composition of the membership, partition and grid machines."""

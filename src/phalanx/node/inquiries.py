@@ -1,0 +1,71 @@
+"""Answers to what operators and clients ask about a member: its view, its table, what it holds. They change nothing,
+except that asking for the table makes the cluster assign its partitions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import Millis, Target
+from phalanx.wire.messages import (
+    ErrorReply,
+    GetMapNames,
+    GetMembers,
+    GetReplicas,
+    GetTable,
+    Inquiry,
+    MembersReply,
+    NamesReply,
+    ReplicasReply,
+    Reply,
+    TableReply,
+)
+
+if TYPE_CHECKING:
+    from phalanx.node.node import Node
+
+
+class Inquiries:
+    """Reads the machines of one member."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def on_inquiry(self, caller: Target, request: Inquiry, now: Millis) -> None:
+        self._node.grid.out.send(caller, self._answer(request, now))
+
+    def _answer(self, request: Inquiry, now: Millis) -> Reply:
+        node = self._node
+        view = node.membership.view
+        if view is None:
+            return ErrorReply(request.id, ErrorCode.NOT_READY, "this member has not joined a cluster yet")
+        match request:
+            case GetMembers():
+                return MembersReply(request.id, view, sorted(node.membership.suspicions.suspected))
+            case GetTable():
+                node.keeper.want_table(now)
+                return TableReply(request.id, node.keeper.table, view)
+            case GetMapNames():
+                return NamesReply(request.id, self._map_names())
+            case GetReplicas():
+                return self._replicas(request.id)
+            case _:
+                assert_never(request)
+
+    def _map_names(self) -> list[str]:
+        owned = [owned.replica for owned in self._node.grid.owned if owned is not None]
+        return sorted({name for replica in owned for name, store in replica.maps.items() if store.entries})
+
+    def _replicas(self, request_id: int) -> ReplicasReply:
+        grid = self._node.grid
+        owned = [owned.replica for owned in grid.owned if owned is not None]
+        followed = list(grid.followed.replicas.values())
+        return ReplicasReply(
+            request_id,
+            len(owned),
+            len(followed),
+            sum(replica.entry_count() for replica in owned + followed),
+            sum(replica.byte_count() for replica in owned + followed),
+            len(grid.unsettled),
+        )

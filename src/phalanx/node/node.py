@@ -1,0 +1,223 @@
+"""One member: its machines side by side behind one door.
+
+`handle(input, now)` is the only way in, and the effects that it returns are the only way out. This file routes and
+composes; it holds no rule. Messages go to the machine that they are for; when the membership changes the partition
+keeper is told, when the table changes the grid is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, assert_never, get_args
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import MemberId, Millis, is_client
+from phalanx.common.invariant import invariant
+from phalanx.grid.calls import CallRouter
+from phalanx.grid.operations import on_bulk_request, on_key_request
+from phalanx.grid.service import GridService
+from phalanx.membership.service import MembershipService
+from phalanx.node.inquiries import Inquiries
+from phalanx.partition.keeper import PartitionKeeper
+from phalanx.wire import events
+from phalanx.wire import messages as m
+from phalanx.wire.effects import (
+    Call,
+    Effect,
+    Input,
+    LeaveWanted,
+    LinkLost,
+    LinkRefused,
+    LinkUp,
+    Outbox,
+    Received,
+    Started,
+    TimePassed,
+)
+
+Handler = Callable[[Any, Any, Millis], None]
+
+
+class Node:
+    """One incarnation of one member, from its start to its end."""
+
+    def __init__(self, this: MemberId, config: NodeConfig) -> None:
+        self.this = this
+        self.config = config
+        self._out = Outbox(this)
+        self.membership = MembershipService(this, config, self._out)
+        self.keeper = PartitionKeeper(this, config, self._out)
+        self.grid = GridService(this, config, self._out)
+        self.calls = CallRouter(config.call_timeout_ms, self._out)
+        self._inquiries = Inquiries(self)
+        self._handlers = self._routes()
+        self._seen: tuple[object, ...] = ()
+        """What the keeper was last told of the membership, and the grid of the table."""
+        self._seen_table: tuple[object, ...] = (self.keeper.table, None)
+
+    def __repr__(self) -> str:
+        return f"Node({self.membership!r}, {self.keeper!r}, {self.grid!r}, {self.calls!r})"
+
+    def handle(self, event: Input, now: Millis) -> list[Effect]:
+        """Take one input; return what is to be done because of it, in order. `now` never goes backwards."""
+        out = self._out
+        if type(event) is Received:
+            self._handlers[type(event.message)](event.sender, event.message, now)
+        elif type(event) is Call:
+            self.calls.begin(event, now)
+            if not self.keeper.is_assigned:
+                self.keeper.want_table(now)
+        else:
+            self._handle_other(event, now)
+        loopback = out.loopback
+        while loopback or self._changed():
+            if loopback:
+                message = loopback.popleft()
+                self._handlers[type(message)](self.this, message, now)
+            else:
+                self._spread_changes(now)
+        return out.take()
+
+    def next_deadline(self) -> Millis | None:
+        """When time alone will matter next; an input `TimePassed` is due then."""
+        deadlines = (
+            self.membership.next_deadline(),
+            self.keeper.next_deadline(),
+            self.grid.next_deadline(),
+            self.calls.next_deadline(),
+        )
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def validate(self) -> None:
+        """Raise `InvariantViolation` if the state as a whole is broken. Costly: for tests and the simulator."""
+        self.membership.validate()
+        self.keeper.validate()
+        self.grid.validate()
+        if self.membership.view is not None:
+            invariant(self.grid.table is self.keeper.table, "the grid works by the installed table")
+
+    def accepts(self, sender: str, message: m.Message) -> bool:
+        """Whether the sender may send such a message at all: clients send requests only."""
+        return not is_client(sender) or isinstance(message, m.Request)
+
+    # --- routing ---------------------------------------------------------------------------------------------------
+
+    def _handle_other(self, event: Started | LinkLost | LinkRefused | LinkUp | TimePassed | LeaveWanted, now: Millis) -> None:
+        match event:
+            case TimePassed():
+                self.membership.on_time(now, self.keeper.table.version)
+                if self.membership.view is not None:
+                    self.keeper.on_time(now)
+                self.grid.on_time(now)
+                self.calls.on_time(now)
+                self._let_leavers_go(now)
+            case LinkLost(peer) | LinkRefused(peer):
+                self.membership.on_link(event, now)
+                self.calls.on_link(event, now)
+                if isinstance(event, LinkLost):
+                    self.grid.on_link_lost(MemberId(peer), now)
+            case LinkUp():
+                self.membership.on_link(event, now)
+            case Started():
+                self.membership.start(now)
+            case LeaveWanted():
+                self.membership.leave()
+            case _:
+                assert_never(event)
+
+    def _changed(self) -> bool:
+        membership, keeper = self.membership, self.keeper
+        table, confirmed_by = self._seen_table
+        if keeper.table is not table or keeper.confirmed_by != confirmed_by:
+            return True
+        seen = self._seen
+        return bool(
+            not seen
+            or seen[0] is not membership.view
+            or seen[1] != membership.master
+            or seen[2] != membership.is_master
+            or seen[3] != len(membership.leaving)
+        )
+
+    def _spread_changes(self, now: Millis) -> None:
+        membership, keeper = self.membership, self.keeper
+        view = membership.view
+        self._seen = (view, membership.master, membership.is_master, len(membership.leaving))
+        if view is not None:
+            leaving = sorted(membership.leaving)
+            keeper.on_membership(view, membership.master, membership.is_master, leaving, now)
+        if self._seen_table != (keeper.table, keeper.confirmed_by):
+            newer = keeper.table is not self._seen_table[0]
+            self._seen_table = (keeper.table, keeper.confirmed_by)
+            self.grid.on_table(keeper.table, keeper.confirmed_by, now)
+            if newer:
+                self.calls.on_table(keeper.table, now)
+        self._let_leavers_go(now)
+
+    def _let_leavers_go(self, now: Millis) -> None:
+        if self.membership.leaving and self.membership.is_master and (ready := self.keeper.may_leave()):
+            self.membership.let_go(ready, now)
+
+    def _on_heartbeat(self, sender: MemberId, message: m.Heartbeat, now: Millis) -> None:
+        self.membership.on_heartbeat(sender, message, now)
+        if self.membership.view is not None and sender in self.membership.view:
+            self.keeper.on_heartbeat(sender, message.table_version)
+
+    def _on_leave_request(self, sender: MemberId, message: m.LeaveRequest, now: Millis) -> None:
+        before = len(self.membership.leaving)
+        self.membership.on_leave_request(sender)
+        if len(self.membership.leaving) > before:
+            self._out.record(events.LeaveStarted(sender, self.keeper.replicas_to_hand_over(sender)))
+
+    def _on_reply(self, sender: MemberId, message: m.Reply, now: Millis) -> None:
+        self.calls.on_reply(sender, message, now)
+
+    def _routes(self) -> dict[type, Handler]:
+        """Message type to handler. Every kind of message has one: checked here, at each start."""
+        membership, keeper, grid = self.membership, self.keeper, self.grid
+        routes: dict[type, Handler] = {
+            m.JoinRequest: membership.on_join_request,
+            m.JoinResponse: membership.on_join_response,
+            m.JoinRedirect: membership.on_join_redirect,
+            m.JoinRefused: membership.on_join_refused,
+            m.MembersUpdate: membership.on_members_update,
+            m.MembersAck: membership.on_members_ack,
+            m.Heartbeat: self._on_heartbeat,
+            m.ExplicitSuspicion: membership.on_explicit_suspicion,
+            m.MastershipClaim: membership.on_mastership_claim,
+            m.ClaimAnswer: membership.on_claim_answer,
+            m.LeaveRequest: self._on_leave_request,
+            m.TableUpdate: lambda sender, message, now: keeper.on_table_update(sender, message),
+            m.FetchTable: lambda sender, message, now: keeper.on_fetch_table(sender, message),
+            m.FetchedTable: keeper.on_fetched_table,
+            m.TableRequest: lambda sender, message, now: keeper.on_table_request(sender, now),
+            m.CopyReport: keeper.on_copy_report,
+            m.CopyOrder: self._on_copy_order,
+            m.ReplicateAck: grid.on_replicate_ack,
+            m.Probe: lambda sender, message, now: grid.on_probe(sender, message),
+            m.ProbeAnswer: grid.on_probe_answer,
+            m.CopyStart: lambda sender, message, now: grid.followed.on_copy_start(sender, message),
+            m.CopyChunk: grid.followed.on_copy_chunk,
+            m.CopyAck: grid.on_copy_ack,
+        }
+        routes |= dict.fromkeys(get_args(m.Replicate), grid.followed.on_replicate)
+        routes |= dict.fromkeys(get_args(m.KeyRequest), self._on_key_request)
+        routes |= dict.fromkeys(get_args(m.BulkRequest), self._on_bulk_request)
+        routes |= dict.fromkeys(get_args(m.Inquiry), self._inquiries.on_inquiry)
+        routes |= dict.fromkeys(get_args(m.Reply), self._on_reply)
+        invariant(set(routes) == set(get_args(m.Message)), "every kind of message has a handler")
+        return routes
+
+    def _on_copy_order(self, sender: MemberId, message: m.CopyOrder, now: Millis) -> None:
+        if sender == self.keeper.confirmed_by:
+            self.grid.on_copy_order(sender, message, now)
+
+    def _on_key_request(self, caller: Any, request: m.KeyRequest, now: Millis) -> None:
+        on_key_request(self.grid, caller, request, now)
+        if not self.keeper.is_assigned:
+            self.keeper.want_table(now)
+
+    def _on_bulk_request(self, caller: Any, request: m.BulkRequest, now: Millis) -> None:
+        on_bulk_request(self.grid, caller, request, now)
+        if not self.keeper.is_assigned:
+            self.keeper.want_table(now)

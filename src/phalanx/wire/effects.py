@@ -1,0 +1,129 @@
+"""What goes into a machine and what comes out: two closed unions, and the box in which effects gather.
+
+Drivers turn the world into inputs and carry out effects; machines do nothing else. A call ends in exactly one `Reply`.
+A message that is sent may be lost with its connection, and both ends then get `LinkLost`; messages on one connection
+arrive in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from phalanx.common.ids import ClientId, MemberId, Target
+from phalanx.wire.events import Event
+from phalanx.wire.messages import Message, Reply, Request
+
+
+class Started(msgspec.Struct, frozen=True):
+    """The member's driver is listening: begin to join."""
+
+
+class Received(msgspec.Struct, frozen=True, gc=False):
+    """A message from a member or a client."""
+
+    sender: MemberId | ClientId
+    message: Message
+
+
+class LinkLost(msgspec.Struct, frozen=True):
+    """A connection with the peer, in either direction, broke: messages to or from it may be lost."""
+
+    peer: Target
+
+
+class LinkRefused(msgspec.Struct, frozen=True):
+    """Nobody accepts connections at the peer's address, or somebody else does."""
+
+    peer: Target
+    reason: str
+
+
+class LinkUp(msgspec.Struct, frozen=True):
+    """The connection to the peer is open."""
+
+    peer: Target
+
+
+class TimePassed(msgspec.Struct, frozen=True):
+    """The machine's deadline came, or simply some time went by."""
+
+
+class Call(msgspec.Struct, frozen=True, gc=False):
+    """The embedding program wants something of the grid. `request.id` names the call."""
+
+    partition: int
+    """Whose owner must answer. Every partition that the request names must have that owner."""
+    request: Request
+    to: Target | None = None
+    """Ask exactly this member instead; if it is lost, so is the call."""
+
+
+class LeaveWanted(msgspec.Struct, frozen=True):
+    """The embedding program or the operator wants this member to leave in good order."""
+
+
+Input = Started | Received | LinkLost | LinkRefused | LinkUp | TimePassed | Call | LeaveWanted
+
+
+class Send(msgspec.Struct, frozen=True, gc=False):
+    """Send a message. The driver opens the connection where there is none."""
+
+    to: Target
+    message: Message
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """A call of the embedding program has ended."""
+
+    reply: Reply
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A fact for people and for the event log."""
+
+    event: Event
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """This incarnation is over. `rejoin`: start a new one on the same address, asking these members first."""
+
+    reason: str
+    rejoin: tuple[MemberId, ...] = ()
+    failed: bool = False
+    """It could not do what it was started for."""
+
+
+Effect = Send | Answer | Record | Finished
+
+
+class Outbox:
+    """Gathers the effects of one input, in order. All machines of one member share it.
+
+    What a member sends to itself does not leave: it waits in `loopback` and is handled within the same input.
+    """
+
+    __slots__ = ("effects", "loopback", "this")
+
+    def __init__(self, this: MemberId | None = None) -> None:
+        self.this = this
+        self.effects: list[Effect] = []
+        self.loopback: deque[Message] = deque()
+
+    def send(self, to: Target, message: Message) -> None:
+        if to == self.this:
+            self.loopback.append(message)
+        else:
+            self.effects.append(Send(to, message))
+
+    def record(self, event: Event) -> None:
+        self.effects.append(Record(event))
+
+    def add(self, effect: Effect) -> None:
+        self.effects.append(effect)
+
+    def take(self) -> list[Effect]:
+        """The effects gathered so far; the box is empty afterwards."""
+        effects, self.effects = self.effects, []
+        return effects

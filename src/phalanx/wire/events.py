@@ -1,0 +1,200 @@
+"""The event log's schema: facts that a member records, for people and for the audit.
+
+A driver writes each as one line of JSON with `at`, `cluster`, `member`, `address`, the `event` name (the class's tag)
+and the fields below. Fields are only ever added. A decision carries its inputs and the rule (a checklist row).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.common.ids import MemberId, Millis
+
+EVENT_SCHEMA_VERSION = 1
+
+
+class _Event(msgspec.Struct, frozen=True, tag_field="event", tag=True):
+    pass
+
+
+class JoinAttemptFailed(_Event):
+    attempt: int
+    seed: str
+    reason: str
+
+
+class Joined(_Event):
+    view_version: int
+    master: MemberId
+    members: tuple[MemberId, ...]
+
+
+class JoinGivenUp(_Event):
+    reason: str
+
+
+class ViewInstalled(_Event):
+    view_version: int
+    maker: MemberId
+    master: MemberId
+    members: tuple[MemberId, ...]
+    rule: str
+
+
+class MemberSuspected(_Event):
+    suspect: MemberId
+    reason: str
+    rule: str
+
+
+class SuspicionRemoved(_Event):
+    suspect: MemberId
+    rule: str
+
+
+class MemberAdmitted(_Event):
+    joiner: MemberId
+    view_version: int
+    replaced: tuple[MemberId, ...]
+    """Earlier incarnations on the joiner's address, removed by the same view."""
+
+
+class MemberRemoved(_Event):
+    removed: MemberId
+    view_version: int
+    reason: str
+    rule: str
+
+
+class JoinAnswered(_Event):
+    joiner: MemberId
+    view_version: int
+    late: tuple[MemberId, ...]
+    """Members that had not acknowledged the view in time."""
+
+
+class OutdatedViewHealed(_Event):
+    member_behind: MemberId
+    its_version: int
+    view_version: int
+
+
+class ClaimStarted(_Event):
+    claim_id: int
+    view_version: int
+    suspected: tuple[MemberId, ...]
+    rule: str
+
+
+class ClaimAnswered(_Event):
+    claimer: MemberId
+    accepted: bool
+    not_suspected: tuple[MemberId, ...]
+    """Older members that this member does not suspect: why it does not agree yet."""
+
+
+class ClaimEnded(_Event):
+    claim_id: int
+    outcome: str
+    left_out: tuple[MemberId, ...]
+    took_ms: Millis
+
+
+class ViewsDiverged(_Event):
+    """An explicit suspicion was sent or obeyed."""
+
+    peer: MemberId
+    what: str
+    rule: str
+
+
+class StaleMessageIgnored(_Event):
+    peer: MemberId
+    what: str
+    rule: str
+
+
+class TableSearchStarted(_Event):
+    waiting_for: tuple[MemberId, ...]
+
+
+class TableSearchEnded(_Event):
+    found_at: MemberId
+    table_version: int
+
+
+class TableInstalled(_Event):
+    table_version: int
+    owned: int
+    backups: int
+
+
+class PartitionsAssigned(_Event):
+    table_version: int
+    partitions: int
+    members: tuple[MemberId, ...]
+
+
+class PartitionsRepaired(_Event):
+    """Members left: backups took over, and rows without a survivor got a new, empty owner."""
+
+    table_version: int
+    promoted: tuple[int, ...]
+    lost: tuple[int, ...]
+    gone: tuple[MemberId, ...]
+    rule: str
+
+
+class CopyBegun(_Event):
+    partition: int
+    source: MemberId
+    destination: MemberId
+    table_version: int
+
+
+class CopyCommitted(_Event):
+    partition: int
+    source: MemberId
+    destination: MemberId
+    replica_index: int
+    table_version: int
+
+
+class CopyGivenUp(_Event):
+    partition: int
+    source: MemberId
+    destination: MemberId
+    reason: str
+
+
+class FullyReplicated(_Event):
+    """Every partition has all the replicas that the number of members allows."""
+
+    table_version: int
+    took_ms: Millis
+    """Since redundancy was lost."""
+
+
+class LeaveStarted(_Event):
+    leaver: MemberId
+    replicas_to_hand_over: int
+
+
+class Left(_Event):
+    view_version: int
+
+
+class Ejected(_Event):
+    """This member was taken for dead and others went on without it; it comes back as a new member."""
+
+    by: MemberId
+    view_version: int
+    rule: str
+
+
+Event = (
+    JoinAttemptFailed | Joined | JoinGivenUp | ViewInstalled | MemberSuspected | SuspicionRemoved | MemberAdmitted
+    | MemberRemoved | JoinAnswered | OutdatedViewHealed | ClaimStarted | ClaimAnswered | ClaimEnded | ViewsDiverged
+    | StaleMessageIgnored | TableSearchStarted | TableSearchEnded | TableInstalled | PartitionsAssigned
+    | PartitionsRepaired | CopyBegun | CopyCommitted | CopyGivenUp | FullyReplicated | LeaveStarted | Left | Ejected
+)  # fmt: skip

@@ -1,0 +1,484 @@
+"""Every message between processes, as frozen structs; the closed union `Message` is what may arrive.
+
+Members send each other membership, table, replication and copy messages. Callers (clients, and members on behalf of
+the program that embeds them) send requests, each with an id, and get exactly one reply with that id. Integer tags are
+the wire contract: a number is never reused.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
+
+PROTOCOL_VERSION = 1
+
+
+class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """No message refers back to itself, so none needs the cycle collector."""
+
+
+# --- handshake: the first frame each way on every connection --------------------------------------------------------
+
+
+class Hello(_Message, tag=1):
+    """The connecting side: who it is, and whom it means to reach."""
+
+    protocol: int
+    cluster: str
+    sender: str
+    """A member's identity, or the name that a client drew for itself; a later connection replaces an earlier one."""
+    receiver: str
+    """The member's identity, or only its address where the incarnation is not known yet."""
+
+
+class Welcome(_Message, tag=2):
+    """The accepting side: who it is."""
+
+    member: MemberId
+
+
+class Refused(_Message, tag=3):
+    """The accepting side will not talk, and says why. It closes the connection after this."""
+
+    reason: str
+
+
+# --- membership (references 001 and 003) ----------------------------------------------------------------------------
+
+
+class JoinRequest(_Message, tag=10):
+    """Ask to be admitted. Everything on which members must agree comes along."""
+
+    request_id: int
+    member: MemberId
+    cluster: str
+    protocol: int
+    partition_count: int
+
+
+class JoinResponse(_Message, tag=11):
+    """Admitted: the view that contains the joiner."""
+
+    request_id: int
+    view: MembersView
+
+
+class JoinRedirect(_Message, tag=12):
+    """Only the master admits; this is it."""
+
+    request_id: int
+    master: MemberId
+
+
+class JoinRefused(_Message, tag=13):
+    """Not admitted: for ever, or `retry` a little later."""
+
+    request_id: int
+    retry: bool
+    reason: str
+
+
+class MembersUpdate(_Message, tag=14):
+    """The master publishes a view, whole, so that a missed one is repaired by the next."""
+
+    view: MembersView
+
+
+class MembersAck(_Message, tag=15):
+    """This version, or a newer one, is installed here."""
+
+    version: int
+
+
+class Heartbeat(_Message, tag=16):
+    """I am alive; this is the list that I have and the master that I follow."""
+
+    view_version: int
+    view_maker: MemberId
+    master: MemberId
+    table_version: int
+
+
+class ExplicitSuspicion(_Message, tag=17):
+    """Our views have diverged: assume that I am dead and go your own way.
+
+    `about_…` names the receiver's view that this was said of; a receiver that has moved on ignores it.
+    """
+
+    about_version: int
+    about_maker: MemberId
+    view: MembersView
+
+
+class MastershipClaim(_Message, tag=18):
+    """Everybody older than me is suspected: I continue as the master. Do you agree?"""
+
+    claim_id: int
+
+
+class ClaimAnswer(_Message, tag=19):
+    """The list of the member that was asked, and whether it agrees yet."""
+
+    claim_id: int
+    accepted: bool
+    view: MembersView
+
+
+class LeaveRequest(_Message, tag=20):
+    """I want to leave: give others my replicas first, then publish a view without me."""
+
+
+# --- partition table (reference 004) --------------------------------------------------------------------------------
+
+
+class TableUpdate(_Message, tag=30):
+    """The master publishes its partition table."""
+
+    table: PartitionTable
+
+
+class FetchTable(_Message, tag=31):
+    """A new master looks for the most recent table before it publishes anything."""
+
+    search_id: int
+
+
+class FetchedTable(_Message, tag=32):
+    """The table that this member has."""
+
+    search_id: int
+    table: PartitionTable
+
+
+class TableRequest(_Message, tag=33):
+    """Somebody wants to use the data: assign the partitions if that has not happened yet."""
+
+
+# --- replication and copies -----------------------------------------------------------------------------------------
+
+
+class ReplicatePut(_Message, tag=40):
+    """The owner's `seq`-th write to a partition in its `epoch` (the partition's version when its ownership began)."""
+
+    partition: int
+    epoch: int
+    seq: int
+    map: str
+    keys: list[bytes]
+    values: list[bytes]
+    ttl_ms: Millis
+    """Time that the entries live from now on; 0: for ever."""
+
+
+class ReplicateRemove(_Message, tag=41):
+    """As `ReplicatePut`: these keys are gone."""
+
+    partition: int
+    epoch: int
+    seq: int
+    map: str
+    keys: list[bytes]
+
+
+class ReplicateClear(_Message, tag=42):
+    """As `ReplicatePut`: the map has no entries left in this partition."""
+
+    partition: int
+    epoch: int
+    seq: int
+    map: str
+
+
+class ReplicateAck(_Message, tag=43):
+    """All writes of the epoch up to and including `seq` are applied here."""
+
+    partition: int
+    epoch: int
+    seq: int
+
+
+class Probe(_Message, tag=44):
+    """A new owner asks a backup whether it holds exactly what the owner began with."""
+
+    partition: int
+    epoch: int
+    base_epoch: int
+    base_seq: int
+
+
+class ProbeAnswer(_Message, tag=45):
+    """In sync up to `seq` of the epoch; -1: out of sync, needs a copy."""
+
+    partition: int
+    epoch: int
+    seq: int
+
+
+class CopyOrder(_Message, tag=46):
+    """The master tells the owner to copy a partition to a new backup."""
+
+    partition: int
+    base_version: int
+    """The partition's version that the order is for. It is over as soon as the table shows a greater one."""
+    destination: MemberId
+
+
+class CopyReport(_Message, tag=47):
+    """The owner tells the master: the destination holds everything (`done`), or this copy was given up."""
+
+    partition: int
+    base_version: int
+    destination: MemberId
+    done: bool
+
+
+class CopyStart(_Message, tag=48):
+    """What follows on this connection is a copy of a partition as of `seq`, mixed with the writes after it."""
+
+    partition: int
+    base_version: int
+    copy_id: int
+    epoch: int
+    seq: int
+
+
+class CopyChunk(_Message, tag=49):
+    """Some entries of one map. `ttls` is empty when none of them expires."""
+
+    partition: int
+    copy_id: int
+    index: int
+    map: str
+    keys: list[bytes]
+    values: list[bytes]
+    ttls: list[Millis]
+    last: bool
+
+
+class CopyAck(_Message, tag=50):
+    """The chunk is applied: send the next one."""
+
+    partition: int
+    copy_id: int
+    index: int
+
+
+# --- requests of callers --------------------------------------------------------------------------------------------
+
+
+class Get(_Message, tag=60):
+    id: int
+    map: str
+    key: bytes
+
+
+class Put(_Message, tag=61):
+    id: int
+    map: str
+    key: bytes
+    value: bytes
+    ttl_ms: Millis
+
+
+class PutIfAbsent(_Message, tag=62):
+    """Answered with the value that was there (nothing changed), or None (stored)."""
+
+    id: int
+    map: str
+    key: bytes
+    value: bytes
+    ttl_ms: Millis
+
+
+class Replace(_Message, tag=63):
+    """Store only if the key has a value, and, where `expected` is given, exactly that one. Answered with a flag."""
+
+    id: int
+    map: str
+    key: bytes
+    expected: bytes | None
+    value: bytes
+    ttl_ms: Millis
+
+
+class Remove(_Message, tag=64):
+    """Answered with the value that was there, or None."""
+
+    id: int
+    map: str
+    key: bytes
+
+
+class Contains(_Message, tag=65):
+    id: int
+    map: str
+    key: bytes
+
+
+class GetAll(_Message, tag=66):
+    """All keys must be owned by the receiver. The answer holds values for the first keys, as many as fit a reply."""
+
+    id: int
+    map: str
+    keys: list[bytes]
+
+
+class PutAll(_Message, tag=67):
+    """All keys must be owned by the receiver; otherwise nothing is stored."""
+
+    id: int
+    map: str
+    keys: list[bytes]
+    values: list[bytes]
+    ttl_ms: Millis
+
+
+class SizeOf(_Message, tag=68):
+    id: int
+    map: str
+    partitions: list[int]
+
+
+class ClearPartitions(_Message, tag=69):
+    id: int
+    map: str
+    partitions: list[int]
+
+
+class ScanPartition(_Message, tag=70):
+    """A page of entries in scan order (hash, then key bytes) behind `after_key`; empty: from the beginning."""
+
+    id: int
+    map: str
+    partition: int
+    after_key: bytes
+    max_bytes: int
+
+
+class GetTable(_Message, tag=71):
+    """The member's partition table; makes the cluster assign its partitions if that has not happened yet."""
+
+    id: int
+
+
+class GetMembers(_Message, tag=72):
+    """The member's view; changes nothing."""
+
+    id: int
+
+
+class GetMapNames(_Message, tag=73):
+    """Names of the maps that have entries on this member."""
+
+    id: int
+
+
+class GetReplicas(_Message, tag=74):
+    """What this member holds, for people: entries and bytes of the replicas, and what is not confirmed yet."""
+
+    id: int
+
+
+# --- replies --------------------------------------------------------------------------------------------------------
+
+
+class ValueReply(_Message, tag=90):
+    id: int
+    value: bytes | None
+
+
+class ValuesReply(_Message, tag=91):
+    """Values of the first keys asked for, None where there is none; fewer than asked where a reply would be too big."""
+
+    id: int
+    values: list[bytes | None]
+
+
+class CountReply(_Message, tag=92):
+    id: int
+    count: int
+
+
+class FlagReply(_Message, tag=93):
+    id: int
+    flag: bool
+
+
+class DoneReply(_Message, tag=94):
+    id: int
+
+
+class PageReply(_Message, tag=95):
+    """`more`: ask again, behind the last key of this page."""
+
+    id: int
+    keys: list[bytes]
+    values: list[bytes]
+    more: bool
+
+
+class TableReply(_Message, tag=96):
+    id: int
+    table: PartitionTable
+    view: MembersView
+
+
+class MembersReply(_Message, tag=97):
+    id: int
+    view: MembersView
+    suspected: list[MemberId]
+
+
+class NamesReply(_Message, tag=98):
+    id: int
+    names: list[str]
+
+
+class ReplicasReply(_Message, tag=99):
+    id: int
+    owned: int
+    backups: int
+    entries: int
+    bytes: int
+    """Of serialised keys and values."""
+    unconfirmed: int
+    """Partitions that wait for a backup to confirm a write, or for a copy to end."""
+
+
+class ErrorReply(_Message, tag=100):
+    id: int
+    code: ErrorCode
+    text: str
+
+
+Handshake = Hello | Welcome | Refused
+MembershipMessage = (
+    JoinRequest | JoinResponse | JoinRedirect | JoinRefused | MembersUpdate | MembersAck | Heartbeat
+    | ExplicitSuspicion | MastershipClaim | ClaimAnswer | LeaveRequest
+)  # fmt: skip
+TableMessage = TableUpdate | FetchTable | FetchedTable | TableRequest
+Replicate = ReplicatePut | ReplicateRemove | ReplicateClear
+ReplicationMessage = (
+    Replicate | ReplicateAck | Probe | ProbeAnswer | CopyOrder | CopyReport | CopyStart | CopyChunk | CopyAck
+)  # fmt: skip
+KeyRead = Get | Contains
+KeyWrite = Put | PutIfAbsent | Replace | Remove
+KeyRequest = KeyRead | KeyWrite
+BulkRequest = GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition
+Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas
+Request = KeyRequest | BulkRequest | Inquiry
+Reply = (
+    ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | TableReply | MembersReply
+    | NamesReply | ReplicasReply | ErrorReply
+)  # fmt: skip
+Message = MembershipMessage | TableMessage | ReplicationMessage | Request | Reply
+"""What may arrive after the handshake."""
+
+ONCE_ONLY = (PutIfAbsent, Replace, Remove)
+"""Writes whose answer depends on what was there: sending one twice could answer wrongly."""
+WRITES = (Put, PutIfAbsent, Replace, Remove, PutAll, ClearPartitions)
+"""Requests that change something."""
