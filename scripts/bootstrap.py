@@ -47,7 +47,10 @@ def say(text: str) -> None:
 
 
 def run(*command: str | Path, env: Mapping[str, str] | None = None) -> None:
-    subprocess.run([str(part) for part in command], check=True, env=env, stdout=sys.stderr, stdin=subprocess.DEVNULL)
+    """Runs a command in the checkout, its output on stderr: stdout belongs to what ./run was called for."""
+    subprocess.run(
+        [str(part) for part in command], check=True, cwd=ROOT, env=env, stdout=sys.stderr, stdin=subprocess.DEVNULL
+    )
 
 
 def succeeds(*command: str | Path) -> bool:
@@ -98,7 +101,7 @@ def locked_block(package: str) -> str:
     """The lines of the lock that pin one package with its hashes."""
     match = re.search(rf"^{re.escape(package)}==.*\n(?:[ \t]+--hash=.*\n)+", LOCK.read_text(), re.MULTILINE)
     if match is None:
-        raise BootstrapError(f"{LOCK.name} does not pin {package}. Restore the file, or write it anew with ./run lock.")
+        raise BootstrapError(f"{LOCK.name} does not pin {package}. Restore the file: git checkout {LOCK.name}")
     return match[0]
 
 
@@ -176,6 +179,15 @@ def install_locked(env: Mapping[str, str]) -> None:
     run(UV, "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--editable", ROOT, env=env)
 
 
+def write_lock(options: list[str]) -> None:
+    """Resolves pyproject.toml anew, for every system and Python, keeping locked versions that still fit."""
+    what = ("--universal", "--python-version", "3.11", "--all-extras", "--group", "dev", "--group", "build")
+    # The lock names no index and no links: where packages come from is the user's affair, what they are is the hashes'.
+    how = ("--generate-hashes", "--no-emit-index-url", "--no-emit-find-links", "--custom-compile-command", "./run lock")
+    env = uv_environment(pip_settings())
+    run(UV, "pip", "compile", "--quiet", *what, *how, "--output-file", LOCK, *options, ROOT / "pyproject.toml", env=env)
+
+
 def bootstrap(stamp: str) -> None:
     with (ROOT / ".venv.lock").open("w") as mutex:
         fcntl.flock(mutex, fcntl.LOCK_EX)
@@ -194,7 +206,10 @@ def bootstrap(stamp: str) -> None:
 
 def main() -> int:
     try:
-        bootstrap(sys.argv[1])
+        if sys.argv[1] == "--lock":
+            write_lock(sys.argv[2:])
+        else:
+            bootstrap(sys.argv[1])
     except BootstrapError as error:
         say(str(error))
         return 1

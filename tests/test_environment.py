@@ -163,5 +163,5 @@ def test_a_lock_without_the_installer_is_an_error_with_the_remedy(
 ) -> None:
     monkeypatch.setattr(bootstrap, "LOCK", tmp_path / "requirements.lock")
     (tmp_path / "requirements.lock").write_text("mmh3==5.0\n    --hash=sha256:00\n")
-    with pytest.raises(bootstrap.BootstrapError, match=r"does not pin uv.*\./run lock"):
+    with pytest.raises(bootstrap.BootstrapError, match=r"does not pin uv.*git checkout requirements\.lock"):
         bootstrap.locked_block("uv")

@@ -65,6 +65,12 @@ def test_every_module_says_what_it_is() -> None:
     assert [str(path.relative_to(ROOT)) for path in silent] == []
 
 
+def test_every_folder_of_modules_is_a_package() -> None:
+    """The import contracts and the wheel pass silently over a folder without __init__.py."""
+    folders = {path.parent for path in source_modules()}
+    assert [str(folder.relative_to(ROOT)) for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+
+
 def test_no_file_names_a_registry_or_a_place_of_one_machine() -> None:
     """The user's own settings say where packages come from; a path of one machine is wrong on every other."""
     hosts = (
