@@ -1,0 +1,1 @@
+"""Maps and their records: the data itself, as opaque bytes."""

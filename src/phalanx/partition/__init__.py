@@ -1,0 +1,1 @@
+"""Partitions: which member holds which replica, and which partition holds a key."""

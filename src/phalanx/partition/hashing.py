@@ -1,0 +1,36 @@
+"""The partition of a key, and its place in a scan.
+
+Both come from one hash of the serialised key: murmur3 x86 32 of the payload, without the four bytes of the type id, from
+a fixed seed. The partition is the absolute value of the signed hash modulo the partition count. These are the rules of
+Hazelcast's public serialisation and partitioning: a client in another language that follows them finds the partition of
+a key by itself, and no data would move for it.
+
+The type id is left out of the hash but is part of the key: 1 and True are two keys.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mmh3 import mmh3_32_sintdigest, mmh3_32_uintdigest
+
+HASH_SEED: Final = 0x01000193
+
+_SMALLEST: Final = -(2**31)
+"""The one signed 32-bit number without an absolute value of 32 bits. By the public rule it counts as 0."""
+
+
+def partition_hash(key_data: bytes) -> int:
+    """The signed 32-bit hash of a serialised key."""
+    return mmh3_32_sintdigest(key_data[4:], HASH_SEED)
+
+
+def partition_of(key_data: bytes, partition_count: int) -> int:
+    """The partition, from 0 to `partition_count - 1`, that holds the serialised key."""
+    signed = mmh3_32_sintdigest(key_data[4:], HASH_SEED)
+    return abs(signed) % partition_count if signed != _SMALLEST else 0
+
+
+def scan_position(key_data: bytes) -> int:
+    """Where a scan meets the serialised key: the hash as an unsigned number. Keys of one position follow by their bytes."""
+    return mmh3_32_uintdigest(key_data[4:], HASH_SEED)
