@@ -126,6 +126,11 @@ class OwnedPartition:
             self._waiting.append((message.seq, write))
         return waits
 
+    def count_unshared_write(self) -> None:
+        """A write was applied here while there was no stream: nobody has to hear of it."""
+        self.replica.seq += 1
+        self._log_from = self.replica.seq
+
     def on_ack(self, member: MemberId, message: ReplicateAck, now: Millis) -> bool:
         """A replica has everything up to a number. True if a copy is complete by this: the master must hear of it."""
         stream = self.streams.get(member)

@@ -42,6 +42,7 @@ class GridService:
         self.this = this
         self.config = config
         self.out = outbox
+        self._max_key, self._max_value = config.max_key_bytes, config.max_value_bytes
         self.table = unassigned_table(config.partition_count)
         self.owned: list[OwnedPartition | None] = [None] * config.partition_count
         self.followed = Followed(this, self.owns, outbox)
@@ -94,6 +95,18 @@ class GridService:
         else:
             self.unsettled[owned.number] = owned
             self.out.send(caller, reply)
+
+    def put_alone(self, partition: int, name: str, key: bytes, value: bytes) -> bool:
+        """The embedding program's short way: store a value at once, if no other member has to hear of it.
+
+        False, and nothing done, where this member does not own the partition, a backup must confirm, or a limit is hit.
+        """
+        owned = self.owned[partition]
+        if owned is None or owned.streams or len(key) > self._max_key or len(value) > self._max_value:
+            return False
+        owned.replica.map(name).put(key, value, 0, 0)
+        owned.count_unshared_write()
+        return True
 
     def note_expiry(self, owned: OwnedPartition) -> None:
         """An entry with a time to live was stored."""

@@ -36,6 +36,7 @@ from phalanx.wire.effects import (
 )
 
 Handler = Callable[[Any, Any, Millis], None]
+_REQUESTS = frozenset(get_args(m.Request))
 
 
 class Node:
@@ -61,21 +62,24 @@ class Node:
     def handle(self, event: Input, now: Millis) -> list[Effect]:
         """Take one input; return what is to be done because of it, in order. `now` never goes backwards."""
         out = self._out
-        if type(event) is Received:
+        if isinstance(event, Received):
             self._handlers[type(event.message)](event.sender, event.message, now)
-        elif type(event) is Call:
+        elif isinstance(event, Call):
             self.calls.begin(event, now)
             if not self.keeper.is_assigned:
                 self.keeper.want_table(now)
         else:
             self._handle_other(event, now)
         loopback = out.loopback
-        while loopback or self._changed():
-            if loopback:
+        while True:
+            # Changes first: a message to this member itself may speak of the table that has just been installed.
+            if self._changed():
+                self._spread_changes(now)
+            elif loopback:
                 message = loopback.popleft()
                 self._handlers[type(message)](self.this, message, now)
             else:
-                self._spread_changes(now)
+                break
         return out.take()
 
     def next_deadline(self) -> Millis | None:
@@ -98,11 +102,13 @@ class Node:
 
     def accepts(self, sender: str, message: m.Message) -> bool:
         """Whether the sender may send such a message at all: clients send requests only."""
-        return not is_client(sender) or isinstance(message, m.Request)
+        return type(message) in _REQUESTS or not is_client(sender)
 
     # --- routing ---------------------------------------------------------------------------------------------------
 
-    def _handle_other(self, event: Started | LinkLost | LinkRefused | LinkUp | TimePassed | LeaveWanted, now: Millis) -> None:
+    def _handle_other(
+        self, event: Started | LinkLost | LinkRefused | LinkUp | TimePassed | LeaveWanted, now: Millis
+    ) -> None:
         match event:
             case TimePassed():
                 self.membership.on_time(now, self.keeper.table.version)

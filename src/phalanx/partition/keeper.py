@@ -47,6 +47,8 @@ class PartitionKeeper:
         self._searches_made = 0
         self._redundancy = Redundancy(config, outbox)
         self._publish_at: Millis | None = None
+        self._unpublished: set[int] = set()
+        """Partitions whose latest change waits for the next publication: their owners would not know an order for it."""
         self._next_publication = 0
         self._asked_for_table_at: Millis | None = None
 
@@ -91,7 +93,7 @@ class PartitionKeeper:
         self._end_search_if_over(now)
         if self.decides:
             self._repair(now)
-            self._redundancy.order_missing(self.table, view, leaving, now)
+            self._order_missing(now)
 
     def on_table_update(self, sender: MemberId, message: TableUpdate) -> None:
         if sender != self._master or self._leads:
@@ -128,7 +130,7 @@ class PartitionKeeper:
             self._end_search_if_over(now)
             if self.decides:
                 self._repair(now)
-                self._redundancy.order_missing(self.table, self._joined(), self._leaving, now)
+                self._order_missing(now)
 
     def on_copy_report(self, sender: MemberId, message: CopyReport, now: Millis) -> None:
         if not self.decides:
@@ -136,7 +138,7 @@ class PartitionKeeper:
         replicas = self._redundancy.on_report(sender, message, self.table)
         if replicas is not None:
             self._change({message.partition: replicas}, now, COALESCE_PUBLICATIONS_MS)
-        self._redundancy.order_missing(self.table, self._joined(), self._leaving, now)
+        self._order_missing(now)
 
     def on_heartbeat(self, sender: MemberId, table_version: int) -> None:
         """A member that missed a table gets the present one."""
@@ -167,9 +169,9 @@ class PartitionKeeper:
             self._search.ask(now)
         if not self.decides:
             return
-        self._redundancy.order_missing(self.table, self._joined(), self._leaving, now)
         if (self._publish_at is not None and now >= self._publish_at) or now >= self._next_publication:
             self._publish(now)
+        self._order_missing(now)
 
     def _start_search(self, view: MembersView, now: Millis) -> None:
         self._searches_made += 1
@@ -232,12 +234,17 @@ class PartitionKeeper:
         invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
         self._install(self.table.with_changes(changes, increment=increment))
         if delay_ms:
+            self._unpublished.update(changes)
             self._publish_at = min(self._publish_at or now + delay_ms, now + delay_ms)
         else:
             self._publish(now)
 
+    def _order_missing(self, now: Millis) -> None:
+        self._redundancy.order_missing(self.table, self._joined(), self._leaving, self._unpublished, now)
+
     def _publish(self, now: Millis) -> None:
         self._publish_at = None
+        self._unpublished.clear()
         self._next_publication = now + self._config.publish_interval_ms
         update = TableUpdate(self.table)
         for member in self._joined().others(self.this):

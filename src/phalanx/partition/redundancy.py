@@ -68,15 +68,17 @@ class Redundancy:
             return None
         del self.copies[message.partition]
         replicas = (*table.replicas(message.partition), message.destination)
-        self._out.record(
-            events.CopyCommitted(
-                copy.partition, copy.source, copy.destination, len(replicas) - 1, table.version + 1
-            )  # fmt: skip
-        )
+        index, version = len(replicas) - 1, table.version + 1
+        self._out.record(events.CopyCommitted(copy.partition, copy.source, copy.destination, index, version))
         return replicas
 
     def order_missing(
-        self, table: PartitionTable, view: MembersView, leaving: Collection[MemberId], now: Millis
+        self,
+        table: PartitionTable,
+        view: MembersView,
+        leaving: Collection[MemberId],
+        unpublished: Collection[int],
+        now: Millis,
     ) -> None:
         """Order copies for what is missing, as many at a time as owners may send; repeat orders that may be lost."""
         staying = [member for member in view.members if member not in leaving]
@@ -93,7 +95,7 @@ class Redundancy:
                 continue
             missing += 1
             owner = replicas[0]
-            if partition in self.copies or busy[owner] >= self._config.copies_per_member:
+            if partition in self.copies or partition in unpublished or busy[owner] >= self._config.copies_per_member:
                 continue
             destination = least_loaded([member for member in staying if member not in replicas], loads)
             loads[destination] = loads.get(destination, 0) + 1

@@ -17,23 +17,23 @@ class _Event(msgspec.Struct, frozen=True, tag_field="event", tag=True):
     pass
 
 
-class JoinAttemptFailed(_Event):
+class JoinAttemptFailed(_Event, frozen=True):
     attempt: int
     seed: str
     reason: str
 
 
-class Joined(_Event):
+class Joined(_Event, frozen=True):
     view_version: int
     master: MemberId
     members: tuple[MemberId, ...]
 
 
-class JoinGivenUp(_Event):
+class JoinGivenUp(_Event, frozen=True):
     reason: str
 
 
-class ViewInstalled(_Event):
+class ViewInstalled(_Event, frozen=True):
     view_version: int
     maker: MemberId
     master: MemberId
@@ -41,66 +41,66 @@ class ViewInstalled(_Event):
     rule: str
 
 
-class MemberSuspected(_Event):
+class MemberSuspected(_Event, frozen=True):
     suspect: MemberId
     reason: str
     rule: str
 
 
-class SuspicionRemoved(_Event):
+class SuspicionRemoved(_Event, frozen=True):
     suspect: MemberId
     rule: str
 
 
-class MemberAdmitted(_Event):
+class MemberAdmitted(_Event, frozen=True):
     joiner: MemberId
     view_version: int
     replaced: tuple[MemberId, ...]
     """Earlier incarnations on the joiner's address, removed by the same view."""
 
 
-class MemberRemoved(_Event):
+class MemberRemoved(_Event, frozen=True):
     removed: MemberId
     view_version: int
     reason: str
     rule: str
 
 
-class JoinAnswered(_Event):
+class JoinAnswered(_Event, frozen=True):
     joiner: MemberId
     view_version: int
     late: tuple[MemberId, ...]
     """Members that had not acknowledged the view in time."""
 
 
-class OutdatedViewHealed(_Event):
+class OutdatedViewHealed(_Event, frozen=True):
     member_behind: MemberId
     its_version: int
     view_version: int
 
 
-class ClaimStarted(_Event):
+class ClaimStarted(_Event, frozen=True):
     claim_id: int
     view_version: int
     suspected: tuple[MemberId, ...]
     rule: str
 
 
-class ClaimAnswered(_Event):
+class ClaimAnswered(_Event, frozen=True):
     claimer: MemberId
     accepted: bool
     not_suspected: tuple[MemberId, ...]
     """Older members that this member does not suspect: why it does not agree yet."""
 
 
-class ClaimEnded(_Event):
+class ClaimEnded(_Event, frozen=True):
     claim_id: int
     outcome: str
     left_out: tuple[MemberId, ...]
     took_ms: Millis
 
 
-class ViewsDiverged(_Event):
+class ViewsDiverged(_Event, frozen=True):
     """An explicit suspicion was sent or obeyed."""
 
     peer: MemberId
@@ -108,34 +108,34 @@ class ViewsDiverged(_Event):
     rule: str
 
 
-class StaleMessageIgnored(_Event):
+class StaleMessageIgnored(_Event, frozen=True):
     peer: MemberId
     what: str
     rule: str
 
 
-class TableSearchStarted(_Event):
+class TableSearchStarted(_Event, frozen=True):
     waiting_for: tuple[MemberId, ...]
 
 
-class TableSearchEnded(_Event):
+class TableSearchEnded(_Event, frozen=True):
     found_at: MemberId
     table_version: int
 
 
-class TableInstalled(_Event):
+class TableInstalled(_Event, frozen=True):
     table_version: int
     owned: int
     backups: int
 
 
-class PartitionsAssigned(_Event):
+class PartitionsAssigned(_Event, frozen=True):
     table_version: int
     partitions: int
     members: tuple[MemberId, ...]
 
 
-class PartitionsRepaired(_Event):
+class PartitionsRepaired(_Event, frozen=True):
     """Members left: backups took over, and rows without a survivor got a new, empty owner."""
 
     table_version: int
@@ -145,14 +145,14 @@ class PartitionsRepaired(_Event):
     rule: str
 
 
-class CopyBegun(_Event):
+class CopyBegun(_Event, frozen=True):
     partition: int
     source: MemberId
     destination: MemberId
     table_version: int
 
 
-class CopyCommitted(_Event):
+class CopyCommitted(_Event, frozen=True):
     partition: int
     source: MemberId
     destination: MemberId
@@ -160,14 +160,14 @@ class CopyCommitted(_Event):
     table_version: int
 
 
-class CopyGivenUp(_Event):
+class CopyGivenUp(_Event, frozen=True):
     partition: int
     source: MemberId
     destination: MemberId
     reason: str
 
 
-class FullyReplicated(_Event):
+class FullyReplicated(_Event, frozen=True):
     """Every partition has all the replicas that the number of members allows."""
 
     table_version: int
@@ -175,16 +175,16 @@ class FullyReplicated(_Event):
     """Since redundancy was lost."""
 
 
-class LeaveStarted(_Event):
+class LeaveStarted(_Event, frozen=True):
     leaver: MemberId
     replicas_to_hand_over: int
 
 
-class Left(_Event):
+class Left(_Event, frozen=True):
     view_version: int
 
 
-class Ejected(_Event):
+class Ejected(_Event, frozen=True):
     """This member was taken for dead and others went on without it; it comes back as a new member."""
 
     by: MemberId

@@ -24,7 +24,7 @@ class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
 # --- handshake: the first frame each way on every connection --------------------------------------------------------
 
 
-class Hello(_Message, tag=1):
+class Hello(_Message, tag=1, frozen=True):
     """The connecting side: who it is, and whom it means to reach."""
 
     protocol: int
@@ -35,13 +35,13 @@ class Hello(_Message, tag=1):
     """The member's identity, or only its address where the incarnation is not known yet."""
 
 
-class Welcome(_Message, tag=2):
+class Welcome(_Message, tag=2, frozen=True):
     """The accepting side: who it is."""
 
     member: MemberId
 
 
-class Refused(_Message, tag=3):
+class Refused(_Message, tag=3, frozen=True):
     """The accepting side will not talk, and says why. It closes the connection after this."""
 
     reason: str
@@ -50,7 +50,7 @@ class Refused(_Message, tag=3):
 # --- membership (references 001 and 003) ----------------------------------------------------------------------------
 
 
-class JoinRequest(_Message, tag=10):
+class JoinRequest(_Message, tag=10, frozen=True):
     """Ask to be admitted. Everything on which members must agree comes along."""
 
     request_id: int
@@ -60,21 +60,21 @@ class JoinRequest(_Message, tag=10):
     partition_count: int
 
 
-class JoinResponse(_Message, tag=11):
+class JoinResponse(_Message, tag=11, frozen=True):
     """Admitted: the view that contains the joiner."""
 
     request_id: int
     view: MembersView
 
 
-class JoinRedirect(_Message, tag=12):
+class JoinRedirect(_Message, tag=12, frozen=True):
     """Only the master admits; this is it."""
 
     request_id: int
     master: MemberId
 
 
-class JoinRefused(_Message, tag=13):
+class JoinRefused(_Message, tag=13, frozen=True):
     """Not admitted: for ever, or `retry` a little later."""
 
     request_id: int
@@ -82,19 +82,19 @@ class JoinRefused(_Message, tag=13):
     reason: str
 
 
-class MembersUpdate(_Message, tag=14):
+class MembersUpdate(_Message, tag=14, frozen=True):
     """The master publishes a view, whole, so that a missed one is repaired by the next."""
 
     view: MembersView
 
 
-class MembersAck(_Message, tag=15):
+class MembersAck(_Message, tag=15, frozen=True):
     """This version, or a newer one, is installed here."""
 
     version: int
 
 
-class Heartbeat(_Message, tag=16):
+class Heartbeat(_Message, tag=16, frozen=True):
     """I am alive; this is the list that I have and the master that I follow."""
 
     view_version: int
@@ -103,7 +103,7 @@ class Heartbeat(_Message, tag=16):
     table_version: int
 
 
-class ExplicitSuspicion(_Message, tag=17):
+class ExplicitSuspicion(_Message, tag=17, frozen=True):
     """Our views have diverged: assume that I am dead and go your own way.
 
     `about_…` names the receiver's view that this was said of; a receiver that has moved on ignores it.
@@ -114,13 +114,13 @@ class ExplicitSuspicion(_Message, tag=17):
     view: MembersView
 
 
-class MastershipClaim(_Message, tag=18):
+class MastershipClaim(_Message, tag=18, frozen=True):
     """Everybody older than me is suspected: I continue as the master. Do you agree?"""
 
     claim_id: int
 
 
-class ClaimAnswer(_Message, tag=19):
+class ClaimAnswer(_Message, tag=19, frozen=True):
     """The list of the member that was asked, and whether it agrees yet."""
 
     claim_id: int
@@ -128,40 +128,40 @@ class ClaimAnswer(_Message, tag=19):
     view: MembersView
 
 
-class LeaveRequest(_Message, tag=20):
+class LeaveRequest(_Message, tag=20, frozen=True):
     """I want to leave: give others my replicas first, then publish a view without me."""
 
 
 # --- partition table (reference 004) --------------------------------------------------------------------------------
 
 
-class TableUpdate(_Message, tag=30):
+class TableUpdate(_Message, tag=30, frozen=True):
     """The master publishes its partition table."""
 
     table: PartitionTable
 
 
-class FetchTable(_Message, tag=31):
+class FetchTable(_Message, tag=31, frozen=True):
     """A new master looks for the most recent table before it publishes anything."""
 
     search_id: int
 
 
-class FetchedTable(_Message, tag=32):
+class FetchedTable(_Message, tag=32, frozen=True):
     """The table that this member has."""
 
     search_id: int
     table: PartitionTable
 
 
-class TableRequest(_Message, tag=33):
+class TableRequest(_Message, tag=33, frozen=True):
     """Somebody wants to use the data: assign the partitions if that has not happened yet."""
 
 
 # --- replication and copies -----------------------------------------------------------------------------------------
 
 
-class ReplicatePut(_Message, tag=40):
+class ReplicatePut(_Message, tag=40, frozen=True):
     """The owner's `seq`-th write to a partition in its `epoch` (the partition's version when its ownership began)."""
 
     partition: int
@@ -174,7 +174,7 @@ class ReplicatePut(_Message, tag=40):
     """Time that the entries live from now on; 0: for ever."""
 
 
-class ReplicateRemove(_Message, tag=41):
+class ReplicateRemove(_Message, tag=41, frozen=True):
     """As `ReplicatePut`: these keys are gone."""
 
     partition: int
@@ -184,7 +184,7 @@ class ReplicateRemove(_Message, tag=41):
     keys: list[bytes]
 
 
-class ReplicateClear(_Message, tag=42):
+class ReplicateClear(_Message, tag=42, frozen=True):
     """As `ReplicatePut`: the map has no entries left in this partition."""
 
     partition: int
@@ -193,7 +193,7 @@ class ReplicateClear(_Message, tag=42):
     map: str
 
 
-class ReplicateAck(_Message, tag=43):
+class ReplicateAck(_Message, tag=43, frozen=True):
     """All writes of the epoch up to and including `seq` are applied here."""
 
     partition: int
@@ -201,7 +201,7 @@ class ReplicateAck(_Message, tag=43):
     seq: int
 
 
-class Probe(_Message, tag=44):
+class Probe(_Message, tag=44, frozen=True):
     """A new owner asks a backup whether it holds exactly what the owner began with."""
 
     partition: int
@@ -210,7 +210,7 @@ class Probe(_Message, tag=44):
     base_seq: int
 
 
-class ProbeAnswer(_Message, tag=45):
+class ProbeAnswer(_Message, tag=45, frozen=True):
     """In sync up to `seq` of the epoch; -1: out of sync, needs a copy."""
 
     partition: int
@@ -218,7 +218,7 @@ class ProbeAnswer(_Message, tag=45):
     seq: int
 
 
-class CopyOrder(_Message, tag=46):
+class CopyOrder(_Message, tag=46, frozen=True):
     """The master tells the owner to copy a partition to a new backup."""
 
     partition: int
@@ -227,7 +227,7 @@ class CopyOrder(_Message, tag=46):
     destination: MemberId
 
 
-class CopyReport(_Message, tag=47):
+class CopyReport(_Message, tag=47, frozen=True):
     """The owner tells the master: the destination holds everything (`done`), or this copy was given up."""
 
     partition: int
@@ -236,7 +236,7 @@ class CopyReport(_Message, tag=47):
     done: bool
 
 
-class CopyStart(_Message, tag=48):
+class CopyStart(_Message, tag=48, frozen=True):
     """What follows on this connection is a copy of a partition as of `seq`, mixed with the writes after it."""
 
     partition: int
@@ -246,7 +246,7 @@ class CopyStart(_Message, tag=48):
     seq: int
 
 
-class CopyChunk(_Message, tag=49):
+class CopyChunk(_Message, tag=49, frozen=True):
     """Some entries of one map. `ttls` is empty when none of them expires."""
 
     partition: int
@@ -259,7 +259,7 @@ class CopyChunk(_Message, tag=49):
     last: bool
 
 
-class CopyAck(_Message, tag=50):
+class CopyAck(_Message, tag=50, frozen=True):
     """The chunk is applied: send the next one."""
 
     partition: int
@@ -270,13 +270,13 @@ class CopyAck(_Message, tag=50):
 # --- requests of callers --------------------------------------------------------------------------------------------
 
 
-class Get(_Message, tag=60):
+class Get(_Message, tag=60, frozen=True):
     id: int
     map: str
     key: bytes
 
 
-class Put(_Message, tag=61):
+class Put(_Message, tag=61, frozen=True):
     id: int
     map: str
     key: bytes
@@ -284,7 +284,7 @@ class Put(_Message, tag=61):
     ttl_ms: Millis
 
 
-class PutIfAbsent(_Message, tag=62):
+class PutIfAbsent(_Message, tag=62, frozen=True):
     """Answered with the value that was there (nothing changed), or None (stored)."""
 
     id: int
@@ -294,7 +294,7 @@ class PutIfAbsent(_Message, tag=62):
     ttl_ms: Millis
 
 
-class Replace(_Message, tag=63):
+class Replace(_Message, tag=63, frozen=True):
     """Store only if the key has a value, and, where `expected` is given, exactly that one. Answered with a flag."""
 
     id: int
@@ -305,7 +305,7 @@ class Replace(_Message, tag=63):
     ttl_ms: Millis
 
 
-class Remove(_Message, tag=64):
+class Remove(_Message, tag=64, frozen=True):
     """Answered with the value that was there, or None."""
 
     id: int
@@ -313,13 +313,13 @@ class Remove(_Message, tag=64):
     key: bytes
 
 
-class Contains(_Message, tag=65):
+class Contains(_Message, tag=65, frozen=True):
     id: int
     map: str
     key: bytes
 
 
-class GetAll(_Message, tag=66):
+class GetAll(_Message, tag=66, frozen=True):
     """All keys must be owned by the receiver. The answer holds values for the first keys, as many as fit a reply."""
 
     id: int
@@ -327,7 +327,7 @@ class GetAll(_Message, tag=66):
     keys: list[bytes]
 
 
-class PutAll(_Message, tag=67):
+class PutAll(_Message, tag=67, frozen=True):
     """All keys must be owned by the receiver; otherwise nothing is stored."""
 
     id: int
@@ -337,19 +337,19 @@ class PutAll(_Message, tag=67):
     ttl_ms: Millis
 
 
-class SizeOf(_Message, tag=68):
+class SizeOf(_Message, tag=68, frozen=True):
     id: int
     map: str
     partitions: list[int]
 
 
-class ClearPartitions(_Message, tag=69):
+class ClearPartitions(_Message, tag=69, frozen=True):
     id: int
     map: str
     partitions: list[int]
 
 
-class ScanPartition(_Message, tag=70):
+class ScanPartition(_Message, tag=70, frozen=True):
     """A page of entries in scan order (hash, then key bytes) behind `after_key`; empty: from the beginning."""
 
     id: int
@@ -359,25 +359,25 @@ class ScanPartition(_Message, tag=70):
     max_bytes: int
 
 
-class GetTable(_Message, tag=71):
+class GetTable(_Message, tag=71, frozen=True):
     """The member's partition table; makes the cluster assign its partitions if that has not happened yet."""
 
     id: int
 
 
-class GetMembers(_Message, tag=72):
+class GetMembers(_Message, tag=72, frozen=True):
     """The member's view; changes nothing."""
 
     id: int
 
 
-class GetMapNames(_Message, tag=73):
+class GetMapNames(_Message, tag=73, frozen=True):
     """Names of the maps that have entries on this member."""
 
     id: int
 
 
-class GetReplicas(_Message, tag=74):
+class GetReplicas(_Message, tag=74, frozen=True):
     """What this member holds, for people: entries and bytes of the replicas, and what is not confirmed yet."""
 
     id: int
@@ -386,33 +386,33 @@ class GetReplicas(_Message, tag=74):
 # --- replies --------------------------------------------------------------------------------------------------------
 
 
-class ValueReply(_Message, tag=90):
+class ValueReply(_Message, tag=90, frozen=True):
     id: int
     value: bytes | None
 
 
-class ValuesReply(_Message, tag=91):
+class ValuesReply(_Message, tag=91, frozen=True):
     """Values of the first keys asked for, None where there is none; fewer than asked where a reply would be too big."""
 
     id: int
     values: list[bytes | None]
 
 
-class CountReply(_Message, tag=92):
+class CountReply(_Message, tag=92, frozen=True):
     id: int
     count: int
 
 
-class FlagReply(_Message, tag=93):
+class FlagReply(_Message, tag=93, frozen=True):
     id: int
     flag: bool
 
 
-class DoneReply(_Message, tag=94):
+class DoneReply(_Message, tag=94, frozen=True):
     id: int
 
 
-class PageReply(_Message, tag=95):
+class PageReply(_Message, tag=95, frozen=True):
     """`more`: ask again, behind the last key of this page."""
 
     id: int
@@ -421,24 +421,24 @@ class PageReply(_Message, tag=95):
     more: bool
 
 
-class TableReply(_Message, tag=96):
+class TableReply(_Message, tag=96, frozen=True):
     id: int
     table: PartitionTable
     view: MembersView
 
 
-class MembersReply(_Message, tag=97):
+class MembersReply(_Message, tag=97, frozen=True):
     id: int
     view: MembersView
     suspected: list[MemberId]
 
 
-class NamesReply(_Message, tag=98):
+class NamesReply(_Message, tag=98, frozen=True):
     id: int
     names: list[str]
 
 
-class ReplicasReply(_Message, tag=99):
+class ReplicasReply(_Message, tag=99, frozen=True):
     id: int
     owned: int
     backups: int
@@ -449,7 +449,7 @@ class ReplicasReply(_Message, tag=99):
     """Partitions that wait for a backup to confirm a write, or for a copy to end."""
 
 
-class ErrorReply(_Message, tag=100):
+class ErrorReply(_Message, tag=100, frozen=True):
     id: int
     code: ErrorCode
     text: str

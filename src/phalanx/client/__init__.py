@@ -1,0 +1,1 @@
+"""Programs outside the cluster that use its maps."""

@@ -1,0 +1,250 @@
+"""The asyncio client: one task or many, over one connection to each member that owns what is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Generator, Sequence
+from types import TracebackType
+from typing import Any
+
+from phalanx.client.core import ClientCore
+from phalanx.common.errors import ConnectError, ErrorCode, UnavailableError, UsageError
+from phalanx.common.ids import Target, parse_addresses
+from phalanx.common.table import PartitionTable
+from phalanx.maps.async_map import AsyncMap
+from phalanx.maps.requests import check_map_name, expect
+from phalanx.net.connection import Link
+from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
+from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
+from phalanx.wire.messages import ErrorReply, GetMapNames, Message, NamesReply
+
+DEFAULT_CALL_TIMEOUT_S = 30.0
+DEFAULT_CONNECT_TIMEOUT_S = 10.0
+
+
+class AsyncClient:
+    """A connection to a cluster. Made by `connect`; close it, or use it as an async context manager."""
+
+    def __init__(self, members: str, cluster: str, call_timeout_s: float, max_frame_bytes: int) -> None:
+        if not call_timeout_s > 0:
+            raise UsageError(f"call_timeout_s is {call_timeout_s!r}: give more than 0 seconds")
+        self.call_timeout_s = call_timeout_s
+        self.partition_count = 0
+        self._cluster = cluster
+        self._sender = f"client/{uuid.uuid4()}"
+        self._max_frame_bytes = max_frame_bytes
+        self._loop = asyncio.get_running_loop()
+        self._core = ClientCore(parse_addresses(members), int(call_timeout_s * 1000))
+        self._links: dict[Target, Link] = {}
+        self._futures: dict[int, asyncio.Future[Any]] = {}
+        self._last_id = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0
+        self._refusals: dict[str, str] = {}
+        self._is_closed = False
+        self._told = asyncio.Event()
+        """Set when the question for the table has ended, one way or another: an answer, a lost link, its deadline."""
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def map(self, name: str) -> AsyncMap:
+        """The distributed map of that name; it exists as soon as something is stored in it."""
+        return AsyncMap(check_map_name(name), self)
+
+    async def map_names(self) -> list[str]:
+        """Names of the maps that have entries, sorted."""
+        table = await self.table()
+        requests = [GetMapNames(self.next_id()) for _ in table.members]
+        calls = [self.call(0, r, member) for r, member in zip(requests, table.members, strict=True)]
+        replies = [expect(reply, NamesReply, "map_names") for reply in await asyncio.gather(*calls)]
+        return sorted({name for reply in replies for name in reply.names})
+
+    async def close(self) -> None:
+        """Close the connections. Calls under way end with an error."""
+        self._is_closed = True
+        self._told.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        for link in list(self._links.values()):
+            link.drop()
+        self._links.clear()
+        futures, self._futures = self._futures, {}
+        for request_id, future in futures.items():
+            if not future.done():
+                future.set_result(ErrorReply(request_id, ErrorCode.INDETERMINATE, "the client was closed"))
+        await asyncio.sleep(0)
+
+    # --- what maps need --------------------------------------------------------------------------------------------
+
+    def next_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+    def call(self, partition: int, request: Any, to: Target | None = None) -> Awaitable[Any]:
+        """Send a request to the owner of a partition, or to a member; its one reply."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self._is_closed:
+            future.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "the client is closed"))
+            return future
+        self._futures[request.id] = future
+        self._carry_out(self._core.call(Call(partition, request, to), self._now()))
+        if self._timer is None or self._core.wants_table:
+            self._rearm()
+        return future
+
+    async def table(self) -> PartitionTable:
+        """The newest partition table known."""
+        if self._core.table is None:
+            await self.wait_ready(self.call_timeout_s)
+        table = self._core.table
+        if table is None:
+            raise UnavailableError("no member has told who owns the partitions")
+        return table
+
+    async def refresh(self) -> None:
+        """Ask a member for the table now; returns when it has answered, or could not."""
+        self._carry_out(self._core.refresh(self._now()))
+        self._rearm()
+        if self._core.is_asking:
+            self._told.clear()
+            await self._told.wait()
+
+    async def wait_ready(self, timeout_s: float) -> None:
+        """Until a member has told the table. Raises `ConnectError` that says what each member answered."""
+        deadline = self._loop.time() + timeout_s
+        while self._core.table is None:
+            self._carry_out(self._core.time_passed(self._now()))
+            told = "; ".join(f"{target}: {text}" for target, text in sorted(self._core.problems.items()))
+            if self._refusals:
+                told = "; ".join(f"{target}: {text}" for target, text in sorted(self._refusals.items()))
+                raise ConnectError(f"cannot connect: {told}")
+            if self._loop.time() >= deadline:
+                raise ConnectError(f"no member was ready within {timeout_s:g} s: {told or 'no answer'}")
+            await asyncio.sleep(0.005)
+        self.partition_count = self._core.table.partition_count
+
+    # --- driving the machine ---------------------------------------------------------------------------------------
+
+    def _now(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if type(effect) is Send:
+                self._link(effect.to).send(effect.message)
+            elif type(effect) is Answer:
+                future = self._futures.pop(effect.reply.id, None)
+                if future is not None and not future.done():
+                    future.set_result(effect.reply)
+
+    def _link(self, target: Target) -> Link:
+        link = self._links.get(target)
+        if link is None:
+            link = self._links[target] = Link(
+                target,
+                self._cluster,
+                self._sender,
+                self._max_frame_bytes,
+                on_up=self._link_up,
+                on_down=self._link_down,
+                on_message=self._received,
+            )
+        return link
+
+    def _link_up(self, link: Link) -> None:
+        """The member behind a bare address is known now: the same connection serves both names."""
+        if link.member is not None:
+            self._links.setdefault(link.member, link)
+            self._core.known_as(link.target, link.member)
+
+    def _link_down(self, link: Link, reason: str) -> None:
+        names = [target for target, other in self._links.items() if other is link]
+        for target in names:
+            del self._links[target]
+        if self._is_closed:
+            return
+        if link.was_refused_by_peer:
+            self._refusals[link.target] = reason
+        for target in names:
+            event = LinkLost(target) if link.is_up else LinkRefused(target, reason)
+            self._carry_out(self._core.link_lost(event, self._now()))
+        self._told.set()
+        self._rearm()
+
+    def _received(self, link: Link, message: Message) -> None:
+        core = self._core
+        self._carry_out(core.received(link.member or link.target, message, self._now()))
+        if not core.is_asking:
+            self._told.set()
+        if core.wants_table:
+            self._rearm()
+
+    def _rearm(self) -> None:
+        deadline = self._core.next_deadline()
+        if self._timer is not None and (deadline is None or deadline < self._timer_at):
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None and self._timer is None and not self._is_closed:
+            self._timer_at = deadline
+            self._timer = self._loop.call_at(deadline / 1000 + 0.0005, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._carry_out(self._core.time_passed(self._now()))
+        self._told.set()
+        self._rearm()
+
+
+class _Connecting:
+    """What `connect` returns: await it for a client, or use it with `async with`."""
+
+    def __init__(self, members: str, cluster: str, timeouts: tuple[float, float], max_frame_bytes: int) -> None:
+        self._arguments = (members, cluster, timeouts[1], max_frame_bytes)
+        self._connect_timeout_s = timeouts[0]
+        self._client: AsyncClient | None = None
+
+    async def _connect(self) -> AsyncClient:
+        client = AsyncClient(*self._arguments)
+        try:
+            await client.wait_ready(self._connect_timeout_s)
+        except BaseException:
+            await client.close()
+            raise
+        return client
+
+    def __await__(self) -> Generator[Any, None, AsyncClient]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> AsyncClient:
+        self._client = await self._connect()
+        return self._client
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+
+def connect(
+    members: str | Sequence[str],
+    *,
+    cluster: str = "phalanx",
+    connect_timeout_s: float = DEFAULT_CONNECT_TIMEOUT_S,
+    call_timeout_s: float = DEFAULT_CALL_TIMEOUT_S,
+    max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
+) -> _Connecting:
+    """Connect to a cluster through any of its members: `host:port,host:port`, or a list of such.
+
+    Use the result with `async with`, or await it and close the client yourself. Raises `UsageError` for a malformed
+    address, `ConnectError` when no member answers in time or the cluster has another name.
+    """
+    text = members if isinstance(members, str) else ",".join(members)
+    return _Connecting(text, cluster, (connect_timeout_s, call_timeout_s), max_frame_bytes)

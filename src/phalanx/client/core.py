@@ -1,0 +1,153 @@
+"""A client as a machine: where the members are, which table is the newest, and the calls under way.
+
+Both clients (blocking and asyncio) drive this one; it does no I/O. The table comes from any member, is asked for when a
+call finds no owner, and only then: a client that is at rest sends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from phalanx.common.ids import Address, MemberId, Millis, Target
+from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
+from phalanx.grid.calls import CallRouter
+from phalanx.wire.effects import Call, Effect, LinkLost, LinkRefused, Outbox
+from phalanx.wire.messages import ErrorReply, GetTable, Reply, TableReply
+
+ASK_PAUSE_MS = 10
+"""Between two questions for the table while a call waits for a newer one; doubles up to the next figure."""
+ASK_PAUSE_MAX_MS = 160
+ASK_TIMEOUT_MS = 1_000
+"""A member that has not told its table by then is passed over: it may hang."""
+
+
+class ClientCore:
+    """One client's knowledge of the cluster, and its calls."""
+
+    def __init__(self, seeds: Sequence[Address], call_timeout_ms: Millis) -> None:
+        self._out = Outbox()
+        self._router = CallRouter(call_timeout_ms, self._out)
+        self._seeds = list(seeds)
+        self.table: PartitionTable | None = None
+        """The newest partition table known; None until a member has told an assigned one."""
+        self.view: MembersView | None = None
+        self.problems: dict[str, str] = {}
+        """Member to what went wrong when it was last asked for the table."""
+        self.rounds_failed = 0
+        """How often in a row all known members were asked in vain."""
+        self._candidates: list[Target] = []
+        """Whom to ask for the table next."""
+        self._asked: Target | None = None
+        self._asked_id = 0
+        self._ask_deadline = 0
+        self._ask_at = 0
+        self._pause_ms = ASK_PAUSE_MS
+
+    @property
+    def wants_table(self) -> bool:
+        """Whether a call, or the one who connects, waits for a newer table."""
+        return self.table is None or self._router.has_waiting
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a member is being asked for its table."""
+        return self._asked is not None
+
+    def refresh(self, now: Millis) -> list[Effect]:
+        """Ask for a table although no call waits for one: a request that spans partitions was handed back."""
+        self._ask_at = min(self._ask_at, now)
+        self._ask(now)
+        return self._out.take()
+
+    def call(self, call: Call, now: Millis) -> list[Effect]:
+        """Begin a call; its one `Answer` is among these effects or later ones."""
+        self._router.begin(call, now)
+        if self._router.has_waiting:
+            self._ask(now)
+        return self._out.take()
+
+    def received(self, sender: Target, reply: Any, now: Millis) -> list[Effect]:
+        """A member's answer to a call, or to this machine's own question."""
+        if reply.id < 0:
+            if sender == self._asked and reply.id == self._asked_id:
+                self._on_table_answer(sender, reply, now)
+        else:
+            self._router.on_reply(sender, reply, now)
+            if self._router.has_waiting:
+                self._ask(now)
+        return self._out.take()
+
+    def known_as(self, target: Target, member: MemberId) -> None:
+        """The member behind an address has told who it is; its answers come under that name."""
+        if self._asked == target:
+            self._asked = member
+
+    def link_lost(self, event: LinkLost | LinkRefused, now: Millis) -> list[Effect]:
+        """A connection could not be made, or broke."""
+        reason = event.reason if isinstance(event, LinkRefused) else "the connection was lost"
+        self._router.on_link(event, now)
+        if event.peer == self._asked:
+            self._asked = None
+            self.problems[event.peer] = reason
+        if self.wants_table:
+            self._ask(now)
+        return self._out.take()
+
+    def time_passed(self, now: Millis) -> list[Effect]:
+        self._router.on_time(now)
+        if self._asked is not None and now >= self._ask_deadline:
+            self.problems[self._asked] = f"no answer within {ASK_TIMEOUT_MS} ms"
+            self._asked = None
+        if self.wants_table:
+            self._ask(now)
+        return self._out.take()
+
+    def next_deadline(self) -> Millis | None:
+        deadlines = [self._router.next_deadline()]
+        if self._asked is not None:
+            deadlines.append(self._ask_deadline)
+        elif self.wants_table:
+            deadlines.append(self._ask_at)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def _ask(self, now: Millis) -> None:
+        """Ask the next member for its table, unless one is being asked or it is too early."""
+        if self._asked is not None or now < self._ask_at:
+            return
+        if not self._candidates:
+            if self._asked_id:
+                self.rounds_failed += 1
+            self._candidates = [*(self.view.members if self.view is not None else ()), *self._seeds]
+        self._asked = self._candidates.pop(0)
+        self._asked_id -= 1
+        self._ask_deadline = now + ASK_TIMEOUT_MS
+        self._ask_at = now + self._pause_ms
+        self._pause_ms = min(self._pause_ms * 2, ASK_PAUSE_MAX_MS)
+        self._out.send(self._asked, GetTable(self._asked_id))
+
+    def _on_table_answer(self, sender: Target, reply: Reply, now: Millis) -> None:
+        self._asked = None
+        if isinstance(reply, ErrorReply):
+            self.problems[sender] = reply.text
+        elif isinstance(reply, TableReply):
+            self._take(reply, now)
+            if reply.table.version == 0:
+                self.problems[sender] = "the cluster has not assigned its partitions yet"
+
+    def _take(self, reply: TableReply, now: Millis) -> None:
+        """Keep the newer table. One that names an owner who is in nobody's view is stale whatever its version."""
+        known = self.table
+        if reply.table.version == 0:
+            return
+        is_newer = known is None or reply.table.version > known.version
+        if not is_newer and known is not None:
+            is_newer = not set(known.members).issubset(reply.view.members) and reply.table.version != known.version
+        if is_newer:
+            self.table, self.view = reply.table, reply.view
+            self.problems.clear()
+            self.rounds_failed = 0
+            self._candidates = []
+            self._pause_ms = ASK_PAUSE_MS
+            self._router.on_table(reply.table, now)

@@ -1,0 +1,343 @@
+"""The blocking client: no event loop, no thread of its own; a request and its answer on one socket.
+
+Safe to share between threads: one call at a time. To a process that was forked from another, the client of the parent
+is of no use; connect again there.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+from phalanx.client.core import ClientCore
+from phalanx.client.sync_map import SyncMap
+from phalanx.common.errors import (
+    ConnectError,
+    ErrorCode,
+    ProtocolError,
+    UnavailableError,
+    UsageError,
+)
+from phalanx.common.ids import Address, MemberId, Target, address_of, host_and_port, parse_addresses
+from phalanx.common.table import PartitionTable
+from phalanx.maps.requests import check_map_name, expect
+from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES, FrameReader, append_frame, handshake_decoder, message_decoder
+from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
+from phalanx.wire.handshake import refusal_in
+from phalanx.wire.messages import (
+    PROTOCOL_VERSION,
+    ErrorReply,
+    GetMapNames,
+    GetMembers,
+    GetReplicas,
+    Hello,
+    MembersReply,
+    NamesReply,
+    ReplicasReply,
+    Welcome,
+)
+
+CONNECT_TIMEOUT_S = 5.0
+RECEIVE_BYTES = 256 * 1024
+
+
+class RefusedByPeer(ConnectError):
+    """The peer answered and will not talk: trying again does not help."""
+
+
+class _Wire:
+    """One blocking connection to a member, greeted."""
+
+    def __init__(self, target: Target, cluster: str, sender: str, max_frame_bytes: int) -> None:
+        """Connect. Raises `OSError`, or `RefusedByPeer` if the peer will not talk."""
+        self.target = target
+        self._max_frame_bytes = max_frame_bytes
+        host, port = host_and_port(address_of(target))  # type: ignore[arg-type]  # connections go to members only
+        self.socket = socket.create_connection((host, port), CONNECT_TIMEOUT_S)
+        try:
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.member = self._greet(cluster, sender)
+            # A blocking socket costs one system call less than one with a timeout; the kernel ends a long wait.
+            self.socket.settimeout(None)
+            self._wait_s = 0.0
+        except BaseException:
+            self.socket.close()
+            raise
+        self._reader = FrameReader(message_decoder, max_frame_bytes)
+
+    def _greet(self, cluster: str, sender: str) -> MemberId:
+        buffer = bytearray()
+        append_frame(buffer, Hello(PROTOCOL_VERSION, cluster, sender, self.target))
+        self.socket.sendall(buffer)
+        reader = FrameReader(handshake_decoder, self._max_frame_bytes)
+        while True:
+            data = self.socket.recv(RECEIVE_BYTES)
+            if not data:
+                raise ConnectionResetError("the peer closed the connection at the greeting")
+            try:
+                for message in reader.feed(data):
+                    if (refusal := refusal_in(message, self.target)) is not None:
+                        raise RefusedByPeer(refusal)
+                    if isinstance(message, Welcome):
+                        return message.member
+            except ProtocolError as error:
+                raise RefusedByPeer(f"no member of Phalanx listens there: {error}") from error
+
+    def send(self, message: Any) -> None:
+        buffer = bytearray()
+        append_frame(buffer, message, self._max_frame_bytes)
+        self.socket.sendall(buffer)
+
+    def receive(self, wait_s: float) -> list[Any]:
+        """The next messages; none if nothing came in time. Raises `OSError` when the connection is lost."""
+        if wait_s != self._wait_s:
+            whole = int(wait_s)
+            value = struct.pack("ll", whole, int((wait_s - whole) * 1e6))
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+            self._wait_s = wait_s
+        try:
+            data = self.socket.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return []
+        if not data:
+            raise ConnectionResetError("the member closed the connection")
+        return self._reader.feed(data)
+
+
+class Client:
+    """A blocking connection to a cluster. Close it, or use it as a context manager.
+
+    `members`: `host:port,host:port` of any members, or a list of such. Raises `UsageError` for a malformed address,
+    `ConnectError` when no member is ready within `connect_timeout_s` or the cluster has another name.
+    """
+
+    def __init__(
+        self,
+        members: str | Sequence[str],
+        *,
+        cluster: str = "phalanx",
+        connect_timeout_s: float = 10.0,
+        call_timeout_s: float = 30.0,
+        max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
+    ) -> None:
+        if not call_timeout_s > 0:
+            raise UsageError(f"call_timeout_s is {call_timeout_s!r}: give more than 0 seconds")
+        text = members if isinstance(members, str) else ",".join(members)
+        self.call_timeout_s = call_timeout_s
+        self._cluster = cluster
+        self._sender = f"client/{uuid.uuid4()}"
+        self._max_frame_bytes = max_frame_bytes
+        self._core = ClientCore(parse_addresses(text), int(call_timeout_s * 1000))
+        self._wires: dict[Target, _Wire] = {}
+        self._answers: dict[int, Any] = {}
+        self._last_id = 0
+        self._lock = threading.RLock()
+        self._is_closed = False
+        self._refusals: dict[str, str] = {}
+        try:
+            self.partition_count = self._wait_ready(connect_timeout_s).partition_count
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._is_closed = True
+        for wire in list(self._wires.values()):
+            wire.socket.close()
+        self._wires.clear()
+
+    def map(self, name: str) -> SyncMap:
+        """The distributed map of that name, as a `MutableMapping`; it exists as soon as something is stored in it."""
+        return SyncMap(check_map_name(name), self)
+
+    def map_names(self) -> list[str]:
+        """Names of the maps that have entries, sorted."""
+        found = [self.ask(member, GetMapNames(self.next_id())) for member in self.partition_table().members]
+        return sorted({name for reply in found for name in expect(reply, NamesReply, "map_names").names})
+
+    def partition_table(self) -> PartitionTable:
+        """The newest partition table known to this client."""
+        table = self._core.table
+        if table is None:
+            raise UnavailableError("no member has told who owns the partitions")
+        return table
+
+    def refresh(self) -> PartitionTable:
+        """Ask a member for the table now."""
+        with self._lock:
+            self._carry_out(self._core.refresh(self._now()))
+            self._run_until(lambda: not self._core.is_asking, time.monotonic() + self.call_timeout_s)
+        return self.partition_table()
+
+    def members(self) -> MembersReply:
+        """The member list as the first member that answers has it."""
+        reply = self.ask(self._any_member(), GetMembers(self.next_id()))
+        return expect(reply, MembersReply, "members")
+
+    def replicas(self, member: Target) -> ReplicasReply:
+        """What a member holds: entries, bytes, and what is not confirmed yet."""
+        return expect(self.ask(member, GetReplicas(self.next_id())), ReplicasReply, "replicas")
+
+    # --- serialised entries ----------------------------------------------------------------------------------------
+
+    def put_data(self, map_name: str, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
+        """Store serialised entries. On an error some of them may be stored, each of them whole."""
+        self.map(map_name).put_data(keys, values, ttl_ms)
+
+    def get_data(self, map_name: str, keys: list[bytes]) -> list[bytes | None]:
+        """The serialised values of serialised keys, None where there is none."""
+        return self.map(map_name).get_data(keys)
+
+    def scan_data(
+        self, map_name: str, partitions: Iterable[int] | None = None
+    ) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Pages of serialised keys and values of some partitions, or all; each entry exactly once."""
+        return self.map(map_name).scan_data(partitions)
+
+    # --- what maps need --------------------------------------------------------------------------------------------
+
+    def next_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+    def call(self, partition: int, request: Any) -> Any:
+        """Send a request to the owner of a partition and wait for its one reply."""
+        return self._call_all([Call(partition, request)])[0]
+
+    def ask(self, member: Target, request: Any) -> Any:
+        """Send a request to a member and wait for its one reply."""
+        return self._call_all([Call(0, request, member)])[0]
+
+    def call_all(self, requests: list[tuple[int, Any]]) -> list[Any]:
+        """Send requests to the owners of their partitions at once; their replies in the same order."""
+        return self._call_all([Call(partition, request) for partition, request in requests])
+
+    def _call_all(self, calls: list[Call]) -> list[Any]:
+        with self._lock:
+            if self._is_closed:
+                closed = "the client is closed"
+                return [ErrorReply(call.request.id, ErrorCode.UNAVAILABLE, closed) for call in calls]
+            answers = self._answers
+            for call in calls:
+                self._carry_out(self._core.call(call, self._now()))
+            # The machine ends every call by its deadline; the margin is for a defect of the machine itself.
+            deadline = time.monotonic() + self.call_timeout_s + 10
+            self._run_until(lambda: len(answers) >= len(calls), deadline)
+            return [answers.pop(call.request.id) for call in calls]
+
+    # --- driving the machine ---------------------------------------------------------------------------------------
+
+    def _now(self) -> int:
+        return int(time.monotonic() * 1000)
+
+    def _any_member(self) -> Target:
+        view = self._core.view
+        wires = [wire.member for wire in self._wires.values()]
+        return wires[0] if wires else (view.master if view is not None else Address(""))
+
+    def _wait_ready(self, timeout_s: float) -> PartitionTable:
+        with self._lock:
+            self._carry_out(self._core.time_passed(self._now()))
+            self._run_until(
+                lambda: self._core.table is not None or bool(self._refusals), time.monotonic() + timeout_s
+            )  # fmt: skip
+        if self._core.table is not None:
+            return self._core.table
+        told = self._refusals or self._core.problems
+        text = "; ".join(f"{target}: {text}" for target, text in sorted(told.items())) or "no answer"
+        if self._refusals:
+            raise ConnectError(f"cannot connect: {text}")
+        raise ConnectError(f"no member was ready within {timeout_s:g} s: {text}")
+
+    def _run_until(self, is_done: Any, deadline: float) -> None:
+        """Receive and let time pass until it is done or the deadline is over."""
+        while not is_done():
+            now = time.monotonic()
+            if now >= deadline:
+                return
+            due = self._core.next_deadline()
+            wait_s = min(max((due - now * 1000) / 1000, 0.001), 1.0) if due is not None else 0.05
+            self._receive(wait_s)
+            if due is not None and time.monotonic() * 1000 >= due:
+                self._carry_out(self._core.time_passed(self._now()))
+
+    def _receive(self, wait_s: float) -> None:
+        wires = {id(wire): wire for wire in self._wires.values()}
+        if not wires:
+            time.sleep(min(wait_s, 0.02))
+            return
+        if len(wires) == 1:
+            # Kept to a few values, so that the kernel need not be told at every call.
+            ready = list(wires.values())
+            wait_s = 1.0 if wait_s >= 1.0 else 0.01
+        else:
+            by_socket = {wire.socket: wire for wire in wires.values()}
+            readable, _, _ = select.select(list(by_socket), [], [], wait_s)
+            ready = [by_socket[sock] for sock in readable]
+        for wire in ready:
+            try:
+                messages = wire.receive(wait_s)
+            except (OSError, ProtocolError) as error:
+                self._lose(wire, str(error))
+                continue
+            for message in messages:
+                self._carry_out(self._core.received(wire.member, message, self._now()))
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if type(effect) is Send:
+                self._send(effect.to, effect.message)
+            elif type(effect) is Answer:
+                self._answers[effect.reply.id] = effect.reply
+
+    def _send(self, target: Target, message: Any) -> None:
+        wire = self._wires.get(target)
+        if wire is None:
+            wire = self._connect(target)
+            if wire is None:
+                return
+        try:
+            wire.send(message)
+        except OSError as error:
+            self._lose(wire, str(error))
+
+    def _connect(self, target: Target) -> _Wire | None:
+        try:
+            wire = _Wire(target, self._cluster, self._sender, self._max_frame_bytes)
+        except RefusedByPeer as error:
+            self._refusals[target] = str(error)
+            self._carry_out(self._core.link_lost(LinkRefused(target, str(error)), self._now()))
+            return None
+        except OSError as error:
+            self._carry_out(self._core.link_lost(LinkRefused(target, error.strerror or str(error)), self._now()))
+            return None
+        self._wires[target] = wire
+        earlier = self._wires.get(wire.member)
+        if earlier is not None and earlier is not wire:
+            # The member keeps only the newest connection of a client.
+            self._lose(earlier, "replaced")
+        self._wires[wire.member] = wire
+        self._core.known_as(target, wire.member)
+        return wire
+
+    def _lose(self, wire: _Wire, reason: str) -> None:
+        wire.socket.close()
+        for target in [target for target, other in self._wires.items() if other is wire]:
+            del self._wires[target]
+            self._carry_out(self._core.link_lost(LinkLost(target), self._now()))

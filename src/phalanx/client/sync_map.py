@@ -1,0 +1,285 @@
+"""The blocking map: a `MutableMapping` that all processes of the cluster share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from phalanx.common.errors import ErrorCode
+from phalanx.grid.serialization import from_data, to_data, to_key_data
+from phalanx.maps.requests import (
+    REGROUP,
+    SCAN_PAGE_BYTES,
+    expect,
+    group_by_owner,
+    partitions_by_owner,
+    raise_error,
+    ttl_to_ms,
+)
+from phalanx.partition.hashing import partition_of
+from phalanx.wire.messages import (
+    ClearPartitions,
+    Contains,
+    CountReply,
+    DoneReply,
+    ErrorReply,
+    FlagReply,
+    Get,
+    GetAll,
+    PageReply,
+    Put,
+    PutAll,
+    PutIfAbsent,
+    Remove,
+    Replace,
+    ScanPartition,
+    SizeOf,
+    ValueReply,
+    ValuesReply,
+)
+
+if TYPE_CHECKING:
+    from phalanx.client.sync import Client
+
+REGROUP_PAUSE_S = 0.02
+
+
+class SyncMap(MutableMapping[Any, Any]):
+    """A map of the grid. Keys and values are what `phalanx.grid.serialization` can store.
+
+    Every method raises `UnavailableError` when no owner could be asked in time (nothing was changed), and writes raise
+    `IndeterminateWrite` when one was asked and its answer did not come.
+    """
+
+    def __init__(self, name: str, client: Client) -> None:
+        self.name = name
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    # --- MutableMapping --------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: object) -> Any:
+        value = self._get(key)
+        if value is None:
+            raise KeyError(key)
+        return from_data(value)
+
+    def __setitem__(self, key: object, value: object) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: object) -> None:
+        if self._remove(key) is None:
+            raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        """All keys, streamed. Each that is there throughout comes exactly once, also when an owner dies."""
+        for keys, _ in self.scan_data():
+            for key in keys:
+                yield from_data(key)
+
+    def __len__(self) -> int:
+        return self.size()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, SyncMap) and (self.name, self._client) == (other.name, other._client)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.name, id(self._client)))
+
+    def get(self, key: object, default: Any = None) -> Any:
+        """The value of the key, or the default."""
+        value = self._get(key)
+        return default if value is None else from_data(value)
+
+    def iter_items(self) -> Iterator[tuple[Any, Any]]:
+        """All entries, streamed, with one request a page (`items()` looks every value up on its own)."""
+        for keys, values in self.scan_data():
+            for key, value in zip(keys, values, strict=True):
+                yield from_data(key), from_data(value)
+
+    # --- further operations ----------------------------------------------------------------------------------------
+
+    def put(self, key: object, value: object, ttl: float | None = None) -> None:
+        """Store a value; it lives for `ttl` seconds, or for ever. Returns when all synchronous backups have it."""
+        data, client = to_key_data(key), self._client
+        request = Put(client.next_id(), self.name, data, to_data(value), ttl_to_ms(ttl) if ttl is not None else 0)
+        expect(client.call(partition_of(data, client.partition_count), request), DoneReply, "put")
+
+    def put_if_absent(self, key: object, value: object, ttl: float | None = None) -> Any:
+        """Store a value unless the key has one. Returns the value that was there (nothing changed), or None."""
+        data = to_key_data(key)
+        request = PutIfAbsent(self._client.next_id(), self.name, data, to_data(value), ttl_to_ms(ttl))
+        present = expect(self._call(data, request), ValueReply, "put_if_absent").value
+        return None if present is None else from_data(present)
+
+    def replace(self, key: object, value: object, ttl: float | None = None) -> bool:
+        """Store a value only if the key has one. Whether it had."""
+        data = to_key_data(key)
+        request = Replace(self._client.next_id(), self.name, data, None, to_data(value), ttl_to_ms(ttl))
+        return expect(self._call(data, request), FlagReply, "replace").flag
+
+    def compare_and_set(self, key: object, expected: object, value: object, ttl: float | None = None) -> bool:
+        """Store a value only if the key has exactly the expected one (compared as stored). Whether it had."""
+        data = to_key_data(key)
+        request = Replace(self._client.next_id(), self.name, data, to_data(expected), to_data(value), ttl_to_ms(ttl))
+        return expect(self._call(data, request), FlagReply, "compare_and_set").flag
+
+    def remove(self, key: object) -> Any:
+        """Remove the key. Returns the value that was there, or None."""
+        present = self._remove(key)
+        return None if present is None else from_data(present)
+
+    def contains(self, key: object) -> bool:
+        """Whether the key has a value."""
+        data = to_key_data(key)
+        return expect(self._call(data, Contains(self._client.next_id(), self.name, data)), FlagReply, "contains").flag
+
+    def get_all(self, keys: Iterable[object]) -> dict[Any, Any]:
+        """The values of those of the keys that have one."""
+        wanted = list(keys)
+        values = self.get_data([to_key_data(key) for key in wanted])
+        return {key: from_data(value) for key, value in zip(wanted, values, strict=True) if value is not None}
+
+    def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]], ttl: float | None = None) -> None:
+        """Store many values. On an error some of them may be stored, each of them whole."""
+        keys, values = [], []
+        for key, value in entries.items() if isinstance(entries, Mapping) else entries:
+            keys.append(to_key_data(key))
+            values.append(to_data(value))
+        self.put_data(keys, values, ttl_to_ms(ttl))
+
+    def size(self) -> int:
+        """How many entries there are: the sum over partitions, each counted at its own moment."""
+        return sum([reply.count for reply in self._everywhere(SizeOf, CountReply, "size")])
+
+    def clear(self) -> None:
+        """Remove all entries, partition by partition."""
+        self._everywhere(ClearPartitions, DoneReply, "clear")
+
+    # --- serialised entries ----------------------------------------------------------------------------------------
+
+    def get_data(self, keys: list[bytes]) -> list[bytes | None]:
+        """The serialised values of serialised keys, None where there is none."""
+        found: dict[int, bytes | None] = {}
+
+        def request(indexes: list[int]) -> Any:
+            return GetAll(self._client.next_id(), self.name, [keys[index] for index in indexes])
+
+        def take(indexes: list[int], reply: Any) -> list[int]:
+            values = expect(reply, ValuesReply, "get_all").values
+            found.update(zip(indexes, values, strict=False))
+            return indexes[len(values) :]
+
+        self._in_parts(keys, None, request, take, "get_all")
+        return [found[index] for index in range(len(keys))]
+
+    def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
+        """Store serialised entries."""
+
+        def request(indexes: list[int]) -> Any:
+            part_keys, part_values = [keys[index] for index in indexes], [values[index] for index in indexes]
+            return PutAll(self._client.next_id(), self.name, part_keys, part_values, ttl_ms)
+
+        def take(indexes: list[int], reply: Any) -> list[int]:
+            expect(reply, DoneReply, "put_all")
+            return []
+
+        sizes = [len(key) + len(value) for key, value in zip(keys, values, strict=True)]
+        self._in_parts(keys, sizes, request, take, "put_all")
+
+    def scan_data(self, partitions: Iterable[int] | None = None) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Pages of serialised keys and values of some partitions, or all."""
+        for partition in range(self._client.partition_count) if partitions is None else partitions:
+            after, more = b"", True
+            while more:
+                page = self._page(partition, after)
+                if page.keys:
+                    yield page.keys, page.values
+                    after = page.keys[-1]
+                more = page.more
+
+    # --- how parts are asked ---------------------------------------------------------------------------------------
+
+    def _get(self, key: object) -> bytes | None:
+        data, client = to_key_data(key), self._client
+        reply = client.call(partition_of(data, client.partition_count), Get(client.next_id(), self.name, data))
+        return expect(reply, ValueReply, "get").value
+
+    def _remove(self, key: object) -> bytes | None:
+        data = to_key_data(key)
+        return expect(self._call(data, Remove(self._client.next_id(), self.name, data)), ValueReply, "remove").value
+
+    def _call(self, key: bytes, request: Any) -> Any:
+        return self._client.call(partition_of(key, self._client.partition_count), request)
+
+    def _page(self, partition: int, after: bytes) -> PageReply:
+        """The next page of one partition, from whoever owns it by then: the position means the same everywhere."""
+        deadline = time.monotonic() + self._client.call_timeout_s
+        while True:
+            request = ScanPartition(self._client.next_id(), self.name, partition, after, SCAN_PAGE_BYTES)
+            reply = self._client.call(partition, request)
+            if not isinstance(reply, ErrorReply) or reply.code not in REGROUP:
+                return expect(reply, PageReply, "scan")
+            self._pause_or_raise(reply, deadline, "scan", was_write=False)
+
+    def _in_parts(
+        self,
+        keys: list[bytes],
+        sizes: list[int] | None,
+        request: Callable[[list[int]], Any],
+        take: Callable[[list[int], Any], list[int]],
+        what: str,
+    ) -> None:
+        """Ask the owners of all keys at once; what an owner could not answer is grouped anew until the deadline."""
+        left = list(range(len(keys)))
+        deadline = time.monotonic() + self._client.call_timeout_s
+        while left:
+            table = self._client.partition_table()
+            parts = group_by_owner((keys[index] for index in left), left, table, sizes)
+            replies = self._client.call_all([(partition, request(indexes)) for partition, indexes in parts])
+            left, refusal = [], None
+            for (_, indexes), reply in zip(parts, replies, strict=True):
+                if isinstance(reply, ErrorReply) and reply.code in REGROUP:
+                    left += indexes
+                    refusal = reply
+                else:
+                    left += take(indexes, reply)
+            if refusal is not None:
+                self._pause_or_raise(refusal, deadline, what, was_write=sizes is not None)
+
+    def _everywhere(self, kind: type, reply_kind: type, what: str) -> list[Any]:
+        """Ask the owners of all partitions; what one could not answer is asked again until the deadline."""
+        deadline = time.monotonic() + self._client.call_timeout_s
+        groups = partitions_by_owner(self._client.partition_table())
+        replies: list[Any] = []
+        while groups:
+            requests = [(group[0], kind(self._client.next_id(), self.name, group)) for group in groups]
+            again: set[int] = set()
+            refusal = None
+            for group, reply in zip(groups, self._client.call_all(requests), strict=True):
+                if isinstance(reply, ErrorReply) and reply.code in REGROUP:
+                    again.update(group)
+                    refusal = reply
+                else:
+                    replies.append(expect(reply, reply_kind, what))
+            if refusal is not None:
+                self._pause_or_raise(refusal, deadline, what, was_write=kind is ClearPartitions)
+            owned = partitions_by_owner(self._client.partition_table())
+            groups = [kept for group in owned if (kept := [p for p in group if p in again])]
+        return replies
+
+    def _pause_or_raise(self, reply: ErrorReply, deadline: float, what: str, *, was_write: bool) -> None:
+        """Before another try: ask for a newer table."""
+        if time.monotonic() >= deadline:
+            code = ErrorCode.INDETERMINATE if was_write else ErrorCode.UNAVAILABLE
+            raise_error(ErrorReply(reply.id, code, reply.text), what)
+        time.sleep(REGROUP_PAUSE_S)
+        self._client.refresh()

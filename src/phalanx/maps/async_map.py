@@ -1,0 +1,279 @@
+"""The asyncio map: a dict shared by the cluster, over whatever can carry a call to the owner of a partition."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from typing import Any, Protocol
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.table import PartitionTable
+from phalanx.grid.serialization import from_data, to_data, to_key_data
+from phalanx.maps.requests import (
+    REGROUP,
+    SCAN_PAGE_BYTES,
+    expect,
+    group_by_owner,
+    partitions_by_owner,
+    raise_error,
+    ttl_to_ms,
+)
+from phalanx.partition.hashing import partition_of
+from phalanx.wire.messages import (
+    ClearPartitions,
+    Contains,
+    CountReply,
+    DoneReply,
+    ErrorReply,
+    FlagReply,
+    Get,
+    GetAll,
+    PageReply,
+    Put,
+    PutAll,
+    PutIfAbsent,
+    Remove,
+    Replace,
+    ScanPartition,
+    SizeOf,
+    ValueReply,
+    ValuesReply,
+)
+
+REGROUP_PAUSE_S = 0.02
+
+
+class Caller(Protocol):
+    """Carries requests to owners."""
+
+    partition_count: int
+    call_timeout_s: float
+
+    def next_id(self) -> int:
+        """A number for the next request."""
+
+    def call(self, partition: int, request: Any) -> Awaitable[Any]:
+        """Send a request to the owner of the partition; its one reply, an `ErrorReply` included."""
+
+    async def table(self) -> PartitionTable:
+        """The newest partition table known; waits for the first one. Raises `UnavailableError`."""
+
+    async def refresh(self) -> None:
+        """Look for a newer table."""
+
+
+class AsyncMap:
+    """A map of the grid. Keys and values are what `phalanx.grid.serialization` can store.
+
+    Every method raises `UnavailableError` when no owner could be asked in time (nothing was changed), and writes raise
+    `IndeterminateWrite` when one was asked and its answer did not come.
+    """
+
+    def __init__(self, name: str, caller: Caller) -> None:
+        self.name = name
+        self._caller = caller
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    async def get(self, key: object, default: Any = None) -> Any:
+        """The value of the key, or the default."""
+        data = to_key_data(key)
+        caller = self._caller
+        reply = await caller.call(partition_of(data, caller.partition_count), Get(caller.next_id(), self.name, data))
+        value = expect(reply, ValueReply, "get").value
+        return default if value is None else from_data(value)
+
+    async def put(self, key: object, value: object, ttl: float | None = None) -> None:
+        """Store a value; it lives for `ttl` seconds, or for ever. Returns when all synchronous backups have it."""
+        data, caller = to_key_data(key), self._caller
+        request = Put(caller.next_id(), self.name, data, to_data(value), ttl_to_ms(ttl) if ttl is not None else 0)
+        reply = await caller.call(partition_of(data, caller.partition_count), request)
+        expect(reply, DoneReply, "put")
+
+    async def put_if_absent(self, key: object, value: object, ttl: float | None = None) -> Any:
+        """Store a value unless the key has one. Returns the value that was there (nothing changed), or None."""
+        data, caller = to_key_data(key), self._caller
+        request = PutIfAbsent(caller.next_id(), self.name, data, to_data(value), ttl_to_ms(ttl))
+        present = expect(await self._call(data, request), ValueReply, "put_if_absent").value
+        return None if present is None else from_data(present)
+
+    async def replace(self, key: object, value: object, ttl: float | None = None) -> bool:
+        """Store a value only if the key has one. Whether it had."""
+        data = to_key_data(key)
+        request = Replace(self._caller.next_id(), self.name, data, None, to_data(value), ttl_to_ms(ttl))
+        return expect(await self._call(data, request), FlagReply, "replace").flag
+
+    async def compare_and_set(self, key: object, expected: object, value: object, ttl: float | None = None) -> bool:
+        """Store a value only if the key has exactly the expected one (compared as stored). Whether it had."""
+        data = to_key_data(key)
+        request = Replace(self._caller.next_id(), self.name, data, to_data(expected), to_data(value), ttl_to_ms(ttl))
+        return expect(await self._call(data, request), FlagReply, "compare_and_set").flag
+
+    async def remove(self, key: object) -> Any:
+        """Remove the key. Returns the value that was there, or None."""
+        data = to_key_data(key)
+        request = Remove(self._caller.next_id(), self.name, data)
+        present = expect(await self._call(data, request), ValueReply, "remove").value
+        return None if present is None else from_data(present)
+
+    async def contains(self, key: object) -> bool:
+        """Whether the key has a value."""
+        data = to_key_data(key)
+        request = Contains(self._caller.next_id(), self.name, data)
+        return expect(await self._call(data, request), FlagReply, "contains").flag
+
+    async def get_all(self, keys: Iterable[object]) -> dict[Any, Any]:
+        """The values of those of the keys that have one."""
+        wanted = list(keys)
+        values = await self.get_data([to_key_data(key) for key in wanted])
+        return {key: from_data(value) for key, value in zip(wanted, values, strict=True) if value is not None}
+
+    async def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]], ttl: float | None = None) -> None:
+        """Store many values. On an error some of them may be stored, each of them whole."""
+        pairs = entries.items() if isinstance(entries, Mapping) else entries
+        keys, values = [], []
+        for key, value in pairs:
+            keys.append(to_key_data(key))
+            values.append(to_data(value))
+        await self.put_data(keys, values, ttl_to_ms(ttl))
+
+    async def size(self) -> int:
+        """How many entries there are: the sum over partitions, each counted at its own moment."""
+        return sum([reply.count for reply in await self._everywhere(SizeOf, CountReply, "size")])
+
+    async def clear(self) -> None:
+        """Remove all entries, partition by partition."""
+        await self._everywhere(ClearPartitions, DoneReply, "clear")
+
+    async def items(self) -> AsyncIterator[tuple[Any, Any]]:
+        """All entries, streamed. Each that is there throughout comes exactly once, also when an owner dies."""
+        async for keys, values in self.scan_data():
+            for key, value in zip(keys, values, strict=True):
+                yield from_data(key), from_data(value)
+
+    async def keys(self) -> AsyncIterator[Any]:
+        """All keys, streamed as by `items`."""
+        async for keys, _ in self.scan_data():
+            for key in keys:
+                yield from_data(key)
+
+    async def values(self) -> AsyncIterator[Any]:
+        """All values, streamed as by `items`."""
+        async for _, values in self.scan_data():
+            for value in values:
+                yield from_data(value)
+
+    # --- serialised entries ----------------------------------------------------------------------------------------
+
+    async def get_data(self, keys: list[bytes]) -> list[bytes | None]:
+        """The serialised values of serialised keys, None where there is none."""
+        found: dict[int, bytes | None] = {}
+
+        async def ask(partition: int, indexes: list[int]) -> list[int] | ErrorReply:
+            request = GetAll(self._caller.next_id(), self.name, [keys[index] for index in indexes])
+            reply = await self._caller.call(partition, request)
+            if isinstance(reply, ErrorReply):
+                return reply
+            values = expect(reply, ValuesReply, "get_all").values
+            found.update(zip(indexes, values, strict=False))
+            return indexes[len(values) :]
+
+        await self._in_parts(keys, None, ask, "get_all")
+        return [found[index] for index in range(len(keys))]
+
+    async def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
+        """Store serialised entries."""
+
+        async def ask(partition: int, indexes: list[int]) -> list[int] | ErrorReply:
+            part_keys, part_values = [keys[index] for index in indexes], [values[index] for index in indexes]
+            request = PutAll(self._caller.next_id(), self.name, part_keys, part_values, ttl_ms)
+            reply = await self._caller.call(partition, request)
+            if isinstance(reply, ErrorReply):
+                return reply
+            expect(reply, DoneReply, "put_all")
+            return []
+
+        sizes = [len(key) + len(value) for key, value in zip(keys, values, strict=True)]
+        await self._in_parts(keys, sizes, ask, "put_all")
+
+    async def scan_data(
+        self, partitions: Iterable[int] | None = None
+    ) -> AsyncIterator[tuple[list[bytes], list[bytes]]]:
+        """Pages of serialised keys and values of some partitions, or all."""
+        wanted = range(self._caller.partition_count) if partitions is None else partitions
+        for partition in wanted:
+            after, more = b"", True
+            while more:
+                page = await self._page(partition, after)
+                if page.keys:
+                    yield page.keys, page.values
+                    after = page.keys[-1]
+                more = page.more
+
+    async def _page(self, partition: int, after: bytes) -> PageReply:
+        """The next page of one partition, from whoever owns it by then: the position means the same everywhere."""
+        deadline = asyncio.get_running_loop().time() + self._caller.call_timeout_s
+        while True:
+            request = ScanPartition(self._caller.next_id(), self.name, partition, after, SCAN_PAGE_BYTES)
+            reply = await self._caller.call(partition, request)
+            if not isinstance(reply, ErrorReply) or reply.code not in REGROUP:
+                return expect(reply, PageReply, "scan")
+            await self._pause_or_raise(reply, deadline, "scan", was_write=False)
+
+    # --- how parts are asked ---------------------------------------------------------------------------------------
+
+    def _call(self, key: bytes, request: Any) -> Awaitable[Any]:
+        return self._caller.call(partition_of(key, self._caller.partition_count), request)
+
+    async def _in_parts(self, keys: list[bytes], sizes: list[int] | None, ask: Any, what: str) -> None:
+        """Ask the owners of all keys at once; what an owner could not answer is grouped anew until the deadline."""
+        left = list(range(len(keys)))
+        deadline = asyncio.get_running_loop().time() + self._caller.call_timeout_s
+        while left:
+            table = await self._caller.table()
+            parts = group_by_owner((keys[index] for index in left), left, table, sizes)
+            results = await asyncio.gather(*(ask(partition, indexes) for partition, indexes in parts))
+            left, refusal = [], None
+            for (_, indexes), result in zip(parts, results, strict=True):
+                if not isinstance(result, ErrorReply):
+                    left += result
+                elif result.code in REGROUP:
+                    left += indexes
+                    refusal = result
+                else:
+                    raise_error(result, what)
+            if refusal is not None:
+                await self._pause_or_raise(refusal, deadline, what, was_write=sizes is not None)
+
+    async def _everywhere(self, kind: type, reply_kind: type, what: str) -> list[Any]:
+        """Ask the owners of all partitions; what one could not answer is asked again until the deadline."""
+        deadline = asyncio.get_running_loop().time() + self._caller.call_timeout_s
+        table = await self._caller.table()
+        groups = partitions_by_owner(table)
+        replies: list[Any] = []
+        while groups:
+            requests = [kind(self._caller.next_id(), self.name, group) for group in groups]
+            results = await asyncio.gather(
+                *(self._caller.call(group[0], request) for group, request in zip(groups, requests, strict=True))
+            )
+            again: list[int] = []
+            refusal = None
+            for group, result in zip(groups, results, strict=True):
+                if isinstance(result, ErrorReply) and result.code in REGROUP:
+                    again += group
+                    refusal = result
+                else:
+                    replies.append(expect(result, reply_kind, what))
+            if refusal is not None:
+                await self._pause_or_raise(refusal, deadline, what, was_write=kind is ClearPartitions)
+            table, left = await self._caller.table(), set(again)
+            groups = [kept for group in partitions_by_owner(table) if (kept := [p for p in group if p in left])]
+        return replies
+
+    async def _pause_or_raise(self, reply: ErrorReply, deadline: float, what: str, *, was_write: bool) -> None:
+        if asyncio.get_running_loop().time() >= deadline:
+            code = ErrorCode.INDETERMINATE if was_write else ErrorCode.UNAVAILABLE
+            raise_error(ErrorReply(reply.id, code, reply.text), what)
+        await asyncio.sleep(REGROUP_PAUSE_S)
+        await self._caller.refresh()

@@ -1,0 +1,1 @@
+"""Frames over asyncio connections, shared by members and clients."""

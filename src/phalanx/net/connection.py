@@ -1,0 +1,205 @@
+"""One asyncio connection that carries frames: reading, writing once per loop turn, and the connecting side's greeting.
+
+What is sent within one turn of the event loop leaves in one write. A peer that does not read is not buffered for
+without limit: over `MAX_BACKLOG_BYTES` the connection is broken off, which its owner treats like any lost connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from phalanx.common.errors import ProtocolError
+from phalanx.common.ids import MemberId, Target, address_of, host_and_port
+from phalanx.wire.codec import FrameReader, append_frame, handshake_decoder, message_decoder
+from phalanx.wire.handshake import refusal_in
+from phalanx.wire.messages import PROTOCOL_VERSION, Handshake, Hello, Message, Welcome
+
+MAX_BACKLOG_BYTES = 256 * 1024 * 1024
+"""Unsent bytes to one peer after which it is given up."""
+CONNECT_TIMEOUT_S = 5.0
+"""For opening a connection and the greeting together."""
+
+
+class FrameConnection(asyncio.Protocol):
+    """Frames in both directions; subclasses say what a message means."""
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._reader: FrameReader[Any] = FrameReader(handshake_decoder, max_frame_bytes)
+        self._out = bytearray()
+        self._flush_scheduled = False
+        self._loop = asyncio.get_running_loop()
+        self.transport: asyncio.Transport | None = None
+        self.is_greeted = False
+        """Whether both sides know each other: only then do messages flow."""
+
+    # --- what subclasses decide ------------------------------------------------------------------------------------
+
+    def on_greeting(self, message: Handshake) -> None:
+        """The peer's first frame."""
+        raise ProtocolError("this side of the connection expects no greeting")
+
+    def on_message(self, message: Message) -> None:
+        """A frame after the greeting."""
+        raise ProtocolError("this side of the connection expects no messages")
+
+    def on_broken_protocol(self, error: ProtocolError) -> None:
+        """The peer sent something that is no message. The connection is closed after this."""
+
+    def on_closed(self, error: Exception | None) -> None:
+        """The connection is gone."""
+
+    # --- sending ---------------------------------------------------------------------------------------------------
+
+    def queue(self, message: Message | Handshake) -> None:
+        """Send in this turn of the loop. Raises `EntryTooLarge` for a message over the frame limit."""
+        append_frame(self._out, message, self._max_frame_bytes)
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Write what was queued."""
+        self._flush_scheduled = False
+        out, transport = self._out, self.transport
+        if not out or transport is None:
+            return
+        self._out = bytearray()
+        transport.write(out)
+        if transport.get_write_buffer_size() > MAX_BACKLOG_BYTES:
+            transport.abort()
+
+    def close(self) -> None:
+        """Write what is queued, then close."""
+        if self.transport is not None:
+            self.flush()
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    # --- asyncio.Protocol ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]  # a stream transport, as made by the loop
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport is None or self.transport.is_closing():
+            return
+        try:
+            if not self.is_greeted:
+                data = self._take_greeting(data)
+            for message in self._reader.feed(data):
+                self.on_message(message)
+        except ProtocolError as error:
+            self.on_broken_protocol(error)
+            self.close()
+        else:
+            self.flush()
+
+    def _take_greeting(self, data: bytes) -> bytes:
+        """Read the first frame; the peer sends nothing behind it before it is answered, members wait for that too."""
+        greetings = self._reader.feed(data)
+        if greetings:
+            rest = self._reader.rest
+            if len(greetings) > 1 or rest:
+                raise ProtocolError("messages came before the greeting was answered")
+            self.is_greeted = True
+            self._reader.switch_to(message_decoder)
+            self.on_greeting(greetings[0])
+        return b""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        self._out.clear()
+        self.on_closed(exc)
+
+
+class Link(FrameConnection):
+    """The connecting side. Messages that are queued before the peer has answered the greeting wait for it."""
+
+    def __init__(
+        self,
+        target: Target,
+        cluster: str,
+        sender: str,
+        max_frame_bytes: int,
+        *,
+        on_up: Callable[[Link], None],
+        on_down: Callable[[Link, str], None],
+        on_message: Callable[[Link, Message], None],
+    ) -> None:
+        """`on_down` gets the reason; whether the link was ever up is in `is_up`."""
+        super().__init__(max_frame_bytes)
+        self.target = target
+        self.member: MemberId | None = None
+        """Who answered."""
+        self.is_up = False
+        self.was_refused_by_peer = False
+        """Whether the peer answered and would not talk: trying again will not help."""
+        self._hello = Hello(PROTOCOL_VERSION, cluster, sender, target)
+        self._waiting: list[Message] = []
+        self._on_up, self._on_down, self._deliver = on_up, on_down, on_message
+        self._is_down = False
+        self._timer = self._loop.call_later(CONNECT_TIMEOUT_S, self._fail, f"no answer within {CONNECT_TIMEOUT_S:g} s")
+        self._task = self._loop.create_task(self._connect())
+
+    def send(self, message: Message) -> None:
+        """Send, as soon as the peer has answered the greeting."""
+        if self.is_up:
+            self.queue(message)
+        else:
+            self._waiting.append(message)
+
+    def drop(self) -> None:
+        """Close, and tell nobody."""
+        self._is_down = True
+        self._timer.cancel()
+        self._task.cancel()
+        self.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.queue(self._hello)
+        self.flush()
+
+    def on_greeting(self, message: Handshake) -> None:
+        if (refusal := refusal_in(message, self.target)) is not None:
+            self.was_refused_by_peer = True
+            self._fail(refusal)
+            return
+        self._timer.cancel()
+        self.member = message.member if isinstance(message, Welcome) else None
+        self.is_up = True
+        for waiting in self._waiting:
+            self.queue(waiting)
+        self._waiting.clear()
+        self._on_up(self)
+
+    def on_message(self, message: Message) -> None:
+        self._deliver(self, message)
+
+    def on_broken_protocol(self, error: ProtocolError) -> None:
+        self._fail(str(error))
+
+    def on_closed(self, error: Exception | None) -> None:
+        self._fail(str(error) if error is not None else "the peer closed the connection")
+
+    async def _connect(self) -> None:
+        host, port = host_and_port(address_of(self.target))  # type: ignore[arg-type]  # links go to members only
+        try:
+            await self._loop.create_connection(lambda: self, host, port)
+        except OSError as error:
+            self._fail(error.strerror or str(error))
+
+    def _fail(self, reason: str) -> None:
+        """The link is over, once."""
+        if self._is_down:
+            return
+        self.drop()
+        self._on_down(self, reason)

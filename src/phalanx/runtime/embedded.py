@@ -1,0 +1,128 @@
+"""The grid inside a member's own program: calls without a socket where the member owns the partition itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from phalanx.common.errors import ErrorCode, UnavailableError
+from phalanx.common.table import PartitionTable
+from phalanx.grid.serialization import from_data, to_data, to_key_data
+from phalanx.maps.async_map import AsyncMap
+from phalanx.maps.requests import check_map_name, expect, ttl_to_ms
+from phalanx.partition.hashing import partition_of
+from phalanx.wire.effects import Call
+from phalanx.wire.messages import DoneReply, ErrorReply, Get, GetTable, Put, Reply, Request, ValueReply
+
+if TYPE_CHECKING:
+    from phalanx.node.node import Node
+    from phalanx.runtime.config import Config
+    from phalanx.runtime.member import Member
+
+TABLE_PAUSE_S = 0.01
+
+
+class EmbeddedCaller:
+    """Turns calls into inputs of the node, and its answers into the ends of futures."""
+
+    def __init__(self, member: Member, config: Config) -> None:
+        self.partition_count = config.partition_count
+        self.call_timeout_s = config.call_timeout_ms / 1000
+        self.node: Node | None = None
+        """None when the member is not running."""
+        self._member = member
+        self._last_id = 0
+        self._futures: dict[int, asyncio.Future[Any]] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def attach(self, node: Node) -> None:
+        """A new incarnation serves from now on; what the earlier one was asked has no known outcome."""
+        self.detach()
+        self.node = node
+
+    def detach(self) -> None:
+        """The member stops: calls under way end."""
+        self.node = None
+        futures, self._futures = self._futures, {}
+        for request_id, future in futures.items():
+            if not future.done():
+                future.set_result(ErrorReply(request_id, ErrorCode.INDETERMINATE, "this member stopped"))
+
+    def now(self) -> int:
+        """The member's clock, for entries that expire."""
+        return self._member.now()
+
+    def next_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+    def call(self, partition: int, request: Any) -> Awaitable[Any]:
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self.node is None:
+            future.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "this member is not running"))
+            return future
+        self._futures[request.id] = future
+        self._member.feed(Call(partition, request))
+        return future
+
+    async def ask_self(self, request: Request) -> Any:
+        """Ask this very member."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._futures[request.id] = future
+        self._member.feed(Call(0, request, self._member.id))
+        return await future
+
+    def answered(self, reply: Reply) -> None:
+        future = self._futures.pop(reply.id, None)
+        if future is not None and not future.done():
+            future.set_result(reply)
+
+    async def table(self) -> PartitionTable:
+        deadline = self._loop.time() + self.call_timeout_s
+        while True:
+            node = self.node
+            if node is not None and node.keeper.is_assigned:
+                return node.keeper.table
+            if node is None or self._loop.time() >= deadline:
+                raise UnavailableError("the cluster has not assigned its partitions; is this member running?")
+            await self.ask_self(GetTable(self.next_id()))
+            await asyncio.sleep(TABLE_PAUSE_S)
+
+    async def refresh(self) -> None:
+        """The member's own table is as new as it can be: the master sends it."""
+
+
+class EmbeddedMap(AsyncMap):
+    """A map in the program of a member. What the member owns is read, and written where no backup waits, in place."""
+
+    def __init__(self, name: str, caller: EmbeddedCaller) -> None:
+        super().__init__(check_map_name(name), caller)
+        self._embedded = caller
+
+    async def get(self, key: object, default: Any = None) -> Any:
+        data = to_key_data(key)
+        caller = self._embedded
+        partition = partition_of(data, caller.partition_count)
+        node = caller.node
+        if node is not None:
+            owned = node.grid.owned[partition]
+            if owned is not None:
+                store = owned.replica.maps.get(self.name)
+                if store is None:
+                    return default
+                value = store.get(data, caller.now()) if store.expires_at else store.entries.get(data)
+                return default if value is None else from_data(value)
+        reply = await caller.call(partition, Get(caller.next_id(), self.name, data))
+        found = expect(reply, ValueReply, "get").value
+        return default if found is None else from_data(found)
+
+    async def put(self, key: object, value: object, ttl: float | None = None) -> None:
+        key_data, value_data = to_key_data(key), to_data(value)
+        caller = self._embedded
+        partition = partition_of(key_data, caller.partition_count)
+        node = caller.node
+        if ttl is None and node is not None and node.grid.put_alone(partition, self.name, key_data, value_data):
+            return
+        request = Put(caller.next_id(), self.name, key_data, value_data, ttl_to_ms(ttl))
+        expect(await caller.call(partition, request), DoneReply, "put")

@@ -1,0 +1,345 @@
+"""A member as a running process part: the asyncio driver of one `Node` after another on one address.
+
+Inputs come from connections, timers and the embedding program; effects go to connections, futures and the event log.
+No rule of the protocol is decided here. One turn of the loop may bring many inputs; what they cause leaves in one write
+per connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+
+from phalanx.common.errors import EntryTooLarge, ErrorCode, InvariantViolation, JoinFailed, ProtocolError, UsageError
+from phalanx.common.ids import ClientId, MemberId, Target, address_of, is_client, member_id
+from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
+from phalanx.net.connection import FrameConnection, Link
+from phalanx.node.node import Node
+from phalanx.runtime.config import Config
+from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
+from phalanx.runtime.event_log import EventLog
+from phalanx.wire.effects import (
+    Answer,
+    Effect,
+    Finished,
+    Input,
+    LeaveWanted,
+    LinkLost,
+    LinkRefused,
+    LinkUp,
+    Received,
+    Record,
+    Send,
+    Started,
+    TimePassed,
+)
+from phalanx.wire.events import Joined
+from phalanx.wire.handshake import judge_hello
+from phalanx.wire.messages import ErrorReply, Handshake, Hello, Message, Reply, Welcome
+
+logger = logging.getLogger("phalanx.member")
+
+
+class Inbound(FrameConnection):
+    """A connection that somebody opened to this member: a client, or another member that sends on it."""
+
+    def __init__(self, member: Member, max_frame_bytes: int) -> None:
+        super().__init__(max_frame_bytes)
+        self._member = member
+        self.sender: MemberId | ClientId | None = None
+
+    def on_greeting(self, message: Handshake) -> None:
+        answer = judge_hello(message, self._member.id, self._member.config.cluster)
+        self.queue(answer)
+        if not isinstance(answer, Welcome) or not isinstance(message, Hello):
+            self.close()
+            return
+        self.sender = ClientId(message.sender) if is_client(message.sender) else MemberId(message.sender)
+        self._member.inbound_opened(self)
+
+    def on_message(self, message: Message) -> None:
+        if self.sender is None:
+            return
+        node = self._member.node
+        if not node.accepts(self.sender, message):
+            raise ProtocolError(f"a client must not send {type(message).__name__}")
+        self._member.feed(Received(self.sender, message))
+
+    def on_broken_protocol(self, error: ProtocolError) -> None:
+        self._member.broken_frames += 1
+        logger.warning("%s: closing the connection of %s: %s", self._member.address, self.sender or "a stranger", error)
+
+    def on_closed(self, error: Exception | None) -> None:
+        self._member.inbound_closed(self)
+
+
+class Member:
+    """A member of the grid inside this program. Made by `start_member`."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.broken_frames = 0
+        """Connections that were closed because what came was no message."""
+        self._loop = asyncio.get_running_loop()
+        self._events = EventLog(
+            config.cluster, config.event_log, legacy_member_list=config.legacy_member_list_format
+        )  # fmt: skip
+        self._server: asyncio.Server | None = None
+        self._connections: set[Inbound] = set()
+        """Every connection that somebody opened, greeted or not."""
+        self._inbound: dict[str, Inbound] = {}
+        """Peer to the connection that it opened last."""
+        self._links: dict[Target, Link] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0
+        self._rearm_scheduled = False
+        self._is_restarting = False
+        self._joined: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self.caller = EmbeddedCaller(self, config)
+
+    # --- for the embedding program ---------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> MemberId:
+        """This incarnation's identity."""
+        return self.node.this
+
+    @property
+    def address(self) -> str:
+        """`host:port` at which this member listens."""
+        return address_of(self.node.this)
+
+    @property
+    def view(self) -> MembersView | None:
+        """The member list installed here; None while this member is not in a cluster."""
+        return self.node.membership.view
+
+    @property
+    def table(self) -> PartitionTable:
+        """The partition table installed here."""
+        return self.node.keeper.table
+
+    def map(self, name: str) -> EmbeddedMap:
+        """The distributed map of that name; it exists as soon as something is stored in it."""
+        return EmbeddedMap(name, self.caller)
+
+    async def stop(self, *, drain: bool = True, timeout_s: float = 60.0) -> None:
+        """Leave the cluster and stop. `drain`: first see to it that others have what this member holds.
+
+        After `timeout_s` seconds of draining the member stops all the same; its backups take over as after a crash.
+        """
+        if drain and not self._ended.done():
+            self.feed(LeaveWanted())
+            await asyncio.wait([self._ended], timeout=timeout_s)
+            if not self._ended.done():
+                logger.warning(
+                    "%s could not hand over everything within %g s: leaving without", self.address, timeout_s
+                )
+        self._end(None)
+        if self._server is not None:
+            self._server.close()
+        await asyncio.sleep(0)
+        self._events.close()
+
+    async def wait_ended(self) -> None:
+        """Until this member is not running any more. Raises what ended it, if that was an error."""
+        await asyncio.shield(self._ended)
+
+    # --- start and restart -----------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Listen, then join. Raises `UsageError` (address), `JoinFailed`."""
+        config = self.config
+        try:
+            self._server = await self._loop.create_server(
+                lambda: self._accept(), config.host, config.port, reuse_address=True, backlog=1024
+            )
+        except OSError as error:
+            raise UsageError(
+                f"cannot listen on {config.host}:{config.port}: {error.strerror or error}; another process may use the "
+                f"port: choose another with port, or 0 for any free one"
+            ) from error
+        port = self._server.sockets[0].getsockname()[1]
+        self._new_incarnation(config, port)
+        try:
+            await asyncio.shield(self._joined)
+        except BaseException:
+            await self.stop(drain=False)
+            raise
+
+    def _new_incarnation(self, config: Config, port: int) -> None:
+        self.node = Node(member_id(config.address(port), str(uuid.uuid4())), config)
+        self.caller.attach(self.node)
+        self._events.begin(self.node.this)
+        self.feed(Started())
+
+    def _accept(self) -> Inbound:
+        connection = Inbound(self, self.config.max_frame_bytes)
+        self._connections.add(connection)
+        return connection
+
+    # --- inputs ----------------------------------------------------------------------------------------------------
+
+    def now(self) -> int:
+        """Milliseconds of the loop's monotonic clock."""
+        return int(self._loop.time() * 1000)
+
+    def feed(self, event: Input) -> None:
+        """Give the node an input, and carry out what it wants."""
+        try:
+            effects = self.node.handle(event, self.now())
+        except InvariantViolation as error:
+            logger.critical("%s stops: %s\n%r", self.address, error, self.node)
+            self._end(error)
+            raise
+        for effect in effects:
+            if type(effect) is Send:
+                self._send(effect.to, effect.message)
+            else:
+                self._carry_out(effect)
+        if not self._rearm_scheduled:
+            self._rearm_scheduled = True
+            self._loop.call_soon(self._rearm)
+
+    def _rearm(self) -> None:
+        """Once per turn of the loop: see to it that the node is woken when time alone matters."""
+        self._rearm_scheduled = False
+        deadline = self.node.next_deadline() if not self._ended.done() else None
+        if self._timer is not None and (deadline is None or deadline < self._timer_at):
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None and self._timer is None:
+            self._timer_at = deadline
+            self._timer = self._loop.call_at(deadline / 1000 + 0.0005, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.feed(TimePassed())
+
+    # --- effects ---------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Answer(reply):
+                self.caller.answered(reply)
+            case Record(event):
+                self._events.record(event)
+                if isinstance(event, Joined) and not self._joined.done():
+                    self._joined.set_result(None)
+            case Finished():
+                self._loop.call_soon(self._on_finished, effect)
+
+    def _send(self, to: Target, message: Message) -> None:
+        if is_client(to):
+            connection = self._inbound.get(to)
+            if connection is not None:
+                self._reply(connection, message)
+            return
+        link = self._links.get(to)
+        if link is None:
+            link = self._links[to] = Link(
+                to,
+                self.config.cluster,
+                self.node.this,
+                self.config.max_frame_bytes,
+                on_up=self._link_up,
+                on_down=self._link_down,
+                on_message=self._unexpected,
+            )
+        link.send(message)
+
+    def _reply(self, connection: Inbound, message: Message) -> None:
+        try:
+            connection.queue(message)
+        except EntryTooLarge as error:
+            if isinstance(message, Reply):
+                connection.queue(ErrorReply(message.id, ErrorCode.TOO_LARGE, str(error)))
+
+    def _on_finished(self, effect: Finished) -> None:
+        """The incarnation is over: begin the next one on the same address, or end."""
+        if self._ended.done():
+            return
+        if not effect.rejoin:
+            self._end(JoinFailed(effect.reason) if effect.failed else None)
+            return
+        port = int(self.address.rpartition(":")[2])
+        own = self.address
+        seeds = dict.fromkeys([*(address_of(m) for m in effect.rejoin), *self.config.seeds])
+        seeds.pop(address_of(self.node.this), None)
+        logger.info("%s rejoins through %s", own, ", ".join(seeds))
+        self._drop_connections()
+        fields = {name: getattr(self.config, name) for name in self.config.__struct_fields__}
+        self._new_incarnation(Config(**(fields | {"seeds": tuple(seeds)})), port)
+
+    def _end(self, error: Exception | None) -> None:
+        """Stop for good."""
+        if self._ended.done():
+            return
+        for waiting in (self._joined, self._ended):
+            if waiting.done():
+                continue
+            if error is not None:
+                waiting.set_exception(error)
+                waiting.exception()
+            else:
+                waiting.set_result(None)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._server is not None:
+            self._server.close()
+        self._drop_connections()
+        self.caller.detach()
+
+    def _drop_connections(self) -> None:
+        links, self._links = list(self._links.values()), {}
+        for link in links:
+            link.drop()
+        for connection in list(self._connections):
+            connection.close()
+        self._inbound.clear()
+
+    # --- connections -----------------------------------------------------------------------------------------------
+
+    def inbound_opened(self, connection: Inbound) -> None:
+        """A peer greeted. Its earlier connection is void: what may still be unread there must not overtake."""
+        sender = str(connection.sender)
+        earlier = self._inbound.get(sender)
+        self._inbound[sender] = connection
+        if earlier is not None:
+            earlier.sender = None
+            earlier.abort()
+            self.feed(LinkLost(connection.sender))  # type: ignore[arg-type]  # a greeted connection has a sender
+
+    def inbound_closed(self, connection: Inbound) -> None:
+        self._connections.discard(connection)
+        sender = connection.sender
+        if sender is not None and self._inbound.get(sender) is connection:
+            del self._inbound[sender]
+            if not self._ended.done():
+                self.feed(LinkLost(sender))
+
+    def _link_up(self, link: Link) -> None:
+        self.feed(LinkUp(link.target))
+
+    def _link_down(self, link: Link, reason: str) -> None:
+        if self._links.get(link.target) is not link:
+            return
+        del self._links[link.target]
+        if not self._ended.done():
+            self.feed(LinkLost(link.target) if link.is_up else LinkRefused(link.target, reason))
+
+    def _unexpected(self, link: Link, message: Message) -> None:
+        raise ProtocolError(f"members answer on their own connections, not on this one ({type(message).__name__})")
+
+
+async def start_member(config: Config | None = None) -> Member:
+    """Start a member in this event loop and wait until it has joined its cluster.
+
+    Raises `UsageError` when it cannot listen on its address, `JoinFailed` when no seed admits it.
+    """
+    member = Member(config if config is not None else Config())
+    await member.start()
+    return member

@@ -1,0 +1,37 @@
+"""Who may talk: the rules of the first frame on a connection."""
+
+from __future__ import annotations
+
+from phalanx.common.ids import MemberId, address_of, is_client, is_member
+from phalanx.wire.messages import PROTOCOL_VERSION, Handshake, Hello, Refused, Welcome
+
+
+def judge_hello(message: Handshake, this: MemberId, cluster: str) -> Welcome | Refused:
+    """The accepting member's answer to the first frame."""
+    if not isinstance(message, Hello):
+        return Refused("the first message on a connection must be a Hello")
+    if message.protocol != PROTOCOL_VERSION:
+        return Refused(
+            f"this member speaks protocol {PROTOCOL_VERSION}, the peer {message.protocol}: upgrade the older side"
+        )
+    if message.cluster != cluster:
+        return Refused(
+            f"this member belongs to cluster {cluster!r}, not to {message.cluster!r}: check the cluster name "
+            f"or the address"
+        )
+    if is_member(message.receiver) and message.receiver != this:
+        return Refused(f"another incarnation of the member listens at {address_of(this)} now")
+    if not is_client(message.sender) and not is_member(message.sender):
+        return Refused(f"{message.sender!r} is neither a member's nor a client's identity")
+    return Welcome(this)
+
+
+def refusal_in(message: Handshake, wanted: str) -> str | None:
+    """Why the connecting side must give up after the accepting side's first frame; None: it may talk."""
+    if isinstance(message, Refused):
+        return message.reason
+    if not isinstance(message, Welcome):
+        return "the peer did not answer the greeting as a member does"
+    if is_member(wanted) and message.member != wanted:
+        return f"{message.member} answered instead of {wanted}"
+    return None
