@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from typing import TYPE_CHECKING, Any
 
 from phalanx.common.errors import ErrorCode
-from phalanx.grid.serialization import from_data, to_data, to_key_data
+from phalanx.grid.serialization import from_data, from_key_data, to_data, to_key_data
 from phalanx.maps.requests import (
     REGROUP,
     SCAN_PAGE_BYTES,
@@ -81,7 +81,7 @@ class SyncMap(MutableMapping[Any, Any]):
         """All keys, streamed. Each that is there throughout comes exactly once, also when an owner dies."""
         for keys, _ in self.scan_data():
             for key in keys:
-                yield from_data(key)
+                yield from_key_data(key)
 
     def __len__(self) -> int:
         return self.size()
@@ -103,7 +103,7 @@ class SyncMap(MutableMapping[Any, Any]):
         """All entries, streamed, with one request a page (`items()` looks every value up on its own)."""
         for keys, values in self.scan_data():
             for key, value in zip(keys, values, strict=True):
-                yield from_data(key), from_data(value)
+                yield from_key_data(key), from_data(value)
 
     # --- further operations ----------------------------------------------------------------------------------------
 

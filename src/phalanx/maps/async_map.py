@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.table import PartitionTable
-from phalanx.grid.serialization import from_data, to_data, to_key_data
+from phalanx.grid.serialization import from_data, from_key_data, to_data, to_key_data
 from phalanx.maps.requests import (
     REGROUP,
     SCAN_PAGE_BYTES,
@@ -150,13 +150,13 @@ class AsyncMap:
         """All entries, streamed. Each that is there throughout comes exactly once, also when an owner dies."""
         async for keys, values in self.scan_data():
             for key, value in zip(keys, values, strict=True):
-                yield from_data(key), from_data(value)
+                yield from_key_data(key), from_data(value)
 
     async def keys(self) -> AsyncIterator[Any]:
         """All keys, streamed as by `items`."""
         async for keys, _ in self.scan_data():
             for key in keys:
-                yield from_data(key)
+                yield from_key_data(key)
 
     async def values(self) -> AsyncIterator[Any]:
         """All values, streamed as by `items`."""
