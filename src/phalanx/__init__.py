@@ -1,9 +1,7 @@
 """Phalanx: an in-memory data grid for Python.
 
-import phalanx
-member = await phalanx.start_member(phalanx.Config())          # embed a member in a service
-async with phalanx.connect("127.0.0.1:5701") as grid: ...      # or connect to one, with asyncio
-with phalanx.Client("127.0.0.1:5701") as grid: ...             # or without
+`start_member` embeds a member of the cluster in this process, `connect` is the asyncio client, `Client` the blocking
+one; each has `map(name)`, a dict that the whole cluster shares.
 """
 
 from phalanx.client.aio import AsyncClient, connect
