@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -101,12 +101,13 @@ class AsyncClient:
 
     async def table(self) -> PartitionTable:
         """The newest partition table known."""
-        if self._core.table is None:
-            await self.wait_ready(self.call_timeout_s)
-        table = self._core.table
-        if table is None:
-            raise UnavailableError("no member has told who owns the partitions")
-        return table
+        core = self._core
+        if core.table is None:
+            core.wants_assignment = True
+            await self._wait_for(lambda: core.table is not None, self.call_timeout_s)
+        if core.table is None:
+            raise UnavailableError(f"no member told who owns the partitions within {self.call_timeout_s:g} s")
+        return core.table
 
     async def refresh(self) -> None:
         """Ask a member for the table now; returns when it has answered, or could not."""
@@ -117,18 +118,22 @@ class AsyncClient:
             await self._told.wait()
 
     async def wait_ready(self, timeout_s: float) -> None:
-        """Until a member has told the table. Raises `ConnectError` that says what each member answered."""
+        """Until a member has answered. Raises `ConnectError` that says what went wrong with each."""
+        core = self._core
+        await self._wait_for(lambda: core.partition_count is not None or bool(self._refusals), timeout_s)
+        if core.partition_count is None:
+            problems = self._refusals or core.problems
+            told = "; ".join(f"{target}: {text}" for target, text in sorted(problems.items())) or "no answer"
+            what = "cannot connect" if self._refusals else f"no member was ready within {timeout_s:g} s"
+            raise ConnectError(f"{what}: {told}")
+        self.partition_count = core.partition_count
+
+    async def _wait_for(self, is_there: Callable[[], bool], timeout_s: float) -> None:
+        """Let the machine ask until it is there, or the time is over."""
         deadline = self._loop.time() + timeout_s
-        while self._core.table is None:
+        while not is_there() and self._loop.time() < deadline:
             self._carry_out(self._core.time_passed(self._now()))
-            told = "; ".join(f"{target}: {text}" for target, text in sorted(self._core.problems.items()))
-            if self._refusals:
-                told = "; ".join(f"{target}: {text}" for target, text in sorted(self._refusals.items()))
-                raise ConnectError(f"cannot connect: {told}")
-            if self._loop.time() >= deadline:
-                raise ConnectError(f"no member was ready within {timeout_s:g} s: {told or 'no answer'}")
             await asyncio.sleep(0.005)
-        self.partition_count = self._core.table.partition_count
 
     # --- driving the machine ---------------------------------------------------------------------------------------
 

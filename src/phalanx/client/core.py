@@ -18,7 +18,7 @@ from phalanx.wire.messages import ErrorReply, GetTable, Reply, TableReply
 
 ASK_PAUSE_MS = 10
 """Between two questions for the table while a call waits for a newer one; doubles up to the next figure."""
-ASK_PAUSE_MAX_MS = 160
+ASK_PAUSE_MAX_MS = 40
 ASK_TIMEOUT_MS = 1_000
 """A member that has not told its table by then is passed over: it may hang."""
 
@@ -33,12 +33,16 @@ class ClientCore:
         self.table: PartitionTable | None = None
         """The newest partition table known; None until a member has told an assigned one."""
         self.view: MembersView | None = None
+        self.partition_count: int | None = None
+        """How many partitions the cluster has; None until a member has answered."""
+        self.wants_assignment = False
+        """Whether somebody waits for `table` although no call does."""
         self.problems: dict[str, str] = {}
         """Member to what went wrong when it was last asked for the table."""
-        self.rounds_failed = 0
-        """How often in a row all known members were asked in vain."""
         self._candidates: list[Target] = []
         """Whom to ask for the table next."""
+        self._names: dict[Target, MemberId] = {}
+        """Of addresses: the incarnation that answered there, while the connection to it lasts."""
         self._asked: Target | None = None
         self._asked_id = 0
         self._ask_deadline = 0
@@ -48,7 +52,9 @@ class ClientCore:
     @property
     def wants_table(self) -> bool:
         """Whether a call, or the one who connects, waits for a newer table."""
-        return self.table is None or self._router.has_waiting
+        return (
+            self.partition_count is None or self._router.has_waiting or (self.wants_assignment and self.table is None)
+        )
 
     @property
     def is_asking(self) -> bool:
@@ -81,6 +87,7 @@ class ClientCore:
 
     def known_as(self, target: Target, member: MemberId) -> None:
         """The member behind an address has told who it is; its answers come under that name."""
+        self._names[target] = member
         if self._asked == target:
             self._asked = member
 
@@ -88,6 +95,7 @@ class ClientCore:
         """A connection could not be made, or broke."""
         reason = event.reason if isinstance(event, LinkRefused) else "the connection was lost"
         self._router.on_link(event, now)
+        self._names = {target: member for target, member in self._names.items() if member != event.peer}
         if event.peer == self._asked:
             self._asked = None
             self.problems[event.peer] = reason
@@ -117,21 +125,23 @@ class ClientCore:
         if self._asked is not None or now < self._ask_at:
             return
         if not self._candidates:
-            if self._asked_id:
-                self.rounds_failed += 1
             self._candidates = [*(self.view.members if self.view is not None else ()), *self._seeds]
-        self._asked = self._candidates.pop(0)
+        candidate = self._candidates.pop(0)
+        self._asked = self._names.get(candidate, candidate)
         self._asked_id -= 1
         self._ask_deadline = now + ASK_TIMEOUT_MS
         self._ask_at = now + self._pause_ms
         self._pause_ms = min(self._pause_ms * 2, ASK_PAUSE_MAX_MS)
-        self._out.send(self._asked, GetTable(self._asked_id))
+        # Connecting alone makes nobody assign partitions: members that are still starting would get none.
+        is_for_use = self._router.has_waiting or self.wants_assignment
+        self._out.send(self._asked, GetTable(self._asked_id, is_for_use))
 
     def _on_table_answer(self, sender: Target, reply: Reply, now: Millis) -> None:
         self._asked = None
         if isinstance(reply, ErrorReply):
             self.problems[sender] = reply.text
         elif isinstance(reply, TableReply):
+            self.partition_count = reply.table.partition_count
             self._take(reply, now)
             if reply.table.version == 0:
                 self.problems[sender] = "the cluster has not assigned its partitions yet"
@@ -147,7 +157,6 @@ class ClientCore:
         if is_newer:
             self.table, self.view = reply.table, reply.view
             self.problems.clear()
-            self.rounds_failed = 0
             self._candidates = []
             self._pause_ms = ASK_PAUSE_MS
             self._router.on_table(reply.table, now)

@@ -142,7 +142,7 @@ class Client:
         self._is_closed = False
         self._refusals: dict[str, str] = {}
         try:
-            self.partition_count = self._wait_ready(connect_timeout_s).partition_count
+            self.partition_count = self._wait_ready(connect_timeout_s)
         except BaseException:
             self.close()
             raise
@@ -173,10 +173,15 @@ class Client:
 
     def partition_table(self) -> PartitionTable:
         """The newest partition table known to this client."""
-        table = self._core.table
-        if table is None:
-            raise UnavailableError("no member has told who owns the partitions")
-        return table
+        core = self._core
+        if core.table is None:
+            with self._lock:
+                core.wants_assignment = True
+                self._carry_out(core.time_passed(self._now()))
+                self._run_until(lambda: core.table is not None, time.monotonic() + self.call_timeout_s)
+        if core.table is None:
+            raise UnavailableError(f"no member told who owns the partitions within {self.call_timeout_s:g} s")
+        return core.table
 
     def refresh(self) -> PartitionTable:
         """Ask a member for the table now."""
@@ -251,19 +256,20 @@ class Client:
         wires = [wire.member for wire in self._wires.values()]
         return wires[0] if wires else (view.master if view is not None else Address(""))
 
-    def _wait_ready(self, timeout_s: float) -> PartitionTable:
+    def _wait_ready(self, timeout_s: float) -> int:
+        """Until a member has answered; the partition count. Raises `ConnectError` that says what went wrong with each."""
+        core = self._core
         with self._lock:
-            self._carry_out(self._core.time_passed(self._now()))
+            self._carry_out(core.time_passed(self._now()))
             self._run_until(
-                lambda: self._core.table is not None or bool(self._refusals), time.monotonic() + timeout_s
-            )  # fmt: skip
-        if self._core.table is not None:
-            return self._core.table
-        told = self._refusals or self._core.problems
-        text = "; ".join(f"{target}: {text}" for target, text in sorted(told.items())) or "no answer"
-        if self._refusals:
-            raise ConnectError(f"cannot connect: {text}")
-        raise ConnectError(f"no member was ready within {timeout_s:g} s: {text}")
+                lambda: core.partition_count is not None or bool(self._refusals), time.monotonic() + timeout_s
+            )
+        if core.partition_count is not None:
+            return core.partition_count
+        problems = self._refusals or core.problems
+        told = "; ".join(f"{target}: {text}" for target, text in sorted(problems.items())) or "no answer"
+        what = "cannot connect" if self._refusals else f"no member was ready within {timeout_s:g} s"
+        raise ConnectError(f"{what}: {told}")
 
     def _run_until(self, is_done: Any, deadline: float) -> None:
         """Receive and let time pass until it is done or the deadline is over."""

@@ -1,5 +1,5 @@
 """Answers to what operators and clients ask about a member: its view, its table, what it holds. They change nothing,
-except that asking for the table makes the cluster assign its partitions.
+except that whoever is about to use the data makes the cluster assign its partitions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Inquiries:
             case GetMembers():
                 return MembersReply(request.id, view, sorted(node.membership.suspicions.suspected))
             case GetTable():
-                node.keeper.want_table(now)
+                if request.assign:
+                    node.keeper.want_table(now)
                 return TableReply(request.id, node.keeper.table, view)
             case GetMapNames():
                 return NamesReply(request.id, self._map_names())

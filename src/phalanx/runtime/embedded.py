@@ -86,7 +86,7 @@ class EmbeddedCaller:
                 return node.keeper.table
             if node is None or self._loop.time() >= deadline:
                 raise UnavailableError("the cluster has not assigned its partitions; is this member running?")
-            await self.ask_self(GetTable(self.next_id()))
+            await self.ask_self(GetTable(self.next_id(), True))
             await asyncio.sleep(TABLE_PAUSE_S)
 
     async def refresh(self) -> None:

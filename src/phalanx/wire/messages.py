@@ -360,9 +360,10 @@ class ScanPartition(_Message, tag=70, frozen=True):
 
 
 class GetTable(_Message, tag=71, frozen=True):
-    """The member's partition table; makes the cluster assign its partitions if that has not happened yet."""
+    """The member's partition table. `assign`: let the cluster assign its partitions if that has not happened yet."""
 
     id: int
+    assign: bool
 
 
 class GetMembers(_Message, tag=72, frozen=True):
