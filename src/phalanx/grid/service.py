@@ -11,7 +11,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.invariant import invariant
-from phalanx.common.table import PartitionTable, unassigned_table
+from phalanx.common.table import PartitionTable
 from phalanx.grid.following import Followed
 from phalanx.grid.operations import remove_keys
 from phalanx.grid.replication import OwnedPartition, PendingWrite
@@ -38,12 +38,12 @@ EXPIRY_PAUSE_MS = 100
 class GridService:
     """The partitions that this member owns, and the replicas that follow other owners."""
 
-    def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox) -> None:
+    def __init__(self, this: MemberId, config: NodeConfig, table: PartitionTable, outbox: Outbox) -> None:
         self.this = this
         self.config = config
         self.out = outbox
         self._max_key, self._max_value = config.max_key_bytes, config.max_value_bytes
-        self.table = unassigned_table(config.partition_count)
+        self.table = table
         self.owned: list[OwnedPartition | None] = [None] * config.partition_count
         self.followed = Followed(this, self.owns, outbox)
         self.unsettled: dict[int, OwnedPartition] = {}

@@ -48,7 +48,7 @@ class Node:
         self._out = Outbox(this)
         self.membership = MembershipService(this, config, self._out)
         self.keeper = PartitionKeeper(this, config, self._out)
-        self.grid = GridService(this, config, self._out)
+        self.grid = GridService(this, config, self.keeper.table, self._out)
         self.calls = CallRouter(config.call_timeout_ms, self._out)
         self._inquiries = Inquiries(self)
         self._handlers = self._routes()

@@ -1,0 +1,215 @@
+"""Checks what the programs were told against what they did, key by key, and the replicas at rest.
+
+What is promised, and therefore checked:
+
+* A read returns a value that was written to its key, by a call that had begun and was not told to have changed nothing.
+* A read by the rightful owner is not older than a write that was acknowledged before the read began. Reads may be newer:
+  the owner answers with writes that wait for their backups, and such a write may vanish with the owner. A member that
+  others went on without may answer with old values until it notices; those are counted, not forbidden.
+* After everything healed, the value of a key is not older than any acknowledged write, unless all replicas in sync left
+  the cluster that went on.
+* A counter is raised by each acknowledged compare-and-set once, and by each indeterminate one at most once.
+* Of the callers of put-if-absent at most one is told that it stored, and its value stays.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.sim.findings import Findings
+from phalanx.sim.history import NEVER, Operation, Outcome
+from phalanx.sim.table_checker import TableChecker
+
+
+class Write(NamedTuple):
+    """A value (None: no value) that a call gave a key, or may have given it."""
+
+    value: bytes | None
+    begin: Millis
+    end: Millis
+    """When its effect was in place at the latest; NEVER: it may come, or not."""
+    acknowledged: bool
+    operation: Operation | None
+
+
+class Read(NamedTuple):
+    """A value (None: no value) that a key was found to have."""
+
+    value: bytes | None
+    begin: Millis
+    end: Millis
+    replier: MemberId | None
+    operation: Operation
+
+
+INITIAL = Write(None, -1, -1, False, None)
+"""Before all: no value."""
+
+
+def write_of(operation: Operation, key: bytes) -> Write | None:
+    """What a call did to a key; None: nothing."""
+    kind, outcome = operation.kind, operation.outcome
+    if outcome is Outcome.FAILED or (not operation.values and kind != "remove"):
+        return None
+    value = operation.values[operation.keys.index(key)] if operation.values else None
+    if outcome is not Outcome.OK:
+        return Write(value, operation.begin, NEVER, False, operation)
+    result = operation.result
+    if kind in ("put_if_absent", "lock") or (kind == "write_counter" and isinstance(result, tuple)):
+        stored = isinstance(result, tuple) and result[0] is None
+        return Write(value, operation.begin, operation.end, True, operation) if stored else None
+    if kind in ("replace", "write_counter") and result is not True:
+        return None
+    # A removal that found nothing changed nothing; it was as if read.
+    if kind == "remove" and isinstance(result, tuple) and result[0] is None:
+        return None
+    return Write(value, operation.begin, operation.end, True, operation)
+
+
+def read_of(operation: Operation, key: bytes) -> Read | None:
+    """What a call told about a key; None: nothing."""
+    if operation.outcome is not Outcome.OK or not isinstance(operation.result, tuple):
+        return None
+    index = operation.keys.index(key)
+    if index >= len(operation.result):
+        return None
+    return Read(operation.result[index], operation.begin, operation.end, operation.replier, operation)
+
+
+class DataChecker:
+    """Judges a whole history when it is over."""
+
+    def __init__(self, findings: Findings, tables: TableChecker, partitions: dict[bytes, int]) -> None:
+        self._findings = findings
+        self._tables = tables
+        self._partitions = partitions
+        self.stale_reads = 0
+        """Old values from members that were no longer the owner."""
+        self.excused_losses = 0
+        """Acknowledged writes that were lost with all replicas in sync."""
+
+    def check(self, operations: list[Operation], final: dict[bytes, Operation], now: Millis) -> None:
+        """The history and the reads after everything healed."""
+        by_key: dict[bytes, list[Operation]] = {key: [] for key in self._partitions}
+        for operation in operations:
+            for key in operation.keys:
+                by_key[key].append(operation)
+        for key, of_key in by_key.items():
+            last = final.get(key)
+            if key[4:5] == b"c":
+                self._check_counter(key, of_key, last, now)
+            else:
+                self._check_register(key, of_key, last, now)
+            if key[4:5] == b"l":
+                self._check_lock(key, of_key, now)
+
+    # --- registers -------------------------------------------------------------------------------------------------
+
+    def _check_register(self, key: bytes, operations: list[Operation], last: Operation | None, now: Millis) -> None:
+        writes = [INITIAL, *(write for operation in operations if (write := write_of(operation, key)))]
+        by_value: dict[bytes | None, list[Write]] = {}
+        for write in writes:
+            by_value.setdefault(write.value, []).append(write)
+        acknowledged = sorted((write for write in writes if write.acknowledged), key=lambda write: write.end)
+        for operation in operations:
+            read = read_of(operation, key)
+            if read is None:
+                continue
+            sources = [write for write in by_value.get(read.value, []) if write.begin <= read.end]
+            if not sources:
+                story = f"{read.operation} found a value that nobody can have written"
+                self._findings.add(read.end, "reads return what was written", story)
+                continue
+            newer = self._superseding(key, sources, acknowledged, read)
+            if newer is None:
+                continue
+            story = f"{read.operation} found the value of {sources[-1].operation} although {newer.operation} was acknowledged"
+            if operation is last:
+                self._findings.add(now, "no acknowledged write is lost", story)
+            elif self._tables.owner_between(self._partitions[key], read.begin, read.end) == read.replier:
+                self._findings.add(read.end, "reads by the owner are not stale", story)
+            else:
+                self.stale_reads += 1
+
+    def _superseding(self, key: bytes, sources: list[Write], acknowledged: list[Write], read: Read) -> Write | None:
+        """An acknowledged write before the read that came after every write that can have left this value."""
+        latest = max(source.end for source in sources)
+        if latest == NEVER:
+            return None
+        for write in acknowledged:
+            if write.end >= read.begin:
+                break
+            if write.begin > latest and write.operation is not None:
+                if self._excused(key, write.operation):
+                    self.excused_losses += 1
+                else:
+                    return write
+        return None
+
+    def _excused(self, key: bytes, operation: Operation) -> bool:
+        replier = operation.replier
+        if replier is None:
+            return False
+        return self._tables.may_be_lost(self._partitions[key], replier, operation.begin, operation.end)
+
+    # --- counters and locks ----------------------------------------------------------------------------------------
+
+    def _check_counter(self, key: bytes, operations: list[Operation], last: Operation | None, now: Millis) -> None:
+        raises = [operation for operation in operations if operation.kind == "write_counter"]
+        done = [each for each in raises if (write := write_of(each, key)) and write.acknowledged]
+        unknown = [each for each in raises if each.outcome in (Outcome.INDETERMINATE, Outcome.OPEN)]
+        if last is None or not isinstance(last.result, tuple):
+            return
+        value = int(last.result[0][4:]) if last.result[0] else 0
+        if value > len(done) + len(unknown):
+            story = f"{key[4:].decode()} is {value}: raised by {len(done)} calls and perhaps {len(unknown)} more"
+            self._findings.add(now, "a counter is raised once by a call", story)
+        if value < len(done):
+            if any(self._excused(key, each) for each in done):
+                self.excused_losses += len(done) - value
+                return
+            story = f"{key[4:].decode()} is {value}, but {len(done)} calls that raised it were acknowledged"
+            self._findings.add(now, "no acknowledged write is lost", story)
+
+    def _check_lock(self, key: bytes, operations: list[Operation], now: Millis) -> None:
+        winners = [o for o in operations if o.kind == "lock" and (write := write_of(o, key)) and write.acknowledged]
+        kept = [winner for winner in winners if not self._excused(key, winner)]
+        if len(kept) > 1:
+            self._findings.add(now, "one caller stores if absent", f"{kept[0]} and {kept[1]}")
+
+
+def check_replicas(
+    tables: list[tuple[MemberId, tuple[tuple[int, dict[str, dict[bytes, bytes]]], ...]]],
+    rows: list[tuple[MemberId, ...]],
+    findings: Findings,
+    now: Millis,
+) -> None:
+    """At rest. `tables`: of each member the partitions that it holds and their entries by map. `rows`: who should."""
+    held = {member: dict(partitions) for member, partitions in tables}
+    for partition, row in enumerate(rows):
+        for member, partitions in held.items():
+            if partition in partitions and member not in row:
+                findings.add(now, "no data where the table does not put it", f"{member} holds partition {partition}")
+        if not row or row[0] not in held or partition not in held[row[0]]:
+            findings.add(now, "each partition is at its owner", f"partition {partition}: {row}")
+            continue
+        owners = held[row[0]][partition]
+        for member in row[1:]:
+            theirs = held.get(member, {}).get(partition)
+            if theirs is None:
+                if any(owners.values()):
+                    findings.add(now, "replicas are equal at rest", f"{member} has nothing of partition {partition}")
+            elif _not_empty(theirs) != _not_empty(owners):
+                story = f"partition {partition} at {member} differs from its owner {row[0]}: {_difference(theirs, owners)}"
+                findings.add(now, "replicas are equal at rest", story)
+
+
+def _not_empty(maps: dict[str, dict[bytes, bytes]]) -> dict[str, dict[bytes, bytes]]:
+    return {name: entries for name, entries in maps.items() if entries}
+
+
+def _difference(one: dict[str, dict[bytes, bytes]], other: dict[str, dict[bytes, bytes]]) -> str:
+    left = {(name, key, value) for name, entries in one.items() for key, value in entries.items()}
+    right = {(name, key, value) for name, entries in other.items() for key, value in entries.items()}
+    return f"only here {sorted(left - right)[:5]}, only at the owner {sorted(right - left)[:5]}"

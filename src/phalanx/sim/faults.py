@@ -1,0 +1,105 @@
+"""Makes the faults of the options happen, as far as each is possible when its time comes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from phalanx.common.invariant import invariant
+from phalanx.sim.host import Host
+from phalanx.sim.options import MASTER, Fault, FaultKind
+from phalanx.sim.story import Story
+from phalanx.sim.world import World
+from phalanx.wire.effects import LeaveWanted
+
+LEFT_FOR_GOOD = 0
+
+
+class Faults:
+    """The faults of one history. The last member in a cluster is never taken: nothing would be left to judge."""
+
+    def __init__(self, world: World, story: Story) -> None:
+        self._world = world
+        self._story = story
+        self.happened: Counter[str] = Counter()
+        self._comes_back_after_leaving: dict[int, int] = {}
+
+    def plan(self) -> None:
+        for fault in self._world.options.faults:
+            self._world.agenda.call_at(fault.at_ms, self._happen, fault)
+
+    def heal(self) -> None:
+        """Nothing goes wrong any more. If nobody is in a cluster, the first host makes one."""
+        world = self._world
+        world.network.heal()
+        for host in world.hosts:
+            host.crash_on.clear()
+        if not any(host.has_joined for host in world.hosts) and world.hosts[0].node is None:
+            world.start(world.hosts[0])
+
+    def on_process_ended(self, host: Host, how: str) -> None:
+        """A member that left comes back later, if its fault says so."""
+        after_ms = self._comes_back_after_leaving.pop(host.number, LEFT_FOR_GOOD)
+        if how == "left" and after_ms:
+            self._world.start_later(host, after_ms)
+
+    def _happen(self, fault: Fault) -> None:
+        world = self._world
+        host = self._host(fault.host)
+        other = self._host(fault.other) if fault.other != fault.host else None
+        if host is None or not self._is_possible(fault, host, other):
+            return
+        self.happened[fault.kind] += 1
+        self._story.tell(world.now, f"h{host.number + 1}", f"*** {fault.kind} {fault}")
+        match fault.kind:
+            case FaultKind.CRASH:
+                world.crash(host, fault.lasts_ms)
+            case FaultKind.CRASH_ON:
+                host.crash_on.append((fault.what, fault.nth, fault.lasts_ms))
+            case FaultKind.LEAVE:
+                self._leave(host, fault.lasts_ms)
+            case FaultKind.JOIN:
+                world.start(host)
+            case FaultKind.PAUSE:
+                world.pause(host, fault.lasts_ms)
+            case _:
+                invariant(other is not None, "the fault is between two hosts", fault=fault)
+                self._between(fault, host, other)  # type: ignore[arg-type]  # held by the invariant
+
+    def _between(self, fault: Fault, host: Host, other: Host) -> None:
+        network, now = self._world.network, self._world.now
+        match fault.kind:
+            case FaultKind.LOSE:
+                network.lose(host, other)
+            case FaultKind.LOSE_ONE_WAY:
+                network.lose(host, other, one_way=True)
+            case FaultKind.CUT:
+                network.cut(host, other, now + fault.lasts_ms)
+            case _:
+                network.lag(host, other, fault.nth, now + fault.lasts_ms)
+
+    def _is_possible(self, fault: Fault, host: Host, other: Host | None) -> bool:
+        match fault.kind:
+            case FaultKind.JOIN:
+                return host.node is None and host.comes_back is None
+            case FaultKind.CRASH:
+                return host.node is not None and (not host.has_joined or self._world.joined_count() > 1)
+            case FaultKind.LEAVE:
+                return host.has_joined and not host.is_leaving and self._staying() > 1
+            case FaultKind.CRASH_ON | FaultKind.PAUSE:
+                return host.node is not None
+            case _:
+                return other is not None and other is not host
+
+    def _staying(self) -> int:
+        return sum(1 for host in self._world.hosts if host.has_joined and not host.is_leaving)
+
+    def _leave(self, host: Host, comes_back_after_ms: int) -> None:
+        host.is_leaving = True
+        self._comes_back_after_leaving[host.number] = comes_back_after_ms
+        self._world.feed(host, host.node.this, LeaveWanted())  # type: ignore[union-attr]  # it has joined
+
+    def _host(self, number: int) -> Host | None:
+        hosts = self._world.hosts
+        if number != MASTER:
+            return hosts[number]
+        return next((host for host in hosts if host.has_joined and host.node.membership.is_master), None)  # type: ignore[union-attr]

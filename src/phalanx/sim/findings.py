@@ -1,0 +1,29 @@
+"""What checkers find: violations, in words, with the time."""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.common.ids import Millis
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """Something that must hold did not."""
+
+    at_ms: Millis
+    what: str
+    """The property, one of few."""
+    story: str
+    """The facts."""
+
+
+class Findings:
+    """Gathers violations of one history; the first is usually the one to look at."""
+
+    def __init__(self, limit: int = 20) -> None:
+        self.violations: list[Violation] = []
+        self._limit = limit
+
+    def add(self, at: Millis, what: str, story: str) -> None:
+        if len(self.violations) < self._limit:
+            self.violations.append(Violation(at, what, story))

@@ -1,0 +1,59 @@
+"""What the programs at the members asked for and what they were told: the material of the data checkers."""
+
+from __future__ import annotations
+
+import enum
+
+from phalanx.common.ids import MemberId, Millis
+
+NEVER: Millis = 1 << 60
+"""The end of a call that was not answered, or whose effect may show up at any time."""
+
+
+class Outcome(enum.Enum):
+    OPEN = enum.auto()
+    OK = enum.auto()
+    FAILED = enum.auto()
+    """The caller was told that nothing was changed."""
+    INDETERMINATE = enum.auto()
+    """The caller was told that nobody knows, or its own process ended."""
+
+
+class Operation:
+    """One call, from its beginning to its answer."""
+
+    __slots__ = ("begin", "end", "expected", "host", "id", "keys", "kind", "member", "outcome", "replier", "result",
+                 "values")  # fmt: skip
+
+    def __init__(self, id: int, kind: str, host: int, member: MemberId, keys: tuple[bytes, ...], begin: Millis) -> None:
+        self.id = id
+        self.kind = kind
+        self.host = host
+        self.member = member
+        """The incarnation that asked."""
+        self.keys = keys
+        self.values: tuple[bytes, ...] = ()
+        """What to store, one for each key; empty: nothing."""
+        self.expected: bytes | None = None
+        self.begin = begin
+        self.end = NEVER
+        self.outcome = Outcome.OPEN
+        self.result: tuple[bytes | None, ...] | bool | None = None
+        """Values that were there, one for each key asked for; a flag; or nothing."""
+        self.replier: MemberId | None = None
+        """The member whose message ended the call; None: its own router gave it up."""
+
+    def __repr__(self) -> str:
+        told = [f"#{self.id} {self.kind} {','.join(key[4:].decode() for key in self.keys)}"]
+        if self.values:
+            told.append("=" + ",".join(value[4:].decode() for value in self.values))
+        if self.expected is not None:
+            told.append(f" if {self.expected[4:].decode()}")
+        told.append(f" by {self.member[:22]} {self.begin}..{'' if self.end == NEVER else self.end} {self.outcome.name}")
+        if isinstance(self.result, tuple):
+            told.append(" -> " + ",".join(value[4:].decode() if value else "None" for value in self.result))
+        elif self.result is not None:
+            told.append(f" -> {self.result}")
+        if self.replier:
+            told.append(f" from {self.replier[:22]}")
+        return "".join(told)

@@ -1,0 +1,55 @@
+"""A simulated machine: an address at which one incarnation of a member after another runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from phalanx.common.ids import Address, MemberId, Millis, Target
+from phalanx.common.table import PartitionTable
+from phalanx.node.node import Node
+
+if TYPE_CHECKING:
+    from phalanx.sim.agenda import Entry
+    from phalanx.sim.network import Channel
+
+
+class Host:
+    """What runs at one address now, and what the world remembers of it."""
+
+    def __init__(self, number: int, address: Address) -> None:
+        self.number = number
+        self.address = address
+        self.node: Node | None = None
+        """None: no process runs here."""
+        self.incarnations = 0
+        self.is_leaving = False
+        """Whether the member was asked to leave."""
+        self.comes_back: Millis | None = None
+        """When a process will be started here; None: nobody plans to."""
+        self.table: PartitionTable | None = None
+        """The table that was seen in the node last."""
+        self.wake_at: Millis = -1
+        """When `TimePassed` is due; -1: nothing is on the agenda."""
+        self.is_touched = False
+        """Whether the node has taken an input in this millisecond."""
+        self.paused_until: Millis = 0
+        self.backlog: list[Entry] = []
+        """What arrived during a pause."""
+        self.channels: dict[Target, Channel] = {}
+        """Peer to the connection that this host opened to it."""
+        self.inbound: dict[int, Channel] = {}
+        """Connections that others opened to this host, by number."""
+        self.crash_on: list[tuple[str, int, Millis]] = []
+        """Crash when so many more messages of a type have been handled, and start again after a time."""
+
+    def __repr__(self) -> str:
+        return f"Host({self.number}, {self.node.this if self.node else 'down'})"
+
+    @property
+    def member(self) -> MemberId | None:
+        """The incarnation that runs here."""
+        return self.node.this if self.node is not None else None
+
+    @property
+    def has_joined(self) -> bool:
+        return self.node is not None and self.node.membership.view is not None

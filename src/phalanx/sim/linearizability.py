@@ -1,0 +1,104 @@
+"""Whether the calls on one key can be put in an order that explains every answer and respects time.
+
+Until the first fault, every register is linearizable: each call takes effect at its owner, at one moment between its
+beginning and its end. The search tries orders depth first, remembers what it has tried, and gives up when it has
+tried too many: no answer is then no finding. (After a fault less is promised; see `data_checker`.)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from phalanx.common.ids import Millis
+from phalanx.sim.history import NEVER, Operation, Outcome
+
+TRIES = 20_000
+
+
+class Call(NamedTuple):
+    """One call on one key, as the search sees it."""
+
+    begin: Millis
+    end: Millis
+    """NEVER: it may have taken effect, or not."""
+    kind: str
+    value: bytes | None
+    expected: bytes | None
+    result: object
+
+
+def calls_on(key: bytes, operations: list[Operation], until: Millis) -> list[Call]:
+    """The calls that began before a time; what was not answered by then is left open."""
+    calls = []
+    for operation in operations:
+        if operation.begin >= until or operation.outcome is Outcome.FAILED or key not in operation.keys:
+            continue
+        index = operation.keys.index(key)
+        is_answered = operation.outcome is Outcome.OK and operation.end < until
+        if not is_answered and not operation.values and operation.kind != "remove":
+            continue
+        value = operation.values[index] if operation.values else None
+        result = operation.result
+        if isinstance(result, tuple):
+            result = result[index]  # type: ignore[assignment]
+        end = operation.end if is_answered else NEVER
+        calls.append(Call(operation.begin, end, operation.kind, value, operation.expected, result))
+    return sorted(calls)
+
+
+def is_linearizable(calls: list[Call]) -> bool | None:
+    """Whether some order explains all answers; None: not decided within the number of tries."""
+    everything = (1 << len(calls)) - 1
+    must = sum(1 << index for index, call in enumerate(calls) if call.end != NEVER)
+    tried: set[tuple[int, bytes | None]] = set()
+    stack: list[tuple[int, bytes | None]] = [(everything, None)]
+    while stack:
+        left, state = stack.pop()
+        if not left & must:
+            return True
+        if (left, state) in tried:
+            continue
+        tried.add((left, state))
+        if len(tried) > TRIES:
+            return None
+        first_end = NEVER
+        for index in _bits(left):
+            call = calls[index]
+            if call.begin > first_end:
+                break
+            first_end = min(first_end, call.end)
+        for index in _bits(left):
+            call = calls[index]
+            if call.begin > first_end:
+                break
+            possible, after = _take(call, state)
+            if possible:
+                stack.append((left & ~(1 << index), after))
+    return False
+
+
+def _bits(number: int) -> list[int]:
+    bits = []
+    while number:
+        lowest = number & -number
+        bits.append(lowest.bit_length() - 1)
+        number ^= lowest
+    return bits
+
+
+def _take(call: Call, state: bytes | None) -> tuple[bool, bytes | None]:
+    """Whether a call can come next, and the value that the key has then."""
+    is_open = call.end == NEVER
+    kind = call.kind
+    if kind in ("get", "get_all", "read_counter"):
+        return call.result == state, state
+    if kind in ("put", "put_all"):
+        return True, call.value
+    if kind == "remove":
+        return is_open or call.result == state, None
+    if kind in ("put_if_absent", "lock") or (kind == "write_counter" and call.expected is None):
+        if state is None:
+            return is_open or call.result is None, call.value
+        return is_open or call.result == state, state
+    fits = state is not None and (call.expected is None or call.expected == state)
+    return is_open or call.result == fits, call.value if fits else state

@@ -1,0 +1,63 @@
+"""What a healed cluster still lacks: in the liveness phase the answer must become empty by a deadline.
+
+One view and one master at all members that run, no suspicion, no claim, nobody leaving; one table at all, with all the
+replicas that the number of members allows; nothing waits for a replica; every call is answered.
+"""
+
+from __future__ import annotations
+
+from phalanx.sim.host import Host
+from phalanx.sim.workload import Workload
+from phalanx.sim.world import World
+
+
+def find_unmet(world: World, workload: Workload) -> list[str]:
+    """What is not as it should be at rest, in words; empty: all is."""
+    running = [host for host in world.hosts if host.node is not None]
+    unmet = [f"{host} will start" for host in world.hosts if host.node is None and host.comes_back is not None]
+    unmet += [f"{host} has not left" for host in running if host.is_leaving]
+    unmet += [f"{host.member} has not joined" for host in running if not host.has_joined]
+    joined = [host for host in running if host.has_joined]
+    if not joined:
+        return [*unmet, "nobody is in a cluster"]
+    unmet += _unmet_membership(joined)
+    unmet += _unmet_replication(joined, world)
+    unmet += [f"no answer to {operation}" for operation in workload.pending.values()]
+    return unmet
+
+
+def _unmet_membership(joined: list[Host]) -> list[str]:
+    unmet = []
+    views = {}
+    for host in joined:
+        membership = host.node.membership  # type: ignore[union-attr]  # it runs
+        view = membership.view
+        views[host.number] = view
+        if membership.master != view.members[0]:  # type: ignore[union-attr]  # it has joined
+            unmet.append(f"{host.member} follows {membership.master}, the oldest is {view.members[0]}")  # type: ignore[union-attr]
+        if membership.is_claiming:
+            unmet.append(f"{host.member} claims the mastership")
+        if membership.suspicions.suspected:
+            unmet.append(f"{host.member} suspects {membership.suspicions.suspected}")
+    first = views[joined[0].number]
+    unmet += [f"{h.member} has {views[h.number]}, {joined[0].member} has {first}" for h in joined if views[h.number] != first]
+    if first is not None and set(first.members) != {host.member for host in joined}:
+        unmet.append(f"the view of {joined[0].member} is {first}; running: {[host.member for host in joined]}")
+    return unmet
+
+
+def _unmet_replication(joined: list[Host], world: World) -> list[str]:
+    unmet = []
+    table = joined[0].table
+    for host in joined:
+        if host.table != table and table is not None and host.table is not None:
+            unmet.append(f"{host.member} has table {host.table.version}, {joined[0].member} has {table.version}")
+        waiting = list(host.node.grid.unsettled.values())  # type: ignore[union-attr]  # it runs
+        if waiting:
+            unmet.append(f"{host.member} waits for replicas: {waiting[:3]}")
+    if table is not None and table.version:
+        wanted = min(world.options.backups + 1, len(joined))
+        lacking = [p for p, row in enumerate(table.rows) if len(row) < wanted]
+        if lacking:
+            unmet.append(f"partitions {lacking} of table {table.version} have fewer than {wanted} replicas")
+    return unmet

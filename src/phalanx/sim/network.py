@@ -1,0 +1,243 @@
+"""The simulated network: directed connections that deliver in order, after a seeded latency, or break.
+
+* A connection is opened by the first message to a peer and has one direction, as the members' own. While it is being
+  opened messages queue; it ends in `LinkUp` or, where nobody or somebody else answers, in `LinkRefused`, and what was
+  queued is lost.
+* A connection that breaks drops what is in flight, or, when a process ends, perhaps only lets its last messages
+  arrive. Both ends get `LinkLost`, each after a latency of its own; until then a sender does not know that it speaks
+  into the void. A new connection is established only when both ends know that the old one is gone.
+* A message for a member never reaches another incarnation on its address: the connection is made to the incarnation.
+"""
+
+from __future__ import annotations
+
+from heapq import heappush
+from random import Random
+from typing import Protocol
+
+from phalanx.common.ids import Address, MemberId, Millis, Target, address_of, is_member
+from phalanx.common.invariant import invariant
+from phalanx.sim.agenda import Agenda
+from phalanx.sim.host import Host
+from phalanx.wire.effects import Input, LinkLost, LinkRefused, LinkUp
+from phalanx.wire.messages import Message
+
+DRAWN_AHEAD = 4_093
+"""Latencies drawn at the start and used in turn: a draw for each message would cost more than all else here."""
+
+
+class Feed(Protocol):
+    """Gives an input to a host's member, unless it is a later incarnation than meant."""
+
+    def __call__(self, host: Host, member: MemberId, event: Input) -> None: ...
+
+
+class Channel:
+    """One connection in one direction."""
+
+    __slots__ = ("is_open", "lag_ms", "last_at", "number", "opener", "receiver", "sender", "target")
+
+    def __init__(self, number: int, opener: Host, sender: MemberId, target: Target, receiver: Host) -> None:
+        self.number = number
+        self.opener = opener
+        self.sender = sender
+        self.target = target
+        self.receiver = receiver
+        self.is_open = True
+        """False: what is in flight does not arrive. The sender may not know yet."""
+        self.lag_ms: Millis = 0
+        self.last_at: Millis = 0
+        """When the latest message arrives: no later one may overtake it."""
+
+    def __repr__(self) -> str:
+        return f"Channel({self.number}: {self.sender} to {self.target}, open={self.is_open})"
+
+
+class Network:
+    """All connections between hosts."""
+
+    def __init__(self, agenda: Agenda, hosts: list[Host], latency_ms: tuple[Millis, Millis], rng: Random) -> None:
+        self._agenda = agenda
+        self._by_address: dict[Address, Host] = {host.address: host for host in hosts}
+        self._rng = rng
+        shortest, longest = latency_ms
+        self._latencies = [rng.randrange(shortest, longest + 1) for _ in range(DRAWN_AHEAD)]
+        self._next_latency = 0
+        self._channels_made = 0
+        self._cut_until: dict[tuple[int, int], Millis] = {}
+        """Pair of hosts, lower number first, to when it can connect again."""
+        self._lags: dict[tuple[int, int], tuple[Millis, Millis]] = {}
+        """Pair of hosts to the additional latency and when it ends."""
+        self._known_lost_at: dict[tuple[int, int], Millis] = {}
+        """Pair of hosts to when both know of the last loss."""
+        self.feed: Feed
+        """Set by the world."""
+        self.messages = 0
+
+    # --- sending ---------------------------------------------------------------------------------------------------
+
+    def send(self, host: Host, to: Target, message: Message) -> None:
+        """Carry out a `Send` of the host's member."""
+        channel = host.channels.get(to)
+        if channel is None:
+            channel = self._open(host, to)
+        agenda = self._agenda
+        at = agenda.now + self.latency() + channel.lag_ms
+        if at < channel.last_at:
+            at = channel.last_at
+        else:
+            channel.last_at = at
+        self.messages += 1
+        bucket = agenda.buckets.get(at)
+        if bucket is None:
+            bucket = agenda.buckets[at] = []
+            heappush(agenda.times, at)
+        bucket.append((channel, message))
+
+    def latency(self) -> Millis:
+        """The next drawn latency."""
+        index = self._next_latency = (self._next_latency + 1) % DRAWN_AHEAD
+        return self._latencies[index]
+
+    # --- opening ---------------------------------------------------------------------------------------------------
+
+    def _open(self, host: Host, to: Target) -> Channel:
+        receiver = self._by_address[address_of(to)]  # type: ignore[arg-type]  # there are no clients here
+        invariant(host.member is not None, "only a running member sends", host=host)
+        sender: MemberId = host.member  # type: ignore[assignment]  # held by the invariant
+        self._channels_made += 1
+        channel = Channel(self._channels_made, host, sender, to, receiver)
+        host.channels[to] = channel
+        pair = _pair(host, receiver)
+        reaches_at = max(self._agenda.now + self.latency(), self._known_lost_at.get(pair, 0))
+        answered_at = reaches_at + self.latency()
+        lag_ms, until = self._lags.get(pair, (0, 0))
+        if until > self._agenda.now:
+            channel.lag_ms = lag_ms
+        channel.last_at = answered_at + 1
+        self._agenda.call_at(reaches_at, self._on_reached, channel, answered_at)
+        return channel
+
+    def _on_reached(self, channel: Channel, answered_at: Millis) -> None:
+        """The attempt to connect has come to the other machine."""
+        receiver, target = channel.receiver, channel.target
+        if not channel.is_open:
+            return
+        reason = ""
+        if self._cut_until.get(_pair(channel.opener, receiver), 0) > self._agenda.now:
+            reason = "no route to the host"
+        elif receiver.node is None:
+            reason = "connection refused"
+        elif is_member(target) and receiver.node.this != target:
+            reason = f"another member listens there: {receiver.node.this}"
+        if reason:
+            channel.is_open = False
+        else:
+            receiver.inbound[channel.number] = channel
+        self._agenda.call_at(answered_at, self._on_answered, channel, reason)
+
+    def _on_answered(self, channel: Channel, reason: str) -> None:
+        host = channel.opener
+        if reason:
+            if host.channels.get(channel.target) is channel:
+                del host.channels[channel.target]
+            self.feed(host, channel.sender, LinkRefused(channel.target, reason))
+        elif channel.is_open:
+            self.feed(host, channel.sender, LinkUp(channel.target))
+
+    # --- breaking --------------------------------------------------------------------------------------------------
+
+    def lose(self, one: Host, other: Host, *, one_way: bool = False) -> None:
+        """Break the connections between two hosts; `one_way`: only those that the first one opened."""
+        lost = [channel for channel in one.channels.values() if channel.receiver is other and channel.is_open]
+        if not one_way:
+            lost += [channel for channel in other.channels.values() if channel.receiver is one and channel.is_open]
+        for channel in lost:
+            channel.is_open = False
+            channel.receiver.inbound.pop(channel.number, None)
+        self._tell_loss(lost)
+
+    def cut(self, one: Host, other: Host, until: Millis) -> None:
+        """Break the connections between two hosts, and let them open none before a time."""
+        pair = _pair(one, other)
+        self._cut_until[pair] = max(until, self._cut_until.get(pair, 0))
+        self.lose(one, other)
+
+    def lag(self, one: Host, other: Host, lag_ms: Millis, until: Millis) -> None:
+        """Let messages between two hosts take longer until a time."""
+        self._lags[_pair(one, other)] = (lag_ms, until)
+        for channel in self._between(one, other):
+            channel.lag_ms = lag_ms
+        self._agenda.call_at(until, self._end_lag, one, other)
+
+    def _end_lag(self, one: Host, other: Host) -> None:
+        if self._lags.get(_pair(one, other), (0, 0))[1] <= self._agenda.now:
+            for channel in self._between(one, other):
+                channel.lag_ms = 0
+
+    def heal(self) -> None:
+        """Nothing is cut off or slow any more."""
+        self._cut_until.clear()
+        for host in self._by_address.values():
+            for channel in host.channels.values():
+                channel.lag_ms = 0
+        self._lags.clear()
+
+    def process_ended(self, host: Host, *, delivers_all: bool) -> None:
+        """A host's process has ended: its connections break. What it had sent may yet arrive, on some or all of them."""
+        lost = []
+        for channel in list(host.inbound.values()):
+            channel.is_open = False
+            lost.append(channel)
+        for channel in host.channels.values():
+            if not channel.is_open:
+                continue
+            if not delivers_all and self._rng.random() < 0.5:
+                channel.is_open = False
+                channel.receiver.inbound.pop(channel.number, None)
+            lost.append(channel)
+        host.inbound.clear()
+        host.channels = {}
+        self._tell_loss(lost, gone=host)
+
+    def _tell_loss(self, lost: list[Channel], gone: Host | None = None) -> None:
+        """Give `LinkLost` once to each living end of each pair of peers, after what still arrives."""
+        told: dict[tuple[int, Target], tuple[Host, MemberId, Millis]] = {}
+        pairs: dict[tuple[int, int], Millis] = {}
+        for channel in lost:
+            pair = _pair(channel.opener, channel.receiver)
+            ends = [(channel.opener, channel.sender, channel.target)]
+            if channel.receiver.node is not None:
+                ends.append((channel.receiver, channel.receiver.node.this, channel.sender))
+            for host, member, peer in ends:
+                if host is gone:
+                    continue
+                at = self._agenda.now + self.latency()
+                if channel.is_open:
+                    at = max(at, channel.last_at)
+                before = told.get((host.number, peer))
+                at = max(at, before[2]) if before else at
+                told[host.number, peer] = (host, member, at)
+                pairs[pair] = max(pairs.get(pair, 0), at)
+        for pair, at in pairs.items():
+            self._known_lost_at[pair] = max(at + 1, self._known_lost_at.get(pair, 0))
+        for (_, peer), (host, member, at) in told.items():
+            self._agenda.call_at(at, self._on_lost, host, member, peer)
+
+    def _on_lost(self, host: Host, member: MemberId, peer: Target) -> None:
+        channel = host.channels.get(peer)
+        if channel is not None and not channel.is_open and channel.sender == member:
+            del host.channels[peer]
+        for drained in [c for c in host.inbound.values() if c.sender == peer and c.opener.member != peer]:
+            drained.is_open = False
+            del host.inbound[drained.number]
+        self.feed(host, member, LinkLost(peer))
+
+    def _between(self, one: Host, other: Host) -> list[Channel]:
+        return [c for c in one.channels.values() if c.receiver is other] + [
+            c for c in other.channels.values() if c.receiver is one
+        ]
+
+
+def _pair(one: Host, other: Host) -> tuple[int, int]:
+    return (one.number, other.number) if one.number < other.number else (other.number, one.number)

@@ -1,0 +1,226 @@
+"""What one simulated history consists of, drawn from its seed: printable, and nothing else decides anything.
+
+A profile is a way to draw. `default`: members crash (the master too), come back on the same address, join and leave
+while a workload runs, connections break, members pause for less than the heartbeat timeout. `cuts`: connections also
+stay refused for longer than the grace period, so that healthy members are suspected. `quiet`: no faults. `bench`: five
+members under a steady load, for the rate.
+"""
+
+from __future__ import annotations
+
+import enum
+from random import Random
+
+import msgspec
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import Address, Millis
+
+MASTER = -1
+"""Instead of a host's number: whoever is the master when the fault happens."""
+
+
+class Profile(enum.StrEnum):
+    DEFAULT = "default"
+    CUTS = "cuts"
+    QUIET = "quiet"
+    BENCH = "bench"
+
+
+class FaultKind(enum.StrEnum):
+    CRASH = "crash"
+    """The process ends without a word. `lasts_ms`: starts again after that; 0: not before the end of the faults."""
+    CRASH_ON = "crash-on"
+    """As CRASH, when the `nth` message of the type named `what` has been handled by the host."""
+    LEAVE = "leave"
+    """The member is asked to leave in good order. `lasts_ms`: as for CRASH, from when it has left."""
+    JOIN = "join"
+    """A host that was not running starts."""
+    LOSE = "lose"
+    """All connections between two hosts break once."""
+    LOSE_ONE_WAY = "lose-one-way"
+    """The connections from `host` to `other` break once."""
+    CUT = "cut"
+    """As LOSE, and new connections are refused for `lasts_ms`."""
+    LAG = "lag"
+    """Messages between two hosts take `nth` milliseconds longer, for `lasts_ms`."""
+    PAUSE = "pause"
+    """The process does nothing for `lasts_ms`; what arrives waits."""
+
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that goes wrong, or one change of the cluster."""
+
+    at_ms: Millis
+    kind: FaultKind
+    host: int
+    other: int = -1
+    lasts_ms: Millis = 0
+    what: str = ""
+    nth: int = 0
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a history depends on, besides the code."""
+
+    seed: int
+    profile: Profile
+    members: int
+    """Hosts 0 to members - 1 start in the beginning, host 0 first or last, by `start_at_ms`."""
+    hosts: int
+    """All hosts that there are, with those that join later. Every host is a seed of every other."""
+    start_at_ms: tuple[Millis, ...]
+    backups: int
+    partitions: int
+    latency_ms: tuple[Millis, Millis]
+    """Shortest and longest way of a message, one direction."""
+    heartbeat_interval_ms: Millis
+    heartbeat_timeout_ms: Millis
+    connection_grace_ms: Millis
+    claim_timeout_ms: Millis
+    call_timeout_ms: Millis
+    copy_chunk_bytes: int
+    copies_per_member: int
+    duration_ms: Millis
+    """The safety phase: faults happen and the workload runs."""
+    heal_within_ms: Millis
+    """The liveness phase lasts at most so long."""
+    operations_per_second: int
+    """By each member."""
+    registers: int
+    counters: int
+    mix: dict[str, int]
+    """Kind of operation to its weight."""
+    faults: tuple[Fault, ...]
+    validate_every: int = 1
+    """Each member's whole state is validated after every n-th input; 0: never."""
+
+    def address(self, host: int) -> Address:
+        return Address(f"10.0.0.{host + 1}:5701")
+
+    def node_config(self, rejoin: tuple[Address, ...] = ()) -> NodeConfig:
+        """A member's settings; `rejoin`: whom to ask first."""
+        return NodeConfig(
+            seeds=rejoin + tuple(self.address(host) for host in range(self.hosts)),
+            partition_count=self.partitions,
+            backup_count=self.backups,
+            heartbeat_interval_ms=self.heartbeat_interval_ms,
+            heartbeat_timeout_ms=self.heartbeat_timeout_ms,
+            connection_grace_ms=self.connection_grace_ms,
+            claim_timeout_ms=self.claim_timeout_ms,
+            call_timeout_ms=self.call_timeout_ms,
+            copy_chunk_bytes=self.copy_chunk_bytes,
+            copies_per_member=self.copies_per_member,
+        )
+
+
+USUAL_MIX = {
+    "put": 30, "get": 30, "put_if_absent": 4, "replace": 8, "remove": 5, "put_all": 5, "get_all": 5,
+    "increment": 10, "lock": 3,
+}  # fmt: skip
+
+CRASH_POINTS = (
+    "MembersUpdate", "MembersAck", "MastershipClaim", "ClaimAnswer", "FetchTable", "FetchedTable", "TableUpdate",
+    "CopyOrder", "CopyStart", "CopyChunk", "CopyAck", "CopyReport", "Probe", "ProbeAnswer", "ReplicatePut",
+    "ReplicateAck", "JoinRequest", "JoinResponse", "LeaveRequest",
+)  # fmt: skip
+"""Messages behind which a crash is of interest."""
+
+
+def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
+    """The history of a seed."""
+    if profile is Profile.BENCH:
+        return _bench(seed)
+    rng = Random(f"{profile}:{seed}")
+    members = rng.choice((1, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 7))
+    hosts = members + rng.choice((0, 0, 1, 1, 2))
+    interval = rng.choice((200, 500, 1_000))
+    timeout = interval * rng.choice((4, 6, 10))
+    duration = rng.randrange(8_000, 25_000)
+    options = Options(
+        seed=seed,
+        profile=profile,
+        members=members,
+        hosts=hosts,
+        start_at_ms=tuple(rng.choice((0, rng.randrange(50), rng.randrange(1_500))) for _ in range(members)),
+        backups=rng.choice((0, 1, 1, 1, 2, 2, 3)),
+        partitions=rng.randrange(7, 32),
+        latency_ms=rng.choice(((1, 2), (1, 5), (1, 30), (5, 15))),
+        heartbeat_interval_ms=interval,
+        heartbeat_timeout_ms=timeout,
+        connection_grace_ms=300,
+        claim_timeout_ms=rng.choice((timeout, 10_000)),
+        call_timeout_ms=rng.choice((3_000, 10_000)),
+        copy_chunk_bytes=rng.choice((64, 300, 4_096)),
+        copies_per_member=rng.choice((1, 2, 4)),
+        duration_ms=duration,
+        heal_within_ms=90_000,
+        operations_per_second=rng.choice((5, 10, 20, 40)),
+        registers=rng.choice((5, 20, 60)),
+        counters=rng.choice((1, 4)),
+        mix=USUAL_MIX,
+        faults=(),
+    )
+    if profile is Profile.QUIET:
+        return options
+    return msgspec.structs.replace(options, faults=_draw_faults(rng, options))
+
+
+def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
+    per_second = rng.choice((0.05, 0.15, 0.3, 0.6))
+    faults = [_draw_fault(rng, options) for _ in range(max(1, int(options.duration_ms / 1_000 * per_second)))]
+    for joiner in range(options.members, options.hosts):
+        faults.append(Fault(rng.randrange(options.duration_ms), FaultKind.JOIN, joiner))
+    return tuple(sorted(faults, key=lambda fault: fault.at_ms))
+
+
+def _draw_fault(rng: Random, options: Options) -> Fault:
+    at = rng.randrange(1_500, options.duration_ms)
+    hosts = options.hosts
+    host = rng.choice((MASTER, rng.randrange(hosts), rng.randrange(hosts)))
+    other = rng.choice((MASTER, rng.randrange(hosts), rng.randrange(hosts)))
+    back = rng.choice((0, rng.randrange(1, 100), rng.randrange(100, 1_000), rng.randrange(1_000, 10_000)))
+    kinds = [FaultKind.CRASH] * 5 + [FaultKind.CRASH_ON] * 4 + [FaultKind.LEAVE] * 3 + [FaultKind.LOSE] * 3
+    kinds += [FaultKind.LOSE_ONE_WAY] * 2 + [FaultKind.CUT] * 2 + [FaultKind.LAG] * 2 + [FaultKind.PAUSE] * 2
+    kind = rng.choice(kinds)
+    if kind is FaultKind.CRASH_ON:
+        return Fault(at, kind, host, lasts_ms=back, what=rng.choice(CRASH_POINTS), nth=rng.randrange(1, 6))
+    if kind is FaultKind.CUT:
+        grace = options.connection_grace_ms
+        longest = 10 * grace if options.profile is Profile.CUTS else grace // 2
+        return Fault(at, kind, host, other, lasts_ms=rng.randrange(10, longest))
+    if kind is FaultKind.LAG:
+        return Fault(at, kind, host, other, lasts_ms=rng.randrange(100, 2_000), nth=rng.choice((10, 50, 200)))
+    if kind is FaultKind.PAUSE:
+        return Fault(at, kind, host, lasts_ms=rng.randrange(20, options.heartbeat_timeout_ms // 2))
+    if kind in (FaultKind.LOSE, FaultKind.LOSE_ONE_WAY):
+        return Fault(at, kind, host, other)
+    return Fault(at, kind, host, lasts_ms=back)
+
+
+def _bench(seed: int) -> Options:
+    return Options(
+        seed=seed,
+        profile=Profile.BENCH,
+        members=5,
+        hosts=5,
+        start_at_ms=(0, 5, 10, 15, 20),
+        backups=1,
+        partitions=271,
+        latency_ms=(1, 3),
+        heartbeat_interval_ms=1_000,
+        heartbeat_timeout_ms=10_000,
+        connection_grace_ms=300,
+        claim_timeout_ms=10_000,
+        call_timeout_ms=10_000,
+        copy_chunk_bytes=64 * 1_024,
+        copies_per_member=4,
+        duration_ms=60_000,
+        heal_within_ms=60_000,
+        operations_per_second=200,
+        registers=2_000,
+        counters=50,
+        mix={"get": 50, "put": 40, "increment": 5, "put_all": 2, "get_all": 3},
+        faults=(),
+        validate_every=0,
+    )

@@ -1,0 +1,230 @@
+"""Plays whole histories: a safety phase with faults, healing, a liveness phase, then the checks at rest."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.table import PartitionTable
+from phalanx.sim.canaries import CANARIES
+from phalanx.sim.data_checker import DataChecker, check_replicas
+from phalanx.sim.faults import Faults
+from phalanx.sim.findings import Findings, Violation
+from phalanx.sim.host import Host
+from phalanx.sim.linearizability import calls_on, is_linearizable
+from phalanx.sim.liveness import find_unmet
+from phalanx.sim.options import FaultKind, Options, Profile, draw_options
+from phalanx.sim.story import Story
+from phalanx.sim.table_checker import TableChecker
+from phalanx.sim.view_checker import ViewChecker
+from phalanx.sim.workload import Workload
+from phalanx.sim.world import World
+from phalanx.wire.events import Event, PartitionsRepaired, ViewInstalled
+from phalanx.wire.messages import Reply
+
+LOOK_EVERY_MS = 100
+"""In the liveness phase."""
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """One history."""
+
+    seed: int
+    profile: Profile
+    canary: str
+    digest: str
+    violations: list[Violation]
+    simulated_ms: Millis
+    healed_after_ms: Millis
+    """From the end of the faults until nothing was left to wait for."""
+    operations: int
+    messages: int
+    inputs: int
+    cpu_s: float
+    outcomes: dict[str, int]
+    faults: dict[str, int]
+    events: dict[str, int]
+    rules: dict[str, int]
+    """Rules that events named, and how often."""
+    counts: dict[str, int]
+    story: list[str]
+
+
+def run(options: Options, canary: str = "", *, story: bool = False) -> Result:
+    """Play the history of the options; with a canary, with its bug planted in every member."""
+    return _Run(options, canary, story).play()
+
+
+def run_many(seeds: Iterable[int], profile: Profile = Profile.DEFAULT, canary: str = "") -> Iterator[Result]:
+    """Play the histories of several seeds, one after another."""
+    for seed in seeds:
+        yield run(draw_options(seed, profile), canary)
+
+
+def repeat_command(result: Result) -> str:
+    """The one command that plays the history again and tells it."""
+    profile = f" --profile {result.profile}" if result.profile is not Profile.DEFAULT else ""
+    canary = f" --canary {result.canary}" if result.canary else ""
+    return f"phalanx simulate --seed {result.seed}{profile}{canary} --story"
+
+
+class _Run:
+    """The observer of one world: gives each checker what it is about."""
+
+    def __init__(self, options: Options, canary: str, story: bool) -> None:
+        self._options = options
+        self._canary = canary
+        self._findings = Findings()
+        self._views = ViewChecker(self._findings)
+        self._tables = TableChecker(self._findings, options.partitions, options.backups)
+        self._workload = Workload(options)
+        self._story = Story(story)
+        self._events: Counter[str] = Counter()
+        self._rules: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+        self._world = World(options, self, CANARIES[canary] if canary else None)
+        self._faults = Faults(self._world, self._story)
+
+    def play(self) -> Result:
+        began = time.process_time()
+        options, world = self._options, self._world
+        for number, at in enumerate(options.start_at_ms):
+            world.agenda.call_at(at, world.start, world.hosts[number])
+        self._faults.plan()
+        self._workload.begin(world)
+        world.run_until(options.duration_ms)
+        self._workload.stop()
+        self._faults.heal()
+        healed_after_ms = self._liveness()
+        if not world.is_over:
+            self._check_at_rest()
+        return self._result(time.process_time() - began, healed_after_ms)
+
+    def _liveness(self) -> Millis:
+        """Wait until the cluster is whole again; says what it waits for if that takes too long."""
+        world, begin = self._world, self._world.now
+        end = begin + self._options.heal_within_ms
+        while not world.is_over:
+            unmet = find_unmet(world, self._workload)
+            if not unmet:
+                break
+            if world.now >= end:
+                self._findings.add(world.now, "the cluster becomes whole after healing", "; ".join(unmet[:6]))
+                world.is_over = True
+            world.run_until(world.now + LOOK_EVERY_MS)
+        return world.now - begin
+
+    def _check_at_rest(self) -> None:
+        world, workload = self._world, self._workload
+        operations = list(workload.operations)
+        workload.read_all()
+        begin = world.now
+        while workload.pending and world.now < begin + self._options.call_timeout_ms + 1_000 and not world.is_over:
+            world.run_until(world.now + LOOK_EVERY_MS)
+        now = world.now
+        for key, operation in workload.final.items():
+            if not isinstance(operation.result, tuple):
+                self._findings.add(now, "every key can be read at rest", f"{key[4:].decode()}: {operation}")
+        data = DataChecker(self._findings, self._tables, workload.partitions)
+        data.check([*operations, *workload.final.values()], workload.final, now)
+        self._counts["stale reads"] += data.stale_reads
+        self._counts["excused losses"] += data.excused_losses
+        for operation, text in workload.wrong_answers:
+            self._findings.add(operation.end, "sensible calls are not refused", f"{operation}: {text}")
+        self._check_linearizability(now)
+        joined = [host for host in world.hosts if host.has_joined]
+        self._views.check_agreement({_member(h): h.node.membership.view.members for h in joined}, now)  # type: ignore[union-attr]
+        table = joined[0].table
+        if table is not None and table.version:
+            rows = [table.replicas(partition) for partition in range(table.partition_count)]
+            check_replicas([(_member(host), _held(host)) for host in joined], rows, self._findings, now)
+
+    def _check_linearizability(self, now: Millis) -> None:
+        quiet = [f.at_ms for f in self._options.faults if f.kind not in (FaultKind.JOIN, FaultKind.LAG, FaultKind.PAUSE)]
+        until = min(quiet, default=self._options.duration_ms)
+        by_key: dict[bytes, list] = {}  # type: ignore[type-arg]
+        for operation in self._workload.operations:
+            if operation.begin < until:
+                for key in operation.keys:
+                    by_key.setdefault(key, []).append(operation)
+        for key, operations in by_key.items():
+            answer = is_linearizable(calls_on(key, operations, until))
+            self._counts["keys checked for an order" if answer is not None else "keys not decided"] += 1
+            if answer is False:
+                told = "\n    ".join(map(repr, operations[:40]))
+                self._findings.add(now, "calls before the first fault have an order", f"{key[4:].decode()}:\n    {told}")
+
+    def _result(self, cpu_s: float, healed_after_ms: Millis) -> Result:
+        world, workload = self._world, self._workload
+        return Result(
+            seed=self._options.seed,
+            profile=self._options.profile,
+            canary=self._canary,
+            digest=world.digest(),
+            violations=self._findings.violations,
+            simulated_ms=world.now,
+            healed_after_ms=healed_after_ms,
+            operations=len(workload.operations),
+            messages=world.network.messages,
+            inputs=world.inputs,
+            cpu_s=cpu_s,
+            outcomes=dict(Counter(operation.outcome.name for operation in workload.operations)),
+            faults=dict(self._faults.happened),
+            events=dict(self._events),
+            rules=dict(self._rules),
+            counts=dict(self._counts),
+            story=self._story.lines,
+        )
+
+    # --- what the world tells --------------------------------------------------------------------------------------
+
+    def on_event(self, host: Host, event: Event, now: Millis) -> None:
+        self._events[type(event).__name__] += 1
+        rule = getattr(event, "rule", "")
+        if rule:
+            self._rules[rule] += 1
+        member = _member(host)
+        self._story.tell_event(now, member, event)
+        if isinstance(event, ViewInstalled):
+            self._views.on_view(member, event, now)
+        elif isinstance(event, PartitionsRepaired) and event.lost:
+            self._counts["lost partitions"] += len(event.lost)
+
+    def on_table(self, host: Host, table: PartitionTable, now: Millis) -> None:
+        node = host.node
+        if node is None:
+            return
+        alive = {_member(other) for other in self._world.hosts if other.node is not None}
+        self._tables.on_table(node.this, table, node.membership.view, node.keeper.decides, alive, now)
+
+    def on_answer(self, host: Host, reply: Reply, replier: MemberId | None, now: Millis) -> None:
+        self._workload.on_answer(host, reply, replier, now)
+
+    def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
+        self._story.tell(now, member, f"--- {what}")
+        if what != "started":
+            self._workload.on_process_ended(member, now)
+            self._faults.on_process_ended(host, what)
+
+    def on_broken(self, host: Host, error: Exception, now: Millis) -> None:
+        import traceback
+
+        told = "".join(traceback.format_exception(error)[-4:])
+        self._findings.add(now, "a member never fails", f"{host.member}: {type(error).__name__}: {error}\n{told}")
+        self._world.is_over = True
+
+
+def _member(host: Host) -> MemberId:
+    return host.node.this  # type: ignore[union-attr]  # asked of running hosts only
+
+
+def _held(host: Host) -> tuple[tuple[int, dict[str, dict[bytes, bytes]]], ...]:
+    """The partitions that a member holds, with their entries."""
+    grid = host.node.grid  # type: ignore[union-attr]  # asked of running hosts only
+    replicas = [(owned.number, owned.replica) for owned in grid.owned if owned is not None]
+    replicas += list(grid.followed.replicas.items())
+    return tuple((number, {name: s.entries for name, s in replica.maps.items()}) for number, replica in replicas)

@@ -1,0 +1,206 @@
+"""The programs that embed the members: they call the map and note what they are told.
+
+Registers take every kind of operation, with a value that is written once only. Counters are raised by compare-and-set.
+Locks are taken by put-if-absent and never given back.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.invariant import invariant
+from phalanx.partition.hashing import partition_of
+from phalanx.sim.history import Operation, Outcome
+from phalanx.sim.host import Host
+from phalanx.sim.options import Options
+from phalanx.sim.world import World
+from phalanx.wire import messages as m
+from phalanx.wire.effects import Call
+
+MAP = "m"
+TEXT = b"\xff\xff\xff\xf5"
+"""The type id of a string: what keys and values begin with."""
+LOCKS = 12
+BULK = 4
+
+FAILED_CODES = (ErrorCode.UNAVAILABLE, ErrorCode.NOT_READY)
+UNKNOWN_CODES = (ErrorCode.INDETERMINATE, ErrorCode.OWNERSHIP_LOST)
+
+
+class Workload:
+    """Issues calls at every member that has joined, and keeps the history."""
+
+    def __init__(self, options: Options) -> None:
+        self.operations: list[Operation] = []
+        self.pending: dict[int, Operation] = {}
+        self.final: dict[bytes, Operation] = {}
+        """Key to the read of it after everything healed."""
+        self.registers = [TEXT + b"r%d" % number for number in range(options.registers)]
+        self.counters = [TEXT + b"c%d" % number for number in range(options.counters)]
+        self.locks = [TEXT + b"l%d" % number for number in range(LOCKS)]
+        self.partitions = {
+            key: partition_of(key, options.partitions) for key in self.registers + self.counters + self.locks
+        }
+        self.wrong_answers: list[tuple[Operation, str]] = []
+        """Calls that were refused as senseless although they were not."""
+        self._options = options
+        self._rng = Random(f"workload:{options.profile}:{options.seed}")
+        self._kinds = [kind for kind, weight in options.mix.items() for _ in range(weight)]
+        self._next_id = 0
+        self._runs = True
+        self._world: World
+
+    def begin(self, world: World) -> None:
+        """Start the programs."""
+        self._world = world
+        for host in world.hosts:
+            world.agenda.call_at(self._rng.randrange(1, 1_000), self._turn, host)
+
+    def stop(self) -> None:
+        self._runs = False
+
+    def _turn(self, host: Host) -> None:
+        """One operation at a host, and the next one a little later."""
+        if not self._runs:
+            return
+        mean_ms = 1_000 / self._options.operations_per_second
+        gap = int(2 * mean_ms * self._rng.random())
+        self._world.agenda.call_at(self._world.agenda.now + (gap or 1), self._turn, host)
+        node = host.node
+        if node is None or host.paused_until or node.membership.view is None:
+            return
+        kind = self._kinds[int(self._rng.random() * len(self._kinds))]
+        self._issue(host, kind)
+
+    # --- asking ----------------------------------------------------------------------------------------------------
+
+    def _issue(self, host: Host, kind: str) -> None:
+        rng = self._rng
+        if kind == "increment":
+            self._ask(host, "read_counter", (self.counters[int(rng.random() * len(self.counters))],))
+        elif kind == "lock":
+            self._ask(host, "lock", (self.locks[int(rng.random() * LOCKS)],))
+        elif kind in ("put_all", "get_all"):
+            self._ask(host, kind, self._keys_of_one_owner(host))
+        else:
+            self._ask(host, kind, (self.registers[int(rng.random() * len(self.registers))],))
+
+    def _keys_of_one_owner(self, host: Host) -> tuple[bytes, ...]:
+        """Some keys that one member owns by the table that the host has; without one, of one partition."""
+        rng, partitions = self._rng, self.partitions
+        drawn = dict.fromkeys(self.registers[int(rng.random() * len(self.registers))] for _ in range(BULK))
+        first = partitions[next(iter(drawn))]
+        table = host.table
+        owner = table.owner(first) if table is not None else None
+        return tuple(
+            key
+            for key in drawn
+            if partitions[key] == first or (owner and table and table.owner(partitions[key]) == owner)
+        )
+
+    def _ask(self, host: Host, kind: str, keys: tuple[bytes, ...], expected: bytes | None = None) -> Operation:
+        invariant(host.member is not None, "only a running member is asked", host=host)
+        member: MemberId = host.member  # type: ignore[assignment]  # held by the invariant
+        self._next_id = number = self._next_id + 1
+        operation = Operation(number, kind, host.number, member, keys, self._world.agenda.now)
+        operation.expected = expected
+        request = self._request(operation)
+        self.operations.append(operation)
+        self.pending[number] = operation
+        self._world.feed(host, member, Call(self.partitions[keys[0]], request))
+        return operation
+
+    def _request(self, operation: Operation) -> m.Request:
+        number, kind, key = operation.id, operation.kind, operation.keys[0]
+        if kind in ("get", "read_counter"):
+            return m.Get(number, MAP, key)
+        if kind == "get_all":
+            return m.GetAll(number, MAP, list(operation.keys))
+        if kind == "remove":
+            return m.Remove(number, MAP, key)
+        if kind == "write_counter":
+            if operation.expected is None:
+                operation.values = (TEXT + b"1",)
+                return m.PutIfAbsent(number, MAP, key, operation.values[0], 0)
+            operation.values = (TEXT + b"%d" % (int(operation.expected[4:]) + 1),)
+            return m.Replace(number, MAP, key, operation.expected, operation.values[0], 0)
+        operation.values = tuple(TEXT + b"v%d.%d" % (number, index) for index in range(len(operation.keys)))
+        value = operation.values[0]
+        if kind == "put":
+            return m.Put(number, MAP, key, value, 0)
+        if kind == "put_all":
+            return m.PutAll(number, MAP, list(operation.keys), list(operation.values), 0)
+        if kind in ("put_if_absent", "lock"):
+            return m.PutIfAbsent(number, MAP, key, value, 0)
+        invariant(kind == "replace", "every kind of operation has a request", kind=kind)
+        operation.expected = self._some_expectation(key)
+        return m.Replace(number, MAP, key, operation.expected, value, 0)
+
+    def _some_expectation(self, key: bytes) -> bytes | None:
+        """None (any value will do), or a value that the key may have now."""
+        if self._rng.random() < 0.3:
+            return None
+        for operation in self.operations[: -min(len(self.operations), 200) - 1 : -1]:
+            if operation.values and key in operation.keys and operation.outcome is Outcome.OK:
+                return operation.values[operation.keys.index(key)]
+        return None
+
+    def read_all(self) -> None:
+        """Read every key once, at one member after another."""
+        hosts = [host for host in self._world.hosts if host.has_joined]
+        for index, key in enumerate(self.partitions):
+            self.final[key] = self._ask(hosts[index % len(hosts)], "get", (key,))
+
+    # --- being told ------------------------------------------------------------------------------------------------
+
+    def on_answer(self, host: Host, reply: m.Reply, replier: MemberId | None, now: Millis) -> None:
+        """A call has ended."""
+        operation = self.pending.pop(reply.id, None)
+        invariant(operation is not None, "a call is answered once", reply=reply)
+        done: Operation = operation  # type: ignore[assignment]  # held by the invariant
+        done.end = now
+        done.replier = replier
+        match reply:
+            case m.ErrorReply(code=code):
+                self._on_error(done, code, reply.text)
+                return
+            case m.ValueReply(value=value):
+                done.result = (value,)
+            case m.ValuesReply(values=values):
+                done.result = tuple(values)
+                if len(values) != len(done.keys):
+                    self.wrong_answers.append((done, f"{len(values)} values for {len(done.keys)} keys"))
+            case m.FlagReply(flag=flag):
+                done.result = flag
+            case m.DoneReply():
+                pass
+            case _:
+                self.wrong_answers.append((done, f"answered by {type(reply).__name__}"))
+        done.outcome = Outcome.OK
+        if done.kind == "read_counter" and self._runs and host.node is not None and host.node.this == done.member:
+            # Not within the input that is being handled: a program goes on in the next turn.
+            value = done.result[0] if isinstance(done.result, tuple) else None
+            self._world.agenda.call_at(now + 1, self._raise_counter, host, done.member, done.keys, value)
+
+    def _raise_counter(self, host: Host, member: MemberId, keys: tuple[bytes, ...], value: bytes | None) -> None:
+        if host.member == member and not host.paused_until:
+            self._ask(host, "write_counter", keys, value)
+
+    def _on_error(self, operation: Operation, code: ErrorCode, text: str) -> None:
+        if code in FAILED_CODES or (code is ErrorCode.NOT_OWNER and operation.kind == "get_all"):
+            operation.outcome = Outcome.FAILED
+        elif code in UNKNOWN_CODES or (code is ErrorCode.NOT_OWNER and operation.kind == "put_all"):
+            # A bulk write that is handed back may have reached an owner that was lost after it.
+            operation.outcome = Outcome.INDETERMINATE
+        else:
+            operation.outcome = Outcome.INDETERMINATE
+            self.wrong_answers.append((operation, f"refused: {code.name}: {text}"))
+
+    def on_process_ended(self, member: MemberId, now: Millis) -> None:
+        """Nobody is told what became of the calls of a process that has ended."""
+        for operation in [o for o in self.pending.values() if o.member == member]:
+            del self.pending[operation.id]
+            operation.end = now
+            operation.outcome = Outcome.INDETERMINATE

@@ -1,0 +1,286 @@
+"""One simulated world: the clock's loop, the hosts and their members, and what becomes of each effect.
+
+The world knows no rule of the protocol. Whoever wants to know what happens (checkers, workload, story) is told by the
+few methods of an `Observer`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from random import Random
+from typing import Protocol
+
+import msgspec
+
+from phalanx.common.ids import Address, MemberId, Millis, address_of, member_id
+from phalanx.common.invariant import invariant
+from phalanx.common.table import PartitionTable
+from phalanx.node.node import Node
+from phalanx.sim.agenda import Agenda
+from phalanx.sim.host import Host
+from phalanx.sim.network import Channel, Network
+from phalanx.sim.options import Options
+from phalanx.wire.codec import message_decoder
+from phalanx.wire.effects import Answer, Finished, Input, Received, Record, Send, Started, TimePassed
+from phalanx.wire.events import Event
+from phalanx.wire.messages import Message, Reply
+
+DIGEST_AFTER_BYTES = 1 << 16
+CODEC_CHECK_EVERY = 128
+"""One in so many delivered messages is encoded, decoded and compared."""
+
+
+class Observer(Protocol):
+    """Who watches the history."""
+
+    def on_event(self, host: Host, event: Event, now: Millis) -> None:
+        """A member recorded a fact."""
+
+    def on_table(self, host: Host, table: PartitionTable, now: Millis) -> None:
+        """A member has installed another table."""
+
+    def on_answer(self, host: Host, reply: Reply, replier: MemberId | None, now: Millis) -> None:
+        """A call of the program at a host has ended, because of a message of the replier (None: no message)."""
+
+    def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
+        """A process has started or ended."""
+
+    def on_broken(self, host: Host, error: Exception, now: Millis) -> None:
+        """A member raised an error: what it must never do."""
+
+
+class World:
+    """The hosts of one history, driven by `run_until`."""
+
+    def __init__(self, options: Options, observer: Observer, adapt: Adapt | None = None) -> None:
+        """`adapt`: changes each new member (to plant a bug)."""
+        self.options = options
+        self.agenda = Agenda()
+        self.rng = Random(f"world:{options.profile}:{options.seed}")
+        self.hosts = [Host(number, options.address(number)) for number in range(options.hosts)]
+        self.network = Network(self.agenda, self.hosts, options.latency_ms, self.rng)
+        self.network.feed = self.feed
+        self.inputs = 0
+        self.is_over = False
+        """Set by the observer: the history ends here."""
+        self._observer = observer
+        self._adapt = adapt
+        self._touched: list[Host] = []
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._told = bytearray()
+        """What the digest has yet to take in."""
+        self._encode_into = msgspec.msgpack.Encoder().encode_into
+        self._crashing: Host | None = None
+
+    @property
+    def now(self) -> Millis:
+        return self.agenda.now
+
+    def digest(self) -> str:
+        """One line for the whole history so far: every input and every fact recorded, in order."""
+        self._hash.update(self._told)
+        self._told.clear()
+        return self._hash.hexdigest()
+
+    # --- the loop --------------------------------------------------------------------------------------------------
+
+    def run_until(self, end: Millis) -> None:
+        """Let everything happen that happens before a time."""
+        agenda = self.agenda
+        times = agenda.times
+        while times and times[0] < end and not self.is_over:
+            for entry in agenda.next_bucket():
+                channel, what = entry
+                if channel is None:
+                    what[0](*what[1:])
+                elif channel.is_open:
+                    host = channel.receiver
+                    if host.paused_until:
+                        host.backlog.append(entry)
+                    else:
+                        self._deliver(host, channel, what)
+            agenda.done()
+            self._plan_wakes()
+        agenda.now = max(agenda.now, end)
+
+    def _deliver(self, host: Host, channel: Channel, message: Message) -> None:
+        node = host.node
+        if node is None:
+            return
+        now = self.agenda.now
+        told = self._told
+        self._encode_into((now, channel.number, message), told, -1)
+        if len(told) > DIGEST_AFTER_BYTES:
+            self._hash.update(told)
+            told.clear()
+        self.inputs += 1
+        if self.inputs % CODEC_CHECK_EVERY == 0:
+            decoded = message_decoder.decode(msgspec.msgpack.encode(message))
+            invariant(decoded == message, "a message survives encoding", message=message, decoded=decoded)
+        self._handle(host, node, Received(channel.sender, message), channel.sender)
+        if host.crash_on:
+            self._crash_if_due(host, type(message).__name__)
+
+    def feed(self, host: Host, member: MemberId, event: Input) -> None:
+        """Give an input other than a message to a member, unless that incarnation is over."""
+        node = host.node
+        if node is None or node.this != member:
+            return
+        if host.paused_until:
+            host.backlog.append((None, (self.feed, host, member, event)))
+            return
+        self._encode_into((self.agenda.now, host.number, type(event).__name__, event), self._told, -1)
+        self.inputs += 1
+        self._handle(host, node, event, None)
+
+    def _handle(self, host: Host, node: Node, event: Input, sender: MemberId | None) -> None:
+        now = self.agenda.now
+        try:
+            effects = node.handle(event, now)
+            every = self.options.validate_every
+            if every and self.inputs % every == 0:
+                node.validate()
+        except Exception as error:  # whatever a member raises is a finding
+            self._observer.on_broken(host, error, now)
+            return
+        send = self.network.send
+        finished = None
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                send(host, effect.to, effect.message)  # type: ignore[union-attr]  # by its kind
+            elif kind is Answer:
+                self._observer.on_answer(host, effect.reply, sender, now)  # type: ignore[union-attr]  # by its kind
+            elif kind is Record:
+                self._encode_into((now, host.number, effect.event), self._told, -1)  # type: ignore[union-attr]
+                self._observer.on_event(host, effect.event, now)  # type: ignore[union-attr]  # by its kind
+            else:
+                finished = effect
+        if node.keeper.table is not host.table:
+            host.table = node.keeper.table
+            self._observer.on_table(host, host.table, now)
+        if not host.is_touched:
+            host.is_touched = True
+            self._touched.append(host)
+        if finished is not None:
+            self._finish(host, finished)  # type: ignore[arg-type]  # by its kind
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    def _plan_wakes(self) -> None:
+        """Once in a millisecond, ask the members that did something when time alone will matter to them."""
+        agenda = self.agenda
+        for host in self._touched:
+            host.is_touched = False
+            if host.node is None:
+                continue
+            deadline = host.node.next_deadline()
+            if deadline is None:
+                continue
+            at = deadline if deadline > agenda.now else agenda.now + 1
+            if host.wake_at < 0 or at < host.wake_at:
+                host.wake_at = at
+                agenda.put(at, (None, (self._wake, host, host.node.this, at)))
+        self._touched.clear()
+
+    def _wake(self, host: Host, member: MemberId, at: Millis) -> None:
+        if host.wake_at != at or host.member != member:
+            return
+        host.wake_at = -1
+        self.feed(host, member, TimePassed())
+
+    # --- processes -------------------------------------------------------------------------------------------------
+
+    def start(self, host: Host, rejoin: tuple[Address, ...] = ()) -> None:
+        """Start a process on a host where none runs."""
+        host.comes_back = None
+        if host.node is not None or self.is_over:
+            return
+        host.incarnations += 1
+        this = member_id(host.address, self._draw_incarnation())
+        node = Node(this, self.options.node_config(rejoin))
+        if self._adapt is not None:
+            self._adapt(node)
+        host.node = node
+        host.table = node.keeper.table
+        host.wake_at = -1
+        host.is_leaving = False
+        self._observer.on_process(host, this, "started", self.now)
+        self.feed(host, this, Started())
+
+    def start_later(self, host: Host, after_ms: Millis, rejoin: tuple[Address, ...] = ()) -> None:
+        """Plan to start a process."""
+        host.comes_back = self.now + after_ms
+        self.agenda.call_at(host.comes_back, self._come_back, host, host.comes_back, rejoin)
+
+    def _come_back(self, host: Host, at: Millis, rejoin: tuple[Address, ...]) -> None:
+        if host.comes_back == at:
+            self.start(host, rejoin)
+
+    def crash(self, host: Host, comes_back_after_ms: Millis) -> None:
+        """End a process without a word; 0: nothing starts it again."""
+        self._end_process(host, "crashed", delivers_all=False)
+        if comes_back_after_ms:
+            self.start_later(host, comes_back_after_ms)
+
+    def pause(self, host: Host, lasts_ms: Millis) -> None:
+        """Let a process do nothing for a while; all that it would notice waits."""
+        if host.node is None or host.paused_until:
+            return
+        host.paused_until = self.now + lasts_ms
+        self.agenda.call_at(host.paused_until, self._resume, host, host.node.this)
+
+    def _resume(self, host: Host, member: MemberId) -> None:
+        if host.member != member:
+            return
+        host.paused_until = 0
+        backlog, host.backlog = host.backlog, []
+        for channel, what in backlog:
+            if channel is None:
+                what[0](*what[1:])
+            elif channel.is_open and host.member == member:
+                self._deliver(host, channel, what)
+
+    def _crash_if_due(self, host: Host, handled: str) -> None:
+        for index, (what, left, comes_back_after_ms) in enumerate(host.crash_on):
+            if what == handled:
+                host.crash_on[index] = (what, left - 1, comes_back_after_ms)
+                if left <= 1:
+                    del host.crash_on[index]
+                    if self.joined_count() > 1:
+                        self.crash(host, comes_back_after_ms)
+                return
+
+    def joined_count(self) -> int:
+        """How many members are in a cluster."""
+        return sum(1 for host in self.hosts if host.has_joined)
+
+    def _finish(self, host: Host, effect: Finished) -> None:
+        """The incarnation is over by its own decision; its program starts the next one where there is to be one."""
+        self._end_process(host, effect.reason, delivers_all=True)
+        if effect.rejoin:
+            asked_first = tuple(address_of(member) for member in effect.rejoin)
+            self.start_later(host, 1 + self.network.latency(), asked_first)
+        elif effect.failed:
+            self.start_later(host, 1_000 + self.network.latency())
+
+    def _end_process(self, host: Host, how: str, *, delivers_all: bool) -> None:
+        invariant(host.node is not None, "only a running process ends", host=host)
+        member: MemberId = host.node.this  # type: ignore[union-attr]  # held by the invariant
+        host.node = None
+        host.table = None
+        host.paused_until = 0
+        host.backlog.clear()
+        host.crash_on.clear()
+        self.network.process_ended(host, delivers_all=delivers_all)
+        self._observer.on_process(host, member, how, self.now)
+
+    def _draw_incarnation(self) -> str:
+        text = f"{self.rng.getrandbits(128):032x}"
+        return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+class Adapt(Protocol):
+    """Changes a new member before it starts."""
+
+    def __call__(self, node: Node) -> None: ...
