@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from phalanx.client.core import ClientCore
-from phalanx.common.errors import ConnectError, ErrorCode, UnavailableError, UsageError
+from phalanx.common.errors import ConnectError, EntryTooLarge, ErrorCode, UnavailableError, UsageError
 from phalanx.common.ids import Target, parse_addresses
 from phalanx.common.table import PartitionTable
 from phalanx.maps.async_map import AsyncMap
@@ -143,7 +143,10 @@ class AsyncClient:
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             if type(effect) is Send:
-                self._link(effect.to).send(effect.message)
+                try:
+                    self._link(effect.to).send(effect.message)
+                except EntryTooLarge as error:
+                    self._carry_out(self._core.cannot_send(effect, str(error)))
             elif type(effect) is Answer:
                 future = self._futures.pop(effect.reply.id, None)
                 if future is not None and not future.done():

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Address, MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.grid.calls import CallRouter
-from phalanx.wire.effects import Call, Effect, LinkLost, LinkRefused, Outbox
+from phalanx.wire.effects import Call, Effect, LinkLost, LinkRefused, Outbox, Send
 from phalanx.wire.messages import ErrorReply, GetTable, Reply, TableReply
 
 ASK_PAUSE_MS = 10
@@ -83,6 +84,12 @@ class ClientCore:
             self._router.on_reply(sender, reply, now)
             if self._router.has_waiting:
                 self._ask(now)
+        return self._out.take()
+
+    def cannot_send(self, effect: Send, reason: str) -> list[Effect]:
+        """A request is over the frame limit: the call ends here, nothing was sent."""
+        reply = ErrorReply(getattr(effect.message, "id", 0), ErrorCode.TOO_LARGE, reason)
+        self._router.on_reply(effect.to, reply, 0)
         return self._out.take()
 
     def known_as(self, target: Target, member: MemberId) -> None:

@@ -20,6 +20,7 @@ from phalanx.client.core import ClientCore
 from phalanx.client.sync_map import SyncMap
 from phalanx.common.errors import (
     ConnectError,
+    EntryTooLarge,
     ErrorCode,
     ProtocolError,
     UnavailableError,
@@ -320,6 +321,8 @@ class Client:
                 return
         try:
             wire.send(message)
+        except EntryTooLarge as error:
+            self._carry_out(self._core.cannot_send(Send(target, message), str(error)))
         except OSError as error:
             self._lose(wire, str(error))
 

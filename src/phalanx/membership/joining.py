@@ -17,7 +17,7 @@ import enum
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, Millis, address_of
-from phalanx.wire.effects import Outbox
+from phalanx.wire.effects import LinkRefused, Outbox
 from phalanx.wire.events import JoinAttemptFailed
 from phalanx.wire.messages import (
     PROTOCOL_VERSION,
@@ -96,11 +96,16 @@ class Joining:
         self._answered(sender)
         return self._not_ready(sender, message.reason, now)
 
-    def on_unreachable(self, target: Address | MemberId, reason: str, now: Millis) -> JoinOutcome:
-        if target not in self._waiting_for:
+    def on_unreachable(self, event: LinkRefused, now: Millis) -> JoinOutcome:
+        """A seed, or the master that one named, cannot be reached, or will not talk with this member."""
+        target = next((asked for asked in self._waiting_for if asked == event.peer), None)
+        if target is None:
             return JoinOutcome.WAITING
+        if event.final and target in self._seeds:
+            self.failure = f"{target} refuses: {event.reason}"
+            return JoinOutcome.FAILED
         self._waiting_for.discard(target)
-        return self._not_ready(target, reason, now)
+        return self._not_ready(target, event.reason, now)
 
     def _not_ready(self, target: Address | MemberId, reason: str, now: Millis) -> JoinOutcome:
         seed = address_of(target)

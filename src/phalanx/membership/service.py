@@ -134,8 +134,8 @@ class MembershipService:
         peer = event.peer
         if self._joining is not None:
             if not isinstance(event, LinkUp):
-                reason = event.reason if isinstance(event, LinkRefused) else "the connection was lost"
-                self._follow_join(self._joining.on_unreachable(MemberId(peer), reason, now), now)
+                refused = event if isinstance(event, LinkRefused) else LinkRefused(peer, "the connection was lost")
+                self._follow_join(self._joining.on_unreachable(refused, now), now)
             return
         if self.view is None or peer not in self.view:
             return

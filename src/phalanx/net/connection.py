@@ -7,6 +7,7 @@ without limit: over `MAX_BACKLOG_BYTES` the connection is broken off, which its 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,11 @@ MAX_BACKLOG_BYTES = 256 * 1024 * 1024
 """Unsent bytes to one peer after which it is given up."""
 CONNECT_TIMEOUT_S = 5.0
 """For opening a connection and the greeting together."""
+
+
+def reason_of(error: OSError) -> str:
+    """What the system says went wrong, without the event loop's words around it."""
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 class FrameConnection(asyncio.Protocol):
@@ -143,18 +149,19 @@ class Link(FrameConnection):
         self.was_refused_by_peer = False
         """Whether the peer answered and would not talk: trying again will not help."""
         self._hello = Hello(PROTOCOL_VERSION, cluster, sender, target)
-        self._waiting: list[Message] = []
+        self._waiting = bytearray()
+        """Frames for after the greeting."""
         self._on_up, self._on_down, self._deliver = on_up, on_down, on_message
         self._is_down = False
         self._timer = self._loop.call_later(CONNECT_TIMEOUT_S, self._fail, f"no answer within {CONNECT_TIMEOUT_S:g} s")
         self._task = self._loop.create_task(self._connect())
 
     def send(self, message: Message) -> None:
-        """Send, as soon as the peer has answered the greeting."""
+        """Send, as soon as the peer has answered the greeting. Raises `EntryTooLarge` over the frame limit."""
         if self.is_up:
             self.queue(message)
         else:
-            self._waiting.append(message)
+            append_frame(self._waiting, message, self._max_frame_bytes)
 
     def drop(self) -> None:
         """Close, and tell nobody."""
@@ -176,10 +183,10 @@ class Link(FrameConnection):
         self._timer.cancel()
         self.member = message.member if isinstance(message, Welcome) else None
         self.is_up = True
-        for waiting in self._waiting:
-            self.queue(waiting)
+        self._out += self._waiting
         self._waiting.clear()
         self._on_up(self)
+        self.flush()
 
     def on_message(self, message: Message) -> None:
         self._deliver(self, message)
@@ -195,7 +202,7 @@ class Link(FrameConnection):
         try:
             await self._loop.create_connection(lambda: self, host, port)
         except OSError as error:
-            self._fail(error.strerror or str(error))
+            self._fail(reason_of(error))
 
     def _fail(self, reason: str) -> None:
         """The link is over, once."""

@@ -15,7 +15,7 @@ from phalanx.common.errors import EntryTooLarge, ErrorCode, InvariantViolation, 
 from phalanx.common.ids import ClientId, MemberId, Target, address_of, is_client, member_id
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.net.connection import FrameConnection, Link
+from phalanx.net.connection import FrameConnection, Link, reason_of
 from phalanx.node.node import Node
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
@@ -40,6 +40,9 @@ from phalanx.wire.handshake import judge_hello
 from phalanx.wire.messages import ErrorReply, Handshake, Hello, Message, Reply, Welcome
 
 logger = logging.getLogger("phalanx.member")
+
+FRAME_SLACK_BYTES = 64 * 1024
+"""What members add to the frame limit of callers: a write that fits a caller's frame fits the one to its backups."""
 
 
 class Inbound(FrameConnection):
@@ -159,8 +162,8 @@ class Member:
             )
         except OSError as error:
             raise UsageError(
-                f"cannot listen on {config.host}:{config.port}: {error.strerror or error}; another process may use the "
-                f"port: choose another with port, or 0 for any free one"
+                f"cannot listen on {config.host}:{config.port}: {reason_of(error)}; choose another port, or 0 for any "
+                f"free one"
             ) from error
         port = self._server.sockets[0].getsockname()[1]
         self._new_incarnation(config, port)
@@ -177,7 +180,7 @@ class Member:
         self.feed(Started())
 
     def _accept(self) -> Inbound:
-        connection = Inbound(self, self.config.max_frame_bytes)
+        connection = Inbound(self, self.config.max_frame_bytes + FRAME_SLACK_BYTES)
         self._connections.add(connection)
         return connection
 
@@ -244,7 +247,7 @@ class Member:
                 to,
                 self.config.cluster,
                 self.node.this,
-                self.config.max_frame_bytes,
+                self.config.max_frame_bytes + FRAME_SLACK_BYTES,
                 on_up=self._link_up,
                 on_down=self._link_down,
                 on_message=self._unexpected,
@@ -329,7 +332,8 @@ class Member:
             return
         del self._links[link.target]
         if not self._ended.done():
-            self.feed(LinkLost(link.target) if link.is_up else LinkRefused(link.target, reason))
+            refused = LinkRefused(link.target, reason, link.was_refused_by_peer)
+            self.feed(LinkLost(link.target) if link.is_up else refused)
 
     def _unexpected(self, link: Link, message: Message) -> None:
         raise ProtocolError(f"members answer on their own connections, not on this one ({type(message).__name__})")

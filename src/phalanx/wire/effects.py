@@ -38,6 +38,8 @@ class LinkRefused(msgspec.Struct, frozen=True):
 
     peer: Target
     reason: str
+    final: bool = False
+    """Whether the peer answered and will not talk with this one (another cluster's name, say): trying again is vain."""
 
 
 class LinkUp(msgspec.Struct, frozen=True):
