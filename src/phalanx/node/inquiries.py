@@ -4,10 +4,14 @@ except that whoever is about to use the data makes the cluster assign its partit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
+from phalanx.grid.service import GridService
+from phalanx.membership.service import MembershipService
+from phalanx.partition.keeper import PartitionKeeper
+from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
     ErrorReply,
     GetMapNames,
@@ -22,31 +26,32 @@ from phalanx.wire.messages import (
     TableReply,
 )
 
-if TYPE_CHECKING:
-    from phalanx.node.node import Node
-
 
 class Inquiries:
     """Reads the machines of one member."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self, membership: MembershipService, keeper: PartitionKeeper, grid: GridService, outbox: Outbox
+    ) -> None:
+        self._membership = membership
+        self._keeper = keeper
+        self._grid = grid
+        self._out = outbox
 
     def on_inquiry(self, caller: Target, request: Inquiry, now: Millis) -> None:
-        self._node.grid.out.send(caller, self._answer(request, now))
+        self._out.send(caller, self._answer(request, now))
 
     def _answer(self, request: Inquiry, now: Millis) -> Reply:
-        node = self._node
-        view = node.membership.view
+        view = self._membership.view
         if view is None:
             return ErrorReply(request.id, ErrorCode.NOT_READY, "this member has not joined a cluster yet")
         match request:
             case GetMembers():
-                return MembersReply(request.id, view, sorted(node.membership.suspicions.suspected))
+                return MembersReply(request.id, view, sorted(self._membership.suspicions.suspected))
             case GetTable():
                 if request.assign:
-                    node.keeper.want_table(now)
-                return TableReply(request.id, node.keeper.table, view)
+                    self._keeper.want_table(now)
+                return TableReply(request.id, self._keeper.table, view)
             case GetMapNames():
                 return NamesReply(request.id, self._map_names())
             case GetReplicas():
@@ -55,11 +60,11 @@ class Inquiries:
                 assert_never(request)
 
     def _map_names(self) -> list[str]:
-        owned = [owned.replica for owned in self._node.grid.owned if owned is not None]
+        owned = [owned.replica for owned in self._grid.owned if owned is not None]
         return sorted({name for replica in owned for name, store in replica.maps.items() if store.entries})
 
     def _replicas(self, request_id: int) -> ReplicasReply:
-        grid = self._node.grid
+        grid = self._grid
         owned = [owned.replica for owned in grid.owned if owned is not None]
         followed = list(grid.followed.replicas.values())
         return ReplicasReply(

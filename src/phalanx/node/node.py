@@ -50,7 +50,7 @@ class Node:
         self.keeper = PartitionKeeper(this, config, self._out)
         self.grid = GridService(this, config, self.keeper.table, self._out)
         self.calls = CallRouter(config.call_timeout_ms, self._out)
-        self._inquiries = Inquiries(self)
+        self._inquiries = Inquiries(self.membership, self.keeper, self.grid, self._out)
         self._handlers = self._routes()
         self._seen: tuple[object, ...] = ()
         """What the keeper was last told of the membership, and the grid of the table."""

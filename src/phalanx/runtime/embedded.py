@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from phalanx.common.errors import ErrorCode, UnavailableError
@@ -12,13 +12,12 @@ from phalanx.grid.serialization import from_data, to_data, to_key_data
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import check_map_name, expect, ttl_to_ms
 from phalanx.partition.hashing import partition_of
-from phalanx.wire.effects import Call
+from phalanx.wire.effects import Call, Input
 from phalanx.wire.messages import DoneReply, ErrorReply, Get, GetTable, Put, Reply, Request, ValueReply
 
 if TYPE_CHECKING:
     from phalanx.node.node import Node
     from phalanx.runtime.config import Config
-    from phalanx.runtime.member import Member
 
 TABLE_PAUSE_S = 0.01
 
@@ -26,12 +25,14 @@ TABLE_PAUSE_S = 0.01
 class EmbeddedCaller:
     """Turns calls into inputs of the node, and its answers into the ends of futures."""
 
-    def __init__(self, member: Member, config: Config) -> None:
+    def __init__(self, config: Config, feed: Callable[[Input], None], now: Callable[[], int]) -> None:
         self.partition_count = config.partition_count
         self.call_timeout_s = config.call_timeout_ms / 1000
         self.node: Node | None = None
         """None when the member is not running."""
-        self._member = member
+        self._feed = feed
+        self.now = now
+        """The member's clock, for entries that expire."""
         self._last_id = 0
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._loop = asyncio.get_running_loop()
@@ -49,10 +50,6 @@ class EmbeddedCaller:
             if not future.done():
                 future.set_result(ErrorReply(request_id, ErrorCode.INDETERMINATE, "this member stopped"))
 
-    def now(self) -> int:
-        """The member's clock, for entries that expire."""
-        return self._member.now()
-
     def next_id(self) -> int:
         self._last_id += 1
         return self._last_id
@@ -63,14 +60,14 @@ class EmbeddedCaller:
             future.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "this member is not running"))
             return future
         self._futures[request.id] = future
-        self._member.feed(Call(partition, request))
+        self._feed(Call(partition, request))
         return future
 
-    async def ask_self(self, request: Request) -> Any:
+    async def _ask_self(self, node: Node, request: Request) -> Any:
         """Ask this very member."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self._futures[request.id] = future
-        self._member.feed(Call(0, request, self._member.id))
+        self._feed(Call(0, request, node.this))
         return await future
 
     def answered(self, reply: Reply) -> None:
@@ -86,7 +83,7 @@ class EmbeddedCaller:
                 return node.keeper.table
             if node is None or self._loop.time() >= deadline:
                 raise UnavailableError("the cluster has not assigned its partitions; is this member running?")
-            await self.ask_self(GetTable(self.next_id(), True))
+            await self._ask_self(node, GetTable(self.next_id(), True))
             await asyncio.sleep(TABLE_PAUSE_S)
 
     async def refresh(self) -> None:

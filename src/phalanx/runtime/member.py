@@ -101,7 +101,7 @@ class Member:
         self._is_restarting = False
         self._joined: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self.caller = EmbeddedCaller(self, config)
+        self.caller = EmbeddedCaller(config, self.feed, self.now)
 
     # --- for the embedding program ---------------------------------------------------------------------------------
 
