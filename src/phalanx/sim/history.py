@@ -41,7 +41,7 @@ class Operation:
         self.result: tuple[bytes | None, ...] | bool | None = None
         """Values that were there, one for each key asked for; a flag; or nothing."""
         self.replier: MemberId | None = None
-        """The member whose message ended the call; None: its own router gave it up."""
+        """Who answered; the asking member where its own router gave the call up."""
 
     def __repr__(self) -> str:
         told = [f"#{self.id} {self.kind} {','.join(key[4:].decode() for key in self.keys)}"]

@@ -201,7 +201,7 @@ class _Run:
         alive = {_member(other) for other in self._world.hosts if other.node is not None}
         self._tables.on_table(node.this, table, node.membership.view, node.keeper.decides, alive, now)
 
-    def on_answer(self, host: Host, reply: Reply, replier: MemberId | None, now: Millis) -> None:
+    def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
         self._workload.on_answer(host, reply, replier, now)
 
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:

@@ -155,7 +155,7 @@ class Workload:
 
     # --- being told ------------------------------------------------------------------------------------------------
 
-    def on_answer(self, host: Host, reply: m.Reply, replier: MemberId | None, now: Millis) -> None:
+    def on_answer(self, host: Host, reply: m.Reply, replier: MemberId, now: Millis) -> None:
         """A call has ended."""
         operation = self.pending.pop(reply.id, None)
         invariant(operation is not None, "a call is answered once", reply=reply)

@@ -39,8 +39,8 @@ class Observer(Protocol):
     def on_table(self, host: Host, table: PartitionTable, now: Millis) -> None:
         """A member has installed another table."""
 
-    def on_answer(self, host: Host, reply: Reply, replier: MemberId | None, now: Millis) -> None:
-        """A call of the program at a host has ended, because of a message of the replier (None: no message)."""
+    def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
+        """A call of the program at a host has ended; the replier answered (its own member: that one, or its router)."""
 
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
         """A process has started or ended."""
@@ -117,7 +117,7 @@ class World:
         if self.inputs % CODEC_CHECK_EVERY == 0:
             decoded = message_decoder.decode(msgspec.msgpack.encode(message))
             invariant(decoded == message, "a message survives encoding", message=message, decoded=decoded)
-        self._handle(host, node, Received(channel.sender, message), channel.sender)
+        self._handle(host, node, Received(channel.sender, message))
         if host.crash_on:
             self._crash_if_due(host, type(message).__name__)
 
@@ -131,9 +131,9 @@ class World:
             return
         self._encode_into((self.agenda.now, host.number, type(event).__name__, event), self._told, -1)
         self.inputs += 1
-        self._handle(host, node, event, None)
+        self._handle(host, node, event)
 
-    def _handle(self, host: Host, node: Node, event: Input, sender: MemberId | None) -> None:
+    def _handle(self, host: Host, node: Node, event: Input) -> None:
         now = self.agenda.now
         try:
             effects = node.handle(event, now)
@@ -150,7 +150,9 @@ class World:
             if kind is Send:
                 send(host, effect.to, effect.message)  # type: ignore[union-attr]  # by its kind
             elif kind is Answer:
-                self._observer.on_answer(host, effect.reply, sender, now)  # type: ignore[union-attr]  # by its kind
+                reply = effect.reply  # type: ignore[union-attr]  # by its kind
+                replier = event.sender if type(event) is Received and event.message is reply else node.this
+                self._observer.on_answer(host, reply, replier, now)
             elif kind is Record:
                 self._encode_into((now, host.number, effect.event), self._told, -1)  # type: ignore[union-attr]
                 self._observer.on_event(host, effect.event, now)  # type: ignore[union-attr]  # by its kind
