@@ -27,6 +27,20 @@ from phalanx.wire.messages import (
 )
 
 
+def refusal_of(request: JoinRequest, config: NodeConfig) -> str:
+    """Why a request can never be granted by a member with this configuration; empty if it may be."""
+    if request.cluster != config.cluster:
+        return f"this member belongs to cluster {config.cluster!r}, not to {request.cluster!r}"
+    if request.protocol != PROTOCOL_VERSION:
+        return f"this cluster speaks protocol {PROTOCOL_VERSION}, not {request.protocol}: upgrade the older side"
+    if request.partition_count != config.partition_count:
+        return (
+            f"this cluster has {config.partition_count} partitions, the joiner is configured for "
+            f"{request.partition_count}: set partition_count to the same number"
+        )
+    return ""
+
+
 class JoinOutcome(enum.Enum):
     """How things stand after an input."""
 

@@ -38,3 +38,37 @@ class Publication:
 
     def is_over(self, now: Millis) -> bool:
         return not self.waiting_for or now >= self.deadline
+
+
+class Publications:
+    """The publications that are still waited for, oldest first."""
+
+    def __init__(self) -> None:
+        self._open: list[Publication] = []
+
+    def __repr__(self) -> str:
+        return repr(self._open)
+
+    def wait(self, publication: Publication) -> None:
+        self._open.append(publication)
+
+    def on_ack(self, member: MemberId, version: int) -> None:
+        for publication in self._open:
+            publication.on_ack(member, version)
+
+    def on_view(self, view: MembersView) -> None:
+        for publication in self._open:
+            publication.on_view(view)
+
+    def deadlines(self) -> list[Millis]:
+        return [publication.deadline for publication in self._open]
+
+    def take_ended(self, now: Millis) -> list[Publication]:
+        """Those that everybody has acknowledged, or whose time is over; they are not waited for any more."""
+        ended = [publication for publication in self._open if publication.is_over(now)]
+        if ended:
+            self._open = [publication for publication in self._open if publication not in ended]
+        return ended
+
+    def clear(self) -> None:
+        self._open.clear()

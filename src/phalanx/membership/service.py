@@ -18,13 +18,12 @@ from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.invariant import invariant
 from phalanx.common.view import MembersView
 from phalanx.membership.claim import Claim
-from phalanx.membership.joining import Joining, JoinOutcome
-from phalanx.membership.publication import Publication
+from phalanx.membership.joining import Joining, JoinOutcome, refusal_of
+from phalanx.membership.publication import Publication, Publications
 from phalanx.membership.suspicion import Suspicions
 from phalanx.wire import events
 from phalanx.wire.effects import Finished, LinkLost, LinkRefused, LinkUp, Outbox
 from phalanx.wire.messages import (
-    PROTOCOL_VERSION,
     ClaimAnswer,
     ExplicitSuspicion,
     Heartbeat,
@@ -58,7 +57,7 @@ class MembershipService:
         self._claim: Claim | None = None
         self._claims_made = 0
         self._claim_started = 0
-        self._publications: list[Publication] = []
+        self._publications = Publications()
         self._table_version = 0
         self._handed_over = False
         """Whether this member was the master and has published a view without itself: it decides nothing any more."""
@@ -107,7 +106,7 @@ class MembershipService:
         deadlines = [self.suspicions.next_deadline(self._next_heartbeat)]
         if self._claim is not None:
             deadlines.append(self._claim.next_deadline())
-        deadlines += [publication.deadline for publication in self._publications]
+        deadlines += self._publications.deadlines()
         return min(deadlines)
 
     def on_time(self, now: Millis, table_version: int) -> None:
@@ -209,7 +208,7 @@ class MembershipService:
 
     def on_join_request(self, sender: MemberId, message: JoinRequest, now: Millis) -> None:
         joiner, view = message.member, self.view
-        refusal = self._refusal_of(message)
+        refusal = refusal_of(message, self._config)
         if refusal:
             self._out.send(sender, JoinRefused(message.request_id, False, refusal))
         elif view is None or self._claim is not None or self.master is None or self.wants_to_leave:
@@ -225,19 +224,6 @@ class MembershipService:
         else:
             self._admit(joiner, message.request_id, now)
 
-    def _refusal_of(self, message: JoinRequest) -> str:
-        config = self._config
-        if message.cluster != config.cluster:
-            return f"this member belongs to cluster {config.cluster!r}, not to {message.cluster!r}"
-        if message.protocol != PROTOCOL_VERSION:
-            return f"this cluster speaks protocol {PROTOCOL_VERSION}, not {message.protocol}: upgrade the older side"
-        if message.partition_count != config.partition_count:
-            return (
-                f"this cluster has {config.partition_count} partitions, the joiner is configured for "
-                f"{message.partition_count}: set partition_count to the same number"
-            )
-        return ""
-
     def _admit(self, joiner: MemberId, request_id: int, now: Millis) -> None:
         """Append the joiner. An earlier incarnation on its address is dead (the address is taken): it goes at once."""
         view = self._joined()
@@ -247,21 +233,16 @@ class MembershipService:
         self._out.record(events.MemberAdmitted(joiner, new.version, replaced))
         self._install(new, "CS-10 joined", now)
         deadline = now + self._config.join_acknowledgement_ms
-        self._publications.append(Publication(new, existing, deadline, (joiner, request_id)))
+        self._publications.wait(Publication(new, existing, deadline, (joiner, request_id)))
         self._send_view(new, skip=joiner)
         self._end_publications(now)
 
     def on_members_ack(self, sender: MemberId, message: MembersAck, now: Millis) -> None:
-        for publication in self._publications:
-            publication.on_ack(sender, message.version)
+        self._publications.on_ack(sender, message.version)
         self._end_publications(now)
 
     def _end_publications(self, now: Millis) -> None:
-        over = [publication for publication in self._publications if publication.is_over(now)]
-        if not over:
-            return
-        self._publications = [publication for publication in self._publications if not publication.is_over(now)]
-        for publication in over:
+        for publication in self._publications.take_ended(now):
             view = self.view
             if view is not None and publication.joiner is not None and publication.joiner[0] in view:
                 joiner, request_id = publication.joiner
@@ -301,8 +282,7 @@ class MembershipService:
         self.view = view
         self.leaving.intersection_update(view.members)
         self.suspicions.watch(view, self.this, now)
-        for publication in self._publications:
-            publication.on_view(view)
+        self._publications.on_view(view)
         if self._next_heartbeat == 0:
             self._next_heartbeat = now
         self._out.record(events.ViewInstalled(view.version, view.maker, view.master, view.members, rule))
@@ -474,7 +454,7 @@ class MembershipService:
             self._handed_over = True
             self._out.record(events.MemberRemoved(self.this, new.version, "it left", "DESIGN 6 graceful shutdown"))
             deadline = now + self._config.join_acknowledgement_ms
-            self._publications.append(Publication(new, new.members, deadline, None))
+            self._publications.wait(Publication(new, new.members, deadline, None))
             for member in new.members:
                 self._out.send(member, MembersUpdate(new))
 
