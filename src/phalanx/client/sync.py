@@ -7,8 +7,6 @@ is of no use; connect again there.
 from __future__ import annotations
 
 import select
-import socket
-import struct
 import threading
 import time
 import uuid
@@ -18,6 +16,7 @@ from typing import Any
 
 from phalanx.client.core import ClientCore
 from phalanx.client.sync_map import SyncMap
+from phalanx.client.wire import RefusedByPeer, Wire
 from phalanx.common.errors import (
     ConnectError,
     EntryTooLarge,
@@ -26,90 +25,20 @@ from phalanx.common.errors import (
     UnavailableError,
     UsageError,
 )
-from phalanx.common.ids import Address, MemberId, Target, address_of, host_and_port, parse_addresses
+from phalanx.common.ids import Address, Target, parse_addresses
 from phalanx.common.table import PartitionTable
 from phalanx.maps.requests import check_map_name, expect
-from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES, FrameReader, append_frame, handshake_decoder, message_decoder
+from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
-from phalanx.wire.handshake import refusal_in
 from phalanx.wire.messages import (
-    PROTOCOL_VERSION,
     ErrorReply,
     GetMapNames,
     GetMembers,
     GetReplicas,
-    Hello,
     MembersReply,
     NamesReply,
     ReplicasReply,
-    Welcome,
 )
-
-CONNECT_TIMEOUT_S = 5.0
-RECEIVE_BYTES = 256 * 1024
-
-
-class RefusedByPeer(ConnectError):
-    """The peer answered and will not talk: trying again does not help."""
-
-
-class _Wire:
-    """One blocking connection to a member, greeted."""
-
-    def __init__(self, target: Target, cluster: str, sender: str, max_frame_bytes: int) -> None:
-        """Connect. Raises `OSError`, or `RefusedByPeer` if the peer will not talk."""
-        self.target = target
-        self._max_frame_bytes = max_frame_bytes
-        host, port = host_and_port(address_of(target))  # type: ignore[arg-type]  # connections go to members only
-        self.socket = socket.create_connection((host, port), CONNECT_TIMEOUT_S)
-        try:
-            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.member = self._greet(cluster, sender)
-            # A blocking socket costs one system call less than one with a timeout; the kernel ends a long wait.
-            self.socket.settimeout(None)
-            self._wait_s = 0.0
-        except BaseException:
-            self.socket.close()
-            raise
-        self._reader = FrameReader(message_decoder, max_frame_bytes)
-
-    def _greet(self, cluster: str, sender: str) -> MemberId:
-        buffer = bytearray()
-        append_frame(buffer, Hello(PROTOCOL_VERSION, cluster, sender, self.target))
-        self.socket.sendall(buffer)
-        reader = FrameReader(handshake_decoder, self._max_frame_bytes)
-        while True:
-            data = self.socket.recv(RECEIVE_BYTES)
-            if not data:
-                raise ConnectionResetError("the peer closed the connection at the greeting")
-            try:
-                for message in reader.feed(data):
-                    if (refusal := refusal_in(message, self.target)) is not None:
-                        raise RefusedByPeer(refusal)
-                    if isinstance(message, Welcome):
-                        return message.member
-            except ProtocolError as error:
-                raise RefusedByPeer(f"no member of Phalanx listens there: {error}") from error
-
-    def send(self, message: Any) -> None:
-        buffer = bytearray()
-        append_frame(buffer, message, self._max_frame_bytes)
-        self.socket.sendall(buffer)
-
-    def receive(self, wait_s: float) -> list[Any]:
-        """The next messages; none if nothing came in time. Raises `OSError` when the connection is lost."""
-        if wait_s != self._wait_s:
-            whole = int(wait_s)
-            value = struct.pack("ll", whole, int((wait_s - whole) * 1e6))
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
-            self._wait_s = wait_s
-        try:
-            data = self.socket.recv(RECEIVE_BYTES)
-        except BlockingIOError:
-            return []
-        if not data:
-            raise ConnectionResetError("the member closed the connection")
-        return self._reader.feed(data)
 
 
 class Client:
@@ -136,7 +65,7 @@ class Client:
         self._sender = f"client/{uuid.uuid4()}"
         self._max_frame_bytes = max_frame_bytes
         self._core = ClientCore(parse_addresses(text), int(call_timeout_s * 1000))
-        self._wires: dict[Target, _Wire] = {}
+        self._wires: dict[Target, Wire] = {}
         self._answers: dict[int, Any] = {}
         self._last_id = 0
         self._lock = threading.RLock()
@@ -326,9 +255,9 @@ class Client:
         except OSError as error:
             self._lose(wire, str(error))
 
-    def _connect(self, target: Target) -> _Wire | None:
+    def _connect(self, target: Target) -> Wire | None:
         try:
-            wire = _Wire(target, self._cluster, self._sender, self._max_frame_bytes)
+            wire = Wire(target, self._cluster, self._sender, self._max_frame_bytes)
         except RefusedByPeer as error:
             self._refusals[target] = str(error)
             self._carry_out(self._core.link_lost(LinkRefused(target, str(error)), self._now()))
@@ -345,7 +274,7 @@ class Client:
         self._core.known_as(target, wire.member)
         return wire
 
-    def _lose(self, wire: _Wire, reason: str) -> None:
+    def _lose(self, wire: Wire, reason: str) -> None:
         wire.socket.close()
         for target in [target for target, other in self._wires.items() if other is wire]:
             del self._wires[target]

@@ -448,6 +448,8 @@ class ReplicasReply(_Message, tag=99, frozen=True):
     """Of serialised keys and values."""
     unconfirmed: int
     """Partitions that wait for a backup to confirm a write, or for a copy to end."""
+    backup_count: int = 0
+    """How many backups of each partition this member is configured to keep."""
 
 
 class ErrorReply(_Message, tag=100, frozen=True):

@@ -1,0 +1,116 @@
+"""One question to one member, without becoming a client of its cluster: for operators and for programs that watch.
+
+A client finds the owners of what it asks for and follows them; this asks the member at one address, and says so if it
+does not answer. Nothing is asked that changes anything, unless the request itself does.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
+
+from phalanx.client.wire import RefusedByPeer, Wire
+from phalanx.common.errors import ConnectError, ProtocolError
+from phalanx.common.ids import Address, MemberId
+from phalanx.maps.requests import expect
+from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
+from phalanx.wire.messages import GetMembers, GetReplicas, GetTable, MembersReply, ReplicasReply, TableReply
+
+DEFAULT_TIMEOUT_S = 3.0
+
+
+class _Reply(Protocol):
+    @property
+    def id(self) -> int: ...
+
+
+R = TypeVar("R", bound=_Reply)
+
+
+class Inquirer:
+    """A connection to the member at one address. Close it, or use it as a context manager.
+
+    Each question raises `ConnectError` when the member cannot be reached, or does not answer within `timeout_s`, and
+    `UnavailableError` when it has not joined its cluster yet. After such an error the next question connects anew.
+    """
+
+    def __init__(self, address: Address, *, cluster: str = "phalanx", timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self.address = address
+        self._cluster = cluster
+        self._timeout_s = timeout_s
+        self._sender = f"client/{uuid.uuid4()}"
+        self._wire: Wire | None = None
+        self._last_id = 0
+
+    def __enter__(self) -> Inquirer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._wire is not None:
+            self._wire.socket.close()
+            self._wire = None
+
+    def member(self) -> MemberId:
+        """The incarnation that listens at the address."""
+        return self._connected().member
+
+    def members(self) -> MembersReply:
+        """The member list that this member has installed, and whom it suspects."""
+        return self._ask(GetMembers, MembersReply, "members")
+
+    def table(self) -> TableReply:
+        """The partition table that this member has installed; does not make the cluster assign its partitions."""
+        return self._ask(lambda request_id: GetTable(request_id, False), TableReply, "partitions")
+
+    def replicas(self) -> ReplicasReply:
+        """What this member holds: entries, bytes, and what is not confirmed yet."""
+        return self._ask(GetReplicas, ReplicasReply, "replicas")
+
+    def _ask(self, request: Callable[[int], Any], kind: type[R], what: str) -> R:
+        wire = self._connected()
+        self._last_id += 1
+        try:
+            wire.send(request(self._last_id))
+            return expect(self._answer(wire), kind, f"{what} of {self.address}")
+        except OSError as error:
+            self.close()
+            raise ConnectError(f"{self.address}: {error.strerror or error}") from error
+        except (ConnectError, ProtocolError):
+            self.close()
+            raise
+
+    def _answer(self, wire: Wire) -> Any:
+        deadline = time.monotonic() + self._timeout_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            for message in wire.receive(left_s):
+                if getattr(message, "id", None) == self._last_id:
+                    return message
+        raise ConnectError(f"{self.address} did not answer within {self._timeout_s:g} s: it may hang, or be overloaded")
+
+    def _connected(self) -> Wire:
+        if self._wire is None:
+            try:
+                self._wire = Wire(
+                    self.address, self._cluster, self._sender, DEFAULT_MAX_FRAME_BYTES, self._timeout_s
+                )  # fmt: skip
+            except TimeoutError as error:
+                raise ConnectError(
+                    f"{self.address} did not answer within {self._timeout_s:g} s: does a member of Phalanx listen there?"
+                ) from error
+            except RefusedByPeer as error:
+                raise RefusedByPeer(f"{self.address}: {error}") from error
+            except OSError as error:
+                raise ConnectError(
+                    f"cannot connect to {self.address}: {error.strerror or error}; check the address, and that a member "
+                    f"runs there"
+                ) from error
+        return self._wire

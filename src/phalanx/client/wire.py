@@ -1,0 +1,87 @@
+"""One blocking connection to a member: the greeting, frames out, frames in within a time limit."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+from phalanx.common.errors import ConnectError, ProtocolError
+from phalanx.common.ids import MemberId, Target, address_of, host_and_port
+from phalanx.wire.codec import FrameReader, append_frame, handshake_decoder, message_decoder
+from phalanx.wire.handshake import refusal_in
+from phalanx.wire.messages import PROTOCOL_VERSION, Hello, Welcome
+
+CONNECT_TIMEOUT_S = 5.0
+RECEIVE_BYTES = 256 * 1024
+
+
+class RefusedByPeer(ConnectError):
+    """The peer answered and will not talk: trying again does not help."""
+
+
+class Wire:
+    """One blocking connection to a member, greeted."""
+
+    def __init__(
+        self,
+        target: Target,
+        cluster: str,
+        sender: str,
+        max_frame_bytes: int,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    ) -> None:
+        """Connect. Raises `OSError`, or `RefusedByPeer` if the peer will not talk."""
+        self.target = target
+        self._max_frame_bytes = max_frame_bytes
+        host, port = host_and_port(address_of(target))  # type: ignore[arg-type]  # connections go to members only
+        self.socket = socket.create_connection((host, port), connect_timeout_s)
+        try:
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.member = self._greet(cluster, sender)
+            # A blocking socket costs one system call less than one with a timeout; the kernel ends a long wait.
+            self.socket.settimeout(None)
+            self._wait_s = 0.0
+        except BaseException:
+            self.socket.close()
+            raise
+        self._reader = FrameReader(message_decoder, max_frame_bytes)
+
+    def _greet(self, cluster: str, sender: str) -> MemberId:
+        buffer = bytearray()
+        append_frame(buffer, Hello(PROTOCOL_VERSION, cluster, sender, self.target))
+        self.socket.sendall(buffer)
+        reader = FrameReader(handshake_decoder, self._max_frame_bytes)
+        while True:
+            data = self.socket.recv(RECEIVE_BYTES)
+            if not data:
+                raise ConnectionResetError("the peer closed the connection at the greeting")
+            try:
+                for message in reader.feed(data):
+                    if (refusal := refusal_in(message, self.target)) is not None:
+                        raise RefusedByPeer(refusal)
+                    if isinstance(message, Welcome):
+                        return message.member
+            except ProtocolError as error:
+                raise RefusedByPeer(f"no member of Phalanx listens there: {error}") from error
+
+    def send(self, message: Any) -> None:
+        buffer = bytearray()
+        append_frame(buffer, message, self._max_frame_bytes)
+        self.socket.sendall(buffer)
+
+    def receive(self, wait_s: float) -> list[Any]:
+        """The next messages; none if nothing came in time. Raises `OSError` when the connection is lost."""
+        wait_s = max(wait_s, 0.001)  # to the kernel, no time at all would mean for ever
+        if wait_s != self._wait_s:
+            whole = int(wait_s)
+            value = struct.pack("ll", whole, int((wait_s - whole) * 1e6))
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+            self._wait_s = wait_s
+        try:
+            data = self.socket.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return []
+        if not data:
+            raise ConnectionResetError("the member closed the connection")
+        return self._reader.feed(data)
