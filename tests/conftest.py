@@ -2,10 +2,13 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 
+from processes import Cluster
 from rows import RowsPlugin, load_rows
 
 # Spark's workers run on this interpreter and its driver on loopback, also where pytest is called without ./run.
@@ -21,3 +24,14 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RowsPlugin(load_rows()), "checklist-rows")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Real member processes; all are stopped at the end. Their logs are shown if the test failed."""
+    members = Cluster(tmp_path)
+    try:
+        yield members
+    finally:
+        members.stop()
+        print(members.logs())

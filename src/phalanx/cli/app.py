@@ -1,0 +1,57 @@
+"""How every command fails: one line on stderr and an exit status, never a traceback for what we raise on purpose.
+
+| status | meaning |
+|---|---|
+| 0 | done |
+| 1 | it could not be done, or what was asked for is not there; stderr says what and why |
+| 2 | the command line or the configuration is wrong |
+| 130 | interrupted |
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from phalanx.common.errors import InvariantViolation, PhalanxError, UsageError
+
+FAILED = 1
+WRONG_USAGE = 2
+
+_WrongArguments: Any = typer.BadParameter.__bases__[0]
+"""Base of what typer raises for a wrong command line, wherever this version of typer keeps it."""
+
+
+def fail(text: str, status: int = FAILED) -> NoReturn:
+    """End the command with one line on stderr."""
+    print(f"phalanx: {' '.join(text.split())}", file=sys.stderr)
+    raise typer.Exit(status)
+
+
+class CommandGroup(TyperGroup):
+    """The commands; what they raise becomes a line and a status."""
+
+    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Run the command line, then end the process."""
+        kwargs["standalone_mode"] = False
+        try:
+            status = super().main(*args, **kwargs)
+        except _WrongArguments as error:
+            command = error.ctx.command_path if error.ctx is not None else "phalanx"
+            print(f"phalanx: {error.format_message().rstrip('.')}; see {command} --help", file=sys.stderr)
+            sys.exit(WRONG_USAGE)
+        sys.exit(status if isinstance(status, int) else 0)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was chosen."""
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            fail(str(error), WRONG_USAGE)
+        except InvariantViolation as error:
+            fail(f"a defect of Phalanx itself: {error}")
+        except PhalanxError as error:
+            fail(str(error))

@@ -1,0 +1,195 @@
+"""`phalanx member`: one member as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvloop
+
+from phalanx.cli.app import fail
+from phalanx.cli.configuration import load_config
+from phalanx.common.errors import PhalanxError
+from phalanx.runtime.config import DEFAULT_PORT, Config
+from phalanx.runtime.member import Member, start_member
+
+logger = logging.getLogger("phalanx.member")
+
+YOUNG_COLLECTION_AT = 20_000
+"""Container objects made since the last young collection before the next. Messages and entries are not among them."""
+
+
+class LogLevel(enum.StrEnum):
+    """How much is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def member(
+    host: Annotated[str | None, typer.Option(help="Loopback address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port to listen on; 0: any free one.", show_default=str(DEFAULT_PORT))
+    ] = None,
+    seed: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST:PORT", help="A member to join through; repeatable. None: begin a cluster."),
+    ] = None,
+    cluster: Annotated[str | None, typer.Option(help="Name of the cluster.", show_default="phalanx")] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="TOML file with any settings of phalanx.Config.")
+    ] = None,
+    backup_count: Annotated[
+        int | None, typer.Option(help="Synchronous backups of each partition.", show_default="1")
+    ] = None,
+    partition_count: Annotated[
+        int | None, typer.Option(help="Partitions, the same on every member.", show_default="271")
+    ] = None,
+    event_log: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for this member's events, one JSON object a line.")
+    ] = None,
+    log_level: Annotated[LogLevel, typer.Option(help="Log lines go to stderr.")] = LogLevel.INFO,
+    json_ready: Annotated[
+        bool, typer.Option("--json", help="When joined, print one JSON line on stdout: address, member, view.")
+    ] = False,
+    stop_with_stdin: Annotated[
+        bool, typer.Option("--stop-with-stdin", help="Leave at once when stdin ends: for programs that start members.")
+    ] = False,
+) -> None:
+    """Run a member of a cluster until SIGTERM or SIGINT.
+
+    The first signal makes it hand over what it holds and leave; a second one makes it leave at once.
+    """
+    given = {
+        "host": host,
+        "port": port,
+        "seeds": seed or None,
+        "cluster": cluster,
+        "backup_count": backup_count,
+        "partition_count": partition_count,
+        "event_log": str(event_log) if event_log is not None else None,
+    }
+    settings = load_config(config, {name: value for name, value in given.items() if value is not None})
+    log_to_stderr(log_level.value.upper())
+    on_ready = print_ready if json_ready else None
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(serve(settings, on_ready, stop_with_stdin=stop_with_stdin))
+        except PhalanxError as error:  # from here on nothing is wrong usage: a port is taken, a seed does not admit us
+            fail(str(error))
+
+
+async def serve(config: Config, on_ready: Callable[[Member], None] | None, *, stop_with_stdin: bool = False) -> None:
+    """Join, serve, and leave when told to. Raises what ends the member otherwise."""
+    stops = _Stops(stop_with_stdin=stop_with_stdin)
+    starting = asyncio.create_task(start_member(config))
+    await _first_of(starting, stops.leave)
+    if not starting.done():
+        starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting
+        logger.info("stopped before it had joined a cluster")
+        return
+    running = starting.result()
+    _settle_gc()
+    if on_ready is not None:
+        on_ready(running)
+    ended = asyncio.create_task(running.wait_ended())
+    await _first_of(ended, stops.leave)
+    if not ended.done():
+        logger.info("%s leaves; again to leave at once", running.address)
+        leaving = asyncio.create_task(running.stop(drain=not stops.leave_now.is_set()))
+        await _first_of(leaving, stops.leave_now)
+        if not leaving.done():
+            await running.stop(drain=False)
+        await leaving
+        logger.info("%s has stopped", running.address)
+    await ended
+
+
+class _Stops:
+    """What tells a member process to stop: signals, and the end of stdin."""
+
+    def __init__(self, *, stop_with_stdin: bool) -> None:
+        self.leave = asyncio.Event()
+        self.leave_now = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._on_signal)
+        if stop_with_stdin:
+            threading.Thread(target=self._watch_stdin, name="stdin", daemon=True).start()
+
+    def _on_signal(self) -> None:
+        if self.leave.is_set():
+            self.leave_now.set()
+        self.leave.set()
+
+    def _watch_stdin(self) -> None:
+        """Not by the loop: it cannot wait for files and /dev/null, which end at once."""
+        with contextlib.suppress(OSError):
+            while os.read(sys.stdin.fileno(), 4096):
+                pass
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the member stops anyway
+            self._loop.call_soon_threadsafe(self._on_stdin_end)
+
+    def _on_stdin_end(self) -> None:
+        self.leave_now.set()
+        self.leave.set()
+
+
+async def _first_of(task: asyncio.Task[object], event: asyncio.Event) -> None:
+    """Until the task is done or the event is set. The task goes on."""
+    waiting = asyncio.create_task(event.wait())
+    await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+
+
+def print_ready(running: Member) -> None:
+    """Tell the program that started this process where the member listens, on stdout."""
+    view = running.view
+    ready = {
+        "ready": True,
+        "address": running.address,
+        "member": running.id,
+        "cluster": running.config.cluster,
+        "pid": os.getpid(),
+        "view_version": view.version if view is not None else None,
+    }
+    print(json.dumps(ready), flush=True)
+
+
+class _Formatter(logging.Formatter):
+    """Time, level, message; what has several lines itself (a member list) begins on a line of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        head = f"{self.formatTime(record, '%H:%M:%S')}.{record.msecs:03.0f} {record.levelname:<7}"
+        return f"{head.rstrip()}\n{record.message}" if "\n" in record.message else f"{head} {record.message}"
+
+
+def log_to_stderr(level: str) -> None:
+    """Where all log lines of this process go."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Formatter())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.raiseExceptions = False  # nobody reads stderr any more: no reason to stop serving
+
+
+def _settle_gc() -> None:
+    """What was loaded by now stays: it is never looked at again. Fewer young collections; the rest as Python does it."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_COLLECTION_AT, *gc.get_threshold()[1:])

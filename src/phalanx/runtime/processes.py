@@ -1,0 +1,162 @@
+"""Members as processes of their own, started by a program: for the demo, measurements and tests.
+
+No member outlives the program: each ends when its stdin does, which the kernel closes however the program dies. Each is
+in a process group of its own, so that an interrupt at the terminal reaches the program, which then stops them in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from phalanx.common.errors import UnavailableError
+from phalanx.common.ids import Address, MemberId
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 5.0
+
+
+class _Ready(msgspec.Struct):
+    """The line that a member prints when it has joined."""
+
+    address: Address
+    member: MemberId
+
+
+class MemberProcess:
+    """A member in a process of its own. Made by `start_member_process`; stop it, or use it as a context manager."""
+
+    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+        self.log = log
+        """What the member writes to stderr."""
+        self._ready: _Ready | None = None
+        self._line = b""
+        command = [sys.executable, "-m", "phalanx", "member", "--json", "--stop-with-stdin", *arguments]
+        with log.open("ab") as stderr:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, process_group=0
+            )
+
+    def __repr__(self) -> str:
+        return f"MemberProcess(pid={self.pid}, {self._ready.address if self._ready is not None else 'not ready'})"
+
+    def __enter__(self) -> MemberProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    @property
+    def address(self) -> Address:
+        """Where the member listens. Waits until it has joined; raises `UnavailableError` if it does not."""
+        return self.wait_ready().address
+
+    @property
+    def member(self) -> MemberId:
+        """Its first incarnation. Waits until it has joined; raises `UnavailableError` if it does not."""
+        return self.wait_ready().member
+
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> _Ready:
+        """Until the member has joined its cluster. Raises `UnavailableError` that quotes the end of its log."""
+        deadline = time.monotonic() + timeout_s
+        while self._ready is None:
+            stdout = self.process.stdout
+            left_s = deadline - time.monotonic()
+            if stdout is None or left_s <= 0 or not select.select([stdout], [], [], left_s)[0]:
+                raise UnavailableError(f"a member was not ready within {timeout_s:g} s: {self.last_log_line()}")
+            data = os.read(stdout.fileno(), 4096)
+            self._line += data
+            if self._line.endswith(b"\n"):
+                self._ready = msgspec.json.decode(self._line, type=_Ready)
+            elif not data:
+                self.process.wait(STOP_TIMEOUT_S)
+                raise UnavailableError(f"a member did not start: {self.last_log_line()}")
+        return self._ready
+
+    def last_log_line(self) -> str:
+        """What the member wrote last."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")
+        return next((line for line in reversed(lines) if line), "it wrote nothing")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal; nothing happens if the process has ended."""
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL: the crash of a member. Returns at once; its connections break when the kernel has ended it."""
+        self.signal(signal.SIGKILL)
+
+    def wait(self, timeout_s: float = START_TIMEOUT_S) -> int:
+        """Until the process has ended; its exit status. Raises `UnavailableError` if it does not end in time."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise UnavailableError(f"{self!r} did not end within {timeout_s:g} s: {self.last_log_line()}") from None
+
+    def stop(self) -> None:
+        """End the process for certain, without handing anything over: for when nobody needs the data any more."""
+        self.begin_stop()
+        try:
+            self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def begin_stop(self) -> None:
+        """Make it leave at once, and do not wait for that."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+
+
+def start_member_process(
+    log: Path,
+    *,
+    seeds: Sequence[str] = (),
+    cluster: str | None = None,
+    port: int = 0,
+    backup_count: int | None = None,
+    partition_count: int | None = None,
+    event_log: Path | None = None,
+    options: Sequence[str] = (),
+) -> MemberProcess:
+    """Start a member on a free port of 127.0.0.1; returns at once. `options`: further ones of `phalanx member`."""
+    arguments = ["--port", str(port), *(f"--seed={seed}" for seed in seeds)]
+    given = {
+        "--cluster": cluster,
+        "--backup-count": backup_count,
+        "--partition-count": partition_count,
+        "--event-log": event_log,
+    }
+    arguments += [f"{name}={value}" for name, value in given.items() if value is not None]
+    return MemberProcess([*arguments, *options], log)
+
+
+def stop_all(members: Sequence[MemberProcess]) -> None:
+    """End all of them for certain, at the same time. A member that has been paused is killed."""
+    for member in members:
+        member.begin_stop()
+    for member in members:
+        member.stop()
