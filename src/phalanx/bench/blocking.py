@@ -1,0 +1,96 @@
+"""The blocking clients: `phalanx.Client` and `redis.Redis`, each with one connection to one server process.
+
+One at a time: get and put of one key, each waiting for its answer. Bulk: `put_all` and `get_all` of 100 keys against
+MSET and MGET of the same keys (hiredis parses the answers). Both clients give the same values back: bytes as bytes.
+Neither caches anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import phalanx
+from phalanx.bench.measure import Contender, blocking, compare
+from phalanx.bench.plan import KEY_COUNT, MAP, Plan, make_entries
+from phalanx.bench.results import Comparison, Goal
+from phalanx.bench.servers import members, redis_server
+
+SINGLE_GOAL = Goal(least=1.2)
+BULK_GOAL = Goal(least=1.0)
+BULK = 100
+
+
+async def run_single(plan: Plan) -> list[Comparison]:
+    """One get or put at a time."""
+    keys, values = make_entries(KEY_COUNT)
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(members(1))[0]
+        entries = stack.enter_context(phalanx.Client(server.address)).map(MAP)
+        entries.put_all(zip(keys, values, strict=True))
+
+        ours = {
+            "get": lambda index: entries.get(keys[index]),
+            "put": lambda index: entries.put(keys[index], values[index]),
+        }
+        theirs = {}
+        if plan.with_redis:
+            import redis
+
+            other_server = stack.enter_context(redis_server())
+            other = stack.enter_context(redis.Redis(port=other_server.port))
+            other.mset(dict(zip(keys, values, strict=True)))
+            theirs = {
+                "get": lambda index: other.get(keys[index]),
+                "put": lambda index: other.set(keys[index], values[index]),
+            }
+        found = []
+        for name in ("get", "put"):
+            contender = Contender("phalanx.Client", blocking(ours[name], KEY_COUNT), [server.pid])
+            rival = Contender("redis.Redis", blocking(theirs[name], KEY_COUNT), [other_server.pid]) if theirs else None
+            found.append(
+                await compare(f"client {name}", SINGLE_GOAL, contender, rival, rounds=plan.rounds, seconds=plan.round_s)
+            )
+        return found
+
+
+async def run_bulk(plan: Plan) -> list[Comparison]:
+    """100 entries at a time; rates count entries."""
+    keys, values = make_entries(KEY_COUNT)
+    batches = [keys[start : start + BULK] for start in range(0, KEY_COUNT, BULK)]
+    mappings = [dict(zip(batch, values[start * BULK :], strict=False)) for start, batch in enumerate(batches)]
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(members(1))[0]
+        entries = stack.enter_context(phalanx.Client(server.address)).map(MAP)
+        ours = {
+            "put_all": lambda index: entries.put_all(mappings[index]),
+            "get_all": lambda index: entries.get_all(batches[index]),
+        }
+        theirs = {}
+        if plan.with_redis:
+            import redis
+
+            other_server = stack.enter_context(redis_server())
+            other = stack.enter_context(redis.Redis(port=other_server.port))
+            theirs = {
+                "put_all": lambda index: other.mset(mappings[index]),
+                "get_all": lambda index: other.mget(batches[index]),
+            }
+        found = []
+        for name in ("put_all", "get_all"):
+            contender = Contender("phalanx.Client", blocking(ours[name], len(batches)), [server.pid])
+            rival = (
+                Contender("redis.Redis", blocking(theirs[name], len(batches)), [other_server.pid]) if theirs else None
+            )
+            found.append(
+                await compare(
+                    f"{name} of {BULK}",
+                    BULK_GOAL,
+                    contender,
+                    rival,
+                    rounds=plan.rounds,
+                    seconds=plan.round_s,
+                    unit="entries/s",
+                    per_operation=BULK,
+                )
+            )
+        return found

@@ -1,0 +1,114 @@
+"""The command `phalanx bench`: which cases there are, in what order, how long each takes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import platform
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import msgspec
+import typer
+import uvloop
+from rich.console import Console
+
+from phalanx import __version__
+from phalanx.bench.backup import run_backup
+from phalanx.bench.blocking import run_bulk, run_single
+from phalanx.bench.embedded import run_embedded
+from phalanx.bench.memory import run_memory
+from phalanx.bench.plan import Plan
+from phalanx.bench.report import print_report
+from phalanx.bench.results import Comparison, Environment, Report
+from phalanx.bench.servers import package_version, redis_version
+from phalanx.bench.tasks import run_tasks
+
+Case = Callable[[Plan], Awaitable[list[Comparison]]]
+CASES: dict[str, Case] = {
+    "embedded": run_embedded,
+    "client": run_single,
+    "tasks": run_tasks,
+    "bulk": run_bulk,
+    "backup": run_backup,
+    "memory": run_memory,
+}
+ROUNDS = 7
+WITHOUT_REDIS = (
+    "Redis is not here, so there is nothing to compare with. For ratios, install a redis-server (apt-get install "
+    "redis-server, brew install redis) and its Python client (pip install 'phalanx[bench]')."
+)
+
+
+def bench(
+    only: Annotated[
+        list[str] | None, typer.Option(help=f"Only these cases, separated by commas: {', '.join(CASES)}.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="How long each side works in each measurement.", min=0.1)] = 7.0,
+    quick: Annotated[
+        bool, typer.Option(help="A seventh of the time, a tenth of the memory: for a first look.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON object.")] = False,
+) -> None:
+    """Measure throughput, latency and memory, beside Redis where it is installed. Ratios come first.
+
+    Starts members and redis-server processes of its own on free ports of the loopback interface, and ends them.
+    """
+    chosen = [name for text in only or [] for name in text.split(",") if name] or list(CASES)
+    if unknown := sorted(set(chosen) - set(CASES)):
+        raise typer.BadParameter(
+            f"there is no case {', '.join(unknown)}; there are {', '.join(CASES)}", param_hint="only"
+        )
+    version = redis_version()
+    plan = Plan(
+        rounds=ROUNDS,
+        round_s=seconds / ROUNDS / (7 if quick else 1),
+        with_redis=version is not None,
+        memory_entries=100_000 if quick else 1_000_000,
+        spark_rows=100_000 if quick else 1_000_000,
+    )
+    report = Report(_environment(version), [], [] if version is not None else [WITHOUT_REDIS])
+    progress = Console(stderr=True)
+    for name in CASES:
+        if name in chosen:
+            progress.print(f"measuring: {name}", style="dim")
+            report.comparisons += _run(CASES[name], plan)
+    if as_json:
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    else:
+        print_report(report, Console())
+
+
+def _run(case: Case, plan: Plan) -> list[Comparison]:
+    """One case in an event loop of its own, without what earlier ones left behind."""
+    gc.collect()
+
+    async def run() -> list[Comparison]:
+        return await case(plan)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run())
+
+
+def _environment(version: str | None) -> Environment:
+    return Environment(
+        python=platform.python_version(),
+        cores=len(os.sched_getaffinity(0)),
+        processor=_processor(),
+        phalanx=__version__,
+        redis_server=version,
+        redis_py=package_version("redis"),
+        hiredis=package_version("hiredis"),
+        pyspark=package_version("pyspark"),
+        load_before=os.getloadavg()[0],
+    )
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()

@@ -1,0 +1,70 @@
+"""A member inside this very program: `await map.get(key)` and `await map.put(key, value)`, one after the other.
+
+There is nothing to compare with: a server in another process cannot be asked without a system call. So the goal is a
+rate. The member is alone and owns every partition, keys and values are serialised as for any other caller. Throughput
+is counted without a clock between the operations, as reading it would be a tenth of the time; latencies are taken in a
+pass of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import phalanx
+from phalanx.bench.measure import Contender, clock_ns, compare, concurrent, percentile
+from phalanx.bench.plan import KEY_COUNT, MAP, Plan, make_entries
+from phalanx.bench.results import Comparison, Goal
+
+GOAL = Goal(least=700_000, of_rate=True)
+BATCH = 1000
+"""Operations between two readings of the clock."""
+
+
+async def run_embedded(plan: Plan) -> list[Comparison]:
+    """Embedded get and put."""
+    member = await phalanx.start_member(phalanx.Config(port=0, backup_count=0))
+    try:
+        entries = member.map(MAP)
+        keys, values = make_entries(KEY_COUNT)
+        for key, value in zip(keys, values, strict=True):
+            await entries.put(key, value)
+
+        async def get_batch(start: int) -> None:
+            for key in keys[start : start + BATCH]:
+                await entries.get(key)
+
+        async def put_batch(start: int) -> None:
+            for index in range(start, start + BATCH):
+                await entries.put(keys[index], values[index])
+
+        async def get(index: int) -> object:
+            return await entries.get(keys[index])
+
+        async def put(index: int) -> None:
+            await entries.put(keys[index], values[index])
+
+        found = [await _measure("embedded get", plan, get_batch, get)]
+        found.append(await _measure("embedded put", plan, put_batch, put))
+        return found
+    finally:
+        await member.stop(drain=False)
+
+
+async def _measure(
+    name: str, plan: Plan, batch: Callable[[int], Awaitable[None]], single: Callable[[int], Awaitable[object]]
+) -> Comparison:
+    async def run(seconds: float) -> tuple[int, list[int]]:
+        end = clock_ns() + int(seconds * 1e9)
+        operations = 0
+        while clock_ns() < end:
+            await batch(operations % KEY_COUNT)
+            operations += BATCH
+        return operations, []
+
+    comparison = await compare(
+        name, GOAL, Contender("embedded member", run, []), None, rounds=plan.rounds, seconds=plan.round_s
+    )
+    _, latencies_ns = await concurrent([single], KEY_COUNT)(min(plan.round_s, 0.5))
+    ordered = sorted(ns / 1000 for ns in latencies_ns)
+    comparison.ours.p50_us, comparison.ours.p99_us = percentile(ordered, 0.50), percentile(ordered, 0.99)
+    return comparison

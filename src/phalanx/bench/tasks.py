@@ -1,0 +1,52 @@
+"""Fifty tasks of one event loop (uvloop) share one client: `phalanx.connect` against `redis.asyncio.Redis`.
+
+Each task awaits one get or put before it begins the next. Phalanx carries them over one connection to the owner,
+redis.asyncio over one connection for each task, from its own pool: each as it comes, without settings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import phalanx
+from phalanx.bench.measure import Contender, compare, concurrent
+from phalanx.bench.plan import KEY_COUNT, MAP, Plan, make_entries
+from phalanx.bench.results import Comparison, Goal
+from phalanx.bench.servers import members, redis_server
+
+TASKS = 50
+GOAL = Goal(least=5.0)
+
+
+async def run_tasks(plan: Plan) -> list[Comparison]:
+    """Get and put of fifty tasks at once."""
+    keys, values = make_entries(KEY_COUNT)
+    async with contextlib.AsyncExitStack() as stack:
+        server = stack.enter_context(members(1))[0]
+        entries = (await stack.enter_async_context(phalanx.connect(server.address))).map(MAP)
+        await entries.put_all(zip(keys, values, strict=True))
+        ours = {
+            "get": lambda index: entries.get(keys[index]),
+            "put": lambda index: entries.put(keys[index], values[index]),
+        }
+        theirs = {}
+        if plan.with_redis:
+            import redis.asyncio
+
+            other_server = stack.enter_context(redis_server())
+            other = await stack.enter_async_context(redis.asyncio.Redis(port=other_server.port))
+            await other.mset(dict(zip(keys, values, strict=True)))
+            theirs = {
+                "get": lambda index: other.get(keys[index]),
+                "put": lambda index: other.set(keys[index], values[index]),
+            }
+        found = []
+        for name in ("get", "put"):
+            contender = Contender("phalanx.connect", concurrent([ours[name]] * TASKS, KEY_COUNT), [server.pid])
+            rival = None
+            if theirs:
+                rival = Contender("redis.asyncio", concurrent([theirs[name]] * TASKS, KEY_COUNT), [other_server.pid])
+            found.append(
+                await compare(f"{TASKS} tasks {name}", GOAL, contender, rival, rounds=plan.rounds, seconds=plan.round_s)
+            )
+        return found
