@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+import phalanx
 from phalanx.cli.app import CommandGroup
+from phalanx.cli.maps import app as maps
 from phalanx.cli.member import member
+from phalanx.cli.members import members
+from phalanx.cli.partitions import partitions
 
 app = typer.Typer(
     name="phalanx",
@@ -15,11 +21,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(member)
+app.command()(members)
+app.command()(partitions)
+app.add_typer(maps)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"phalanx {phalanx.__version__}")
+        raise typer.Exit
 
 
 @app.callback()
-def _together() -> None:
-    """With a callback, typer keeps the name of a single command."""
+def _before_commands(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Options of the command itself."""
 
 
 def main() -> None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from phalanx.client.wire import RefusedByPeer, Wire
 from phalanx.common.errors import ConnectError, ProtocolError
 from phalanx.common.ids import Address, MemberId
+from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
 from phalanx.maps.requests import expect
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.messages import GetMembers, GetReplicas, GetTable, MembersReply, ReplicasReply, TableReply
@@ -28,6 +31,33 @@ class _Reply(Protocol):
 
 
 R = TypeVar("R", bound=_Reply)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Who is there and who holds what, as one member has it."""
+
+    view: MembersView
+    table: PartitionTable
+    backup_count: int
+    """How many backups that member is configured to keep."""
+
+    @property
+    def wanted_replicas(self) -> int:
+        """How many replicas each partition should have, by the number of members."""
+        return min(self.backup_count + 1, len(self.view.members))
+
+    def lacking(self) -> list[int]:
+        """The partitions that have fewer replicas on members of the view than they should."""
+        table, present = self.table, [member in self.view.members for member in self.table.members]
+        wanted = self.wanted_replicas
+        return [partition for partition, row in enumerate(table.rows) if sum(present[i] for i in row) < wanted]
+
+    def counts(self) -> dict[MemberId, tuple[int, int]]:
+        """Of each member of the view: how many partitions it owns, and how many it backs up."""
+        loads, owners = self.table.loads(), self.table.owners()
+        owned = {member: owners.count(member) for member in self.view.members}
+        return {member: (count, loads.get(member, 0) - count) for member, count in owned.items()}
 
 
 class Inquirer:
@@ -70,6 +100,11 @@ class Inquirer:
     def table(self) -> TableReply:
         """The partition table that this member has installed; does not make the cluster assign its partitions."""
         return self._ask(lambda request_id: GetTable(request_id, False), TableReply, "partitions")
+
+    def placement(self) -> Placement:
+        """Who is there and who holds what, by the list and the table that this member has installed."""
+        reply = self.table()
+        return Placement(reply.view, reply.table, self.replicas().backup_count)
 
     def replicas(self) -> ReplicasReply:
         """What this member holds: entries, bytes, and what is not confirmed yet."""

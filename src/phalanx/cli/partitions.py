@@ -1,0 +1,95 @@
+"""`phalanx partitions`: who holds what, and which partitions lack a backup."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from phalanx.cli.options import At, ClusterName, Json, ask_any
+from phalanx.cli.output import console, print_json, table
+from phalanx.client.ask import Inquirer, Placement
+from phalanx.common.errors import UnavailableError
+from phalanx.common.ids import MemberId, address_of
+from phalanx.wire.messages import ReplicasReply
+
+Holdings = dict[MemberId, ReplicasReply | None]
+"""Of each member of the view: what it says that it holds; None if it does not answer."""
+
+
+def partitions(
+    at: At,
+    cluster: ClusterName = "phalanx",
+    every: Annotated[bool, typer.Option("--all", help="Each partition: version, owner, backups.")] = False,
+    json: Json = False,
+) -> None:
+    """Show the partition table as the member asked has it, and what each member holds."""
+    placement = ask_any(at, cluster, Inquirer.placement)
+    holdings = {member: _held_by(member, cluster) for member in placement.view.members}
+    if json:
+        print_json(_as_object(placement, holdings, every=every))
+    else:
+        _show(placement, holdings, every=every)
+
+
+def _held_by(member: MemberId, cluster: str) -> ReplicasReply | None:
+    try:
+        with Inquirer(address_of(member), cluster=cluster) as inquirer:
+            return inquirer.replicas()
+    except UnavailableError:
+        return None
+
+
+def _as_object(placement: Placement, holdings: Holdings, *, every: bool) -> dict[str, Any]:
+    partition_table = placement.table
+    found: dict[str, Any] = {
+        "partition_count": partition_table.partition_count,
+        "table_version": partition_table.version,
+        "assigned": partition_table.version > 0,
+        "view_version": placement.view.version,
+        "backup_count": placement.backup_count,
+        "under_replicated": len(placement.lacking()),
+        "without_owner": partition_table.owners().count(None),
+        "members": [
+            {
+                "member": member,
+                "address": address_of(member),
+                "owned": owned,
+                "backups": backups,
+                "entries": held.entries if (held := holdings[member]) is not None else None,
+                "bytes": held.bytes if held is not None else None,
+                "unconfirmed": held.unconfirmed if held is not None else None,
+            }
+            for member, (owned, backups) in placement.counts().items()
+        ],
+    }
+    if every:
+        found["partitions"] = [
+            {"partition": partition, "version": version, "replicas": partition_table.replicas(partition)}
+            for partition, version in enumerate(partition_table.versions)
+        ]
+    return found
+
+
+def _show(placement: Placement, holdings: Holdings, *, every: bool) -> None:
+    out, partition_table = console(), placement.table
+    title = f"{partition_table.partition_count} partitions, table version {partition_table.version}"
+    rows = table(title, "member", "owned", "backups", "entries", "MiB", "unconfirmed", right=5)
+    for member, (owned, backups) in placement.counts().items():
+        held = holdings[member]
+        figures = ["no answer", "", ""]
+        if held is not None:
+            figures = [f"{held.entries:,}", f"{held.bytes / 2**20:,.1f}", str(held.unconfirmed)]
+        rows.add_row(address_of(member), str(owned), str(backups), *figures)
+    out.print(rows)
+    if every:
+        for partition, version in enumerate(partition_table.versions):
+            replicas = " ".join(map(address_of, partition_table.replicas(partition))) or "nobody"
+            out.print(f"{partition:>6}  ver {version:<4} {replicas}", soft_wrap=True)
+    lacking = len(placement.lacking())
+    if partition_table.version == 0:
+        out.print("Not assigned yet: they will be when somebody uses the data.")
+    elif lacking:
+        out.print(f"[red]{lacking} have fewer than {placement.wanted_replicas} replicas.[/red]")
+    else:
+        out.print(f"Replicas of each: {placement.wanted_replicas} of {placement.backup_count + 1} configured.")
