@@ -1,0 +1,450 @@
+"""Members, and every message between them, in the hands of a test: nothing moves unless the test says so.
+
+    c = Cluster("ABC", partition_count=1)     # A is the seed; all three have joined, and all is quiet
+    write = c.put("A", KEY, b"v")             # a client's request; its messages wait in queues
+    c.deliver("A", "B")                       # the next message from A to B
+    c.hold("B", "A"); c.settle()              # everything else, until nothing is left
+    c.advance(10_000)                         # time passes, at every deadline of every member
+    c.crash("A"); c.lose_link("B", "C"); c.cut("A", "B"); c.hang("C")
+
+A link has one direction and keeps order, as the drivers' links do: it is opened by the first message, which ends in
+LinkUp or LinkRefused; when it breaks, what was in it is gone and both ends get LinkLost. Each input is followed by the
+member's own `validate` and by the checks of `_check` that span members.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import Address, ClientId, MemberId, address_of, is_client, is_member, member_id
+from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
+from phalanx.node.node import Node
+from phalanx.partition.hashing import partition_of
+from phalanx.wire import messages as m
+from phalanx.wire.effects import (
+    Answer,
+    Call,
+    Finished,
+    Input,
+    LeaveWanted,
+    LinkLost,
+    LinkRefused,
+    LinkUp,
+    Received,
+    Record,
+    Send,
+    Started,
+    TimePassed,
+)
+
+PORT = 5701
+MAP = "m"
+TEXT = b"\xff\xff\xff\xf5"
+"""The type id of a text: what a key or value begins with."""
+CLIENT = ClientId("client/1")
+
+
+def key_of(partition: int, partition_count: int, number: int = 0) -> bytes:
+    """The `number`-th key of a fixed series that falls into the partition."""
+    found = (key for i in range(10_000) if partition_of(key := TEXT + b"k%d" % i, partition_count) == partition)
+    for _ in range(number):
+        next(found)
+    return next(found)
+
+
+KEY = TEXT + b"k0"
+
+
+def address(name: str) -> Address:
+    return Address(f"{name}:{PORT}")
+
+
+def name_of(target: str) -> str:
+    """The name of the member at an address."""
+    return address_of(Address(target)).rpartition(":")[0]
+
+
+class Link:
+    """One connection in one direction; `queue` holds messages, and at its end perhaps the news that it broke."""
+
+    def __init__(self, sender: MemberId, target: str) -> None:
+        self.sender = sender
+        self.target = target
+        self.queue: deque[tuple[int, m.Message | LinkLost]] = deque()
+        self.is_open = False
+
+
+class Cluster:
+    """Some members, their links, and one clock."""
+
+    def __init__(self, names: str = "", *, seeds: str | None = None, **settings: Any) -> None:
+        """Each letter of `names` is a member; they have joined, in this order, when this returns.
+
+        `seeds`: names that every member gets as seeds; by default the first member.
+        """
+        self.now = 100_000
+        self.settings = {"partition_count": 1, "backup_count": 1} | settings
+        self.seeds = names[:1] if seeds is None else seeds
+        self.nodes: dict[str, Node] = {}
+        self.links: dict[tuple[MemberId, str], Link] = {}
+        self.held: set[tuple[str, str]] = set()
+        self.hung: set[str] = set()
+        self.cuts: set[frozenset[str]] = set()
+        self.events: list[tuple[str, Any]] = []
+        """Every recorded event, with the name of its member, in order."""
+        self.finished: dict[str, Finished] = {}
+        """How the latest incarnation of a member ended."""
+        self.replies: dict[int, m.Reply] = {}
+        self.views: dict[tuple[int, MemberId], MembersView] = {}
+        self.swallow: Callable[[str, str, m.Message], bool] = lambda sender, receiver, message: False
+        """Messages that vanish without a trace: what no link does, but a broken or overloaded process may."""
+        self._serial = 0
+        self._incarnations: dict[str, int] = {}
+        self._last_id = 0
+        self._woken: dict[str, int] = {}
+        for name in names:
+            self.join(name)
+
+    # --- members ---------------------------------------------------------------------------------------------------
+
+    def start(self, name: str, *, seeds: str | None = None, **settings: Any) -> Node:
+        """Begin a new incarnation; it has sent its first messages."""
+        assert name not in self.nodes
+        self._incarnations[name] = number = self._incarnations.get(name, 0) + 1
+        asked = tuple(address(seed) for seed in (self.seeds if seeds is None else seeds))
+        config = NodeConfig(seeds=asked, **(self.settings | settings))
+        node = self.nodes[name] = Node(member_id(address(name), str(number)), config)
+        self.finished.pop(name, None)
+        self._woken[name] = self.now - 1
+        self.feed(name, Started())
+        return node
+
+    def join(self, name: str, *, seeds: str | None = None) -> Node:
+        """Start a member and let everything happen until all is quiet."""
+        node = self.start(name, seeds=seeds)
+        self.settle()
+        if node.membership.view is None:
+            self.advance(3_000)
+        assert node.membership.view is not None, f"{name} did not join: {node!r}"
+        return node
+
+    def rejoin(self, name: str) -> Node:
+        """What a driver does when an incarnation ended and wants to come back."""
+        asked = "".join(dict.fromkeys(name_of(member) for member in self.finished[name].rejoin if member))
+        return self.join(name, seeds=asked.replace(name, ""))
+
+    def id(self, name: str) -> MemberId:
+        """The identity of the latest incarnation."""
+        return member_id(address(name), str(self._incarnations[name]))
+
+    def ids(self, names: str) -> tuple[MemberId, ...]:
+        return tuple(self.id(name) for name in names)
+
+    def feed(self, name: str, event: Input) -> None:
+        """Give a member an input and carry out what it wants."""
+        node = self.nodes[name]
+        effects = node.handle(event, self.now)
+        node.validate()
+        for effect in effects:
+            self._carry_out(name, node, effect)
+        self._check(node)
+
+    def _carry_out(self, name: str, node: Node, effect: Any) -> None:
+        if isinstance(effect, Send):
+            if is_client(effect.to):
+                self._answered(effect.message)
+            else:
+                self._link(node.this, effect.to).queue.append((self._next_serial(), effect.message))
+        elif isinstance(effect, Answer):
+            self._answered(effect.reply)
+        elif isinstance(effect, Record):
+            self.events.append((name, effect.event))
+        elif isinstance(effect, Finished):
+            self.finished[name] = effect
+            self._end(name, lose=False)
+
+    def _answered(self, reply: m.Reply) -> None:
+        assert reply.id not in self.replies, f"two answers to one call: {self.replies[reply.id]}, {reply}"
+        self.replies[reply.id] = reply
+
+    def _link(self, sender: MemberId, target: str) -> Link:
+        return self.links.setdefault((sender, target), Link(sender, target))
+
+    def _next_serial(self) -> int:
+        self._serial += 1
+        return self._serial
+
+    def _check(self, node: Node) -> None:
+        """What must hold between members."""
+        view = node.membership.view
+        if view is None:
+            return
+        known = self.views.setdefault((view.version, view.maker), view)
+        assert known == view, f"one master made two views of one version: {known}, {view}"
+        for other in self.nodes.values():
+            if other is not node and other.membership.view == view and other.keeper.table is not node.keeper.table:
+                mine, its = node.keeper.table, other.keeper.table
+                assert mine.version != its.version or mine == its, f"two tables of version {mine.version}: {mine}, {its}"
+
+    # --- messages --------------------------------------------------------------------------------------------------
+
+    def _links(self, sender: str, receiver: str) -> list[Link]:
+        return [
+            link for link in self.links.values() if name_of(link.sender) == sender and name_of(link.target) == receiver
+        ]
+
+    def pending(self, sender: str, receiver: str, kind: Any = object) -> list[Any]:
+        """The messages that are on their way."""
+        queued = sorted(entry for link in self._links(sender, receiver) for entry in link.queue)
+        return [message for _, message in queued if isinstance(message, kind) and not isinstance(message, LinkLost)]
+
+    def deliver(self, sender: str, receiver: str, kind: Any = None, count: int = 1) -> Any:
+        """Deliver the next messages from one member to another; `kind`: all up to and including the first of it."""
+        message = None
+        while count:
+            waiting = [link for link in self._links(sender, receiver) if link.queue]
+            assert waiting, f"nothing (more) is on its way from {sender} to {receiver}; wanted {kind or count}"
+            message = self._deliver_first(min(waiting, key=lambda link: link.queue[0][0]))
+            if kind is None or isinstance(message, kind):
+                count -= 1
+        return message
+
+    def _deliver_first(self, link: Link) -> Any:
+        sender, receiver = name_of(link.sender), name_of(link.target)
+        if not link.is_open and not isinstance(link.queue[0][1], LinkLost):
+            reason = self._refusal(link)
+            sends = self._alive(link.sender)
+            if reason:
+                del self.links[link.sender, link.target]
+                if sends:
+                    self.feed(sender, LinkRefused(link.target, reason))
+                return None
+            link.is_open = True
+            if sends:
+                self.feed(sender, LinkUp(link.target))
+        _, message = link.queue.popleft()
+        if isinstance(message, LinkLost):
+            del self.links[link.sender, link.target]
+            if receiver in self.nodes:
+                self._drop(self.nodes[receiver].this, sender)
+                self.feed(receiver, message)
+        elif not self.swallow(sender, receiver, message):
+            self.feed(receiver, Received(link.sender, message))
+        return message
+
+    def _alive(self, member: MemberId) -> bool:
+        node = self.nodes.get(name_of(member))
+        return node is not None and node.this == member
+
+    def _refusal(self, link: Link) -> str:
+        sender, receiver = name_of(link.sender), name_of(link.target)
+        if frozenset((sender, receiver)) in self.cuts:
+            return "no route to the host"
+        if receiver not in self.nodes:
+            return "connection refused"
+        if is_member(link.target) and not self._alive(MemberId(link.target)):
+            return "another incarnation listens there"
+        return ""
+
+    def settle(self) -> None:
+        """Deliver everything that is not held back, oldest first, until nothing is left. No time passes."""
+        for _ in range(100_000):
+            ready = [link for link in self.links.values() if link.queue and not self._is_held(link)]
+            if not ready:
+                return
+            self._deliver_first(min(ready, key=lambda link: link.queue[0][0]))
+        raise AssertionError("messages go on for ever")
+
+    def _is_held(self, link: Link) -> bool:
+        sender, receiver = name_of(link.sender), name_of(link.target)
+        return receiver in self.hung or (sender, receiver) in self.held
+
+    def hold(self, senders: str, receivers: str) -> None:
+        """Keep back messages of these pairs; `deliver` still delivers them one by one."""
+        self.held |= {(sender, receiver) for sender in senders for receiver in receivers if sender != receiver}
+
+    def hold_all(self) -> None:
+        names = "".join(self._incarnations)
+        self.hold(names, names)
+
+    def release(self, senders: str = "", receivers: str = "") -> None:
+        """Keep back no more; without arguments: nothing at all."""
+        if senders:
+            self.held -= {(sender, receiver) for sender in senders for receiver in receivers}
+        else:
+            self.held.clear()
+
+    def advance(self, ms: int) -> None:
+        """Let time pass. Members are woken at their deadlines; what is not held back arrives at once."""
+        end = self.now + ms
+        self.settle()
+        for _ in range(200_000):
+            due = []
+            for name in [name for name in self.nodes if name not in self.hung]:
+                deadline = self.nodes[name].next_deadline()
+                if deadline is not None:
+                    due.append((max(deadline, self.now, self._woken[name] + 1), name))
+            if not due or min(due)[0] > end:
+                self.now = end
+                return
+            self.now, name = min(due)
+            self._woken[name] = self.now
+            self.feed(name, TimePassed())
+            self.settle()
+        raise AssertionError("time does not get on")
+
+    # --- faults ----------------------------------------------------------------------------------------------------
+
+    def crash(self, names: str, *, lose: bool = True) -> None:
+        """End processes. `lose`: what they sent and did not arrive is lost. Others learn of it by `settle`."""
+        for name in names:
+            self._end(name, lose=lose)
+
+    def _end(self, name: str, *, lose: bool) -> None:
+        member = self.nodes.pop(name).this
+        self.hung.discard(name)
+        peers = {
+            name_of(link.sender if name_of(link.sender) != name else link.target)
+            for link in self.links.values()
+            if name in (name_of(link.sender), name_of(link.target)) and (link.is_open or link.queue)
+        }
+        for key in [key for key, link in self.links.items() if name_of(link.target) == name]:
+            del self.links[key]
+        for link in [link for link in self.links.values() if link.sender == member]:
+            if lose:
+                link.queue.clear()
+        for peer in sorted(peers):
+            if peer in self.nodes:
+                target = self.nodes[peer].this
+                self._link(member, target).queue.append((self._next_serial(), LinkLost(member)))
+
+    def hang(self, name: str) -> None:
+        """The process does not run; its connections stay open."""
+        self.hung.add(name)
+
+    def resume(self, name: str) -> None:
+        """It runs again; it has not noticed yet that time has passed."""
+        self.hung.discard(name)
+
+    def _drop(self, sender: MemberId, receiver: str) -> None:
+        for key in [key for key in self.links if key[0] == sender and name_of(key[1]) == receiver]:
+            del self.links[key]
+
+    def lose_link(self, one: str, other: str, *, tell: Iterable[str] | None = None, one_way: bool = False) -> None:
+        """Break the links between two members, or only the one from the first to the second; messages are lost.
+
+        `tell`: who learns of it now, in this order (both, by default); the others when `tell_lost` says so.
+        """
+        self._drop(self.nodes[one].this, other)
+        if not one_way:
+            self._drop(self.nodes[other].this, one)
+        for name in (one, other) if tell is None else tell:
+            self.tell_lost(name, other if name == one else one)
+
+    def tell_lost(self, name: str, peer: str) -> None:
+        self.feed(name, LinkLost(self.id(peer)))
+
+    def cut(self, ones: str, others: str) -> None:
+        """No connection between these members, until `heal`; those that are open break."""
+        for one in ones:
+            for other in others:
+                self.cuts.add(frozenset((one, other)))
+                self.lose_link(one, other)
+
+    def heal(self) -> None:
+        self.cuts.clear()
+
+    # --- requests --------------------------------------------------------------------------------------------------
+
+    def next_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+    def ask(self, name: str, make: Callable[..., m.Request], *fields: Any) -> int:
+        """A client's request to a member: `ask("A", m.Get, MAP, KEY)`; the number under which its reply will be."""
+        request = make(self.next_id(), *fields)
+        self.feed(name, Received(CLIENT, request))
+        return request.id
+
+    def put(self, name: str, key: bytes, value: bytes, ttl_ms: int = 0) -> int:
+        return self.ask(name, m.Put, MAP, key, value, ttl_ms)
+
+    def call(self, name: str, make: Callable[..., m.Request], *fields: Any, partition: int = 0) -> int:
+        """A call of the program that embeds a member."""
+        request = make(self.next_id(), *fields)
+        self.feed(name, Call(partition, request))
+        return request.id
+
+    def get(self, name: str, key: bytes) -> bytes | None:
+        """What a member answers to a Get at once. It must own the key's partition."""
+        reply = self.replies[self.ask(name, m.Get, MAP, key)]
+        assert isinstance(reply, m.ValueReply), reply
+        return reply.value
+
+    def is_done(self, request_id: int) -> bool:
+        """Whether a write was confirmed."""
+        reply = self.replies.get(request_id)
+        return reply is not None and not isinstance(reply, m.ErrorReply)
+
+    def leave(self, name: str) -> None:
+        self.feed(name, LeaveWanted())
+
+    def say(self, sender: str, receiver: str, message: m.Message) -> None:
+        """Deliver a message that the test made up, as if the sender had sent it."""
+        self.feed(receiver, Received(self.id(sender), message))
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    def view(self, name: str) -> str:
+        """The names in a member's view, oldest first; empty when it has none."""
+        view = self.nodes[name].membership.view
+        return "".join(name_of(member) for member in view.members) if view is not None else ""
+
+    def views_of(self, names: str) -> list[str]:
+        return [self.view(name) for name in names]
+
+    def version(self, name: str) -> int:
+        view = self.nodes[name].membership.view
+        return view.version if view is not None else 0
+
+    def master(self, name: str) -> str:
+        master = self.nodes[name].membership.master
+        return name_of(master) if master is not None else ""
+
+    def suspects(self, name: str) -> str:
+        return "".join(sorted(name_of(member) for member in self.nodes[name].membership.suspicions.suspected))
+
+    def table(self, name: str) -> PartitionTable:
+        return self.nodes[name].keeper.table
+
+    def replicas(self, name: str, partition: int = 0) -> str:
+        """The names of a partition's replicas, owner first, by a member's table."""
+        return "".join(name_of(member) for member in self.table(name).replicas(partition))
+
+    def events_of(self, name: str, kind: Any) -> list[Any]:
+        return [event for who, event in self.events if who == name and isinstance(event, kind)]
+
+    def partition_of(self, replicas: str) -> int:
+        """The first partition whose replicas begin with these members, by the table of the first of them."""
+        table = self.table(replicas[0])
+        for partition in range(table.partition_count):
+            if self.replicas(replicas[0], partition).startswith(replicas):
+                return partition
+        raise AssertionError(f"no partition is held by {replicas}: {table}")
+
+    def entries(self, name: str, partition: int = 0) -> dict[bytes, bytes] | None:
+        """What a member's replica holds of the map, whatever its role; None where it has no replica."""
+        grid = self.nodes[name].grid
+        owned = grid.owned[partition]
+        replica = owned.replica if owned is not None else grid.followed.replicas.get(partition)
+        if replica is None:
+            return None
+        return dict(replica.maps[MAP].entries) if MAP in replica.maps else {}
+
+    def assign(self, name: str = "") -> None:
+        """Make the cluster assign its partitions, and let everything happen."""
+        self.ask(name or next(iter(self.nodes)), m.GetTable, True)
+        self.settle()
+        self.advance(200)
