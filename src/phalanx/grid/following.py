@@ -57,6 +57,7 @@ class Followed:
         """Partition to a copy that is arriving, or has arrived and is not in the table yet."""
         self._owns = owns
         self._out = outbox
+        self._table: PartitionTable | None = None
 
     def on_replicate(self, sender: MemberId, message: Replicate, now: Millis) -> None:
         partition = message.partition
@@ -68,7 +69,12 @@ class Followed:
                 apply_write(copy.replica, message, now)
             return
         replica = self.replicas.get(partition)
-        if replica is None or replica.epoch != message.epoch:
+        if replica is None or replica.epoch < message.epoch:
+            # Without an answer the owner, which takes this one for a backup in sync, would wait for ever.
+            if self._may_hold(partition, message.epoch):
+                self._out.send(sender, ProbeAnswer(partition, message.epoch, -1))
+            return
+        if replica.epoch > message.epoch:
             return
         if message.seq == replica.seq + 1:
             apply_write(replica, message, now)
@@ -77,7 +83,7 @@ class Followed:
 
     def on_probe(self, sender: MemberId, message: Probe) -> None:
         partition, epoch = message.partition, message.epoch
-        if self._owns(partition):
+        if self._owns(partition) or not self._may_hold(partition, epoch):
             return
         self.copies.pop(partition, None)
         replica = self.replicas.get(partition)
@@ -95,8 +101,13 @@ class Followed:
             self._out.send(sender, ProbeAnswer(partition, epoch, -1))
 
     def on_copy_start(self, sender: MemberId, message: CopyStart) -> None:
-        present = self.replicas.get(message.partition)
-        if not self._owns(message.partition) and (present is None or present.epoch <= message.epoch):
+        partition, base_version = message.partition, message.base_version
+        if base_version:
+            is_wanted = self._table is None or base_version >= self._table.versions[partition]
+        else:
+            is_wanted = self._may_hold(partition, message.epoch)
+        present = self.replicas.get(partition)
+        if is_wanted and not self._owns(partition) and (present is None or present.epoch <= message.epoch):
             self.copies[message.partition] = IncomingCopy(sender, message)
 
     def on_copy_chunk(self, sender: MemberId, message: CopyChunk, now: Millis) -> None:
@@ -119,10 +130,24 @@ class Followed:
             del self.copies[partition]
 
     def follow_table(self, table: PartitionTable) -> None:
-        """Drop what the table gives to others, except copies that the master has yet to decide about."""
+        """Drop what the table gives to others, except copies that the master has yet to decide about.
+
+        A replica of an epoch that the table does not know yet stays: its owner works by a newer table, which is on its
+        way here and may list this member.
+        """
+        self._table = table
         mine = table.members.index(self.this) if self.this in table.members else -1
         rows, versions = table.rows, table.versions
-        for partition in [p for p, r in self.replicas.items() if mine not in rows[p] and r.ordered_for < versions[p]]:
-            del self.replicas[partition]
-        for partition in [p for p, c in self.copies.items() if mine not in rows[p] and c.base_version < versions[p]]:
-            del self.copies[partition]
+        for partition in [p for p in self.replicas if mine not in rows[p]]:
+            replica = self.replicas[partition]
+            if max(replica.ordered_for, replica.epoch - 1) < versions[partition]:
+                del self.replicas[partition]
+        for partition in [p for p in self.copies if mine not in rows[p]]:
+            copy = self.copies[partition]
+            if max(copy.base_version, copy.replica.epoch - 1) < versions[partition]:
+                del self.copies[partition]
+
+    def _may_hold(self, partition: int, epoch: int) -> bool:
+        """Whether the installed table lists this member, or is too old to know the owner's epoch."""
+        table = self._table
+        return table is None or epoch > table.versions[partition] or self.this in table.replicas(partition)

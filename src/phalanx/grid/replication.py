@@ -205,7 +205,15 @@ class OwnedPartition:
         self, member: MemberId, message: ProbeAnswer, copy_id: int, chunk_bytes: int, now: Millis
     ) -> None:
         stream = self.streams.get(member)
-        if stream is None or stream.state is not StreamState.PROBING or message.epoch != self.replica.epoch:
+        if stream is None or message.epoch != self.replica.epoch:
+            return
+        if message.seq < 0 and stream.state is StreamState.IN_SYNC and stream.ordered is None:
+            # 1. This owner probed B by a new table. 2. B answered, then installed an older table that did not list it,
+            # and dropped the replica. 3. B cannot follow the writes. So ask anew: B then gets what it lacks.
+            stream.state = StreamState.PROBING
+            self._probe(stream)
+            return
+        if stream.state is not StreamState.PROBING:
             return
         stream.heard_at = now
         if message.seq < self._log_from:

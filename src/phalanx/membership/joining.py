@@ -5,8 +5,9 @@ asked again after a pause, one that knows the master redirects to it. The proces
 
 * a master admits this member, or
 * there is no other seed to ask: this member is the seed, and forms the cluster at once, or
-* this member is the first of several seeds, and each of the others said in one attempt that it has no cluster either
-  or could not be reached (only the first may do so: two that start together must not form two clusters), or
+* this member is the first of several seeds, and each of the others said in one attempt that it has no cluster either,
+  or could not be reached twice in a row (only the first may do so: two that start together must not form two
+  clusters; and where one has a cluster that is just not ready, a restarted first seed must not form another), or
 * somebody refuses for good (another cluster's name, another protocol), or
 * all attempts have failed.
 """
@@ -17,7 +18,7 @@ import enum
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, Millis, address_of
-from phalanx.wire.effects import LinkRefused, Outbox
+from phalanx.wire.effects import LinkLost, LinkRefused, Outbox
 from phalanx.wire.events import JoinAttemptFailed
 from phalanx.wire.messages import (
     PROTOCOL_VERSION,
@@ -66,7 +67,11 @@ class Joining:
         """Whom to ask next, and when: seeds, and masters to which a seed redirected."""
         self._waiting_for: set[Address | MemberId] = set()
         self._without_cluster: set[Address] = set()
-        """Seeds that were found, in this attempt, to be unreachable or without a cluster."""
+        """Seeds of which it was found, in this attempt, that they are in no cluster, or do not run."""
+        self._unreachable: set[Address] = set()
+        """Seeds that could not be reached when they were last asked in this attempt."""
+        self._found_cluster = False
+        """Whether somebody was, in this attempt, found to be in a cluster."""
         self._reasons: dict[str, str] = {}
         self.failure = ""
 
@@ -94,9 +99,11 @@ class Joining:
         return JoinOutcome.WAITING
 
     def on_redirect(self, sender: MemberId, message: JoinRedirect, now: Millis) -> JoinOutcome:
-        """A seed named the master. The seed is asked again only in the next attempt: its knowledge may be stale."""
+        """A seed named the master. The seed is asked again in a while: that master may be dead."""
         if self.expects(message.request_id):
             self._answered(sender)
+            self._note_cluster(sender)
+            self._ask_later(address_of(sender), now)
             if message.master not in self._waiting_for:
                 self._ask(message.master)
         return JoinOutcome.WAITING
@@ -108,25 +115,48 @@ class Joining:
             self.failure = f"{address_of(sender)} refuses: {message.reason}"
             return JoinOutcome.FAILED
         self._answered(sender)
-        return self._not_ready(sender, message.reason, now)
+        seed = address_of(sender)
+        self._reasons[seed] = message.reason
+        self._ask_later(seed, now)
+        if message.in_cluster:
+            self._note_cluster(sender)
+        else:
+            self._unreachable.discard(seed)
+            self._without_cluster.add(seed)
+        return self._outcome()
 
-    def on_unreachable(self, event: LinkRefused, now: Millis) -> JoinOutcome:
+    def on_unreachable(self, event: LinkLost | LinkRefused, now: Millis) -> JoinOutcome:
         """A seed, or the master that one named, cannot be reached, or will not talk with this member."""
         target = next((asked for asked in self._waiting_for if asked == event.peer), None)
         if target is None:
             return JoinOutcome.WAITING
+        self._waiting_for.discard(target)
+        seed = address_of(target)
+        self._ask_later(seed, now)
+        if isinstance(event, LinkLost):
+            # That the connection broke says nothing about whether the seed has a cluster.
+            self._reasons[seed] = "the connection was lost"
+            return JoinOutcome.WAITING
+        self._reasons[seed] = event.reason
         if event.final and target in self._seeds:
             self.failure = f"{target} refuses: {event.reason}"
             return JoinOutcome.FAILED
-        self._waiting_for.discard(target)
-        return self._not_ready(target, event.reason, now)
+        if target in self._unreachable:
+            self._without_cluster.add(seed)
+        elif target == seed:
+            self._unreachable.add(seed)
+        return self._outcome()
 
-    def _not_ready(self, target: Address | MemberId, reason: str, now: Millis) -> JoinOutcome:
-        seed = address_of(target)
-        self._reasons[seed] = reason
+    def _note_cluster(self, sender: MemberId) -> None:
+        self._found_cluster = True
+        self._unreachable.discard(address_of(sender))
+        self._without_cluster.discard(address_of(sender))
+
+    def _ask_later(self, seed: Address, now: Millis) -> None:
         if seed in self._seeds:
             self._ask_at[seed] = now + self._config.join_retry_pause_ms
-            self._without_cluster.add(seed)
+
+    def _outcome(self) -> JoinOutcome:
         if self._first_seed and self._without_cluster.issuperset(self._seeds) and not self._waiting_for:
             return JoinOutcome.FORM
         return JoinOutcome.WAITING
@@ -137,6 +167,8 @@ class Joining:
         self._ask_at.clear()
         self._waiting_for.clear()
         self._without_cluster.clear()
+        self._unreachable.clear()
+        self._found_cluster = False
         self._reasons.clear()
         for seed in self._seeds:
             self._ask(seed)
@@ -162,7 +194,7 @@ class Joining:
         if self._attempt < self._config.join_attempts:
             self._begin_attempt(now)
             return JoinOutcome.WAITING
-        if self._first_seed:
+        if self._first_seed and not self._found_cluster:
             return JoinOutcome.FORM
         told = "; ".join(f"{seed}: {self._reasons.get(seed, 'no answer')}" for seed in self._seeds)
         self.failure = (

@@ -133,8 +133,7 @@ class MembershipService:
         peer = event.peer
         if self._joining is not None:
             if not isinstance(event, LinkUp):
-                refused = event if isinstance(event, LinkRefused) else LinkRefused(peer, "the connection was lost")
-                self._follow_join(self._joining.on_unreachable(refused, now), now)
+                self._follow_join(self._joining.on_unreachable(event, now), now)
             return
         if self.view is None or peer not in self.view:
             return
@@ -210,13 +209,13 @@ class MembershipService:
         joiner, view = message.member, self.view
         refusal = refusal_of(message, self._config)
         if refusal:
-            self._out.send(sender, JoinRefused(message.request_id, False, refusal))
+            self._out.send(sender, JoinRefused(message.request_id, False, refusal, view is not None))
         elif view is None or self._claim is not None or self.master is None or self.wants_to_leave:
             reason = "this member leaves" if self.wants_to_leave else "this member has not joined a cluster itself yet"
-            self._out.send(sender, JoinRefused(message.request_id, True, reason))
+            self._out.send(sender, JoinRefused(message.request_id, True, reason, view is not None))
         elif not self.is_master:
             if self.master in self.suspicions.suspected:
-                self._out.send(sender, JoinRefused(message.request_id, True, "the master is suspected"))
+                self._out.send(sender, JoinRefused(message.request_id, True, "the master is suspected", True))
             else:
                 self._out.send(sender, JoinRedirect(message.request_id, self.master))
         elif joiner in view:

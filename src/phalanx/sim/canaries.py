@@ -1,9 +1,162 @@
-"""Bugs to plant, to prove that the simulator finds them."""
+"""Bugs to plant, to prove that the simulator finds them: each takes one rule out of every member of a history.
+
+A canary replaces a piece of a member's machines as they are composed, so that the product itself has no hooks. A seed
+under which its rule matters must end in a violation; without any, the simulator is blind for that rule.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.common.table import PartitionTable
+from phalanx.grid import replication
+from phalanx.grid.replication import OwnedPartition, PendingWrite, StreamState
 from phalanx.node.node import Node
+from phalanx.wire import messages as m
 
-CANARIES: dict[str, Callable[[Node], None]] = {}
+
+def acknowledge_early(node: Node) -> None:
+    """A write is confirmed when the owner has it, before its backups have."""
+    grid = node.grid
+
+    def write(owned: OwnedPartition, message: m.Replicate, caller: Target, reply: m.Reply) -> None:
+        if owned.streams:
+            grid.unsettled[owned.number] = owned
+        owned.append(message, None)
+        grid.out.send(caller, reply)
+
+    _replace(grid, "write", write)
+
+
+def install_older_views(node: Node) -> None:
+    """A published view is installed whatever its version is."""
+    membership, original = node.membership, node.membership.on_members_update
+
+    def on_members_update(sender: MemberId, message: m.MembersUpdate, now: Millis) -> None:
+        view, current = message.view, membership.view
+        if current is not None and view.version < current.version and node.this in view and sender == membership.master:
+            _replace(membership, "view", None)
+            membership.suspicions.suspected.clear()
+            membership._install(view, "planted", now)
+            return
+        original(sender, message, now)
+
+    node._handlers[m.MembersUpdate] = on_members_update
+
+
+def promote_without_table(node: Node) -> None:
+    """The first backup takes over when it loses the owner, and does not wait for the master's table."""
+    grid, original = node.grid, node.grid.on_link_lost
+
+    def on_link_lost(peer: MemberId, now: Millis) -> None:
+        original(peer, now)
+        for partition, row in enumerate(grid.table.rows):
+            replicas = grid.table.replicas(partition)
+            if row and replicas[0] == peer and node.this in replicas[1:2] and grid.owned[partition] is None:
+                grid._take_over(partition, grid.table.versions[partition] + 1)
+
+    _replace(grid, "on_link_lost", on_link_lost)
+
+
+def drop_replica_early(node: Node) -> None:
+    """A backup clears its replica when it hears of any newer table for the partition, and comes back empty."""
+    followed, original = node.grid.followed, node.grid.followed.follow_table
+    seen: dict[int, int] = {}
+
+    def follow_table(table: PartitionTable) -> None:
+        original(table)
+        for partition, replica in followed.replicas.items():
+            version = table.versions[partition]
+            if seen.get(partition, version) != version:
+                replica.maps.clear()
+            seen[partition] = version
+
+    _replace(followed, "follow_table", follow_table)
+
+
+def commit_copy_early(node: Node) -> None:
+    """The owner reports a copy as complete as soon as it is ordered."""
+    grid, original = node.grid, node.grid.on_copy_order
+
+    def on_copy_order(sender: MemberId, message: m.CopyOrder, now: Millis) -> None:
+        original(sender, message, now)
+        owned = grid.owned[message.partition]
+        if owned is not None and grid.table.versions[message.partition] == message.base_version:
+            grid._report(owned, message.destination, done=True)
+
+    _replace(grid, "on_copy_order", on_copy_order)
+
+
+def skip_table_search(node: Node) -> None:
+    """A new master goes on with its own table and asks nobody for a newer one."""
+    keeper, original = node.keeper, node.keeper._start_search
+
+    def start_search(view: Any, now: Millis) -> None:
+        original(view, now)
+        if keeper._search is not None:
+            keeper._search.waiting_for.clear()
+
+    _replace(keeper, "_start_search", start_search)
+
+
+def retry_once_only(node: Node) -> None:
+    """A write whose answer depends on what was there is sent again when its owner was lost."""
+    calls = node.calls
+
+    def on_target_lost(pending: Any, reason: str, now: Millis) -> None:
+        pending.why_waiting = reason
+        calls._wait(pending, now)
+
+    _replace(calls, "_on_target_lost", on_target_lost)
+
+
+def resend_nothing(node: Node) -> None:
+    """What a broken connection lost is not sent again: the stream is taken for acknowledged."""
+    grid, original = node.grid, node.grid.on_link_lost
+
+    def on_link_lost(peer: MemberId, now: Millis) -> None:
+        for owned in grid.unsettled.values():
+            stream = owned.streams.get(peer)
+            if stream is not None and stream.state is StreamState.IN_SYNC:
+                stream.acked = owned.replica.seq
+                owned._confirm()
+        original(peer, now)
+
+    _replace(grid, "on_link_lost", on_link_lost)
+
+
+def claim_too_soon(node: Node) -> None:
+    """A member claims the mastership when it suspects the master alone, and everybody agrees at once."""
+    membership = node.membership
+
+    def claim_if_due(now: Millis) -> None:
+        if membership.master != node.this and membership.master in membership.suspicions.suspected:
+            membership._start_claim(now)
+
+    def on_claim(sender: MemberId, message: m.MastershipClaim, now: Millis) -> None:
+        if membership.view is not None:
+            membership.master = sender
+            node._out.send(sender, m.ClaimAnswer(message.claim_id, True, membership.view))
+
+    _replace(membership, "_claim_if_due", claim_if_due)
+    node._handlers[m.MastershipClaim] = on_claim
+
+
+def _replace(machine: object, name: str, by: object) -> None:
+    setattr(machine, name, by)
+
+
+CANARIES: dict[str, Callable[[Node], None]] = {
+    "acknowledge-early": acknowledge_early,
+    "install-older-views": install_older_views,
+    "promote-without-table": promote_without_table,
+    "drop-replica-early": drop_replica_early,
+    "commit-copy-early": commit_copy_early,
+    "skip-table-search": skip_table_search,
+    "retry-once-only": retry_once_only,
+    "resend-nothing": resend_nothing,
+    "claim-too-soon": claim_too_soon,
+}
+"""Name to what takes the rule out."""

@@ -33,6 +33,7 @@ class Faults:
         world.network.heal()
         for host in world.hosts:
             host.crash_on.clear()
+            host.crash_sending.clear()
         if not any(host.has_joined for host in world.hosts) and world.hosts[0].node is None:
             world.start(world.hosts[0])
 
@@ -55,6 +56,8 @@ class Faults:
                 world.crash(host, fault.lasts_ms)
             case FaultKind.CRASH_ON:
                 host.crash_on.append((fault.what, fault.nth, fault.lasts_ms))
+            case FaultKind.CRASH_SENDING:
+                host.crash_sending.append((fault.what, fault.nth, fault.lasts_ms))
             case FaultKind.LEAVE:
                 self._leave(host, fault.lasts_ms)
             case FaultKind.JOIN:
@@ -85,7 +88,7 @@ class Faults:
                 return host.node is not None and (not host.has_joined or self._world.joined_count() > 1)
             case FaultKind.LEAVE:
                 return host.has_joined and not host.is_leaving and self._staying() > 1
-            case FaultKind.CRASH_ON | FaultKind.PAUSE:
+            case FaultKind.CRASH_ON | FaultKind.CRASH_SENDING | FaultKind.PAUSE:
                 return host.node is not None
             case _:
                 return other is not None and other is not host

@@ -41,6 +41,8 @@ class Host:
         """Connections that others opened to this host, by number."""
         self.crash_on: list[tuple[str, int, Millis]] = []
         """Crash when so many more messages of a type have been handled, and start again after a time."""
+        self.crash_sending: list[tuple[str, int, Millis]] = []
+        """As `crash_on`, for messages that were sent."""
 
     def __repr__(self) -> str:
         return f"Host({self.number}, {self.node.this if self.node else 'down'})"

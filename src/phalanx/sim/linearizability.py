@@ -43,7 +43,7 @@ def calls_on(key: bytes, operations: list[Operation], until: Millis) -> list[Cal
             result = result[index]  # type: ignore[assignment]
         end = operation.end if is_answered else NEVER
         calls.append(Call(operation.begin, end, operation.kind, value, operation.expected, result))
-    return sorted(calls)
+    return sorted(calls, key=lambda call: (call.begin, call.end))
 
 
 def is_linearizable(calls: list[Call]) -> bool | None:

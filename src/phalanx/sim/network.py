@@ -3,9 +3,9 @@
 * A connection is opened by the first message to a peer and has one direction, as the members' own. While it is being
   opened messages queue; it ends in `LinkUp` or, where nobody or somebody else answers, in `LinkRefused`, and what was
   queued is lost.
-* A connection that breaks drops what is in flight, or, when a process ends, perhaps only lets its last messages
-  arrive. Both ends get `LinkLost`, each after a latency of its own; until then a sender does not know that it speaks
-  into the void. A new connection is established only when both ends know that the old one is gone.
+* A connection that breaks drops what is in flight, or, when a process ends, perhaps lets its last messages arrive.
+  Both ends get `LinkLost`, each after a latency of its own; until then a sender does not know that it speaks into the
+  void. Whoever accepts a new connection knows by then that the earlier one is gone.
 * A message for a member never reaches another incarnation on its address: the connection is made to the incarnation.
 """
 
@@ -24,6 +24,8 @@ from phalanx.wire.messages import Message
 
 DRAWN_AHEAD = 4_093
 """Latencies drawn at the start and used in turn: a draw for each message would cost more than all else here."""
+
+ANOTHER = "another member listens there"
 
 
 class Feed(Protocol):
@@ -69,7 +71,7 @@ class Network:
         self._lags: dict[tuple[int, int], tuple[Millis, Millis]] = {}
         """Pair of hosts to the additional latency and when it ends."""
         self._known_lost_at: dict[tuple[int, int], Millis] = {}
-        """Pair of hosts to when both know of the last loss."""
+        """Opener and receiver to when the receiver knows of the last loss."""
         self.feed: Feed
         """Set by the world."""
         self.messages = 0
@@ -109,7 +111,7 @@ class Network:
         channel = Channel(self._channels_made, host, sender, to, receiver)
         host.channels[to] = channel
         pair = _pair(host, receiver)
-        reaches_at = max(self._agenda.now + self.latency(), self._known_lost_at.get(pair, 0))
+        reaches_at = max(self._agenda.now + self.latency(), self._known_lost_at.get((host.number, receiver.number), 0))
         answered_at = reaches_at + self.latency()
         lag_ms, until = self._lags.get(pair, (0, 0))
         if until > self._agenda.now:
@@ -129,7 +131,7 @@ class Network:
         elif receiver.node is None:
             reason = "connection refused"
         elif is_member(target) and receiver.node.this != target:
-            reason = f"another member listens there: {receiver.node.this}"
+            reason = f"{ANOTHER}: {receiver.node.this}"
         if reason:
             channel.is_open = False
         else:
@@ -141,7 +143,7 @@ class Network:
         if reason:
             if host.channels.get(channel.target) is channel:
                 del host.channels[channel.target]
-            self.feed(host, channel.sender, LinkRefused(channel.target, reason))
+            self.feed(host, channel.sender, LinkRefused(channel.target, reason, final=reason.startswith(ANOTHER)))
         elif channel.is_open:
             self.feed(host, channel.sender, LinkUp(channel.target))
 
@@ -185,53 +187,41 @@ class Network:
 
     def process_ended(self, host: Host, *, delivers_all: bool) -> None:
         """A host's process has ended: its connections break. What it had sent may yet arrive, on some or all of them."""
-        lost = []
-        for channel in list(host.inbound.values()):
+        lost = list(host.inbound.values())
+        for channel in lost:
             channel.is_open = False
-            lost.append(channel)
         for channel in host.channels.values():
             if not channel.is_open:
                 continue
             if not delivers_all and self._rng.random() < 0.5:
                 channel.is_open = False
-                channel.receiver.inbound.pop(channel.number, None)
             lost.append(channel)
         host.inbound.clear()
         host.channels = {}
-        self._tell_loss(lost, gone=host)
+        self._tell_loss(lost)
 
-    def _tell_loss(self, lost: list[Channel], gone: Host | None = None) -> None:
-        """Give `LinkLost` once to each living end of each pair of peers, after what still arrives."""
-        told: dict[tuple[int, Target], tuple[Host, MemberId, Millis]] = {}
-        pairs: dict[tuple[int, int], Millis] = {}
+    def _tell_loss(self, lost: list[Channel]) -> None:
+        """Give `LinkLost` to both ends of each connection, each in its own time; the receiver after what still arrives."""
+        now = self._agenda.now
         for channel in lost:
-            pair = _pair(channel.opener, channel.receiver)
-            ends = [(channel.opener, channel.sender, channel.target)]
-            if channel.receiver.node is not None:
-                ends.append((channel.receiver, channel.receiver.node.this, channel.sender))
-            for host, member, peer in ends:
-                if host is gone:
-                    continue
-                at = self._agenda.now + self.latency()
-                if channel.is_open:
-                    at = max(at, channel.last_at)
-                before = told.get((host.number, peer))
-                at = max(at, before[2]) if before else at
-                told[host.number, peer] = (host, member, at)
-                pairs[pair] = max(pairs.get(pair, 0), at)
-        for pair, at in pairs.items():
-            self._known_lost_at[pair] = max(at + 1, self._known_lost_at.get(pair, 0))
-        for (_, peer), (host, member, at) in told.items():
-            self._agenda.call_at(at, self._on_lost, host, member, peer)
+            opener, receiver = channel.opener, channel.receiver
+            if opener.member == channel.sender:
+                self._agenda.call_at(now + self.latency(), self._on_lost_by_opener, channel)
+            if receiver.node is not None:
+                told_at = max(now + self.latency(), channel.last_at if channel.is_open else 0)
+                self._agenda.call_at(told_at, self._on_lost_by_receiver, channel, receiver.node.this)
+                way = (opener.number, receiver.number)
+                self._known_lost_at[way] = max(told_at + 1, self._known_lost_at.get(way, 0))
 
-    def _on_lost(self, host: Host, member: MemberId, peer: Target) -> None:
-        channel = host.channels.get(peer)
-        if channel is not None and not channel.is_open and channel.sender == member:
-            del host.channels[peer]
-        for drained in [c for c in host.inbound.values() if c.sender == peer and c.opener.member != peer]:
-            drained.is_open = False
-            del host.inbound[drained.number]
-        self.feed(host, member, LinkLost(peer))
+    def _on_lost_by_opener(self, channel: Channel) -> None:
+        if channel.opener.channels.get(channel.target) is channel:
+            del channel.opener.channels[channel.target]
+        self.feed(channel.opener, channel.sender, LinkLost(channel.target))
+
+    def _on_lost_by_receiver(self, channel: Channel, member: MemberId) -> None:
+        channel.is_open = False
+        channel.receiver.inbound.pop(channel.number, None)
+        self.feed(channel.receiver, member, LinkLost(channel.sender))
 
     def _between(self, one: Host, other: Host) -> list[Channel]:
         return [c for c in one.channels.values() if c.receiver is other] + [

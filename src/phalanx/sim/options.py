@@ -32,6 +32,8 @@ class FaultKind(enum.StrEnum):
     """The process ends without a word. `lasts_ms`: starts again after that; 0: not before the end of the faults."""
     CRASH_ON = "crash-on"
     """As CRASH, when the `nth` message of the type named `what` has been handled by the host."""
+    CRASH_SENDING = "crash-sending"
+    """As CRASH, when the `nth` message of the type named `what` was sent: in the middle of telling several members."""
     LEAVE = "leave"
     """The member is asked to leave in good order. `lasts_ms`: as for CRASH, from when it has left."""
     JOIN = "join"
@@ -122,9 +124,11 @@ USUAL_MIX = {
 CRASH_POINTS = (
     "MembersUpdate", "MembersAck", "MastershipClaim", "ClaimAnswer", "FetchTable", "FetchedTable", "TableUpdate",
     "CopyOrder", "CopyStart", "CopyChunk", "CopyAck", "CopyReport", "Probe", "ProbeAnswer", "ReplicatePut",
-    "ReplicateAck", "JoinRequest", "JoinResponse", "LeaveRequest",
+    "ReplicateAck", "JoinRequest", "JoinResponse", "LeaveRequest", "Put", "Replace", "PutAll", "DoneReply",
 )  # fmt: skip
 """Messages behind which a crash is of interest."""
+BROADCASTS = ("MembersUpdate", "TableUpdate", "MastershipClaim", "FetchTable", "ReplicatePut", "Probe", "CopyOrder")
+"""Messages to several members, in the middle of which a crash is of interest."""
 
 
 def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
@@ -145,7 +149,7 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         start_at_ms=tuple(rng.choice((0, rng.randrange(50), rng.randrange(1_500))) for _ in range(members)),
         backups=rng.choice((0, 1, 1, 1, 2, 2, 3)),
         partitions=rng.randrange(7, 32),
-        latency_ms=rng.choice(((1, 2), (1, 5), (1, 30), (5, 15))),
+        latency_ms=rng.choice(((1, 2), (1, 5), (1, 30), (5, 15), (10, 60))),
         heartbeat_interval_ms=interval,
         heartbeat_timeout_ms=timeout,
         connection_grace_ms=300,
@@ -155,7 +159,7 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         copies_per_member=rng.choice((1, 2, 4)),
         duration_ms=duration,
         heal_within_ms=90_000,
-        operations_per_second=rng.choice((5, 10, 20, 40)),
+        operations_per_second=rng.choice((5, 20, 40, 80)),
         registers=rng.choice((5, 20, 60)),
         counters=rng.choice((1, 4)),
         mix=USUAL_MIX,
@@ -168,34 +172,48 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
 
 def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
     per_second = rng.choice((0.05, 0.15, 0.3, 0.6))
-    faults = [_draw_fault(rng, options) for _ in range(max(1, int(options.duration_ms / 1_000 * per_second)))]
+    together = rng.choice((0.0, 0.3, 0.7))
+    faults: list[Fault] = []
+    at = 0
+    for _ in range(max(1, int(options.duration_ms / 1_000 * per_second))):
+        # Many mistakes need a second fault while the cluster still deals with the first.
+        is_close = faults and rng.random() < together
+        at = at + rng.choice((5, 50, 400, 1_500)) if is_close else rng.randrange(1_000, options.duration_ms)
+        faults.append(_draw_fault(rng, options, min(at, options.duration_ms - 1)))
     for joiner in range(options.members, options.hosts):
         faults.append(Fault(rng.randrange(options.duration_ms), FaultKind.JOIN, joiner))
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 
 
-def _draw_fault(rng: Random, options: Options) -> Fault:
-    at = rng.randrange(1_500, options.duration_ms)
+FAULT_WEIGHTS = {
+    FaultKind.CRASH: 5, FaultKind.CRASH_ON: 5, FaultKind.CRASH_SENDING: 4, FaultKind.LEAVE: 4, FaultKind.LOSE: 4,
+    FaultKind.LOSE_ONE_WAY: 3, FaultKind.CUT: 2, FaultKind.LAG: 3, FaultKind.PAUSE: 2,
+}  # fmt: skip
+
+
+def _draw_fault(rng: Random, options: Options, at: Millis) -> Fault:
     hosts = options.hosts
     host = rng.choice((MASTER, rng.randrange(hosts), rng.randrange(hosts)))
     other = rng.choice((MASTER, rng.randrange(hosts), rng.randrange(hosts)))
     back = rng.choice((0, rng.randrange(1, 100), rng.randrange(100, 1_000), rng.randrange(1_000, 10_000)))
-    kinds = [FaultKind.CRASH] * 5 + [FaultKind.CRASH_ON] * 4 + [FaultKind.LEAVE] * 3 + [FaultKind.LOSE] * 3
-    kinds += [FaultKind.LOSE_ONE_WAY] * 2 + [FaultKind.CUT] * 2 + [FaultKind.LAG] * 2 + [FaultKind.PAUSE] * 2
-    kind = rng.choice(kinds)
-    if kind is FaultKind.CRASH_ON:
-        return Fault(at, kind, host, lasts_ms=back, what=rng.choice(CRASH_POINTS), nth=rng.randrange(1, 6))
-    if kind is FaultKind.CUT:
-        grace = options.connection_grace_ms
-        longest = 10 * grace if options.profile is Profile.CUTS else grace // 2
-        return Fault(at, kind, host, other, lasts_ms=rng.randrange(10, longest))
-    if kind is FaultKind.LAG:
-        return Fault(at, kind, host, other, lasts_ms=rng.randrange(100, 2_000), nth=rng.choice((10, 50, 200)))
-    if kind is FaultKind.PAUSE:
-        return Fault(at, kind, host, lasts_ms=rng.randrange(20, options.heartbeat_timeout_ms // 2))
-    if kind in (FaultKind.LOSE, FaultKind.LOSE_ONE_WAY):
-        return Fault(at, kind, host, other)
-    return Fault(at, kind, host, lasts_ms=back)
+    kind = rng.choices(tuple(FAULT_WEIGHTS), tuple(FAULT_WEIGHTS.values()))[0]
+    match kind:
+        case FaultKind.CRASH_ON:
+            return Fault(at, kind, host, lasts_ms=back, what=rng.choice(CRASH_POINTS), nth=rng.randrange(1, 6))
+        case FaultKind.CRASH_SENDING:
+            return Fault(at, kind, host, lasts_ms=back, what=rng.choice(BROADCASTS), nth=rng.randrange(1, 6))
+        case FaultKind.CUT:
+            grace = options.connection_grace_ms
+            longest = 10 * grace if options.profile is Profile.CUTS else grace // 2
+            return Fault(at, kind, host, other, lasts_ms=rng.randrange(10, longest))
+        case FaultKind.LAG:
+            return Fault(at, kind, host, other, lasts_ms=rng.randrange(100, 2_000), nth=rng.choice((10, 50, 200, 600)))
+        case FaultKind.PAUSE:
+            return Fault(at, kind, host, lasts_ms=rng.randrange(20, options.heartbeat_timeout_ms // 2))
+        case FaultKind.LOSE | FaultKind.LOSE_ONE_WAY:
+            return Fault(at, kind, host, other)
+        case _:
+            return Fault(at, kind, host, lasts_ms=back)
 
 
 def _bench(seed: int) -> Options:

@@ -56,6 +56,8 @@ class TableChecker:
             self._check_owner(partition, member, table, view, alive, now)
             if decides and view is not None:
                 self._extend_line(partition, member, table, view, now)
+                if len(history) > 1:
+                    self._check_removal(partition, member, history[-2][1].replicas(partition), table, view, now)
 
     def _changed(self, before: PartitionTable | None, table: PartitionTable) -> list[int]:
         if before is None:
@@ -88,10 +90,17 @@ class TableChecker:
             kept = [each for each in before if each in replicas]
             if before and not kept and any(each in view for each in before):
                 self._findings.add(now, "replicas in sync are not passed over", story)
-            removed = [each for each in before if each not in replicas and each in view]
-            if removed and len(replicas) < min(self._wanted, len(view.members)):
-                self._findings.add(now, "no replica of a living member is taken out", story)
         line.append(Step(now, table.versions[partition], replicas, view.members))
+
+    def _check_removal(
+        self, partition: int, member: MemberId, before: Replicas, table: PartitionTable, view: MembersView, now: Millis
+    ) -> None:
+        """Against the master's own table before: one that an earlier master told nobody of cannot bind it."""
+        replicas = table.replicas(partition)
+        removed = [each for each in before if each not in replicas and each in view]
+        if removed and len(replicas) < min(self._wanted, len(view.members)):
+            story = f"partition {partition}: {before}, then by {member} {replicas}, with the view {view.members}"
+            self._findings.add(now, "no replica of a living member is taken out", story)
 
     # --- questions -------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from phalanx.sim.host import Host
 from phalanx.sim.network import Channel, Network
 from phalanx.sim.options import Options
 from phalanx.wire.codec import message_decoder
-from phalanx.wire.effects import Answer, Finished, Input, Received, Record, Send, Started, TimePassed
+from phalanx.wire.effects import Answer, Effect, Finished, Input, Received, Record, Send, Started, TimePassed
 from phalanx.wire.events import Event
 from phalanx.wire.messages import Message, Reply
 
@@ -143,6 +143,8 @@ class World:
         except Exception as error:  # whatever a member raises is a finding
             self._observer.on_broken(host, error, now)
             return
+        if host.crash_sending:
+            effects = self._cut_short(host, effects)
         send = self.network.send
         finished = None
         for effect in effects:
@@ -244,14 +246,28 @@ class World:
                 self._deliver(host, channel, what)
 
     def _crash_if_due(self, host: Host, handled: str) -> None:
-        for index, (what, left, comes_back_after_ms) in enumerate(host.crash_on):
-            if what == handled:
-                host.crash_on[index] = (what, left - 1, comes_back_after_ms)
-                if left <= 1:
-                    del host.crash_on[index]
-                    if self.joined_count() > 1:
-                        self.crash(host, comes_back_after_ms)
-                return
+        comes_back_after_ms = _count_down(host.crash_on, handled)
+        if comes_back_after_ms is not None and self.joined_count() > 1:
+            self.crash(host, comes_back_after_ms)
+
+    def _cut_short(self, host: Host, effects: list[Effect]) -> list[Effect]:
+        """The effects up to the message in the sending of which the process crashes, if it does."""
+        for index, effect in enumerate(effects):
+            if type(effect) is not Send:
+                continue
+            comes_back_after_ms = _count_down(host.crash_sending, type(effect.message).__name__)
+            if comes_back_after_ms is not None and self.joined_count() > 1:
+                member: MemberId = host.node.this  # type: ignore[union-attr]  # it has just handled an input
+                host.paused_until = self.now + 1
+                self.agenda.call_at(self.now, self._crash_sender, host, member, comes_back_after_ms)
+                return effects[: index + 1]
+        return effects
+
+    def _crash_sender(self, host: Host, member: MemberId, comes_back_after_ms: Millis) -> None:
+        if host.member == member:
+            self._end_process(host, "crashed while sending", delivers_all=True)
+            if comes_back_after_ms:
+                self.start_later(host, comes_back_after_ms)
 
     def joined_count(self) -> int:
         """How many members are in a cluster."""
@@ -274,12 +290,25 @@ class World:
         host.paused_until = 0
         host.backlog.clear()
         host.crash_on.clear()
+        host.crash_sending.clear()
         self.network.process_ended(host, delivers_all=delivers_all)
         self._observer.on_process(host, member, how, self.now)
 
     def _draw_incarnation(self) -> str:
         text = f"{self.rng.getrandbits(128):032x}"
         return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+def _count_down(points: list[tuple[str, int, Millis]], what: str) -> Millis | None:
+    """One more message of a type. When a crash point is reached by it: after how long the process comes back."""
+    for index, (wanted, left, comes_back_after_ms) in enumerate(points):
+        if wanted == what:
+            if left <= 1:
+                del points[index]
+                return comes_back_after_ms
+            points[index] = (wanted, left - 1, comes_back_after_ms)
+            return None
+    return None
 
 
 class Adapt(Protocol):

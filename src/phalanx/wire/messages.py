@@ -80,6 +80,8 @@ class JoinRefused(_Message, tag=13, frozen=True):
     request_id: int
     retry: bool
     reason: str
+    in_cluster: bool
+    """Whether the one that refuses is in a cluster: then the asker must not form another."""
 
 
 class MembersUpdate(_Message, tag=14, frozen=True):
