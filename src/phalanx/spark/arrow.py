@@ -1,0 +1,85 @@
+"""Arrow arrays from and to numpy, by their buffers.
+
+pyarrow's own `array` and `scalar` import pandas, where it is installed, to see whether they were given something of it.
+That costs every new worker of Spark half a second, so what runs in each of them makes its arrays here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Array = Any
+"""A pyarrow array; pyarrow has no types of its own to check against."""
+Vector = np.ndarray[Any, np.dtype[Any]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Octets = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+def from_numpy(values: Vector, kind: Any, nulls: Mask | None = None) -> Array:
+    """Numbers or flags as an array of a type that holds them in this width; null where `nulls` is true."""
+    data = _bits(values) if values.dtype == np.bool_ else np.ascontiguousarray(values)
+    validity = pa.py_buffer(_bits(~nulls)) if nulls is not None and nulls.any() else None
+    return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(data)])
+
+
+def to_numpy(column: Array, kind: Any) -> Vector:
+    """The numbers of a column, cast to a type of fixed width; 0 where it is null."""
+    column = column.cast(kind)
+    dtype = np.dtype(kind.to_pandas_dtype())
+    if len(column) == 0:
+        return np.zeros(0, dtype)
+    values = np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * dtype.itemsize)
+    return values if column.null_count == 0 else np.where(flags(column.is_valid()), values, dtype.type(0))
+
+
+def flags(column: Array) -> Mask:
+    """A boolean column without nulls as a mask."""
+    found: Mask = column.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _bits(mask: Mask) -> Octets:
+    return np.packbits(mask, bitorder="little")
+
+
+def runs(data: Any, starts: Vector, ends: Vector) -> Array:
+    """Parts of a buffer, in ascending order and apart from each other, as a binary array.
+
+    The buffer is seen as one array in which parts and the gaps behind them alternate; then the gaps are left out.
+    """
+    count = len(starts)
+    offsets = np.zeros(2 * count + 1, np.int32)
+    offsets[0:-1:2] = starts
+    offsets[1::2] = ends
+    offsets[-1] = offsets[-2] if count else 0
+    both = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return both.take(from_numpy(np.arange(0, 2 * count, 2, dtype=np.int32), pa.int32()))
+
+
+def from_records(records: Vector) -> Array:
+    """Records of one length as a binary array, without a copy."""
+    width = records.dtype.itemsize
+    offsets = np.arange(0, width * len(records) + 1, width, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(records), [None, pa.py_buffer(offsets), pa.py_buffer(records)])
+
+
+def binary_scalar(value: bytes) -> Any:
+    """Bytes as a scalar for compute functions."""
+    offsets = np.array([0, len(value)], np.int32)
+    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(value)])[0]
+
+
+def null_where(mask: Mask, column: Array) -> Array:
+    """The column with nulls at these places too."""
+    return pc.if_else(from_numpy(mask, pa.bool_()), pa.nulls(1, column.type)[0], column)
+
+
+def to_bytes_list(column: Array) -> list[bytes]:
+    """A binary array without nulls as bytes objects."""
+    found: list[bytes] = column.to_numpy(zero_copy_only=False).tolist()
+    return found

@@ -1,0 +1,28 @@
+"""How an error reaches the person at the driver: as one line that says what to do.
+
+Spark runs a data source in Python workers, also while it plans, and sends an exception to the driver as its text with a
+traceback around it. For errors that are explained in their message, the traceback is noise: it shows frames of Spark and
+of this package. Spark leaves it out for a worker in whose environment SPARK_HIDE_TRACEBACK is set when the exception
+arrives. A worker ends after an exception, so setting it there concerns this one exception and nobody else's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from phalanx.common.errors import InvariantViolation, PhalanxError
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Let errors that explain themselves leave a worker without traceback. Everything else leaves as it is."""
+    try:
+        yield
+    except InvariantViolation:
+        raise  # a defect of this package: here the traceback is what counts
+    except PhalanxError:
+        if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise

@@ -1,0 +1,169 @@
+"""Entries row by row, through the grid's own serialisation: for what cannot be read as columns, and to say what is wrong.
+
+A value that is no dict is a row with the one field `value`, so that a map of plain values can be read too.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from phalanx.common.errors import UsageError
+from phalanx.grid.serialization import Json, from_data
+
+Array = Any
+
+VALUE_FIELD = "value"
+_SHOWN_CHARACTERS = 60
+
+
+def row_of(value: bytes) -> dict[str, Any]:
+    """A stored value as a row."""
+    content = from_data(value)
+    return content if isinstance(content, dict) else {VALUE_FIELD: content}
+
+
+def layout_of(value: bytes) -> list[str] | None:
+    """The field names of a stored row in their order; None if the value is no row."""
+    content = from_data(value)
+    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
+        return None
+    return list(content)
+
+
+def show(content: object) -> str:
+    """A value as it may stand in an error message."""
+    text = repr(content)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
+def show_key(key: bytes) -> str:
+    """A serialised key as it may stand in an error message."""
+    return show(from_data(key))
+
+
+class Unfit(Exception):
+    """A value is not of the type that the schema gives its field."""
+
+
+UNFIT = (Unfit, TypeError, ValueError, OverflowError)
+"""What turning a value of the wrong type or size into a column raises (pyarrow's errors are among them)."""
+
+
+def decode(keys: Sequence[bytes], values: Sequence[bytes], fields: Sequence[Any], map_name: str) -> dict[str, Array]:
+    """The fields of all rows as columns. Raises `UsageError` that names the key, the field and both types."""
+    rows = [row_of(value) for value in values]
+    return {field.name: to_column([row.get(field.name) for row in rows], field, keys, map_name) for field in fields}
+
+
+def to_array(contents: Sequence[Any], kind: Any) -> Array:
+    """Python values as an array of the type. Raises one of `UNFIT`."""
+    return pa.array(_converted(contents, kind), kind)
+
+
+def to_column(contents: list[Any], field: Any, keys: Sequence[bytes], map_name: str) -> Array:
+    """Python values as a column of the field's type."""
+    try:
+        return to_array(contents, field.type)
+    except UNFIT:
+        for key, content in zip(keys, contents, strict=True):
+            try:
+                to_array([content], field.type)
+            except UNFIT:
+                raise UsageError(
+                    f"map {map_name!r}, key {show_key(key)}: field '{field.name}' holds {show(content)} "
+                    f"({type(content).__name__}), which is no {sql_name(field.type)}; give a schema with another type "
+                    f"for the field or without it, or store one type of value in it"
+                ) from None
+        raise
+
+
+_ACCEPTED: tuple[tuple[Any, tuple[type, ...]], ...] = (
+    (pa.types.is_boolean, (bool,)),
+    (pa.types.is_integer, (int,)),
+    (pa.types.is_floating, (float, int)),
+    (pa.types.is_string, (str, uuid.UUID, Json)),
+    (pa.types.is_binary, (bytes,)),
+    (pa.types.is_date, (datetime.date,)),
+    (pa.types.is_timestamp, (datetime.datetime,)),
+    (pa.types.is_decimal, (decimal.Decimal, int)),
+    (pa.types.is_null, ()),
+)
+
+
+def _converted(contents: Iterable[Any], kind: Any) -> list[Any]:
+    """The values as pyarrow takes them. Raises `Unfit` for a value of a type that the column does not have."""
+    if pa.types.is_map(kind):
+        return [None if each is None else _pairs(each, kind) for each in contents]
+    if pa.types.is_struct(kind):
+        return [None if each is None else _struct(each, kind) for each in contents]
+    if pa.types.is_list(kind):
+        return [
+            None if each is None else _converted(_checked(each, (list, tuple)), kind.value_type) for each in contents
+        ]
+    contents = list(contents)
+    accepted = next(types for is_kind, types in _ACCEPTED if is_kind(kind))
+    found = set(map(type, contents)) - {type(None)}
+    if not found <= set(accepted):
+        raise Unfit
+    if found & {uuid.UUID, Json}:
+        return [each.text if isinstance(each, Json) else None if each is None else str(each) for each in contents]
+    if pa.types.is_timestamp(kind):
+        for each in contents:
+            if each is not None and (each.tzinfo is None) != (kind.tz is None):
+                raise Unfit
+    if int in found and pa.types.is_floating(kind):
+        return [each if each is None else float(each) for each in contents]
+    if int in found and pa.types.is_decimal(kind):
+        return [decimal.Decimal(each) if isinstance(each, int) else each for each in contents]
+    return contents
+
+
+def _checked(content: Any, types: tuple[type, ...]) -> Any:
+    if not isinstance(content, types):
+        raise Unfit
+    return content
+
+
+def _pairs(content: Any, kind: Any) -> list[tuple[Any, Any]]:
+    _checked(content, (dict,))
+    keys = _converted(content.keys(), kind.key_type)
+    return list(zip(keys, _converted(content.values(), kind.item_type), strict=True))
+
+
+def _struct(content: Any, kind: Any) -> dict[str, Any]:
+    _checked(content, (dict,))
+    return {field.name: _converted([content.get(field.name)], field.type)[0] for field in kind}
+
+
+_SQL_NAMES = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.date32(): "date",
+    pa.null(): "void",
+    pa.timestamp("us"): "timestamp_ntz",
+    pa.timestamp("us", tz="UTC"): "timestamp",
+}
+
+
+def sql_name(kind: Any) -> str:
+    """An Arrow type as Spark SQL calls it."""
+    if pa.types.is_map(kind):
+        return f"map<{sql_name(kind.key_type)},{sql_name(kind.item_type)}>"
+    if pa.types.is_list(kind):
+        return f"array<{sql_name(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{','.join(f'{field.name}:{sql_name(field.type)}' for field in kind)}>"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return _SQL_NAMES.get(kind, str(kind))

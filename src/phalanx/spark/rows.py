@@ -1,0 +1,100 @@
+"""Rows and entries: record batches to serialised values, and serialised entries back to record batches.
+
+A row is stored as a MessagePack map from column name to value. On the way back the rows of a page are read layout by
+layout as whole columns (`parse`); what has no layout in common with others is read row by row (`fallback`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from phalanx.common.errors import UsageError
+from phalanx.grid.serialization import MSGPACK_PREFIX
+from phalanx.spark import cells, fallback, parse
+from phalanx.spark.arrow import Array, to_bytes_list
+from phalanx.spark.keys import decode_keys
+from phalanx.spark.options import Options
+
+RowNumbers = np.ndarray[Any, np.dtype[np.int64]]
+
+_MAX_LAYOUTS = 8
+"""Layouts of one page that are read as columns; the rows of any further ones are read row by row."""
+_MIN_ROWS = 24
+"""With fewer rows than this, reading row by row is faster."""
+
+
+def encode_rows(batch: Any, options: Options) -> list[bytes]:
+    """The stored form of each row of a batch. Raises `UsageError` that names a column which cannot be stored."""
+    names = [name for name in batch.schema.names if options.key_in_value or name not in options.key]
+    if not names:
+        return [MSGPACK_PREFIX + cells.length_header(0, cells.MAP)] * int(batch.num_rows)
+    try:
+        pieces = cells.row_pieces(MSGPACK_PREFIX, names, [batch.column(name) for name in names])
+    except cells.Unstorable as refusal:
+        raise UsageError(
+            f"column '{'.'.join(refusal.path)}' {refusal.reason}; nothing of this batch of {batch.num_rows} rows was written"
+        ) from None
+    return to_bytes_list(cells.join(pieces))
+
+
+def decode_entries(keys: Sequence[bytes], values: Sequence[bytes], schema: Any, options: Options) -> Iterator[Any]:
+    """Entries as record batches of the schema. Raises `UsageError` that names key, field and both types."""
+    key_fields = {name: schema.field(name) for name in options.key if name in schema.names}
+    wanted = [field for field in schema if field.name not in key_fields]
+    for rows, columns in _decode_values(keys, values, wanted, options.map):
+        of_rows = keys if rows is None else [keys[row] for row in rows.tolist()]
+        if key_fields:
+            columns = columns | decode_keys(of_rows, key_fields, options)
+        for field in schema:
+            if not field.nullable and columns[field.name].null_count:
+                _refuse_null(field, columns[field.name], of_rows, options.map)
+        if len(schema):
+            yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+        else:
+            yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(of_rows), pa.struct([])))
+
+
+def _refuse_null(field: Any, column: Array, keys: Sequence[bytes], map_name: str) -> None:
+    key = keys[column.is_null().to_pylist().index(True)]
+    raise UsageError(
+        f"map {map_name!r}, key {fallback.show_key(key)}: field '{field.name}' has no value, but the schema says NOT NULL; "
+        f"make the column nullable in the schema"
+    )
+
+
+Part = tuple[RowNumbers | None, dict[str, Array]]
+"""Which rows of a page (None: all, in order), and their columns by name."""
+
+
+def _decode_values(
+    keys: Sequence[bytes], values: Sequence[bytes], wanted: Sequence[Any], map_name: str
+) -> Iterator[Part]:
+    if not wanted:
+        yield None, {}
+        return
+    rest: RowNumbers = np.arange(len(values))
+    single: list[int] = []
+    if len(values) >= _MIN_ROWS:
+        page = parse.Page(values)
+        for _ in range(_MAX_LAYOUTS):
+            if len(rest) < _MIN_ROWS:
+                break
+            layout = fallback.layout_of(values[rest[0]])
+            if not layout:
+                break
+            good, columns = parse.read_layout(page, rest, MSGPACK_PREFIX, layout, wanted)
+            if not good.any():
+                break
+            yield None if good.all() and len(rest) == len(values) else rest[good], columns
+            if not good[0]:  # the row that gave the layout needs care; it is not tried again
+                single.append(int(rest[0]))
+                good[0] = True
+            rest = rest[~good]
+    by_row = single + rest.tolist()
+    if by_row:
+        columns = fallback.decode([keys[row] for row in by_row], [values[row] for row in by_row], wanted, map_name)
+        yield np.array(by_row), columns

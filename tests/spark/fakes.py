@@ -1,0 +1,69 @@
+"""A grid in this process, in place of a cluster: what the data source asks of a client, and what it was asked."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from phalanx.grid.serialization import from_data, from_key_data, to_data, to_key_data
+from phalanx.partition.hashing import partition_of
+from phalanx.spark.options import Options
+
+PARTITIONS = 7
+
+
+class FakeGrid:
+    """Maps in a dict, partitions owned by three members, pages of two entries."""
+
+    def __init__(self, owners: tuple[str | None, ...] = ("a", "b", "c")) -> None:
+        self.maps: dict[str, dict[bytes, bytes]] = {}
+        self.owner_names = owners
+        self.calls: list[tuple[Any, ...]] = []
+        self.connected: list[Options] = []
+        self.is_open = False
+
+    def put(self, map_name: str, entries: dict[Any, Any]) -> None:
+        """As a Python program would."""
+        stored = self.maps.setdefault(map_name, {})
+        stored.update({to_key_data(key): to_data(value) for key, value in entries.items()})
+
+    def content(self, map_name: str) -> dict[Any, Any]:
+        """As a Python program would see it."""
+        return {from_key_data(key): from_data(value) for key, value in self.maps.get(map_name, {}).items()}
+
+    @contextmanager
+    def connect(self, options: Options) -> Iterator["FakeGrid"]:
+        self.connected.append(options)
+        self.is_open = True
+        yield self
+        self.is_open = False
+
+    # what a client offers
+
+    def partition_table(self) -> "FakeGrid":
+        return self
+
+    def owners(self) -> list[str | None]:
+        return [self.owner_names[partition % len(self.owner_names)] for partition in range(PARTITIONS)]
+
+    def put_data(self, map_name: str, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
+        self.calls.append(("put", map_name, len(keys), ttl_ms))
+        self.maps.setdefault(map_name, {}).update(zip(keys, values, strict=True))
+
+    def get_data(self, map_name: str, keys: list[bytes]) -> list[bytes | None]:
+        self.calls.append(("get", map_name, len(keys)))
+        return [self.maps.get(map_name, {}).get(key) for key in keys]
+
+    def scan_data(self, map_name: str, partitions: list[int]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        self.calls.append(("scan", map_name, tuple(partitions)))
+        for partition in partitions:
+            entries = [
+                entry
+                for entry in self.maps.get(map_name, {}).items()
+                if partition_of(entry[0], PARTITIONS) == partition
+            ]
+            for start in range(0, len(entries), 2):
+                page = entries[start : start + 2]
+                yield [key for key, _ in page], [value for _, value in page]
+
+    def map_names(self) -> list[str]:
+        return sorted(name for name, entries in self.maps.items() if entries)

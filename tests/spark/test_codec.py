@@ -1,0 +1,233 @@
+"""The row codec against the grid's own serialisation: the same bytes one way, the same columns the other."""
+
+import math
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phalanx.common.errors import UsageError
+from phalanx.grid.serialization import to_data, to_key_data
+from phalanx.spark import rows as rows_module
+from phalanx.spark.keys import encode_keys
+from phalanx.spark.options import Options, parse_options
+from phalanx.spark.rows import decode_entries, encode_rows
+from spark.schemas import as_batch, key_scalars, tables, types
+
+
+def options(**changes: str) -> Options:
+    given_options = {"members": "127.0.0.1:5701", "map": "rows", "key": "__key"} | changes
+    return parse_options(given_options, "write")
+
+
+def key_of(row_number: int) -> bytes:
+    return to_key_data(row_number)
+
+
+def decoded(values: list[bytes], schema: Any, chosen: Options) -> list[dict[str, Any]]:
+    """The rows in their order, whatever the order in which their batches come."""
+    numbered = pa.schema([pa.field("__key", pa.int64()), *schema])
+    found: dict[int, dict[str, Any]] = {}
+    for batch in decode_entries([key_of(number) for number in range(len(values))], values, numbered, chosen):
+        assert batch.schema.equals(numbered)
+        batch.validate(full=True)
+        for row in batch.to_pylist(maps_as_pydicts="strict"):
+            number = row.pop("__key")
+            assert number not in found
+            found[number] = row
+    assert sorted(found) == list(range(len(values)))
+    return [found[number] for number in range(len(values))]
+
+
+@pytest.fixture(scope="module", params=["columns", "rows"])
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Small pages are read row by row; here every page goes one way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows_module, "_MIN_ROWS", 1 if request.param == "columns" else 10**9)
+        yield str(request.param)
+
+
+@given(table=tables(types()))
+def test_a_row_is_encoded_as_the_same_bytes_as_the_equal_dict(table: tuple[Any, list[dict[str, Any]]]) -> None:
+    schema, rows = table
+    assert encode_rows(as_batch(schema, rows), options()) == [to_data(row) for row in rows]
+
+
+@given(table=tables(types()), start=st.integers(0, 3))
+def test_a_slice_of_a_batch_is_encoded_as_its_rows_alone(table: tuple[Any, list[dict[str, Any]]], start: int) -> None:
+    schema, rows = table
+    sliced = as_batch(schema, rows).slice(start, 2)
+    assert encode_rows(sliced, options()) == [to_data(row) for row in rows[start : start + 2]]
+
+
+@given(table=tables(types()))
+def test_rows_come_back_as_they_were(table: tuple[Any, list[dict[str, Any]]], way: str) -> None:
+    schema, rows = table
+    batch = as_batch(schema, rows)
+    wanted = batch.to_pylist(maps_as_pydicts="strict")
+    assert repr(decoded(encode_rows(batch, options()), schema, options())) == repr(wanted)
+
+
+@given(table=tables(types()), random_seed=st.integers(0, 2**32))
+def test_rows_of_python_programs_are_read_whatever_their_layout(
+    table: tuple[Any, list[dict[str, Any]]], random_seed: int, way: str
+) -> None:
+    """Fields in another order, left out where they are None, and more of them than anybody asked for."""
+    schema, rows = table
+    wanted = as_batch(schema, rows).to_pylist(maps_as_pydicts="strict")
+    chance = random.Random(random_seed)
+    stored = []
+    for row in rows:
+        items = [(name, value) for name, value in row.items() if value is not None or chance.random() < 0.5]
+        extra = chance.choice([[], [("unasked", [1, {"deep": 2.5}])], [("unasked", "text" * chance.randrange(30))]])
+        items += [item for item in extra if item[0] not in row]
+        chance.shuffle(items)
+        stored.append(to_data(dict(items)))
+    assert repr(decoded(stored, schema, options())) == repr(wanted)
+
+
+@given(table=tables(key_scalars(), max_columns=3))
+def test_keys_are_the_bytes_of_to_key_data_and_come_back(table: tuple[Any, list[dict[str, Any]]]) -> None:
+    schema, rows = table
+    rows = [row for row in rows if None not in row.values()]
+    chosen = options(key=",".join(schema.names)) if all("," not in n and n.strip() == n for n in schema.names) else None
+    if chosen is None:
+        return
+    batch = as_batch(schema, rows)
+    parts = [tuple(row[name] for name in schema.names) for row in rows]
+    keys = encode_keys(batch, chosen)
+    assert keys == [to_key_data(part if len(part) > 1 else part[0]) for part in parts]
+    back = pa.Table.from_batches(decode_entries(keys, [to_data({})] * len(keys), schema, chosen), schema=schema)
+    assert back.equals(pa.Table.from_batches([batch], schema=schema))
+
+
+def test_numbers_are_widened_where_nothing_is_lost(way: str) -> None:
+    stored = [to_data({"x": 5}), to_data({"x": 2.5}), to_data({"x": None}), to_data({}), to_data({"x": 2**63 - 1})]
+    found = decoded(stored, pa.schema([("x", pa.float64())]), options())
+    assert [row["x"] for row in found] == [5.0, 2.5, None, None, float(2**63 - 1)]
+
+
+def test_a_value_that_is_no_dict_is_the_field_value(way: str) -> None:
+    stored = [to_data(1), to_data(2), to_data({"value": 3}), to_data(None)]
+    found = decoded(stored, pa.schema([("value", pa.int64())]), options())
+    assert [row["value"] for row in found] == [1, 2, 3, None]
+
+
+MISMATCHES = [
+    (pa.int64(), "seven", "'seven' (str), which is no bigint"),
+    (pa.int64(), 7.0, "7.0 (float), which is no bigint"),
+    (pa.int64(), True, "True (bool), which is no bigint"),
+    (pa.int8(), 128, "128 (int), which is no tinyint"),
+    (pa.int64(), 2**63, "9223372036854775808 (int), which is no bigint"),
+    (pa.string(), 7, "7 (int), which is no string"),
+    (pa.binary(), "text", "'text' (str), which is no binary"),
+    (pa.bool_(), 1, "1 (int), which is no boolean"),
+    (pa.float64(), "1.5", "'1.5' (str), which is no double"),
+    (pa.date32(), "2020-01-01", "'2020-01-01' (str), which is no date"),
+    (pa.decimal128(4, 2), 1.5, "1.5 (float), which is no decimal(4,2)"),
+    (pa.list_(pa.int64()), 7, "7 (int), which is no array<bigint>"),
+    (pa.list_(pa.int64()), ["a"], "['a'] (list), which is no array<bigint>"),
+    (pa.map_(pa.string(), pa.int64()), [1], "[1] (list), which is no map<string,bigint>"),
+    (pa.struct([("a", pa.int64())]), {"a": "b"}, "{'a': 'b'} (dict), which is no struct<a:bigint>"),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "told"), MISMATCHES, ids=[case[2] for case in MISMATCHES])
+def test_a_value_of_another_type_is_named_with_its_key_and_both_types(
+    kind: Any, value: object, told: str, way: str
+) -> None:
+    stored = [to_data({"x": None})] * 3 + [to_data({"x": value})]
+    with pytest.raises(UsageError) as error:
+        decoded(stored, pa.schema([("x", kind)]), options())
+    assert f"map 'rows', key 3: field 'x' holds {told}" in str(error.value)
+
+
+def test_a_missing_value_of_a_field_that_may_not_be_null_is_named(way: str) -> None:
+    with pytest.raises(UsageError, match=r"key 1: field 'x' has no value, but the schema says NOT NULL"):
+        decoded([to_data({"x": 1}), to_data({})], pa.schema([pa.field("x", pa.int64(), nullable=False)]), options())
+
+
+def test_only_wanted_fields_are_read_and_none_is_fine_too(way: str) -> None:
+    stored = [to_data({"x": 1, "y": "a"}), to_data({"x": 2, "y": "b"})]
+    assert decoded(stored, pa.schema([("y", pa.string())]), options()) == [{"y": "a"}, {"y": "b"}]
+    assert [batch.num_rows for batch in decode_entries([b""] * 2, stored, pa.schema([]), options())] == [2]
+
+
+def test_a_column_that_is_neither_asked_for_nor_flat_does_not_stop_the_others() -> None:
+    stored = [to_data({"nested": {"a": number}, "x": number}) for number in range(100)]
+    found = decoded(stored, pa.schema([("x", pa.int64())]), options())
+    assert [row["x"] for row in found] == list(range(100))
+
+
+def test_broken_bytes_are_no_row(way: str) -> None:
+    good = [to_data({"x": number}) for number in range(5)]
+    for bad in (good[0][:-1], good[0] + b"\x00", b"", b"\x00\x00"):
+        with pytest.raises(Exception, match="corrupt data"):
+            decoded([*good, bad], pa.schema([("x", pa.int64())]), options())
+
+
+def test_text_that_is_no_utf8_is_refused_with_its_column() -> None:
+    broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")])
+    batch = pa.RecordBatch.from_arrays([broken, pa.array([1])], names=["name", "id"])
+    with pytest.raises(UsageError, match=r"column 'name' holds a string that is no UTF-8.*cast the column to binary"):
+        encode_rows(batch, options())
+    nested = pa.RecordBatch.from_arrays([pa.StructArray.from_arrays([broken], names=["name"])], names=["person"])
+    with pytest.raises(UsageError, match=r"column 'person\.name' holds a string"):
+        encode_rows(nested, options())
+    with pytest.raises(UsageError, match="key column"):
+        encode_keys(batch, options(key="name"))
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("us", tz="UTC")], ids=str)
+def test_days_that_python_has_not_are_refused_with_their_column(kind: Any) -> None:
+    far = pa.array([3_000_000], pa.int32()).cast(pa.date32())
+    column = far if kind == pa.date32() else pa.array([3_000_000 * 86_400_000_000], pa.int64()).cast(kind)
+    with pytest.raises(UsageError, match=r"column 'day' holds a date outside the years 1 to 9999"):
+        encode_rows(pa.RecordBatch.from_arrays([column], names=["day"]), options())
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        (
+            pa.array(["a", None, None]),
+            "key column 'id' is null in 2 of 3 rows of a batch; nothing of that batch was written",
+        ),
+        (pa.array([1.0, math.nan]), "key column 'id' is NaN in 1 of 2 rows of a batch"),
+    ],
+)
+def test_what_is_no_key_is_refused_with_its_column(column: Any, told: str) -> None:
+    batch = pa.RecordBatch.from_arrays([column], names=["id"])
+    for key in ("id", "id,other"):
+        whole = batch if key == "id" else pa.RecordBatch.from_arrays([column, column.is_valid()], names=["id", "other"])
+        with pytest.raises(UsageError) as error:
+            encode_keys(whole, options(key=key))
+        assert told in str(error.value)
+
+
+def test_keys_of_several_types_are_named() -> None:
+    keys = [to_key_data("a"), to_key_data(7)]
+    with pytest.raises(UsageError, match=r"key 7: field 'id' holds 7 \(int\), which is no string"):
+        list(decode_entries(keys, [to_data({})] * 2, pa.schema([("id", pa.string())]), options(key="id")))
+    with pytest.raises(UsageError, match=r"key 'a', which is one str, but option 'key' names 2 columns \(a, b\)"):
+        list(decode_entries(keys, [to_data({})] * 2, pa.schema([("a", pa.string())]), options(key="a,b")))
+    with pytest.raises(UsageError, match=r"key \(1, 2\), which is a list of 2, but option 'key' names 1 column \(a\)"):
+        list(decode_entries([to_key_data((1, 2))], [to_data({})], pa.schema([("a", pa.int64())]), options(key="a")))
+
+
+def test_the_key_column_comes_from_the_key_whatever_the_value_holds() -> None:
+    schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
+    values = [to_data({"id": "other", "n": 1}), to_data({"n": 2})]
+    (batch,) = decode_entries([to_key_data("a"), to_key_data("b")], values, schema, options(key="id"))
+    assert batch.to_pylist() == [{"id": "a", "n": 1}, {"id": "b", "n": 2}]
+
+
+def test_the_stored_row_holds_the_key_unless_told_otherwise() -> None:
+    batch = pa.RecordBatch.from_pylist([{"id": "a", "n": 1}])
+    assert encode_rows(batch, options(key="id")) == [to_data({"id": "a", "n": 1})]
+    assert encode_rows(batch, options(key="id", keyInValue="false")) == [to_data({"n": 1})]
+    assert encode_rows(batch.select(["id"]), options(key="id", keyInValue="false")) == [to_data({})]

@@ -1,0 +1,158 @@
+"""The schema of a map from a sample of its entries."""
+
+import datetime as dt
+import decimal
+import re
+import uuid
+from typing import Any
+
+import pytest
+
+from phalanx.common.errors import UsageError
+from phalanx.grid.serialization import Json
+from phalanx.spark import grid as grid_module
+from phalanx.spark.source import PhalanxSource
+from spark.fakes import FakeGrid
+
+
+@pytest.fixture
+def grid(monkeypatch: pytest.MonkeyPatch) -> FakeGrid:
+    fake = FakeGrid()
+    monkeypatch.setattr(grid_module, "connect", fake.connect)
+    return fake
+
+
+def inferred(key: str = "key", **options: str) -> str:
+    schema = PhalanxSource({"members": "h:1", "map": "m", "key": key} | options).schema()
+    assert all(field.nullable for field in schema.fields)
+    return schema.simpleString().removeprefix("struct<").removesuffix(">")
+
+
+NOON = dt.datetime(2024, 5, 1, 12)
+
+
+@pytest.mark.parametrize(
+    ("contents", "kind"),
+    [
+        ([True], "boolean"),
+        ([1], "bigint"),
+        ([2**63], "decimal(38,0)"),
+        ([1, 2**70], "decimal(38,0)"),
+        ([1.5], "double"),
+        ([1, 1.5, None], "double"),
+        ([None], "string"),
+        ([None, 5], "bigint"),
+        (["a"], "string"),
+        ([uuid.UUID(int=5), "a"], "string"),
+        ([Json("{}")], "string"),
+        ([b"a"], "binary"),
+        ([NOON.date()], "date"),
+        ([NOON], "timestamp_ntz"),
+        ([NOON.replace(tzinfo=dt.UTC)], "timestamp"),
+        ([decimal.Decimal("1.50")], "decimal(3,2)"),
+        ([decimal.Decimal("100.5"), decimal.Decimal("0.125")], "decimal(6,3)"),
+        ([decimal.Decimal("1E+3")], "decimal(4,0)"),
+        ([decimal.Decimal("0.001")], "decimal(3,3)"),
+        ([decimal.Decimal("1.5"), 7], "decimal(20,1)"),
+        ([[]], "array<string>"),
+        ([[], [1], [None]], "array<bigint>"),
+        ([(1, 2.5)], "array<double>"),
+        ([{"a": 1}, {"b": "x"}], "struct<a:bigint,b:string>"),
+        ([[{"a": 1}], [{"a": 1.5}]], "array<struct<a:double>>"),
+        ([{1: "a"}, {2: None}], "map<bigint,string>"),
+        ([{dt.date(2024, 1, 1): 1.5}], "map<date,double>"),
+    ],
+    ids=repr,
+)
+def test_the_type_that_holds_all_values_of_a_field(grid: FakeGrid, contents: list[Any], kind: str) -> None:
+    grid.put("m", {number: {"x": content} for number, content in enumerate(contents)})
+    assert inferred() == f"key:bigint,x:{kind}"
+
+
+def test_key_columns_keep_their_place_in_the_row_and_come_first_otherwise(grid: FakeGrid) -> None:
+    grid.put("m", {"a": {"x": 1, "id": "a", "y": 2.5}})
+    assert inferred("id") == "x:bigint,id:string,y:double"
+    assert inferred("code") == "code:string,x:bigint,id:string,y:double"
+
+
+def test_the_key_says_the_type_of_its_column_whatever_the_row_holds(grid: FakeGrid) -> None:
+    grid.put("m", {"7": {"id": 7}})
+    assert inferred("id") == "id:string"
+
+
+def test_a_key_of_several_parts_is_several_columns(grid: FakeGrid) -> None:
+    grid.put("m", {("LH", 400): {"no": "400", "to": "JFK"}})
+    assert inferred("carrier,no") == "carrier:string,no:bigint,to:string"
+
+
+def test_missing_fields_are_allowed_and_all_are_found(grid: FakeGrid) -> None:
+    grid.put("m", {1: {"a": 1}, 2: {"b": 2}, 3: {}})
+    assert set(inferred().split(",")) == {"key:bigint", "a:bigint", "b:bigint"}
+
+
+def test_a_map_of_plain_values_has_the_column_value(grid: FakeGrid) -> None:
+    grid.put("m", {"a": 1, "b": 2.5})
+    assert inferred() == "key:string,value:double"
+
+
+def test_no_more_than_the_sample_is_looked_at(grid: FakeGrid) -> None:
+    grid.put("m", {number: {"x": 1 if number % 2 else "one"} for number in range(100)})
+    assert inferred(sampleSize="1").startswith("key:bigint,x:")
+    with pytest.raises(UsageError):
+        inferred(sampleSize="100")
+
+
+@pytest.mark.parametrize(
+    ("contents", "field", "kinds"),
+    [
+        ([1, "one"], "x", {"bigint", "string"}),
+        ([True, 1], "x", {"boolean", "bigint"}),
+        ([NOON, NOON.replace(tzinfo=dt.UTC)], "x", {"timestamp_ntz", "timestamp"}),
+        ([[1], ["a"]], "x.element", {"bigint", "string"}),
+        ([[1, "a"]], "x.element", {"bigint", "string"}),
+        ([{"a": {"b": 1}}, {"a": {"b": "c"}}], "x.a.b", {"bigint", "string"}),
+        ([decimal.Decimal(10) ** 37, decimal.Decimal("0.01")], "x", {"decimal(38,0)", "decimal(2,2)"}),
+    ],
+    ids=repr,
+)
+def test_a_field_without_a_common_type_is_named_with_both(
+    grid: FakeGrid, contents: list[Any], field: str, kinds: set[str]
+) -> None:
+    grid.put("m", {number: {"x": content} for number, content in enumerate(contents)})
+    with pytest.raises(UsageError) as error:
+        inferred()
+    told = re.match(
+        r"map 'm': field '(.*)' is (.*) in some entries and (.*) in others \(for example key \d\)", str(error.value)
+    )
+    assert told is not None, str(error.value)
+    assert (told[1], {told[2], told[3]}) == (field, kinds)
+    assert "spark.read.schema" in str(error.value)
+
+
+@pytest.mark.parametrize("content", [dt.time(12), dt.timedelta(1), decimal.Decimal("NaN")], ids=repr)
+def test_a_value_that_spark_has_no_type_for_is_named(grid: FakeGrid, content: object) -> None:
+    grid.put("m", {1: {"x": [content]}})
+    with pytest.raises(
+        UsageError, match=r"key 1: field 'x.element' holds .*, which is no value of a Spark column; give"
+    ):
+        inferred()
+
+
+def test_keys_of_several_types_are_named(grid: FakeGrid) -> None:
+    grid.put("m", {"a": {}, 7: {}})
+    with pytest.raises(UsageError, match=r"map 'm': field 'key' is (bigint|string) in some entries and"):
+        inferred()
+    with pytest.raises(UsageError, match=r"which is one (str|int), but option 'key' names 2 columns \(a, b\)"):
+        inferred("a,b")
+
+
+def test_a_map_without_entries_is_named_with_those_that_have_some(grid: FakeGrid) -> None:
+    with pytest.raises(
+        UsageError, match=r"map 'm' of the cluster 'phalanx' has no entries .*\(no map has any\).*schema"
+    ):
+        inferred()
+    grid.put("flights", {"a": {}})
+    with pytest.raises(
+        UsageError, match=r"maps with entries are: 'flights'\); check the name, write into the map first"
+    ):
+        inferred()

@@ -1,0 +1,343 @@
+"""The data source without Spark around it: what it plans, asks of the grid, gives back and refuses."""
+
+import pickle
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, GreaterThan, In, IsNotNull
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DayTimeIntervalType,
+    DecimalType,
+    IntegerType,
+    StringType,
+    StructType,
+    VariantType,
+    YearMonthIntervalType,
+)
+
+from phalanx.common.errors import UsageError
+from phalanx.spark import grid as grid_module
+from phalanx.spark.arrow import from_numpy
+from phalanx.spark.options import OPTIONS, parse_options
+from phalanx.spark.planning import plan_scan, split_evenly
+from phalanx.spark.reader import PhalanxReader
+from phalanx.spark.source import PhalanxSource
+from phalanx.spark.writer import cut
+from spark.fakes import FakeGrid
+
+MEMBERS = {"members": "127.0.0.1:5701", "map": "flights"}
+
+
+@pytest.fixture
+def grid(monkeypatch: pytest.MonkeyPatch) -> FakeGrid:
+    fake = FakeGrid()
+    monkeypatch.setattr(grid_module, "connect", fake.connect)
+    return fake
+
+
+def fields(**kinds: str | DataType) -> StructType:
+    schema = StructType()
+    for name, kind in kinds.items():
+        schema = schema.add(name, kind)
+    return schema
+
+
+def source(**options: str) -> PhalanxSource:
+    return PhalanxSource(MEMBERS | options)
+
+
+def read(schema: StructType, filters: list[Filter] | None = None, **options: str) -> list[dict[str, Any]]:
+    """All tasks of a read, each with a reader of its own, as in a cluster."""
+    reader = source(**options).reader(schema)
+    if filters is not None:
+        list(reader.pushFilters(filters))
+    rows: list[dict[str, Any]] = []
+    for task in reader.partitions():
+        copy, task_copy = pickle.loads(pickle.dumps((reader, task)))
+        rows += [row for batch in copy.read(task_copy) for row in batch.to_pylist()]
+    return sorted(rows, key=repr)
+
+
+def write(rows: list[dict[str, Any]], schema: StructType, **options: str) -> int:
+    writer = source(**options).writer(schema, overwrite=False)
+    message = pickle.loads(pickle.dumps(writer)).write(iter([pa.RecordBatch.from_pylist(rows)]))
+    return int(message.rows)
+
+
+# --- options --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "use", "told"),
+    [
+        ({"map": "m"}, "read", "option 'members' is missing: where members listen"),
+        ({"members": "h:1"}, "read", "option 'map' is missing: name of the map; add .option('map', ...)"),
+        ({"members": "h:1", "map": " "}, "write", "option 'map' is empty"),
+        ({"members": "h", "map": "m"}, "read", "option 'members': 'h' is not an address"),
+        (MEMBERS | {"key": "a,,b"}, "read", "option 'key': 'a,,b' has an empty column name"),
+        (MEMBERS | {"key": "a, a"}, "read", "option 'key': 'a, a' names a column twice"),
+        (
+            MEMBERS | {"membres": "h:1"},
+            "read",
+            "there is no option 'membres' (did you mean 'members'?); options of a read",
+        ),
+        (MEMBERS | {"ttlms": "5"}, "read", "option 'ttlMs' belongs to a write, not to a read; leave it out"),
+        (MEMBERS | {"samplesize": "5"}, "write", "option 'sampleSize' belongs to a read, not to a write"),
+        (MEMBERS | {"samplesize": "0"}, "read", "option 'sampleSize': '0' is no whole number from 1 to"),
+        (MEMBERS | {"numpartitions": "two"}, "read", "option 'numPartitions': 'two' is no whole number from 0 to"),
+        (MEMBERS | {"ttlms": "-1"}, "write", "option 'ttlMs': '-1' is no whole number from 0 to"),
+        (MEMBERS | {"keyinvalue": "yes"}, "write", "option 'keyInValue': 'yes' is neither true nor false"),
+        (MEMBERS | {"path": "flights"}, "read", "has no paths, and 'flights' was given as one: name the map with"),
+    ],
+)
+def test_a_wrong_option_is_named_with_its_remedy(given: dict[str, str], use: str, told: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse_options(given, use)
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("use", ["read", "write"])
+def test_an_unknown_option_lists_all_that_there_are_with_defaults(use: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse_options(MEMBERS | {"nonsense": "1"}, use)
+    for option in OPTIONS:
+        default = option.name if option.default is None else f"{option.name} (default {option.default})"
+        assert (default in str(error.value)) == (use in option.applies_to)
+
+
+def test_option_names_are_taken_in_any_case() -> None:
+    options = parse_options({"MEMBERS": " h:1 , h:2", "Map": "m", "KEY": "a , b", "keyInVALUE": "False"}, "write")
+    assert (options.key, options.key_in_value, options.map, options.cluster) == (("a", "b"), False, "m", "phalanx")
+
+
+# --- planning -------------------------------------------------------------------------------------------------------
+
+
+def test_each_partition_is_read_once_and_a_task_has_one_owner() -> None:
+    owners = ["a", "b", "c", "a", None, "b", "c", "a", "a"]
+    for wanted in range(20):
+        tasks = plan_scan(owners, wanted)
+        assert Counter(p for task in tasks for p in task.partitions) == Counter(range(len(owners)))
+        assert all(task.partitions for task in tasks)
+        if wanted >= 4:
+            assert all({owners[p] for p in task.partitions} == {task.owner} for task in tasks)
+        if 0 < wanted < 4:
+            assert len(tasks) == wanted
+
+
+def test_by_default_there_are_two_tasks_for_each_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    assert len(plan_scan(["a", "b", "c"] * 90, 0)) == 6
+    monkeypatch.setattr("os.cpu_count", lambda: 12)
+    assert len(plan_scan(["a", "b", "c"] * 90, 0)) == 12
+
+
+def test_parts_differ_by_one_at_most() -> None:
+    for count in range(1, 30):
+        for parts in range(1, 12):
+            sizes = [len(part) for part in split_evenly(range(count), parts)]
+            assert sum(sizes) == count
+            assert max(sizes) - min(sizes) <= 1
+            assert len(sizes) == min(parts, count)
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+FLIGHTS: dict[Any, Any] = {f"F{number}": {"price": number * 1.5, "seats": number} for number in range(40)}
+
+
+def test_all_entries_are_read_each_once(grid: FakeGrid) -> None:
+    grid.put("flights", FLIGHTS)
+    found = read(fields(id="string", price="double", seats="integer"), key="id")
+    assert found == sorted([{"id": key, **row} for key, row in FLIGHTS.items()], key=repr)
+
+
+def test_every_client_is_closed(grid: FakeGrid) -> None:
+    grid.put("flights", FLIGHTS)
+    read(fields(id="string"), key="id")
+    assert not grid.is_open
+    assert {options.members for options in grid.connected} == {"127.0.0.1:5701"}
+
+
+def test_a_schema_may_leave_out_columns_even_the_key(grid: FakeGrid) -> None:
+    grid.put("flights", FLIGHTS)
+    assert sorted(row["seats"] for row in read(fields(seats="long"), key="id")) == list(range(40))
+    assert len(read(fields(id="string"), key="id")) == 40
+    assert len(read(fields(id="string", no_such_field="date"), key="id")) == 40
+
+
+def test_a_read_with_a_schema_of_a_map_without_entries_is_empty(grid: FakeGrid) -> None:
+    assert read(fields(id="string"), key="id") == []
+
+
+def test_small_pages_are_read_together(grid: FakeGrid) -> None:
+    grid.put("flights", FLIGHTS)
+    reader = source(key="id", numPartitions="1").reader(fields(id="string", price="double"))
+    (task,) = reader.partitions()
+    assert [batch.num_rows for batch in reader.read(task)] == [40]
+
+
+def test_a_key_of_several_columns_is_a_list(grid: FakeGrid) -> None:
+    grid.put("flights", {("LH", 400): {"to": "JFK"}, ("UA", 1): {"to": "SFO"}})
+    wanted = [{"no": 1, "carrier": "UA", "to": "SFO"}, {"no": 400, "carrier": "LH", "to": "JFK"}]
+    assert read(fields(no="integer", carrier="string", to="string"), key="carrier,no") == wanted
+    assert read(fields(no="integer"), key="carrier,no") == [{"no": 1}, {"no": 400}]
+
+
+@pytest.mark.parametrize(
+    ("filters", "keys"),
+    [
+        ([EqualTo(("id",), "F7")], ["F7"]),
+        ([IsNotNull(("id",)), EqualTo(("id",), "F7")], ["F7"]),
+        ([In(("id",), ("F1", "F2", "nobody", None, "F1"))], ["F1", "F2"]),
+        ([In(("id",), (None,))], []),
+    ],
+)
+def test_a_filter_on_the_key_looks_it_up(grid: FakeGrid, filters: list[Filter], keys: list[str]) -> None:
+    grid.put("flights", FLIGHTS)
+    found = read(fields(id="string", seats="integer"), filters, key="id")
+    assert [row["id"] for row in found] == keys
+    assert {call[0] for call in grid.calls} <= {"get"}
+
+
+def test_filters_on_each_of_several_key_columns_are_combined(grid: FakeGrid) -> None:
+    grid.put("flights", {("LH", 1): {}, ("LH", 2): {}, ("UA", 1): {}})
+    filters: list[Filter] = [EqualTo(("carrier",), "LH"), In(("no",), (1, 2, 3))]
+    found = read(fields(carrier="string", no="short"), filters, key="carrier,no")
+    assert [row["no"] for row in found] == [1, 2]
+    assert [call[:3] for call in grid.calls] == [("get", "flights", 3)]
+
+
+def test_only_the_filters_that_were_taken_are_kept_from_spark(grid: FakeGrid) -> None:
+    filters = [GreaterThan(("price",), 1.0), EqualTo(("id",), "F1"), EqualTo(("id",), "F2"), EqualTo(("price",), 2.0)]
+    left = list(source(key="id").reader(fields(id="string", price="double")).pushFilters(filters))
+    assert [any(one is other for other in left) for one in filters] == [True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("schema", "key", "filters"),
+    [
+        (fields(id="string", n="integer"), "id", [EqualTo(("n",), 1)]),
+        (fields(id="string", n="integer"), "id,n", [EqualTo(("n",), 1)]),
+        (fields(id="double"), "id", [EqualTo(("id",), 0.0)]),  # -0.0 and 0.0, 1 and 1.0 are equal in SQL
+        (fields(id=DecimalType(4, 2)), "id", [EqualTo(("id",), 1)]),  # 1.0 and 1.00 are two keys
+        (fields(id="string"), "id", [EqualTo(("id",), "0b6c0b5e-3d2c-4c8e-9a51-7f0e0a2f4c11")]),  # may be a UUID
+        (fields(id="string"), "id", [In(("id",), tuple(f"F{n}" for n in range(10_001)))]),
+        (fields(id="integer"), "id", [EqualTo(("id",), "7")]),
+        (fields(id="string"), "id", [EqualTo(("id", "part"), "F7")]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_filter_that_is_not_exactly_a_set_of_keys_stays_with_spark(
+    grid: FakeGrid, schema: StructType, key: str, filters: list[Filter]
+) -> None:
+    reader = source(key=key).reader(schema)
+    assert list(reader.pushFilters(filters)) == filters
+    list(reader.read(reader.partitions()[0]))
+    assert [call[0] for call in grid.calls] == ["scan"]
+
+
+def test_spark_takes_the_reader_whether_pushdown_is_on_or_off(grid: FakeGrid) -> None:
+    """Spark refuses readers whose `pushFilters` is not the base class' one while its setting is off."""
+    reader = PhalanxReader(parse_options(MEMBERS, "read"), fields(key="string"))
+    assert getattr(reader.pushFilters, "__func__", None) is DataSourceReader.pushFilters
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_stored_as_dicts_under_their_keys(grid: FakeGrid) -> None:
+    rows = [{"id": "a", "n": 1, "at": None}, {"id": "b", "n": 2, "at": None}]
+    assert write(rows, fields(id="string", n="long", at="string"), key="id", ttlMs="5000") == 2
+    assert grid.content("flights") == {"a": rows[0], "b": rows[1]}
+    assert grid.calls == [("put", "flights", 2, 5000)]
+    write(rows, fields(id="string", n="long", at="string"), key="n,id", map="other", keyInValue="false")
+    assert grid.content("other") == {(1, "a"): {"at": None}, (2, "b"): {"at": None}}
+
+
+def test_what_was_written_is_read_back(grid: FakeGrid) -> None:
+    rows = [{"id": number, "tags": ["x"] * number, "name": f"n{number}"} for number in range(5)]
+    write(rows, fields(id="long", tags=ArrayType(StringType()), name="string"), key="id")
+    inferred = source(key="id").schema()
+    assert inferred.simpleString() == "struct<id:bigint,tags:array<string>,name:string>"
+    assert read(inferred, key="id") == sorted(rows, key=repr)
+
+
+def test_null_keys_are_refused_and_nothing_of_the_batch_is_written(grid: FakeGrid) -> None:
+    with pytest.raises(
+        UsageError, match=r"key column 'id' is null in 1 of 2 rows of a batch; nothing of that batch was"
+    ):
+        write([{"id": "a"}, {"id": None}], fields(id="string"), key="id")
+    assert grid.calls == []
+
+
+def test_a_broken_value_leaves_nothing_of_its_batch(grid: FakeGrid) -> None:
+    far = from_numpy(pa.array([3_000_000], pa.int32()).to_numpy(), pa.date32())
+    batch = pa.RecordBatch.from_arrays([pa.array(["a"]), far], names=["id", "day"])
+    writer = source(key="id").writer(fields(id="string", day="date"), overwrite=False)
+    with pytest.raises(
+        UsageError, match=r"column 'day' holds a date outside .*nothing of this batch of 1 rows was written"
+    ):
+        writer.write(iter([batch]))
+    assert grid.calls == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "told"),
+    [
+        (
+            fields(id="string"),
+            {},
+            "option 'key' names the column 'key', which the DataFrame does not have (columns: id)",
+        ),
+        (fields(id="string"), {"key": "ID"}, "did you mean 'id'?"),
+        (fields(id=ArrayType(IntegerType())), {"key": "id"}, "key column 'id' has type array<int>; a key is a scalar"),
+        (
+            fields(key="string", x=DayTimeIntervalType(0, 0)),
+            {},
+            "column 'x' has type interval day, which the grid cannot store; cast it",
+        ),
+        (
+            fields(key="string", x=VariantType()),
+            {},
+            "column 'x' has type variant, which the grid cannot store; turn it into",
+        ),
+        (
+            fields(key="string").add("s", fields(x=YearMonthIntervalType(0, 0))),
+            {},
+            "column 's.x' has type interval year",
+        ),
+        (fields(key="string", x="integer").add("x", "string"), {}, "column 'x' appears twice in the schema"),
+    ],
+)
+def test_a_write_that_cannot_be_is_refused_before_it_begins(
+    grid: FakeGrid, schema: StructType, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(UsageError) as error:
+        source(**options).writer(schema, overwrite=False)
+    assert told in str(error.value)
+    assert grid.connected == []
+
+
+def test_overwrite_is_refused_and_append_named(grid: FakeGrid) -> None:
+    with pytest.raises(UsageError, match=r"mode 'overwrite' is not offered .* write with mode\('append'\)"):
+        source().writer(fields(key="string"), overwrite=True)
+
+
+def test_a_write_looks_for_the_cluster_before_it_begins(grid: FakeGrid) -> None:
+    source(cluster="blue").writer(fields(key="string"), overwrite=False)
+    assert [options.cluster for options in grid.connected] == ["blue"]
+
+
+def test_a_large_batch_is_cut_and_an_empty_one_left_out() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array(["x" * 1000] * 100)], names=["key"])
+    pieces = list(cut(batch, 10_000))
+    assert sum(piece.num_rows for piece in pieces) == 100
+    assert max(piece.nbytes for piece in pieces) <= 10_100
+    assert [piece.num_rows for piece in cut(batch, 10)] == [1] * 100
+    assert list(cut(batch.slice(0, 0), 10)) == []
