@@ -13,8 +13,9 @@ member's own `validate` and by the checks of `_check` that span members.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from unittest.mock import patch
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, ClientId, MemberId, address_of, is_client, is_member, member_id
@@ -186,7 +187,9 @@ class Cluster:
         for other in self.nodes.values():
             if other is not node and other.membership.view == view and other.keeper.table is not node.keeper.table:
                 mine, its = node.keeper.table, other.keeper.table
-                assert mine.version != its.version or mine == its, f"two tables of version {mine.version}: {mine}, {its}"
+                assert mine.version != its.version or mine == its, (
+                    f"two tables of version {mine.version}: {mine}, {its}"
+                )
 
     # --- messages --------------------------------------------------------------------------------------------------
 
@@ -434,6 +437,10 @@ class Cluster:
                 return partition
         raise AssertionError(f"no partition is held by {replicas}: {table}")
 
+    def key(self, partition: int, number: int = 0) -> bytes:
+        """The `number`-th key of a fixed series that falls into the partition."""
+        return key_of(partition, self.settings["partition_count"], number)
+
     def entries(self, name: str, partition: int = 0) -> dict[bytes, bytes] | None:
         """What a member's replica holds of the map, whatever its role; None where it has no replica."""
         grid = self.nodes[name].grid
@@ -443,8 +450,13 @@ class Cluster:
             return None
         return dict(replica.maps[MAP].entries) if MAP in replica.maps else {}
 
-    def assign(self, name: str = "") -> None:
-        """Make the cluster assign its partitions, and let everything happen."""
+    def assign(self, name: str = "", *, rows: Sequence[str] | None = None) -> None:
+        """Make the cluster assign its partitions, as it likes or as `rows` says, and let everything happen."""
+        if rows is not None:
+            wanted = [self.ids(row) for row in rows]
+            with patch("phalanx.partition.keeper.assign", lambda table, members, backup_count: wanted):
+                self.assign(name)
+            return
         self.ask(name or next(iter(self.nodes)), m.GetTable, True)
         self.settle()
         self.advance(200)

@@ -103,7 +103,7 @@ class IncomingCopy:
         self.source = source
         self.base_version = start.base_version
         """The partition's version for which the copy was ordered; 0: for a backup that the table lists already."""
-        self.replica = Replica(start.epoch, start.seq)
+        self.replica = Replica(start.epoch, start.seq, source)
         self._copy_id = start.copy_id
         self._expected = 0
 

@@ -1,13 +1,14 @@
 """The backup's side of replication: replicas of partitions that other members own.
 
-A replica applies the writes of one owner's epoch in the order of their numbers, and acknowledges the greatest number
-up to which it has all of them. A write of an epoch that is over, or out of order, changes nothing. An owner of a newer
-epoch is believed (epochs come from the master's table alone), and it first asks whether both hold the same.
+A replica applies the writes of one owner's rule in the order of their numbers, and acknowledges the greatest number
+up to which it has all of them. A write of another rule, or out of order, changes nothing. Who says that it owns the
+partition is believed if the installed table says so too, or may be too old to know it; and it first asks whether both
+hold the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
@@ -64,17 +65,15 @@ class Followed:
         if self._owns(partition):
             return
         copy = self.copies.get(partition)
-        if copy is not None and copy.replica.epoch == message.epoch:
-            if message.seq == copy.replica.seq + 1 and sender == copy.source:
+        if copy is not None and copy.replica.epoch == message.epoch and copy.source == sender:
+            if message.seq == copy.replica.seq + 1:
                 apply_write(copy.replica, message, now)
             return
         replica = self.replicas.get(partition)
-        if replica is None or replica.epoch < message.epoch:
+        if replica is None or replica.epoch != message.epoch or replica.ruler != sender:
             # Without an answer the owner, which takes this one for a backup in sync, would wait for ever.
-            if self._may_hold(partition, message.epoch):
+            if self._believes(sender, partition, message.epoch) and self._may_hold(partition, message.epoch):
                 self._out.send(sender, ProbeAnswer(partition, message.epoch, -1))
-            return
-        if replica.epoch > message.epoch:
             return
         if message.seq == replica.seq + 1:
             apply_write(replica, message, now)
@@ -85,20 +84,21 @@ class Followed:
         partition, epoch = message.partition, message.epoch
         if self._owns(partition) or not self._may_hold(partition, epoch):
             return
+        if not self._believes(sender, partition, epoch):
+            return
         self.copies.pop(partition, None)
         replica = self.replicas.get(partition)
         if replica is None and message.base_epoch == 0 and message.base_seq == 0:
             # A partition that nobody has written to yet begins empty everywhere.
             replica = self.replicas[partition] = Replica()
-        if replica is None:
-            self._out.send(sender, ProbeAnswer(partition, epoch, -1))
-        elif replica.epoch == epoch:
-            self._out.send(sender, ProbeAnswer(partition, epoch, replica.seq))
-        elif replica.epoch < epoch and (replica.epoch, replica.seq) == (message.base_epoch, message.base_seq):
-            replica.epoch = epoch
-            self._out.send(sender, ProbeAnswer(partition, epoch, replica.seq))
-        elif replica.epoch < epoch:
-            self._out.send(sender, ProbeAnswer(partition, epoch, -1))
+        in_sync_to = -1
+        if replica is not None:
+            base = (message.base_epoch, message.base_seq, message.base_ruler)
+            if (replica.epoch, replica.seq, replica.ruler) == base:
+                replica.epoch, replica.ruler = epoch, sender
+            if (replica.epoch, replica.ruler) == (epoch, sender):
+                in_sync_to = replica.seq
+        self._out.send(sender, ProbeAnswer(partition, epoch, in_sync_to))
 
     def on_copy_start(self, sender: MemberId, message: CopyStart) -> None:
         partition, base_version = message.partition, message.base_version
@@ -106,8 +106,7 @@ class Followed:
             is_wanted = self._table is None or base_version >= self._table.versions[partition]
         else:
             is_wanted = self._may_hold(partition, message.epoch)
-        present = self.replicas.get(partition)
-        if is_wanted and not self._owns(partition) and (present is None or present.epoch <= message.epoch):
+        if is_wanted and not self._owns(partition) and self._believes(sender, partition, message.epoch):
             self.copies[message.partition] = IncomingCopy(sender, message)
 
     def on_copy_chunk(self, sender: MemberId, message: CopyChunk, now: Millis) -> None:
@@ -129,11 +128,11 @@ class Followed:
         for partition in [p for p, copy in self.copies.items() if copy.source == peer]:
             del self.copies[partition]
 
-    def follow_table(self, table: PartitionTable) -> None:
+    def follow_table(self, table: PartitionTable, *, reconfirmed: bool) -> None:
         """Drop what the table gives to others, except copies that the master has yet to decide about.
 
         A replica of an epoch that the table does not know yet stays: its owner works by a newer table, which is on its
-        way here and may list this member.
+        way here and may list this member. `reconfirmed`: another master than before stands behind the table.
         """
         self._table = table
         mine = table.members.index(self.this) if self.this in table.members else -1
@@ -146,6 +145,32 @@ class Followed:
             copy = self.copies[partition]
             if max(copy.base_version, copy.replica.epoch - 1) < versions[partition]:
                 del self.copies[partition]
+
+        if reconfirmed:
+            self._end_unknown_rules(versions)
+
+    def _end_unknown_rules(self, versions: Sequence[int]) -> None:
+        """Follow nobody whose rule the new master's table does not know, and hold what is here as this member's own.
+
+        1. Master M makes L the owner of a partition and dies when only L has heard of it. 2. L has already asked B, its
+        backup, to follow. 3. L dies. The next master never hears of L's rule, and may give another owner the same
+        epoch, or a lower one: B must not wait for a rule that will not come.
+        """
+        for partition, replica in self.replicas.items():
+            if replica.epoch > versions[partition]:
+                replica.epoch, replica.ruler = -1, self.this
+
+    def _believes(self, sender: MemberId, partition: int, epoch: int) -> bool:
+        """Whether the sender may own the partition since that epoch.
+
+        By a table that is older than what the present replica follows it may not: that table's owner is deposed.
+        """
+        table, replica = self._table, self.replicas.get(partition)
+        followed = replica.epoch if replica is not None else -1
+        if table is None:
+            return epoch > followed
+        known = table.versions[partition]
+        return (followed <= known and table.owner(partition) == sender) or epoch > max(followed, known)
 
     def _may_hold(self, partition: int, epoch: int) -> bool:
         """Whether the installed table lists this member, or is too old to know the owner's epoch."""

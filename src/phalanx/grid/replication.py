@@ -84,21 +84,22 @@ class OwnedPartition:
 
     __slots__ = ("_base", "_log", "_log_from", "_out", "_waiting", "number", "replica", "streams")
 
-    def __init__(self, number: int, replica: Replica, epoch: int, outbox: Outbox) -> None:
+    def __init__(self, this: MemberId, number: int, replica: Replica, epoch: int, outbox: Outbox) -> None:
         self.number = number
         self.replica = replica
         self.streams: dict[MemberId, Stream] = {}
         self._out = outbox
-        self._base = (replica.epoch, replica.seq)
-        """What this owner began with: a backup with the same epoch and seq holds the same entries."""
+        self._base = (replica.epoch, replica.seq, replica.ruler)
+        """What this owner began with: a backup with the same epoch, seq and ruler holds the same entries."""
         self._log: deque[Replicate] = deque()
         """Writes, oldest first, that some stream has not acknowledged."""
         self._log_from = replica.seq
         """The log holds every write with a greater number than this."""
         self._waiting: deque[tuple[int, PendingWrite]] = deque()
         """Numbers of the writes whose callers wait, oldest first."""
-        invariant(epoch > replica.epoch, "each rule over a partition has a greater epoch", replica=replica, epoch=epoch)
-        replica.epoch = epoch
+        began_anew = epoch > replica.epoch or (epoch == replica.epoch and this != replica.ruler)
+        invariant(began_anew, "no two rules over a partition have one epoch and ruler", replica=replica, epoch=epoch)
+        replica.epoch, replica.ruler = epoch, this
 
     def __repr__(self) -> str:
         return f"OwnedPartition({self.number}, {self.replica}, {list(self.streams.values())}, log={len(self._log)})"
@@ -272,8 +273,7 @@ class OwnedPartition:
                 self._out.send(stream.member, logged)
 
     def _probe(self, stream: Stream) -> None:
-        base_epoch, base_seq = self._base
-        self._out.send(stream.member, Probe(self.number, self.replica.epoch, base_epoch, base_seq))
+        self._out.send(stream.member, Probe(self.number, self.replica.epoch, *self._base))
 
     def _start_copy(self, stream: Stream, copy_id: int, chunk_bytes: int, now: Millis) -> None:
         stream.state = StreamState.COPYING

@@ -120,7 +120,7 @@ class GridService:
         self._confirmed_by = confirmed_by
         before, self.table = self.table, table
         same_members = before.members == table.members
-        self.followed.follow_table(table)
+        self.followed.follow_table(table, reconfirmed=reconfirmed)
         for partition, row in enumerate(table.rows):
             if same_members and not reconfirmed and before.versions[partition] == table.versions[partition]:
                 continue
@@ -141,7 +141,7 @@ class GridService:
         replica = self.followed.replicas.pop(partition, None) or Replica()
         self.followed.copies.pop(partition, None)
         replica.ordered_for = -1
-        owned = OwnedPartition(partition, replica, epoch, self.out)
+        owned = OwnedPartition(self.this, partition, replica, epoch, self.out)
         self.owned[partition] = owned
         if any(store.expires_at for store in replica.maps.values()):
             self._expiring[partition] = owned

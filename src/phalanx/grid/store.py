@@ -130,15 +130,18 @@ class MapStore:
 class Replica:
     """One replica of one partition: its maps, and how far it has followed the writes of which owner.
 
-    `epoch` is the partition's version when the owner's rule began, `seq` the number of the last write applied. Two
-    replicas with equal epoch and seq hold the same entries.
+    `epoch` is the partition's version when the owner's rule began, `ruler` that owner, `seq` the number of the last
+    write applied. Two replicas with equal epoch, ruler and seq hold the same entries. The epoch alone says less: a
+    master may die after few have heard of its table, and the next master use the same version for another owner.
     """
 
-    __slots__ = ("epoch", "maps", "ordered_for", "seq")
+    __slots__ = ("epoch", "maps", "ordered_for", "ruler", "seq")
 
-    def __init__(self, epoch: int = 0, seq: int = 0) -> None:
+    def __init__(self, epoch: int = 0, seq: int = 0, ruler: str = "") -> None:
         self.epoch = epoch
         self.seq = seq
+        self.ruler = ruler
+        """The owner that was followed last (this member itself where it owned the partition); empty: none yet."""
         self.ordered_for = -1
         """The partition's version for which the master ordered this copy: until the table passes it, the copy may yet
         be committed. -1: not a copy."""

@@ -210,6 +210,8 @@ class Probe(_Message, tag=44, frozen=True):
     epoch: int
     base_epoch: int
     base_seq: int
+    base_ruler: str
+    """Whose the epoch was that the owner itself had followed; empty: nobody's."""
 
 
 class ProbeAnswer(_Message, tag=45, frozen=True):

@@ -1,0 +1,98 @@
+"""Two masters, one after the other, change one partition without knowing of each other's change: the numbers collide.
+
+The table of the first reached only members that then died; but an owner that it made has spoken to backups before.
+"""
+
+import pytest
+
+from harness import KEY, Cluster
+from phalanx.wire import messages as m
+
+OLD, NEW, UNHEARD = b"\0\0\0\1old", b"\0\0\0\1new", b"\0\0\0\1unheard"
+
+
+def rule_that_few_heard_of(owners: str, told: str) -> Cluster:
+    """A partition is held by `owners`, B and C. All owners but the last, L, die; master M makes L the owner.
+
+    Only L hears of that. It begins its rule with the members in `told`, and writes a value that is confirmed to nobody.
+    Then M and L die. Returned: the cluster that is left.
+    """
+    last = owners[-1]
+    c = Cluster(f"M{owners}BC", backup_count=len(owners) + 1)
+    c.assign(rows=[f"{owners}BC"])
+    write = c.put(owners[0], KEY, OLD)
+    c.settle()
+    assert c.is_done(write)
+    c.hold_all()
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyOrder)
+    for gone in owners[:-1]:
+        c.crash(gone)
+        c.release(f"M{gone}{last}", f"M{gone}{last}")
+        c.advance(2_000)
+    assert c.replicas(last) == f"{last}BC"
+    unheard = c.put(last, KEY, UNHEARD)
+    for member in told:
+        c.deliver(last, member, m.Probe)
+        c.deliver(member, last, m.ProbeAnswer)
+        c.deliver(last, member, m.ReplicatePut)
+        assert c.entries(member) == {KEY: UNHEARD}
+    c.crash(f"M{last}")
+    c.release()
+    c.advance(5_000)
+    assert c.views_of("BC") == ["BC", "BC"]
+    assert c.replicas("C") == "BC"
+    assert unheard not in c.replies
+    return c
+
+
+@pytest.mark.parametrize("owners", ["XL", "XYL", "XYZL"])
+@pytest.mark.parametrize("told", ["", "C", "B", "BC"])
+def test_the_rule_of_a_lost_table_is_not_mistaken_for_the_rule_of_the_table_that_goes_on(
+    owners: str, told: str
+) -> None:
+    c = rule_that_few_heard_of(owners, told)
+    before = c.get("B", KEY)
+    assert before == (UNHEARD if "B" in told else OLD)
+    c.advance(3_000)
+    assert c.entries("C") == {KEY: before}
+    write = c.put("B", KEY, NEW)
+    c.advance(3_000)
+    assert c.is_done(write)
+    c.crash("B")
+    c.advance(3_000)
+    assert c.get("C", KEY) == NEW
+
+
+@pytest.mark.parametrize("gone", ["", "Y", "YZ"])
+def test_an_owner_that_was_deposed_by_a_lost_table_goes_on(gone: str) -> None:
+    """M takes X for dead and makes L the owner; only L hears of it, and C follows L. M and L die, X does not."""
+    c = Cluster(f"MX{gone}LBC", backup_count=len(gone) + 3)
+    c.assign(rows=[f"X{gone}LBC"])
+    write = c.put("X", KEY, OLD)
+    c.settle()
+    assert c.is_done(write)
+    c.hold_all()
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyOrder)
+    c.crash(gone)
+    c.cut("M", "X")
+    c.release("M", "X")
+    c.release(f"M{gone}L", f"M{gone}L")
+    c.advance(2_000)
+    assert c.replicas("L") == "LBC"
+    c.put("L", KEY, UNHEARD)
+    c.deliver("L", "C", m.Probe)
+    c.deliver("C", "L", m.ProbeAnswer)
+    c.deliver("L", "C", m.ReplicatePut)
+    c.crash("ML")
+    c.release()
+    c.advance(5_000)
+    assert c.views_of("XBC") == ["XBC"] * 3
+    assert c.replicas("C") == "XBC"
+    writes = [c.put("X", KEY, NEW), c.put("X", c.key(0, 1), NEW)]
+    c.advance(3_000)
+    assert all(c.is_done(write) for write in writes)
+    c.crash("X")
+    c.crash("B")
+    c.advance(3_000)
+    assert c.get("C", KEY) == NEW
+    assert c.get("C", c.key(0, 1)) == NEW
