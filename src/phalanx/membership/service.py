@@ -280,6 +280,9 @@ class MembershipService:
         invariant(self.view is None or view.version > self.view.version, "views only move on (M1)", view=view)
         self.view = view
         self.leaving.intersection_update(view.members)
+        if self.wants_to_leave and self.is_master:
+            # It asked a master that is gone, and is the master itself now.
+            self.leaving.add(self.this)
         self.suspicions.watch(view, self.this, now)
         self._publications.on_view(view)
         if self._next_heartbeat == 0:

@@ -81,6 +81,8 @@ class Redundancy:
         now: Millis,
     ) -> None:
         """Order copies for what is missing, as many at a time as owners may send; repeat orders that may be lost."""
+        for copy in [copy for copy in self.copies.values() if table.versions[copy.partition] != copy.base_version]:
+            self._give_up(copy, "the partition changed meanwhile")
         staying = [member for member in view.members if member not in leaving]
         wanted = min(self._config.backup_count + 1, len(staying))
         loads = table.loads()

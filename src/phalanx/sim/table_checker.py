@@ -11,22 +11,26 @@ may be missing only if, somewhere on this line after it, all replicas in sync ha
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable, Replicas
 from phalanx.common.view import MembersView
 from phalanx.sim.findings import Findings
 
 
-class Step(NamedTuple):
+class Step:
     """One row of a partition, as a master decided it."""
 
-    at: Millis
-    version: int
-    replicas: Replicas
-    view: tuple[MemberId, ...]
-    """The master's view then."""
+    __slots__ = ("at", "is_published", "maker", "replicas", "version", "view")
+
+    def __init__(self, at: Millis, version: int, replicas: Replicas, maker: MemberId, view: MembersView) -> None:
+        self.at = at
+        self.version = version
+        self.replicas = replicas
+        self.maker = maker
+        self.view = view.members
+        """The master's view then."""
+        self.is_published = len(view.members) == 1
+        """Whether another member has installed it: what a master told nobody before it died binds nobody."""
 
 
 class TableChecker:
@@ -54,7 +58,11 @@ class TableChecker:
         history.append((now, table))
         for partition in changed:
             self._check_owner(partition, member, table, view, alive, now)
-            if decides and view is not None:
+            if view is None:
+                continue
+            if not decides:
+                self._note_published(partition, table)
+            else:
                 self._extend_line(partition, member, table, view, now)
                 if len(history) > 1:
                     self._check_removal(partition, member, history[-2][1].replicas(partition), table, view, now)
@@ -84,13 +92,12 @@ class TableChecker:
     ) -> None:
         line = self.lines[partition]
         replicas = table.replicas(partition)
-        if line:
+        if line and line[-1].is_published:
             before = line[-1].replicas
             story = f"partition {partition}: {before}, then by {member} {replicas}, with the view {view.members}"
-            kept = [each for each in before if each in replicas]
-            if before and not kept and any(each in view for each in before):
+            if before and not any(each in replicas for each in before) and any(each in view for each in before):
                 self._findings.add(now, "replicas in sync are not passed over", story)
-        line.append(Step(now, table.versions[partition], replicas, view.members))
+        line.append(Step(now, table.versions[partition], replicas, member, view))
 
     def _check_removal(
         self, partition: int, member: MemberId, before: Replicas, table: PartitionTable, view: MembersView, now: Millis
@@ -101,6 +108,13 @@ class TableChecker:
         if removed and len(replicas) < min(self._wanted, len(view.members)):
             story = f"partition {partition}: {before}, then by {member} {replicas}, with the view {view.members}"
             self._findings.add(now, "no replica of a living member is taken out", story)
+
+    def _note_published(self, partition: int, table: PartitionTable) -> None:
+        version, replicas = table.versions[partition], table.replicas(partition)
+        for step in reversed(self.lines[partition]):
+            if (step.version, step.replicas) == (version, replicas):
+                step.is_published = True
+                return
 
     # --- questions -------------------------------------------------------------------------------------------------
 
@@ -126,11 +140,15 @@ class TableChecker:
         line = self.lines[partition]
         version, replicas = table.versions[partition], table.replicas(partition)
         starts = [i for i, step in enumerate(line) if (step.version, step.replicas) == (version, replicas)]
-        if not starts or not replicas:
-            return False
-        holding = replicas
-        for step in line[starts[0] + 1 :]:
-            if not any(each in step.replicas for each in holding) and not any(each in step.view for each in holding):
+        return bool(starts and replicas) and self._breaks_after(line, starts[0], replicas)
+
+    def _breaks_after(self, line: list[Step], index: int, holding: Replicas) -> bool:
+        for later in range(index + 1, len(line)):
+            step = line[later]
+            if any(each in step.replicas for each in holding):
+                if not step.is_published and self._breaks_after(line, later, holding):
+                    return True
+                holding = step.replicas
+            elif not any(each in step.view for each in holding):
                 return True
-            holding = step.replicas
         return False
