@@ -12,6 +12,7 @@ from phalanx.cli.maps import app as maps
 from phalanx.cli.member import member
 from phalanx.cli.members import members
 from phalanx.cli.partitions import partitions
+from phalanx.demo.command import demo
 
 app = typer.Typer(
     name="phalanx",
@@ -24,6 +25,7 @@ app.command()(member)
 app.command()(members)
 app.command()(partitions)
 app.add_typer(maps)
+app.command()(demo)
 
 
 def _print_version(is_asked: bool) -> None:

