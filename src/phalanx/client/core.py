@@ -54,7 +54,7 @@ class ClientCore:
     def wants_table(self) -> bool:
         """Whether a call, or the one who connects, waits for a newer table."""
         return (
-            self.partition_count is None or self._router.has_waiting or (self.wants_assignment and self.table is None)
+            self.partition_count is None or bool(self._router.waiting) or (self.wants_assignment and self.table is None)
         )
 
     @property
@@ -71,7 +71,7 @@ class ClientCore:
     def call(self, call: Call, now: Millis) -> list[Effect]:
         """Begin a call; its one `Answer` is among these effects or later ones."""
         self._router.begin(call, now)
-        if self._router.has_waiting:
+        if self._router.waiting:
             self._ask(now)
         return self._out.take()
 
@@ -82,7 +82,7 @@ class ClientCore:
                 self._on_table_answer(sender, reply, now)
         else:
             self._router.on_reply(sender, reply, now)
-            if self._router.has_waiting:
+            if self._router.waiting:
                 self._ask(now)
         return self._out.take()
 
@@ -140,7 +140,7 @@ class ClientCore:
         self._ask_at = now + self._pause_ms
         self._pause_ms = min(self._pause_ms * 2, ASK_PAUSE_MAX_MS)
         # Connecting alone makes nobody assign partitions: members that are still starting would get none.
-        is_for_use = self._router.has_waiting or self.wants_assignment
+        is_for_use = self._router.waiting or self.wants_assignment
         self._out.send(self._asked, GetTable(self._asked_id, is_for_use))
 
     def _on_table_answer(self, sender: Target, reply: Reply, now: Millis) -> None:

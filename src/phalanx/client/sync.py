@@ -6,11 +6,12 @@ is of no use; connect again there.
 
 from __future__ import annotations
 
+import itertools
 import select
 import threading
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Any
 
@@ -67,8 +68,12 @@ class Client:
         self._core = ClientCore(parse_addresses(text), int(call_timeout_s * 1000))
         self._wires: dict[Target, Wire] = {}
         self._answers: dict[int, Any] = {}
-        self._last_id = 0
+        """Of the calls that are waited for: the reply, None until it has come."""
+        self.next_id = itertools.count(1).__next__
+        """A number for the next request."""
         self._lock = threading.RLock()
+        self._patience_s = min(call_timeout_s, 1.0)
+        """How long the one who was asked is waited for before anything else is looked at."""
         self._is_closed = False
         self._refusals: dict[str, str] = {}
         try:
@@ -108,7 +113,7 @@ class Client:
             with self._lock:
                 core.wants_assignment = True
                 self._carry_out(core.time_passed(self._now()))
-                self._run_until(lambda: core.table is not None, time.monotonic() + self.call_timeout_s)
+                self._run_until(lambda: core.table is not None, monotonic() + self.call_timeout_s)
         if core.table is None:
             raise UnavailableError(f"no member told who owns the partitions within {self.call_timeout_s:g} s")
         return core.table
@@ -117,7 +122,7 @@ class Client:
         """Ask a member for the table now."""
         with self._lock:
             self._carry_out(self._core.refresh(self._now()))
-            self._run_until(lambda: not self._core.is_asking, time.monotonic() + self.call_timeout_s)
+            self._run_until(lambda: not self._core.is_asking, monotonic() + self.call_timeout_s)
         return self.partition_table()
 
     def members(self) -> MembersReply:
@@ -147,13 +152,38 @@ class Client:
 
     # --- what maps need --------------------------------------------------------------------------------------------
 
-    def next_id(self) -> int:
-        self._last_id += 1
-        return self._last_id
-
     def call(self, partition: int, request: Any) -> Any:
         """Send a request to the owner of a partition and wait for its one reply."""
-        return self._call_all([Call(partition, request)])[0]
+        with self._lock:
+            if self._is_closed:
+                return self._call_all([Call(partition, request)])[0]
+            effects = self._core.call(Call(partition, request), self._now())
+            if len(effects) == 1 and isinstance(first := effects[0], Send) and (wire := self._wires.get(first.to)):
+                effects = self._exchange(wire, first)
+                if len(effects) == 1 and isinstance(last := effects[0], Answer) and last.reply.id == request.id:
+                    return last.reply
+            return self._finish([request.id], effects)[0]
+
+    def _exchange(self, wire: Wire, first: Send) -> list[Effect]:
+        """The usual course of one call: send it, and what comes from there next is the answer. What is to be done then.
+
+        Whatever else comes, or if nothing does for a while, the machine knows how to go on.
+        """
+        core = self._core
+        try:
+            wire.send(first.message)
+            messages = wire.receive(self._patience_s)
+        except EntryTooLarge as error:
+            return core.cannot_send(first, str(error))
+        except (OSError, ProtocolError):
+            return self._lost(wire)
+        now = self._now()
+        if len(messages) == 1:
+            return core.received(wire.member, messages[0], now)
+        effects: list[Effect] = []
+        for message in messages:
+            effects += core.received(wire.member, message, now)
+        return effects
 
     def ask(self, member: Target, request: Any) -> Any:
         """Send a request to a member and wait for its one reply."""
@@ -168,18 +198,24 @@ class Client:
             if self._is_closed:
                 closed = "the client is closed"
                 return [ErrorReply(call.request.id, ErrorCode.UNAVAILABLE, closed) for call in calls]
-            answers = self._answers
+            effects: list[Effect] = []
             for call in calls:
-                self._carry_out(self._core.call(call, self._now()))
-            # The machine ends every call by its deadline; the margin is for a defect of the machine itself.
-            deadline = time.monotonic() + self.call_timeout_s + 10
-            self._run_until(lambda: len(answers) >= len(calls), deadline)
-            return [answers.pop(call.request.id) for call in calls]
+                effects += self._core.call(call, self._now())
+            return self._finish([call.request.id for call in calls], effects)
+
+    def _finish(self, ids: list[int], effects: list[Effect]) -> list[Any]:
+        """Carry on until these calls are answered; their replies. Answers to calls that were interrupted are dropped."""
+        answers = self._answers = dict.fromkeys(ids)
+        self._carry_out(effects)
+        # The machine ends every call by its deadline; the margin is for a defect of the machine itself.
+        deadline = monotonic() + self.call_timeout_s + 10
+        self._run_until(lambda: None not in answers.values(), deadline)
+        return list(answers.values())
 
     # --- driving the machine ---------------------------------------------------------------------------------------
 
     def _now(self) -> int:
-        return int(time.monotonic() * 1000)
+        return int(monotonic() * 1000)
 
     def _any_member(self) -> Target:
         view = self._core.view
@@ -191,9 +227,7 @@ class Client:
         core = self._core
         with self._lock:
             self._carry_out(core.time_passed(self._now()))
-            self._run_until(
-                lambda: core.partition_count is not None or bool(self._refusals), time.monotonic() + timeout_s
-            )
+            self._run_until(lambda: core.partition_count is not None or bool(self._refusals), monotonic() + timeout_s)
         if core.partition_count is not None:
             return core.partition_count
         problems = self._refusals or core.problems
@@ -204,19 +238,19 @@ class Client:
     def _run_until(self, is_done: Any, deadline: float) -> None:
         """Receive and let time pass until it is done or the deadline is over."""
         while not is_done():
-            now = time.monotonic()
+            now = monotonic()
             if now >= deadline:
                 return
             due = self._core.next_deadline()
             wait_s = min(max((due - now * 1000) / 1000, 0.001), 1.0) if due is not None else 0.05
             self._receive(wait_s)
-            if due is not None and time.monotonic() * 1000 >= due:
+            if due is not None and monotonic() * 1000 >= due:
                 self._carry_out(self._core.time_passed(self._now()))
 
     def _receive(self, wait_s: float) -> None:
         wires = {id(wire): wire for wire in self._wires.values()}
         if not wires:
-            time.sleep(min(wait_s, 0.02))
+            sleep(min(wait_s, 0.02))
             return
         if len(wires) == 1:
             # Kept to a few values, so that the kernel need not be told at every call.
@@ -226,11 +260,12 @@ class Client:
             by_socket = {wire.socket: wire for wire in wires.values()}
             readable, _, _ = select.select(list(by_socket), [], [], wait_s)
             ready = [by_socket[sock] for sock in readable]
+            wait_s = self._patience_s
         for wire in ready:
             try:
                 messages = wire.receive(wait_s)
-            except (OSError, ProtocolError) as error:
-                self._lose(wire, str(error))
+            except (OSError, ProtocolError):
+                self._lose(wire)
                 continue
             for message in messages:
                 self._carry_out(self._core.received(wire.member, message, self._now()))
@@ -239,7 +274,7 @@ class Client:
         for effect in effects:
             if type(effect) is Send:
                 self._send(effect.to, effect.message)
-            elif type(effect) is Answer:
+            elif type(effect) is Answer and effect.reply.id in self._answers:
                 self._answers[effect.reply.id] = effect.reply
 
     def _send(self, target: Target, message: Any) -> None:
@@ -252,8 +287,8 @@ class Client:
             wire.send(message)
         except EntryTooLarge as error:
             self._carry_out(self._core.cannot_send(Send(target, message), str(error)))
-        except OSError as error:
-            self._lose(wire, str(error))
+        except OSError:
+            self._lose(wire)
 
     def _connect(self, target: Target) -> Wire | None:
         try:
@@ -269,13 +304,19 @@ class Client:
         earlier = self._wires.get(wire.member)
         if earlier is not None and earlier is not wire:
             # The member keeps only the newest connection of a client.
-            self._lose(earlier, "replaced")
+            self._lose(earlier)
         self._wires[wire.member] = wire
         self._core.known_as(target, wire.member)
         return wire
 
-    def _lose(self, wire: Wire, reason: str) -> None:
+    def _lose(self, wire: Wire) -> None:
+        self._carry_out(self._lost(wire))
+
+    def _lost(self, wire: Wire) -> list[Effect]:
+        """Close a connection; what is to be done because of it."""
         wire.socket.close()
+        effects: list[Effect] = []
         for target in [target for target, other in self._wires.items() if other is wire]:
             del self._wires[target]
-            self._carry_out(self._core.link_lost(LinkLost(target), self._now()))
+            effects += self._core.link_lost(LinkLost(target), self._now())
+        return effects

@@ -8,12 +8,12 @@ from typing import Any
 
 from phalanx.common.errors import ConnectError, ProtocolError
 from phalanx.common.ids import MemberId, Target, address_of, host_and_port
-from phalanx.wire.codec import FrameReader, append_frame, handshake_decoder, message_decoder
+from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder, message_decoder
 from phalanx.wire.handshake import refusal_in
 from phalanx.wire.messages import PROTOCOL_VERSION, Hello, Welcome
 
 CONNECT_TIMEOUT_S = 5.0
-RECEIVE_BYTES = 256 * 1024
+RECEIVE_BYTES = 64 * 1024
 
 
 class RefusedByPeer(ConnectError):
@@ -48,9 +48,7 @@ class Wire:
         self._reader = FrameReader(message_decoder, max_frame_bytes)
 
     def _greet(self, cluster: str, sender: str) -> MemberId:
-        buffer = bytearray()
-        append_frame(buffer, Hello(PROTOCOL_VERSION, cluster, sender, self.target))
-        self.socket.sendall(buffer)
+        self.socket.sendall(encode_frame(Hello(PROTOCOL_VERSION, cluster, sender, self.target)))
         reader = FrameReader(handshake_decoder, self._max_frame_bytes)
         while True:
             data = self.socket.recv(RECEIVE_BYTES)
@@ -66,14 +64,12 @@ class Wire:
                 raise RefusedByPeer(f"no member of Phalanx listens there: {error}") from error
 
     def send(self, message: Any) -> None:
-        buffer = bytearray()
-        append_frame(buffer, message, self._max_frame_bytes)
-        self.socket.sendall(buffer)
+        self.socket.sendall(encode_frame(message, self._max_frame_bytes))
 
     def receive(self, wait_s: float) -> list[Any]:
         """The next messages; none if nothing came in time. Raises `OSError` when the connection is lost."""
-        wait_s = max(wait_s, 0.001)  # to the kernel, no time at all would mean for ever
         if wait_s != self._wait_s:
+            wait_s = max(wait_s, 0.001)  # to the kernel, no time at all would mean for ever
             whole = int(wait_s)
             value = struct.pack("ll", whole, int((wait_s - whole) * 1e6))
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)

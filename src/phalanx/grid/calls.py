@@ -11,8 +11,10 @@ now, and only the caller can group it anew.
 
 from __future__ import annotations
 
+import msgspec
+
 from phalanx.common.errors import ErrorCode
-from phalanx.common.ids import Millis, Target
+from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.wire.effects import Answer, Call, LinkLost, LinkRefused, Outbox
 from phalanx.wire.messages import ONCE_ONLY, WRITES, BulkRequest, ErrorReply, Reply
@@ -21,18 +23,15 @@ RETRY_PAUSE_MS = 20
 """Before a call that found no owner is tried again; a newer table ends the pause at once."""
 
 
-class PendingCall:
+class PendingCall(msgspec.Struct, gc=False):
     """A call that has not been answered."""
 
-    __slots__ = ("call", "deadline", "target", "was_sent", "why_waiting")
-
-    def __init__(self, call: Call, deadline: Millis) -> None:
-        self.call = call
-        self.deadline = deadline
-        self.target: Target | None = None
-        """Who is being asked now; None while it waits for another try."""
-        self.was_sent = False
-        self.why_waiting = "no member has told who owns the partition"
+    call: Call
+    deadline: Millis
+    target: Target | None = None
+    """Who is being asked now; None while it waits for another try."""
+    was_sent: bool = False
+    why_waiting: str = "no member has told who owns the partition"
 
     def __repr__(self) -> str:
         return f"PendingCall({self.call.request!r}, target={self.target}, was_sent={self.was_sent})"
@@ -44,23 +43,26 @@ class CallRouter:
     def __init__(self, timeout_ms: Millis, outbox: Outbox) -> None:
         self._timeout_ms = timeout_ms
         self._out = outbox
-        self._table: PartitionTable | None = None
+        self._owners: list[MemberId | None] = []
+        """Of each partition, by the newest table known here; empty: none is known."""
         self._pending: dict[int, PendingCall] = {}
-        self._waiting: dict[int, PendingCall] = {}
-        """Those of the pending calls that nobody is asked at present."""
+        self.waiting: dict[int, PendingCall] = {}
+        """Those of the pending calls that nobody is asked at present: a newer table is wanted."""
         self._retry_at = 0
 
     def __repr__(self) -> str:
-        return f"CallRouter(pending={len(self._pending)}, waiting={list(self._waiting.values())})"
-
-    @property
-    def has_waiting(self) -> bool:
-        """Whether some call could not be sent: a newer table is wanted."""
-        return bool(self._waiting)
+        return f"CallRouter(pending={len(self._pending)}, waiting={list(self.waiting.values())})"
 
     def begin(self, call: Call, now: Millis) -> None:
-        pending = self._pending[call.request.id] = PendingCall(call, now + self._timeout_ms)
-        self._send(pending, now)
+        request, target = call.request, call.to
+        if target is None and self._owners:
+            target = self._owners[call.partition]
+        pending = self._pending[request.id] = PendingCall(call, now + self._timeout_ms, target)
+        if target is None:
+            self._wait(pending, now)
+        else:
+            pending.was_sent = True
+            self._out.send(target, request)
 
     def on_reply(self, sender: Target, reply: Reply, now: Millis) -> None:
         """An answer. One to a call that is over, or from a member that is not asked any more, is ignored."""
@@ -76,10 +78,9 @@ class CallRouter:
 
     def on_table(self, table: PartitionTable, now: Millis) -> None:
         """A newer table: what waited, or asks a member that is not the owner any more, goes to the owner."""
-        self._table = table
+        owners = self._owners = table.owners()
         if not self._pending:
             return
-        owners = table.owners()
         for pending in list(self._pending.values()):
             call = pending.call
             if call.to is None and pending.target != owners[call.partition]:
@@ -102,7 +103,7 @@ class CallRouter:
         if not self._pending:
             return None
         first = next(iter(self._pending.values())).deadline
-        return min(first, self._retry_at) if self._waiting else first
+        return min(first, self._retry_at) if self.waiting else first
 
     def on_time(self, now: Millis) -> None:
         while self._pending:
@@ -110,8 +111,8 @@ class CallRouter:
             if pending.deadline > now:
                 break
             self._expire(pending)
-        if self._waiting and now >= self._retry_at:
-            for pending in list(self._waiting.values()):
+        if self.waiting and now >= self._retry_at:
+            for pending in list(self.waiting.values()):
                 self._send(pending, now)
 
     # --- one call --------------------------------------------------------------------------------------------------
@@ -119,21 +120,22 @@ class CallRouter:
     def _send(self, pending: PendingCall, now: Millis) -> None:
         call = pending.call
         target = call.to
-        if target is None and self._table is not None:
-            target = self._table.owner(call.partition)
+        if target is None and self._owners:
+            target = self._owners[call.partition]
         if target is None:
             self._wait(pending, now)
             return
-        self._waiting.pop(call.request.id, None)
+        if self.waiting:
+            self.waiting.pop(call.request.id, None)
         pending.target = target
         pending.was_sent = True
         self._out.send(target, call.request)
 
     def _wait(self, pending: PendingCall, now: Millis) -> None:
-        if not self._waiting or self._retry_at <= now:
+        if not self.waiting or self._retry_at <= now:
             self._retry_at = now + RETRY_PAUSE_MS
         pending.target = None
-        self._waiting[pending.call.request.id] = pending
+        self.waiting[pending.call.request.id] = pending
 
     def _to_be_repeated(self, pending: PendingCall, reply: ErrorReply) -> bool:
         """Whether an error leaves the call open. Only an owner that may have applied the write makes it unknown."""
@@ -167,5 +169,5 @@ class CallRouter:
     def _fail(self, pending: PendingCall, code: ErrorCode, text: str) -> None:
         request_id = pending.call.request.id
         del self._pending[request_id]
-        self._waiting.pop(request_id, None)
+        self.waiting.pop(request_id, None)
         self._out.add(Answer(ErrorReply(request_id, code, text)))

@@ -135,9 +135,13 @@ def _store(
     replica = owned.replica
     ttl_ms = request.ttl_ms
     replica.map(request.map).put(request.key, request.value, ttl_ms, now)
-    replica.seq += 1
     if ttl_ms:
         grid.note_expiry(owned)
+    if not owned.streams:
+        owned.count_unshared_write()
+        grid.out.send(caller, reply)
+        return
+    replica.seq += 1
     message = ReplicatePut(
         owned.number, replica.epoch, replica.seq, request.map, [request.key], [request.value], ttl_ms
     )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 
 from phalanx.common.errors import ProtocolError
 from phalanx.common.ids import MemberId, Target, address_of, host_and_port
-from phalanx.wire.codec import FrameReader, append_frame, handshake_decoder, message_decoder
+from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder, message_decoder
 from phalanx.wire.handshake import refusal_in
 from phalanx.wire.messages import PROTOCOL_VERSION, Handshake, Hello, Message, Welcome
 
@@ -34,9 +34,15 @@ class FrameConnection(asyncio.Protocol):
     def __init__(self, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._reader: FrameReader[Any] = FrameReader(handshake_decoder, max_frame_bytes)
-        self._out = bytearray()
-        self._flush_scheduled = False
+        self._out: list[bytes] = []
+        """Frames for the next write."""
+        self._flush_is_due = False
+        """Whether something will flush in this turn anyway: it was scheduled, or data is being received."""
+        self._is_backed_up = False
+        """Whether the peer reads more slowly than this side writes."""
         self._loop = asyncio.get_running_loop()
+        self._is_closing = False
+        """Whether this side has given the connection up: what still arrives is not looked at."""
         self.transport: asyncio.Transport | None = None
         self.is_greeted = False
         """Whether both sides know each other: only then do messages flow."""
@@ -61,20 +67,20 @@ class FrameConnection(asyncio.Protocol):
 
     def queue(self, message: Message | Handshake) -> None:
         """Send in this turn of the loop. Raises `EntryTooLarge` for a message over the frame limit."""
-        append_frame(self._out, message, self._max_frame_bytes)
-        if not self._flush_scheduled:
-            self._flush_scheduled = True
+        self._out.append(encode_frame(message, self._max_frame_bytes))
+        if not self._flush_is_due:
+            self._flush_is_due = True
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
         """Write what was queued."""
-        self._flush_scheduled = False
+        self._flush_is_due = False
         out, transport = self._out, self.transport
         if not out or transport is None:
             return
-        self._out = bytearray()
-        transport.write(out)
-        if transport.get_write_buffer_size() > MAX_BACKLOG_BYTES:
+        transport.write(out[0] if len(out) == 1 else b"".join(out))
+        out.clear()
+        if self._is_backed_up and transport.get_write_buffer_size() > MAX_BACKLOG_BYTES:
             transport.abort()
 
     def close(self) -> None:
@@ -82,11 +88,13 @@ class FrameConnection(asyncio.Protocol):
         if self.transport is not None:
             self.flush()
             self.transport.close()
+            self._is_closing = True
 
     def abort(self) -> None:
         """Close at once."""
         if self.transport is not None:
             self.transport.abort()
+            self._is_closing = True
 
     # --- asyncio.Protocol ------------------------------------------------------------------------------------------
 
@@ -94,9 +102,16 @@ class FrameConnection(asyncio.Protocol):
         self.transport = transport  # type: ignore[assignment]  # a stream transport, as made by the loop
         self.flush()
 
+    def pause_writing(self) -> None:
+        self._is_backed_up = True
+
+    def resume_writing(self) -> None:
+        self._is_backed_up = False
+
     def data_received(self, data: bytes) -> None:
-        if self.transport is None or self.transport.is_closing():
+        if self._is_closing:
             return
+        self._flush_is_due = True
         try:
             if not self.is_greeted:
                 data = self._take_greeting(data)
@@ -149,7 +164,7 @@ class Link(FrameConnection):
         self.was_refused_by_peer = False
         """Whether the peer answered and would not talk: trying again will not help."""
         self._hello = Hello(PROTOCOL_VERSION, cluster, sender, target)
-        self._waiting = bytearray()
+        self._waiting: list[bytes] = []
         """Frames for after the greeting."""
         self._on_up, self._on_down, self._deliver = on_up, on_down, on_message
         self._is_down = False
@@ -161,7 +176,7 @@ class Link(FrameConnection):
         if self.is_up:
             self.queue(message)
         else:
-            append_frame(self._waiting, message, self._max_frame_bytes)
+            self._waiting.append(encode_frame(message, self._max_frame_bytes))
 
     def drop(self) -> None:
         """Close, and tell nobody."""

@@ -7,7 +7,8 @@ keeper is told, when the table changes the grid is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from functools import partial
 from typing import Any, assert_never, get_args
 
 from phalanx.common.config import NodeConfig
@@ -37,6 +38,10 @@ from phalanx.wire.effects import (
 
 Handler = Callable[[Any, Any, Millis], None]
 _REQUESTS = frozenset(get_args(m.Request))
+_ABOUT_DATA = frozenset(
+    [*get_args(m.KeyRequest), *get_args(m.BulkRequest), *get_args(m.Replicate), m.ReplicateAck, m.CopyChunk, m.CopyAck]
+)
+"""Messages that change entries, and neither the membership nor the table."""
 
 
 class Node:
@@ -55,6 +60,8 @@ class Node:
         self._seen: tuple[object, ...] = ()
         """What the keeper was last told of the membership, and the grid of the table."""
         self._seen_table: tuple[object, ...] = (self.keeper.table, None)
+        self._is_serving = False
+        """Whether the partitions are assigned: then no request for data changes anything but data."""
 
     def __repr__(self) -> str:
         return f"Node({self.membership!r}, {self.keeper!r}, {self.grid!r}, {self.calls!r})"
@@ -63,7 +70,15 @@ class Node:
         """Take one input; return what is to be done because of it, in order. `now` never goes backwards."""
         out = self._out
         if isinstance(event, Received):
-            self._handlers[type(event.message)](event.sender, event.message, now)
+            message = event.message
+            kind = type(message)
+            self._handlers[kind](event.sender, message, now)
+            if kind in _ABOUT_DATA:
+                if self._is_serving and not out.loopback:
+                    # Membership and table are what they were: no need to look at what has changed.
+                    return out.take()
+                if not self._is_serving and kind in _REQUESTS:
+                    self.keeper.want_table(now)
         elif isinstance(event, Call):
             self.calls.begin(event, now)
             if not self.keeper.is_assigned:
@@ -100,9 +115,9 @@ class Node:
         if self.membership.view is not None:
             invariant(self.grid.table is self.keeper.table, "the grid works by the installed table")
 
-    def accepts(self, sender: str, message: m.Message) -> bool:
-        """Whether the sender may send such a message at all: clients send requests only."""
-        return type(message) in _REQUESTS or not is_client(sender)
+    def accepted_from(self, sender: str) -> Set[type]:
+        """The kinds of messages that the sender may send at all: clients send requests only."""
+        return _REQUESTS if is_client(sender) else self._handlers.keys()
 
     # --- routing ---------------------------------------------------------------------------------------------------
 
@@ -153,6 +168,7 @@ class Node:
             leaving = sorted(membership.leaving)
             keeper.on_membership(view, membership.master, membership.is_master, leaving, now)
         if self._seen_table != (keeper.table, keeper.confirmed_by):
+            self._is_serving = keeper.is_assigned
             newer = keeper.table is not self._seen_table[0]
             self._seen_table = (keeper.table, keeper.confirmed_by)
             self.grid.on_table(keeper.table, keeper.confirmed_by, now)
@@ -207,8 +223,8 @@ class Node:
             m.CopyAck: grid.on_copy_ack,
         }
         routes |= dict.fromkeys(get_args(m.Replicate), grid.followed.on_replicate)
-        routes |= dict.fromkeys(get_args(m.KeyRequest), self._on_key_request)
-        routes |= dict.fromkeys(get_args(m.BulkRequest), self._on_bulk_request)
+        routes |= dict.fromkeys(get_args(m.KeyRequest), partial(on_key_request, grid))
+        routes |= dict.fromkeys(get_args(m.BulkRequest), partial(on_bulk_request, grid))
         routes |= dict.fromkeys(get_args(m.Inquiry), self._inquiries.on_inquiry)
         routes |= dict.fromkeys(get_args(m.Reply), self._on_reply)
         invariant(set(routes) == set(get_args(m.Message)), "every kind of message has a handler")
@@ -217,13 +233,3 @@ class Node:
     def _on_copy_order(self, sender: MemberId, message: m.CopyOrder, now: Millis) -> None:
         if sender == self.keeper.confirmed_by:
             self.grid.on_copy_order(sender, message, now)
-
-    def _on_key_request(self, caller: Any, request: m.KeyRequest, now: Millis) -> None:
-        on_key_request(self.grid, caller, request, now)
-        if not self.keeper.is_assigned:
-            self.keeper.want_table(now)
-
-    def _on_bulk_request(self, caller: Any, request: m.BulkRequest, now: Millis) -> None:
-        on_bulk_request(self.grid, caller, request, now)
-        if not self.keeper.is_assigned:
-            self.keeper.want_table(now)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections.abc import Set
 
 from phalanx.common.errors import EntryTooLarge, ErrorCode, InvariantViolation, JoinFailed, ProtocolError, UsageError
 from phalanx.common.ids import ClientId, MemberId, Target, address_of, is_client, member_id
@@ -41,6 +42,10 @@ from phalanx.wire.messages import ErrorReply, Handshake, Hello, Message, Reply, 
 
 logger = logging.getLogger("phalanx.member")
 
+REARM_PAUSE_S = 0.001
+"""Between two questions for the node's deadline. To ask after each input would cost a third of serving a request; its
+deadlines are tens of milliseconds away, or more."""
+
 FRAME_SLACK_BYTES = 64 * 1024
 """What members add to the frame limit of callers: a write that fits a caller's frame fits the one to its backups."""
 
@@ -52,6 +57,8 @@ class Inbound(FrameConnection):
         super().__init__(max_frame_bytes)
         self._member = member
         self.sender: MemberId | ClientId | None = None
+        self._accepted: Set[type] = frozenset()
+        """Kinds of messages that the sender may send."""
 
     def on_greeting(self, message: Handshake) -> None:
         answer = judge_hello(message, self._member.id, self._member.config.cluster)
@@ -60,15 +67,24 @@ class Inbound(FrameConnection):
             self.close()
             return
         self.sender = ClientId(message.sender) if is_client(message.sender) else MemberId(message.sender)
+        self._accepted = self._member.node.accepted_from(self.sender)
         self._member.inbound_opened(self)
 
     def on_message(self, message: Message) -> None:
-        if self.sender is None:
+        sender = self.sender
+        if sender is None:
             return
-        node = self._member.node
-        if not node.accepts(self.sender, message):
+        if type(message) not in self._accepted:
             raise ProtocolError(f"a client must not send {type(message).__name__}")
-        self._member.feed(Received(self.sender, message))
+        self._member.feed(Received(sender, message))
+
+    def reply(self, message: Message) -> None:
+        """Send a reply in this turn of the loop; one over the frame limit is told instead."""
+        try:
+            self.queue(message)
+        except EntryTooLarge as error:
+            if isinstance(message, Reply):
+                self.queue(ErrorReply(message.id, ErrorCode.TOO_LARGE, str(error)))
 
     def on_broken_protocol(self, error: ProtocolError) -> None:
         self._member.broken_frames += 1
@@ -92,8 +108,10 @@ class Member:
         self._server: asyncio.Server | None = None
         self._connections: set[Inbound] = set()
         """Every connection that somebody opened, greeted or not."""
-        self._inbound: dict[str, Inbound] = {}
-        """Peer to the connection that it opened last."""
+        self._clients: dict[str, Inbound] = {}
+        """Client to the connection that it opened last."""
+        self._peers: dict[str, Inbound] = {}
+        """Member to the connection that it opened last; messages to it take a link."""
         self._links: dict[Target, Link] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
@@ -193,22 +211,27 @@ class Member:
     def feed(self, event: Input) -> None:
         """Give the node an input, and carry out what it wants."""
         try:
-            effects = self.node.handle(event, self.now())
+            effects = self.node.handle(event, int(self._loop.time() * 1000))
         except InvariantViolation as error:
             logger.critical("%s stops: %s\n%r", self.address, error, self.node)
             self._end(error)
             raise
+        clients = self._clients
         for effect in effects:
             if type(effect) is Send:
-                self._send(effect.to, effect.message)
+                client = clients.get(effect.to)
+                if client is not None:
+                    client.reply(effect.message)
+                elif not is_client(effect.to):
+                    self._send(effect.to, effect.message)
             else:
                 self._carry_out(effect)
         if not self._rearm_scheduled:
             self._rearm_scheduled = True
-            self._loop.call_soon(self._rearm)
+            self._loop.call_later(REARM_PAUSE_S, self._rearm)
 
     def _rearm(self) -> None:
-        """Once per turn of the loop: see to it that the node is woken when time alone matters."""
+        """See to it that the node is woken when time alone matters."""
         self._rearm_scheduled = False
         deadline = self.node.next_deadline() if not self._ended.done() else None
         if self._timer is not None and (deadline is None or deadline < self._timer_at):
@@ -236,11 +259,6 @@ class Member:
                 self._loop.call_soon(self._on_finished, effect)
 
     def _send(self, to: Target, message: Message) -> None:
-        if is_client(to):
-            connection = self._inbound.get(to)
-            if connection is not None:
-                self._reply(connection, message)
-            return
         link = self._links.get(to)
         if link is None:
             link = self._links[to] = Link(
@@ -253,13 +271,6 @@ class Member:
                 on_message=self._unexpected,
             )
         link.send(message)
-
-    def _reply(self, connection: Inbound, message: Message) -> None:
-        try:
-            connection.queue(message)
-        except EntryTooLarge as error:
-            if isinstance(message, Reply):
-                connection.queue(ErrorReply(message.id, ErrorCode.TOO_LARGE, str(error)))
 
     def _on_finished(self, effect: Finished) -> None:
         """The incarnation is over: begin the next one on the same address, or end."""
@@ -302,15 +313,17 @@ class Member:
             link.drop()
         for connection in list(self._connections):
             connection.close()
-        self._inbound.clear()
+        self._clients.clear()
+        self._peers.clear()
 
     # --- connections -----------------------------------------------------------------------------------------------
 
     def inbound_opened(self, connection: Inbound) -> None:
         """A peer greeted. Its earlier connection is void: what may still be unread there must not overtake."""
         sender = str(connection.sender)
-        earlier = self._inbound.get(sender)
-        self._inbound[sender] = connection
+        same_kind = self._clients if is_client(sender) else self._peers
+        earlier = same_kind.get(sender)
+        same_kind[sender] = connection
         if earlier is not None:
             earlier.sender = None
             earlier.abort()
@@ -319,8 +332,11 @@ class Member:
     def inbound_closed(self, connection: Inbound) -> None:
         self._connections.discard(connection)
         sender = connection.sender
-        if sender is not None and self._inbound.get(sender) is connection:
-            del self._inbound[sender]
+        if sender is None:
+            return
+        same_kind = self._clients if is_client(sender) else self._peers
+        if same_kind.get(sender) is connection:
+            del same_kind[sender]
             if not self._ended.done():
                 self.feed(LinkLost(sender))
 

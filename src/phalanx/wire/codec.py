@@ -2,10 +2,13 @@
 
 A frame that is too long or does not decode is a `ProtocolError` of that connection only. The limit protects memory: it
 is checked on the four bytes of the length, before anything is buffered.
+
+Most reads bring whole frames, and most writes are one frame: both are short, and the rest stands behind them.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import Generic, TypeVar
 
 import msgspec
@@ -15,36 +18,29 @@ from phalanx.wire.messages import Handshake, Message
 
 DEFAULT_MAX_FRAME_BYTES = 64 * 1024 * 1024
 HEADER_BYTES = 4
+COPIED_BYTES = 64 * 1024
+"""A frame up to this length is cut out by copying it, which costs less than a view."""
 
-_encoder = msgspec.msgpack.Encoder()
+_LENGTH = struct.Struct(">I")
+_pack_length = _LENGTH.pack
+_length_at = _LENGTH.unpack_from
+_encode = msgspec.msgpack.Encoder().encode
 message_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 handshake_decoder: msgspec.msgpack.Decoder[Handshake] = msgspec.msgpack.Decoder(Handshake)
 
 M = TypeVar("M")
 
 
-def append_frame(
-    buffer: bytearray, message: Message | Handshake, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
-) -> None:
-    """Encode a message behind what the buffer holds. Raises `EntryTooLarge` (buffer unchanged) over the limit."""
-    start = len(buffer)
-    buffer += b"\0\0\0\0"
-    _encoder.encode_into(message, buffer, -1)
-    length = len(buffer) - start - HEADER_BYTES
+def encode_frame(message: Message | Handshake, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> bytes:
+    """One message as a frame. Raises `EntryTooLarge` over the limit."""
+    payload = _encode(message)
+    length = len(payload)
     if length > max_frame_bytes:
-        del buffer[start:]
         raise EntryTooLarge(
             f"a {type(message).__name__} message of {length} bytes is over the limit of {max_frame_bytes} bytes for "
             f"one frame; store smaller entries, or raise max_frame_bytes on every member and client"
         )
-    buffer[start : start + HEADER_BYTES] = length.to_bytes(HEADER_BYTES, "big")
-
-
-def encode_frame(message: Message | Handshake) -> bytes:
-    """One message as a frame."""
-    buffer = bytearray()
-    append_frame(buffer, message)
-    return bytes(buffer)
+    return _pack_length(length) + payload
 
 
 class FrameReader(Generic[M]):
@@ -69,14 +65,11 @@ class FrameReader(Generic[M]):
     def feed(self, data: bytes) -> list[M]:
         """The messages that are whole now. Raises `ProtocolError` for a frame that cannot be one."""
         if self._rest:
-            self._rest += data
-            data = bytes(self._rest)
-            self._rest.clear()
+            data = self._join(data)
         messages: list[M] = []
         start, end = 0, len(data)
-        view = memoryview(data)
         while end - start >= HEADER_BYTES:
-            length = int.from_bytes(view[start : start + HEADER_BYTES], "big")
+            (length,) = _length_at(data, start)
             if length > self._max_frame_bytes:
                 raise ProtocolError(
                     f"a frame of {length} bytes is announced; the limit is {self._max_frame_bytes}: the peer is no "
@@ -85,11 +78,25 @@ class FrameReader(Generic[M]):
             stop = start + HEADER_BYTES + length
             if stop > end:
                 break
+            start += HEADER_BYTES
             try:
-                messages.append(self._decode(view[start + HEADER_BYTES : stop]))
+                frame = data[start:stop] if length <= COPIED_BYTES else memoryview(data)[start:stop]
+                messages.append(self._decode(frame))
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise ProtocolError(f"a frame of {length} bytes is no message: {error}") from error
             start = stop
         if start < end:
-            self._rest += view[start:]
+            self._rest += memoryview(data)[start:]
         return messages
+
+    def _join(self, data: bytes) -> bytes:
+        """What was left over and what has come; nothing while a frame is not whole: it would be copied each time."""
+        rest = self._rest
+        rest += data
+        if len(rest) >= HEADER_BYTES:
+            (length,) = _length_at(rest)
+            if len(rest) < HEADER_BYTES + length <= HEADER_BYTES + self._max_frame_bytes:
+                return b""
+        joined = bytes(rest)
+        rest.clear()
+        return joined
