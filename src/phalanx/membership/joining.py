@@ -17,7 +17,8 @@ from __future__ import annotations
 import enum
 
 from phalanx.common.config import NodeConfig
-from phalanx.common.ids import Address, MemberId, Millis, address_of
+from phalanx.common.errors import UsageError
+from phalanx.common.ids import Address, MemberId, Millis, address_of, incarnation_of, parse_address
 from phalanx.wire.effects import LinkLost, LinkRefused, Outbox
 from phalanx.wire.events import JoinAttemptFailed
 from phalanx.wire.messages import (
@@ -28,8 +29,23 @@ from phalanx.wire.messages import (
 )
 
 
-def refusal_of(request: JoinRequest, config: NodeConfig) -> str:
-    """Why a request can never be granted by a member with this configuration; empty if it may be."""
+def refusal_of(sender: MemberId, request: JoinRequest, this: MemberId, config: NodeConfig) -> str:
+    """Why a request can never be granted by this member; empty if it may be."""
+    if sender == this:
+        return f"it is this member itself under another name; as a seed, give it as {address_of(this)}"
+    if request.member != sender:
+        return f"{sender} asks for another, {request.member}: each member asks for itself"
+    try:
+        parse_address(address_of(sender))
+    except UsageError as error:
+        return str(error)
+    if not incarnation_of(sender):
+        return f"{sender!r} names no incarnation: the peer is no member of this version"
+    if address_of(sender) == address_of(this):
+        return (
+            f"this member itself listens at {address_of(this)}: give each member an address of its own that all "
+            f"others can reach"
+        )
     if request.cluster != config.cluster:
         return f"this member belongs to cluster {config.cluster!r}, not to {request.cluster!r}"
     if request.protocol != PROTOCOL_VERSION:

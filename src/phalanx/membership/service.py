@@ -207,7 +207,7 @@ class MembershipService:
 
     def on_join_request(self, sender: MemberId, message: JoinRequest, now: Millis) -> None:
         joiner, view = message.member, self.view
-        refusal = refusal_of(message, self._config)
+        refusal = refusal_of(sender, message, self.this, self._config)
         if refusal:
             self._out.send(sender, JoinRefused(message.request_id, False, refusal, view is not None))
         elif view is None or self._claim is not None or self.master is None or self.wants_to_leave:

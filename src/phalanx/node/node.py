@@ -38,6 +38,8 @@ from phalanx.wire.effects import (
 
 Handler = Callable[[Any, Any, Millis], None]
 _REQUESTS = frozenset(get_args(m.Request))
+_BETWEEN_MEMBERS = frozenset(get_args(m.TableMessage) + get_args(m.ReplicationMessage))
+"""What counts only from a member of the installed view; messages about membership judge their senders themselves."""
 _ABOUT_DATA = frozenset(
     [*get_args(m.KeyRequest), *get_args(m.BulkRequest), *get_args(m.Replicate), m.ReplicateAck, m.CopyChunk, m.CopyAck]
 )
@@ -57,6 +59,8 @@ class Node:
         self.calls = CallRouter(config.call_timeout_ms, self._out)
         self._inquiries = Inquiries(self.membership, self.keeper, self.grid, self._out)
         self._handlers = self._routes()
+        self._members: frozenset[str] = frozenset()
+        """Those of the installed view."""
         self._seen: tuple[object, ...] = ()
         """What the keeper was last told of the membership, and the grid of the table."""
         self._seen_table: tuple[object, ...] = (self.keeper.table, None)
@@ -72,6 +76,8 @@ class Node:
         if isinstance(event, Received):
             message = event.message
             kind = type(message)
+            if kind in _BETWEEN_MEMBERS and event.sender not in self._members:
+                return out.take()
             self._handlers[kind](event.sender, message, now)
             if kind in _ABOUT_DATA:
                 if self._is_serving and not out.loopback:
@@ -164,6 +170,7 @@ class Node:
         membership, keeper = self.membership, self.keeper
         view = membership.view
         self._seen = (view, membership.master, membership.is_master, len(membership.leaving))
+        self._members = frozenset(view.members) if view is not None else frozenset()
         if view is not None:
             leaving = sorted(membership.leaving)
             keeper.on_membership(view, membership.master, membership.is_master, leaving, now)

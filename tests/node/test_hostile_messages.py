@@ -1,0 +1,120 @@
+"""No message of a client, or of a process that is no member, may break a member: it is answered, or nothing happens."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from harness import CLIENT, KEY, Cluster
+from phalanx.common.ids import MemberId
+from phalanx.wire import messages as m
+from phalanx.wire.codec import encode_frame
+from phalanx.wire.effects import Received
+from strategies import REQUESTS, messages, structs
+
+FROM_ANYBODY = [kind for kind in m.Message.__args__ if kind not in REQUESTS]  # type: ignore[attr-defined]
+STRANGERS = st.sampled_from(["Z:5701/1", "A:5701/old", "B:5701/0", "/", "x/", "/x", "a/b/c", ":/:"])
+
+
+def running(**settings_: object) -> Cluster:
+    cluster = Cluster("ABC", partition_count=3, **settings_)
+    cluster.assign()
+    cluster.put("A", KEY, b"\0\0\0\0value")
+    cluster.settle()
+    return cluster
+
+
+def works(cluster: Cluster) -> None:
+    """All still agree, and a write goes through."""
+    cluster.advance(3_000)
+    assert cluster.views_of("ABC") == ["ABC"] * 3
+    partition = 0
+    write = cluster.put(cluster.replicas("A", partition)[0], cluster.key(partition), b"\0\0\0\0after")
+    cluster.settle()
+    assert cluster.is_done(write)
+
+
+class Clients(RuleBasedStateMachine):
+    """Clients send whatever the wire can carry; each request gets one answer, and it can be sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = running()
+        self.cluster.replies.clear()
+
+    @rule(request=messages(REQUESTS), member=st.sampled_from("ABC"))
+    def ask(self, request: m.Request, member: str) -> None:
+        self.cluster.replies.pop(request.id, None)
+        self.cluster.feed(member, Received(CLIENT, request))
+        self.cluster.settle()
+        reply = self.cluster.replies.pop(request.id)
+        assert encode_frame(reply)
+
+    @rule(ms=st.sampled_from([1, 100, 5_000]))
+    def wait(self, ms: int) -> None:
+        self.cluster.advance(ms)
+
+    @invariant()
+    def nobody_is_hurt(self) -> None:
+        assert self.cluster.views_of("ABC") == ["ABC"] * 3
+
+    def teardown(self) -> None:
+        works(self.cluster)
+
+
+TestClients = Clients.TestCase
+TestClients.settings = settings(max_examples=40, stateful_step_count=30)
+
+
+@pytest.mark.parametrize("kind", FROM_ANYBODY, ids=lambda kind: kind.__name__)
+@settings(max_examples=20)
+@given(data=st.data(), stranger=STRANGERS)
+def test_a_stranger_changes_nothing(kind: type, data: st.DataObject, stranger: str) -> None:
+    cluster = _shared()
+    for member in "ABC":
+        message = data.draw(structs(kind))
+        tables = [cluster.table(name) for name in "ABC"]
+        cluster.feed(member, Received(MemberId(stranger), message))
+        if kind is not m.JoinRequest:
+            assert [cluster.table(name) for name in "ABC"] == tables
+            assert cluster.views_of("ABC") == ["ABC"] * 3
+    cluster.links = {pair: link for pair, link in cluster.links.items() if pair[1][0] in "ABC"}
+
+
+def _shared() -> Cluster:
+    """One cluster for all examples: what strangers say must leave no trace anyway."""
+    if not hasattr(_shared, "cluster"):
+        _shared.cluster = running()  # type: ignore[attr-defined]
+    cluster: Cluster = _shared.cluster  # type: ignore[attr-defined]
+    if cluster.views_of("ABC") != ["ABC"] * 3:
+        cluster = _shared.cluster = running()  # type: ignore[attr-defined]
+    return cluster
+
+
+def join_request(member: str) -> m.JoinRequest:
+    return m.JoinRequest(1, MemberId(member), "phalanx", m.PROTOCOL_VERSION, 3)
+
+
+@pytest.mark.parametrize(
+    ("sender", "member", "reason"),
+    [
+        ("A:5701/2", "A:5701/2", "this member itself listens at A:5701"),
+        ("Z:5701/1", "A:5701/2", "asks for another"),
+        ("Z:5701/1", "B:5701/2", "asks for another"),
+        ("Z/1", "Z/1", "is not an address"),
+        ("Z:5701/", "Z:5701/", "names no incarnation"),
+    ],
+)
+def test_a_request_to_join_that_cannot_be_meant_is_refused_for_good(sender: str, member: str, reason: str) -> None:
+    """Above all one from the master's own address: to replace itself, the master would leave its own view."""
+    cluster = running()
+    cluster.feed("A", Received(MemberId(sender), join_request(member)))
+    refusals = [
+        message
+        for link in cluster.links.values()
+        for _, message in link.queue
+        if isinstance(message, m.JoinRefused) and link.target == sender
+    ]
+    assert [refusal.retry for refusal in refusals] == [False]
+    assert reason in refusals[0].reason
+    assert cluster.views_of("ABC") == ["ABC"] * 3
