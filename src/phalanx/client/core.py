@@ -140,7 +140,7 @@ class ClientCore:
         self._ask_at = now + self._pause_ms
         self._pause_ms = min(self._pause_ms * 2, ASK_PAUSE_MAX_MS)
         # Connecting alone makes nobody assign partitions: members that are still starting would get none.
-        is_for_use = self._router.waiting or self.wants_assignment
+        is_for_use = bool(self._router.waiting) or self.wants_assignment
         self._out.send(self._asked, GetTable(self._asked_id, is_for_use))
 
     def _on_table_answer(self, sender: Target, reply: Reply, now: Millis) -> None:
