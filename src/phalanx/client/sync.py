@@ -191,6 +191,8 @@ class Client:
 
     def call_all(self, requests: list[tuple[int, Any]]) -> list[Any]:
         """Send requests to the owners of their partitions at once; their replies in the same order."""
+        if len(requests) == 1:
+            return [self.call(*requests[0])]
         return self._call_all([Call(partition, request) for partition, request in requests])
 
     def _call_all(self, calls: list[Call]) -> list[Any]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from phalanx.common.errors import ErrorCode
-from phalanx.grid.serialization import from_data, from_key_data, to_data, to_key_data
+from phalanx.common.errors import ErrorCode, UsageError
+from phalanx.grid.serialization import from_data, from_key_data, keys_to_data, to_data, to_key_data
+from phalanx.maps.grouping import PARTS_AT_ONCE, OwnerGroups, Part
 from phalanx.maps.requests import (
     REGROUP,
     SCAN_PAGE_BYTES,
+    entries_to_data,
     expect,
-    group_by_owner,
+    found_values,
     partitions_by_owner,
     raise_error,
     ttl_to_ms,
@@ -55,6 +57,7 @@ class SyncMap(MutableMapping[Any, Any]):
     def __init__(self, name: str, client: Client) -> None:
         self.name = name
         self._client = client
+        self._owner_groups = OwnerGroups()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -145,15 +148,12 @@ class SyncMap(MutableMapping[Any, Any]):
     def get_all(self, keys: Iterable[object]) -> dict[Any, Any]:
         """The values of those of the keys that have one."""
         wanted = list(keys)
-        values = self.get_data([to_key_data(key) for key in wanted])
-        return {key: from_data(value) for key, value in zip(wanted, values, strict=True) if value is not None}
+        found = self.get_data(keys_to_data(wanted))
+        return found_values(wanted, found)
 
     def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]], ttl: float | None = None) -> None:
         """Store many values. On an error some of them may be stored, each of them whole."""
-        keys, values = [], []
-        for key, value in entries.items() if isinstance(entries, Mapping) else entries:
-            keys.append(to_key_data(key))
-            values.append(to_data(value))
+        keys, values = entries_to_data(entries)
         self.put_data(keys, values, ttl_to_ms(ttl))
 
     def size(self) -> int:
@@ -168,32 +168,36 @@ class SyncMap(MutableMapping[Any, Any]):
 
     def get_data(self, keys: list[bytes]) -> list[bytes | None]:
         """The serialised values of serialised keys, None where there is none."""
-        found: dict[int, bytes | None] = {}
+        found: list[bytes | None] = [None] * len(keys)
 
-        def request(indexes: list[int]) -> Any:
-            return GetAll(self._client.next_id(), self.name, [keys[index] for index in indexes])
+        def request(part: Part) -> Any:
+            return GetAll(self._client.next_id(), self.name, part.keys)
 
-        def take(indexes: list[int], reply: Any) -> list[int]:
+        def take(part: Part, reply: Any) -> Sequence[int]:
             values = expect(reply, ValuesReply, "get_all").values
-            found.update(zip(indexes, values, strict=False))
-            return indexes[len(values) :]
+            if len(values) == len(keys):
+                found[:] = values
+            else:
+                for index, value in zip(part.indexes, values, strict=False):
+                    found[index] = value
+            return part.indexes[len(values) :]
 
-        self._in_parts(keys, None, request, take, "get_all")
-        return [found[index] for index in range(len(keys))]
+        self._in_parts(keys, [], request, take, "get_all")
+        return found
 
     def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
         """Store serialised entries."""
+        if len(keys) != len(values):
+            raise UsageError(f"put_data: {len(keys)} keys and {len(values)} values; give one value for each key")
 
-        def request(indexes: list[int]) -> Any:
-            part_keys, part_values = [keys[index] for index in indexes], [values[index] for index in indexes]
-            return PutAll(self._client.next_id(), self.name, part_keys, part_values, ttl_ms)
+        def request(part: Part) -> Any:
+            return PutAll(self._client.next_id(), self.name, part.keys, part.values, ttl_ms)
 
-        def take(indexes: list[int], reply: Any) -> list[int]:
+        def take(part: Part, reply: Any) -> Sequence[int]:
             expect(reply, DoneReply, "put_all")
-            return []
+            return ()
 
-        sizes = [len(key) + len(value) for key, value in zip(keys, values, strict=True)]
-        self._in_parts(keys, sizes, request, take, "put_all")
+        self._in_parts(keys, values, request, take, "put_all")
 
     def scan_data(self, partitions: Iterable[int] | None = None) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """Pages of serialised keys and values of some partitions, or all."""
@@ -233,27 +237,30 @@ class SyncMap(MutableMapping[Any, Any]):
     def _in_parts(
         self,
         keys: list[bytes],
-        sizes: list[int] | None,
-        request: Callable[[list[int]], Any],
-        take: Callable[[list[int], Any], list[int]],
+        values: list[bytes],
+        request: Callable[[Part], Any],
+        take: Callable[[Part, Any], Sequence[int]],
         what: str,
     ) -> None:
-        """Ask the owners of all keys at once; what an owner could not answer is grouped anew until the deadline."""
-        left = list(range(len(keys)))
-        deadline = time.monotonic() + self._client.call_timeout_s
-        while left:
-            table = self._client.partition_table()
-            parts = group_by_owner((keys[index] for index in left), left, table, sizes)
-            replies = self._client.call_all([(partition, request(indexes)) for partition, indexes in parts])
-            left, refusal = [], None
-            for (_, indexes), reply in zip(parts, replies, strict=True):
-                if isinstance(reply, ErrorReply) and reply.code in REGROUP:
-                    left += indexes
-                    refusal = reply
-                else:
-                    left += take(indexes, reply)
+        """Ask the owners of all keys; what an owner could not answer is grouped anew until the deadline."""
+        client = self._client
+        deadline = time.monotonic() + client.call_timeout_s
+        parts = self._owner_groups.split(client.partition_table(), keys, values, None)
+        while parts:
+            left: list[int] = []
+            refusal = None
+            for start in range(0, len(parts), PARTS_AT_ONCE):
+                asked = parts[start : start + PARTS_AT_ONCE]
+                replies = client.call_all([(part.partition, request(part)) for part in asked])
+                for part, reply in zip(asked, replies, strict=True):
+                    if isinstance(reply, ErrorReply) and reply.code in REGROUP:
+                        left += part.indexes
+                        refusal = reply
+                    else:
+                        left += take(part, reply)
             if refusal is not None:
-                self._pause_or_raise(refusal, deadline, what, was_write=sizes is not None)
+                self._pause_or_raise(refusal, deadline, what, was_write=bool(values))
+            parts = self._owner_groups.split(client.partition_table(), keys, values, left) if left else []
 
     def _everywhere(self, kind: type, reply_kind: type, what: str) -> list[Any]:
         """Ask the owners of all partitions; what one could not answer is asked again until the deadline."""

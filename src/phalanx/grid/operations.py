@@ -13,7 +13,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.grid.replication import OwnedPartition, PendingWrite
-from phalanx.partition.hashing import partition_of
+from phalanx.partition.hashing import partition_of, partitions_of
 from phalanx.wire.messages import (
     BulkRequest,
     ClearPartitions,
@@ -152,22 +152,31 @@ def _store(
 
 
 def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) -> None:
-    count, name, owned_list = grid.config.partition_count, request.map, grid.owned
-    values: list[bytes | None] = []
+    keys, name = request.keys, request.map
+    owned_ones = _owned_of(grid, caller, request.id, partitions_of(keys, grid.config.partition_count))
+    if owned_ones is None:
+        return
+    values = [
+        None
+        if (store := owned.replica.maps.get(name)) is None
+        else store.get(key, now)
+        if store.expires_at
+        else store.entries.get(key)
+        for key, owned in zip(keys, owned_ones, strict=True)
+    ]
+    grid.out.send(caller, ValuesReply(request.id, _as_many_as_fit(values)))
+
+
+def _as_many_as_fit(values: list[bytes | None]) -> list[bytes | None]:
+    """The first values, as many as one reply may hold; at least one."""
+    if sum(map(len, filter(None, values))) <= REPLY_BYTES:
+        return values
     size = 0
-    for key in request.keys:
-        owned = owned_list[partition_of(key, count)]
-        if owned is None:
-            grid.refuse(caller, request.id, partition_of(key, count))
-            return
-        store = owned.replica.maps.get(name)
-        value = store.get(key, now) if store is not None else None
-        if value is not None:
-            size += len(value)
-            if size > REPLY_BYTES and values:
-                break
-        values.append(value)
-    grid.out.send(caller, ValuesReply(request.id, values))
+    for number, value in enumerate(values):
+        size += len(value) if value is not None else 0
+        if size > REPLY_BYTES and number:
+            return values[:number]
+    return values
 
 
 def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) -> None:
@@ -177,30 +186,32 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         return
     if not _fits(grid, caller, request.id, request.keys, request.values, request.ttl_ms):
         return
-    count, ttl_ms, name = grid.config.partition_count, request.ttl_ms, request.map
-    by_partition: dict[int, tuple[list[bytes], list[bytes]]] = {}
-    for key, value in zip(request.keys, request.values, strict=True):
-        partition = partition_of(key, count)
-        group = by_partition.get(partition)
-        if group is None:
-            by_partition[partition] = ([key], [value])
-        else:
-            group[0].append(key)
-            group[1].append(value)
-    if not _owns_all(grid, caller, request.id, by_partition):
+    owned_ones = _owned_of(grid, caller, request.id, partitions_of(request.keys, grid.config.partition_count))
+    if owned_ones is None:
         return
-    write = PendingWrite(caller, DoneReply(request.id), 0)
-    for partition, (keys, values) in by_partition.items():
-        owned = _owned(grid, partition)
-        replica = owned.replica
-        replica.map(name).put_many(keys, values, ttl_ms, now)
-        replica.seq += 1
+    name, ttl_ms = request.map, request.ttl_ms
+    shared: dict[OwnedPartition, tuple[list[bytes], list[bytes]]] = {}
+    for key, value, owned in zip(request.keys, request.values, owned_ones, strict=True):
         if ttl_ms:
             grid.note_expiry(owned)
-        if owned.append(ReplicatePut(partition, replica.epoch, replica.seq, name, keys, values, ttl_ms), write):
+        store = owned.replica.maps.get(name)
+        if store is None:
+            store = owned.replica.map(name)
+        store.put(key, value, ttl_ms, now)
+        if not owned.streams:
+            owned.count_unshared_write()
+        elif owned in shared:
+            shared[owned][0].append(key)
+            shared[owned][1].append(value)
+        else:
+            shared[owned] = ([key], [value])
+    write = PendingWrite(caller, DoneReply(request.id), 0)
+    for owned, (keys, values) in shared.items():
+        replica = owned.replica
+        replica.seq += 1
+        grid.unsettled[owned.number] = owned
+        if owned.append(ReplicatePut(owned.number, replica.epoch, replica.seq, name, keys, values, ttl_ms), write):
             write.partitions_left += 1
-        if owned.streams:
-            grid.unsettled[partition] = owned
     if write.partitions_left == 0:
         grid.out.send(caller, write.reply)
 
@@ -251,6 +262,16 @@ def _owned(grid: GridService, partition: int) -> OwnedPartition:
     owned = grid.owned[partition]
     invariant(owned is not None, "ownership was checked for the whole request", partition=partition)
     return owned  # type: ignore[return-value]  # held by the invariant
+
+
+def _owned_of(grid: GridService, caller: Target, request_id: int, partitions: list[int]) -> list[OwnedPartition] | None:
+    """The owned partitions of these numbers; None, and the caller is told, if another member owns one of them."""
+    owned_by_number = grid.owned
+    found = [owned_by_number[partition] for partition in partitions]
+    if not all(found):
+        grid.refuse(caller, request_id, partitions[found.index(None)])
+        return None
+    return found  # type: ignore[return-value]  # none of them is None
 
 
 def _owns_all(grid: GridService, caller: Target, request_id: int, partitions: Sequence[int] | dict[int, Any]) -> bool:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -39,7 +39,18 @@ from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.grid import messagepack
 from phalanx.grid.messagepack import UUID, Corruption, Json, Refusal, type_name
 
-__all__ = ["CorruptDataError", "Json", "SerializationError", "from_data", "from_key_data", "to_data", "to_key_data"]
+__all__ = [
+    "CorruptDataError",
+    "Json",
+    "SerializationError",
+    "from_data",
+    "from_key_data",
+    "keys_to_data",
+    "to_data",
+    "to_key_data",
+    "values_from_data",
+    "values_to_data",
+]
 
 NONE_TYPE_ID: Final = 0
 BOOL_TYPE_ID: Final = -4
@@ -150,6 +161,38 @@ def from_key_data(key_data: bytes) -> Any:
     """The key of bytes that `to_key_data` made: as `from_data`, but a composite key is a tuple, so that it can be hashed."""
     key = from_data(key_data)
     return tuple(key) if type(key) is list else key
+
+
+# Many at once: the commonest kinds are written out, which saves a call for each.
+
+
+def keys_to_data(keys: Sequence[object]) -> list[bytes]:
+    """As `to_key_data` of each."""
+    if {*map(type, keys)} == {str}:
+        heads = _STR_HEADS
+        try:
+            return [heads[len(payload)] + payload for payload in map(str.encode, keys)]  # type: ignore[arg-type]
+        except (IndexError, UnicodeEncodeError):
+            pass  # one is long, or no text: which one, the other way tells
+    return [to_key_data(key) for key in keys]
+
+
+def values_to_data(values: Sequence[object]) -> list[bytes]:
+    """As `to_data` of each."""
+    heads = _BYTES_HEADS
+    return [
+        heads[len(value)] + value if type(value) is bytes and len(value) < _READY else to_data(value)
+        for value in values
+    ]  # fmt: skip
+
+
+def values_from_data(datas: Sequence[bytes]) -> list[Any]:
+    """As `from_data` of each."""
+    heads = _BYTES_HEADS_BY_SIZE
+    return [
+        data[8:] if (size := len(data)) < _READY and data[:8] == heads[size] else from_data(data)
+        for data in datas
+    ]  # fmt: skip
 
 
 # Writing.

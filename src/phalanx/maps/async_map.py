@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from phalanx.common.errors import ErrorCode
+from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.table import PartitionTable
-from phalanx.grid.serialization import from_data, from_key_data, to_data, to_key_data
+from phalanx.grid.serialization import from_data, from_key_data, keys_to_data, to_data, to_key_data
+from phalanx.maps.grouping import PARTS_AT_ONCE, OwnerGroups, Part
 from phalanx.maps.requests import (
     REGROUP,
     SCAN_PAGE_BYTES,
+    entries_to_data,
     expect,
-    group_by_owner,
+    found_values,
     partitions_by_owner,
     raise_error,
     ttl_to_ms,
@@ -72,6 +74,7 @@ class AsyncMap:
     def __init__(self, name: str, caller: Caller) -> None:
         self.name = name
         self._caller = caller
+        self._owner_groups = OwnerGroups()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -126,16 +129,12 @@ class AsyncMap:
     async def get_all(self, keys: Iterable[object]) -> dict[Any, Any]:
         """The values of those of the keys that have one."""
         wanted = list(keys)
-        values = await self.get_data([to_key_data(key) for key in wanted])
-        return {key: from_data(value) for key, value in zip(wanted, values, strict=True) if value is not None}
+        found = await self.get_data(keys_to_data(wanted))
+        return found_values(wanted, found)
 
     async def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]], ttl: float | None = None) -> None:
         """Store many values. On an error some of them may be stored, each of them whole."""
-        pairs = entries.items() if isinstance(entries, Mapping) else entries
-        keys, values = [], []
-        for key, value in pairs:
-            keys.append(to_key_data(key))
-            values.append(to_data(value))
+        keys, values = entries_to_data(entries)
         await self.put_data(keys, values, ttl_to_ms(ttl))
 
     async def size(self) -> int:
@@ -168,34 +167,36 @@ class AsyncMap:
 
     async def get_data(self, keys: list[bytes]) -> list[bytes | None]:
         """The serialised values of serialised keys, None where there is none."""
-        found: dict[int, bytes | None] = {}
+        found: list[bytes | None] = [None] * len(keys)
 
-        async def ask(partition: int, indexes: list[int]) -> list[int] | ErrorReply:
-            request = GetAll(self._caller.next_id(), self.name, [keys[index] for index in indexes])
-            reply = await self._caller.call(partition, request)
-            if isinstance(reply, ErrorReply):
-                return reply
+        def request(part: Part) -> Any:
+            return GetAll(self._caller.next_id(), self.name, part.keys)
+
+        def take(part: Part, reply: Any) -> Sequence[int]:
             values = expect(reply, ValuesReply, "get_all").values
-            found.update(zip(indexes, values, strict=False))
-            return indexes[len(values) :]
+            if len(values) == len(keys):
+                found[:] = values
+            else:
+                for index, value in zip(part.indexes, values, strict=False):
+                    found[index] = value
+            return part.indexes[len(values) :]
 
-        await self._in_parts(keys, None, ask, "get_all")
-        return [found[index] for index in range(len(keys))]
+        await self._in_parts(keys, [], request, take, "get_all")
+        return found
 
     async def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
         """Store serialised entries."""
+        if len(keys) != len(values):
+            raise UsageError(f"put_data: {len(keys)} keys and {len(values)} values; give one value for each key")
 
-        async def ask(partition: int, indexes: list[int]) -> list[int] | ErrorReply:
-            part_keys, part_values = [keys[index] for index in indexes], [values[index] for index in indexes]
-            request = PutAll(self._caller.next_id(), self.name, part_keys, part_values, ttl_ms)
-            reply = await self._caller.call(partition, request)
-            if isinstance(reply, ErrorReply):
-                return reply
+        def request(part: Part) -> Any:
+            return PutAll(self._caller.next_id(), self.name, part.keys, part.values, ttl_ms)
+
+        def take(part: Part, reply: Any) -> Sequence[int]:
             expect(reply, DoneReply, "put_all")
-            return []
+            return ()
 
-        sizes = [len(key) + len(value) for key, value in zip(keys, values, strict=True)]
-        await self._in_parts(keys, sizes, ask, "put_all")
+        await self._in_parts(keys, values, request, take, "put_all")
 
     async def scan_data(
         self, partitions: Iterable[int] | None = None
@@ -226,25 +227,33 @@ class AsyncMap:
     def _call(self, key: bytes, request: Any) -> Awaitable[Any]:
         return self._caller.call(partition_of(key, self._caller.partition_count), request)
 
-    async def _in_parts(self, keys: list[bytes], sizes: list[int] | None, ask: Any, what: str) -> None:
-        """Ask the owners of all keys at once; what an owner could not answer is grouped anew until the deadline."""
-        left = list(range(len(keys)))
-        deadline = asyncio.get_running_loop().time() + self._caller.call_timeout_s
-        while left:
-            table = await self._caller.table()
-            parts = group_by_owner((keys[index] for index in left), left, table, sizes)
-            results = await asyncio.gather(*(ask(partition, indexes) for partition, indexes in parts))
-            left, refusal = [], None
-            for (_, indexes), result in zip(parts, results, strict=True):
-                if not isinstance(result, ErrorReply):
-                    left += result
-                elif result.code in REGROUP:
-                    left += indexes
-                    refusal = result
-                else:
-                    raise_error(result, what)
+    async def _in_parts(
+        self,
+        keys: list[bytes],
+        values: list[bytes],
+        request: Callable[[Part], Any],
+        take: Callable[[Part, Any], Sequence[int]],
+        what: str,
+    ) -> None:
+        """Ask the owners of all keys; what an owner could not answer is grouped anew until the deadline."""
+        caller = self._caller
+        deadline = asyncio.get_running_loop().time() + caller.call_timeout_s
+        parts = self._owner_groups.split(await caller.table(), keys, values, None)
+        while parts:
+            left: list[int] = []
+            refusal = None
+            for start in range(0, len(parts), PARTS_AT_ONCE):
+                asked = parts[start : start + PARTS_AT_ONCE]
+                replies = await asyncio.gather(*[caller.call(part.partition, request(part)) for part in asked])
+                for part, reply in zip(asked, replies, strict=True):
+                    if isinstance(reply, ErrorReply) and reply.code in REGROUP:
+                        left += part.indexes
+                        refusal = reply
+                    else:
+                        left += take(part, reply)
             if refusal is not None:
-                await self._pause_or_raise(refusal, deadline, what, was_write=sizes is not None)
+                await self._pause_or_raise(refusal, deadline, what, was_write=bool(values))
+            parts = self._owner_groups.split(await caller.table(), keys, values, left) if left else []
 
     async def _everywhere(self, kind: type, reply_kind: type, what: str) -> list[Any]:
         """Ask the owners of all partitions; what one could not answer is asked again until the deadline."""

@@ -1,12 +1,8 @@
-"""From keys and values to requests, and from replies to values or errors: what every kind of map shares.
-
-A request for many keys goes to their owners in parts. A part is at most `BATCH_BYTES` long, so that no frame grows
-beyond its limit and no member is held up for long.
-"""
+"""From keys and values to requests, and from replies to values or errors: what every kind of map shares."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from phalanx.common.errors import (
@@ -18,11 +14,9 @@ from phalanx.common.errors import (
     UsageError,
 )
 from phalanx.common.table import PartitionTable
-from phalanx.partition.hashing import partition_of
+from phalanx.grid.serialization import keys_to_data, values_from_data, values_to_data
 from phalanx.wire.messages import ErrorReply
 
-BATCH_BYTES = 4 * 1024 * 1024
-"""Keys and values in one request of a bulk operation."""
 SCAN_PAGE_BYTES = 1024 * 1024
 """Entries in one page of a scan."""
 REGROUP = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
@@ -68,34 +62,25 @@ def expect(reply: Any, kind: type[R], what: str) -> R:
     raise ProtocolError(f"{what}: the member answered with {type(reply).__name__}, not {kind.__name__}")
 
 
-def group_by_owner(
-    keys: Iterable[bytes], indexes: Iterable[int], table: PartitionTable, sizes: Sequence[int] | None
-) -> list[tuple[int, list[int]]]:
-    """Cut keys into parts that one owner can answer: (a partition of that owner, indexes of the keys).
-
-    `indexes`: of each key; `sizes`: of the entries at these indexes, in bytes, None where nothing is sent but the key.
-    Keys of partitions without an owner form parts of their own: the call waits until there is one.
-    """
-    rows, count = table.rows, len(table.rows)
-    parts: list[tuple[int, list[int]]] = []
-    open_parts: dict[int, tuple[list[int], int]] = {}
-    for index, key in zip(indexes, keys, strict=True):
-        partition = partition_of(key, count)
-        row = rows[partition]
-        owner = row[0] if row else -1 - partition
-        part = open_parts.get(owner)
-        size = sizes[index] if sizes is not None else len(key)
-        if part is None or part[1] + size > BATCH_BYTES:
-            part = ([], 0)
-            parts.append((partition, part[0]))
-        part[0].append(index)
-        open_parts[owner] = (part[0], part[1] + size)
-    return parts
-
-
 def partitions_by_owner(table: PartitionTable) -> list[list[int]]:
     """All partitions, grouped by owner; one without an owner is a group of its own."""
     groups: dict[int, list[int]] = {}
     for partition, row in enumerate(table.rows):
         groups.setdefault(row[0] if row else -1 - partition, []).append(partition)
     return list(groups.values())
+
+
+def entries_to_data(entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> tuple[list[bytes], list[bytes]]:
+    """Serialised keys and values of entries."""
+    if isinstance(entries, Mapping):
+        return keys_to_data(list(entries)), values_to_data(list(entries.values()))
+    pairs = list(entries)
+    return keys_to_data([key for key, _ in pairs]), values_to_data([value for _, value in pairs])
+
+
+def found_values(keys: list[Any], found: list[bytes | None]) -> dict[Any, Any]:
+    """Those of the keys that have a value, and their values."""
+    present = [data for data in found if data is not None]
+    if len(present) < len(found):
+        keys = [key for key, data in zip(keys, found, strict=True) if data is not None]
+    return dict(zip(keys, values_from_data(present), strict=True))

@@ -1,0 +1,92 @@
+"""Which member is asked for which keys of a request for many: parts that one owner can answer.
+
+A part is at most `BATCH_BYTES` long, so that no frame grows beyond its limit and no member is held up for long; and only
+`PARTS_AT_ONCE` of one request are under way, so that their answers do not pile up at a member. What depends on the table
+alone is worked out once for each table: where one member owns everything, keys need not be hashed to find it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from phalanx.common.table import PartitionTable
+from phalanx.partition.hashing import partitions_of
+
+BATCH_BYTES = 4 * 1024 * 1024
+"""Keys and values in one request of a bulk operation."""
+PARTS_AT_ONCE = 16
+
+
+class Part(NamedTuple):
+    """Some keys of a bulk request that have one owner."""
+
+    partition: int
+    """One that this owner owns: it says who is asked."""
+    indexes: Sequence[int]
+    """Of the keys, among all keys of the request."""
+    keys: list[bytes]
+    values: list[bytes]
+    """Empty where nothing is sent but the keys."""
+
+
+class OwnerGroups:
+    """Cuts keys into parts by owner. Kept by a map, as long as the table stays the same."""
+
+    def __init__(self) -> None:
+        self._table: PartitionTable | None = None
+        self._owner_of: list[int] = []
+        """Of each partition: its owner's index in the table; a partition without an owner counts as one of its own."""
+        self._sole_owner = False
+
+    def split(
+        self, table: PartitionTable, keys: list[bytes], values: list[bytes], left: Sequence[int] | None
+    ) -> list[Part]:
+        """Parts of the keys (those with the indexes `left`, or None: all), in no special order.
+
+        Keys of a partition without an owner form a part of their own: the call waits until there is one.
+        """
+        if table is not self._table:
+            self._table = table
+            self._owner_of = [row[0] if row else -1 - partition for partition, row in enumerate(table.rows)]
+            self._sole_owner = len(set(self._owner_of)) == 1
+        if left is None:
+            if self._sole_owner:
+                return _cut(0, range(len(keys)), keys, values)
+            return [part for group in self._grouped(range(len(keys)), keys) for part in _pick(*group, keys, values)]
+        left_keys = [keys[index] for index in left]
+        return [part for group in self._grouped(left, left_keys) for part in _pick(*group, keys, values)]
+
+    def _grouped(self, indexes: Iterable[int], keys: list[bytes]) -> Iterable[tuple[int, list[int]]]:
+        """For each owner: a partition, and the indexes of its keys."""
+        owner_of = self._owner_of
+        groups: dict[int, tuple[int, list[int]]] = {}
+        for index, partition in zip(indexes, partitions_of(keys, len(owner_of)), strict=True):
+            owner = owner_of[partition]
+            if owner in groups:
+                groups[owner][1].append(index)
+            else:
+                groups[owner] = (partition, [index])
+        return groups.values()
+
+
+def _pick(partition: int, indexes: list[int], keys: list[bytes], values: list[bytes]) -> list[Part]:
+    """The parts with these of all keys and values."""
+    part_values = [values[index] for index in indexes] if values else values
+    return _cut(partition, indexes, [keys[index] for index in indexes], part_values)
+
+
+def _cut(partition: int, indexes: Sequence[int], keys: list[bytes], values: list[bytes]) -> list[Part]:
+    """Parts of one owner's keys that are short enough."""
+    if sum(map(len, keys)) + sum(map(len, values)) <= BATCH_BYTES:
+        return [Part(partition, indexes, keys, values)] if keys else []
+    parts: list[Part] = []
+    first = size = 0
+    for place, key in enumerate(keys):
+        entry_size = len(key) + (len(values[place]) if values else 0)
+        if size + entry_size > BATCH_BYTES and place > first:
+            parts.append(Part(partition, indexes[first:place], keys[first:place], values[first:place]))
+            first, size = place, 0
+        size += entry_size
+    parts.append(Part(partition, indexes[first:], keys[first:], values[first:]))
+    return parts
