@@ -1,7 +1,8 @@
 """A client as a machine: where the members are, which table is the newest, and the calls under way.
 
-Both clients (blocking and asyncio) drive this one; it does no I/O. The table comes from any member, is asked for when a
-call finds no owner, and only then: a client that is at rest sends nothing.
+Both clients (blocking and asyncio) drive this one; it does no I/O. The table comes from any member. It is asked for when
+a call finds no owner, and now and then while calls are made, so that members which joined later are known when those
+of today are gone. A client that is at rest sends nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from phalanx.common.errors import ErrorCode
-from phalanx.common.ids import Address, MemberId, Millis, Target
+from phalanx.common.ids import Address, MemberId, Millis, Target, address_of
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.grid.calls import CallRouter
@@ -22,6 +23,10 @@ ASK_PAUSE_MS = 10
 ASK_PAUSE_MAX_MS = 40
 ASK_TIMEOUT_MS = 1_000
 """A member that has not told its table by then is passed over: it may hang."""
+
+
+NEWS_AFTER_MS = 5_000
+"""A call asks for the table on the side when the last answer is older than that."""
 
 
 class ClientCore:
@@ -40,7 +45,7 @@ class ClientCore:
         """Whether somebody waits for `table` although no call does."""
         self.problems: dict[str, str] = {}
         """Member to what went wrong when it was last asked for the table."""
-        self._candidates: list[Target] = []
+        self._candidates: list[Address] = []
         """Whom to ask for the table next."""
         self._names: dict[Target, MemberId] = {}
         """Of addresses: the incarnation that answered there, while the connection to it lasts."""
@@ -49,6 +54,8 @@ class ClientCore:
         self._ask_deadline = 0
         self._ask_at = 0
         self._pause_ms = ASK_PAUSE_MS
+        self._news_at = 0
+        """When a call is to ask on the side again."""
 
     @property
     def wants_table(self) -> bool:
@@ -71,7 +78,7 @@ class ClientCore:
     def call(self, call: Call, now: Millis) -> list[Effect]:
         """Begin a call; its one `Answer` is among these effects or later ones."""
         self._router.begin(call, now)
-        if self._router.waiting:
+        if self._router.waiting or now >= self._news_at:
             self._ask(now)
         return self._out.take()
 
@@ -94,7 +101,7 @@ class ClientCore:
 
     def known_as(self, target: Target, member: MemberId) -> None:
         """The member behind an address has told who it is; its answers come under that name."""
-        self._names[target] = member
+        self._names[target] = self._names[address_of(member)] = member
         if self._asked == target:
             self._asked = member
 
@@ -132,7 +139,9 @@ class ClientCore:
         if self._asked is not None or now < self._ask_at:
             return
         if not self._candidates:
-            self._candidates = [*(self.view.members if self.view is not None else ()), *self._seeds]
+            # Addresses, not incarnations: whoever runs there now is as good.
+            members = self.view.members if self.view is not None else ()
+            self._candidates = list(dict.fromkeys([*map(address_of, members), *self._seeds]))
         candidate = self._candidates.pop(0)
         self._asked = self._names.get(candidate, candidate)
         self._asked_id -= 1
@@ -149,13 +158,18 @@ class ClientCore:
             self.problems[sender] = reply.text
         elif isinstance(reply, TableReply):
             self.partition_count = reply.table.partition_count
+            self._news_at = now + NEWS_AFTER_MS
             self._take(reply, now)
+            if not self.wants_table:
+                self._pause_ms = ASK_PAUSE_MS
             if reply.table.version == 0:
                 self.problems[sender] = "the cluster has not assigned its partitions yet"
 
     def _take(self, reply: TableReply, now: Millis) -> None:
         """Keep the newer table. One that names an owner who is in nobody's view is stale whatever its version."""
         known = self.table
+        if self.view is None or reply.view.version > self.view.version:
+            self.view = reply.view
         if reply.table.version == 0:
             return
         is_newer = known is None or reply.table.version > known.version
