@@ -157,8 +157,19 @@ class ClientCore:
         if isinstance(reply, ErrorReply):
             self.problems[sender] = reply.text
         elif isinstance(reply, TableReply):
+<<<<<<< Updated upstream
             self.partition_count = reply.table.partition_count
             self._news_at = now + NEWS_AFTER_MS
+=======
+            count = reply.table.partition_count
+            if self.partition_count not in (None, count):
+                self.problems[sender] = (
+                    f"the cluster has {count} partitions, not {self.partition_count} as when this client connected: it "
+                    f"is another cluster now; connect anew"
+                )
+                return
+            self.partition_count = count
+>>>>>>> Stashed changes
             self._take(reply, now)
             if not self.wants_table:
                 self._pause_ms = ASK_PAUSE_MS
@@ -174,7 +185,7 @@ class ClientCore:
             return
         is_newer = known is None or reply.table.version > known.version
         if not is_newer and known is not None:
-            is_newer = not set(known.members).issubset(reply.view.members) and reply.table.version != known.version
+            is_newer = not set(known.members).issubset(reply.view.members) and reply.table.members != known.members
         if is_newer:
             self.table, self.view = reply.table, reply.view
             self.problems.clear()

@@ -86,7 +86,7 @@ class CallRouter:
             if call.to is None and pending.target != owners[call.partition]:
                 if pending.target is not None:
                     self._on_target_lost(pending, f"{pending.target} is no longer the owner", now)
-                else:
+                if pending.call.request.id in self.waiting:
                     self._send(pending, now)
 
     def on_link(self, event: LinkLost | LinkRefused, now: Millis) -> None:

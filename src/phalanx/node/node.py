@@ -137,6 +137,9 @@ class Node:
                     self.keeper.on_time(now)
                 self.grid.on_time(now)
                 self.calls.on_time(now)
+                if self.calls.waiting and not self._is_serving:
+                    # What was asked for before may have been lost, or have come while the master could not decide.
+                    self.keeper.want_table(now)
                 self._let_leavers_go(now)
             case LinkLost(peer) | LinkRefused(peer):
                 self.membership.on_link(event, now)

@@ -1,0 +1,218 @@
+"""The client as a machine: whom it asks for the table, which table it believes, and what becomes of its calls."""
+
+import pytest
+
+from harness import KEY, MAP, address
+from phalanx.client.core import ASK_TIMEOUT_MS, ClientCore
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import MemberId, Target, member_id
+from phalanx.common.table import PartitionTable, build_table
+from phalanx.common.view import MembersView
+from phalanx.wire import messages as m
+from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
+
+
+def member(name: str, incarnation: str = "1") -> MemberId:
+    return member_id(address(name), incarnation)
+
+
+A, B, C = member("A"), member("B"), member("C")
+
+
+def table_of(*owners: MemberId, version: int = 1) -> PartitionTable:
+    """A table of one replica a partition."""
+    return build_table([(owner,) for owner in owners], [version] * len(owners))
+
+
+def view_of(*members: MemberId) -> MembersView:
+    return MembersView(1, members[0], members)
+
+
+class Client:
+    """The machine, and what it has sent and answered."""
+
+    def __init__(self, seeds: str = "AB", timeout_ms: int = 30_000) -> None:
+        self.now = 1_000
+        self.core = ClientCore([address(name) for name in seeds], timeout_ms)
+        self.sent: list[tuple[Target, m.Message]] = []
+        self.answers: dict[int, m.Reply] = {}
+        self.dead: set[Target] = set()
+        """Whom no connection reaches."""
+        self._last_id = 0
+
+    def take(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                self.sent.append((effect.to, effect.message))
+            elif isinstance(effect, Answer):
+                assert effect.reply.id not in self.answers
+                self.answers[effect.reply.id] = effect.reply
+
+    def call(self, request_of: type, *fields: object, partition: int = 0, to: Target | None = None) -> int:
+        self._last_id += 1
+        request = request_of(self._last_id, *fields)
+        self.take(self.core.call(Call(partition, request, to), self.now))
+        return self._last_id
+
+    def get(self) -> int:
+        return self.call(m.Get, MAP, KEY)
+
+    def reply(self, sender: Target, reply: m.Reply) -> None:
+        self.take(self.core.received(sender, reply, self.now))
+
+    def lose(self, *peers: MemberId) -> None:
+        """These incarnations are gone."""
+        self.dead.update(peers)
+        for peer in peers:
+            self.take(self.core.link_lost(LinkLost(peer), self.now))
+
+    def _refuse_dead(self) -> None:
+        for to in dict.fromkeys(to for to, _ in self.sent if to in self.dead):
+            self.sent = [(other, message) for other, message in self.sent if other != to]
+            self.take(self.core.link_lost(LinkRefused(to, "connection refused"), self.now))
+
+    def advance(self, ms: int) -> None:
+        end = self.now + ms
+        for _ in range(10_000):
+            self._refuse_dead()
+            deadline = self.core.next_deadline()
+            if deadline is None or deadline > end:
+                break
+            self.now = max(deadline, self.now + 1)
+            self.take(self.core.time_passed(self.now))
+        else:
+            raise AssertionError("time does not get on")
+        self.now = end
+
+    def asked_for_table(self) -> tuple[Target, m.GetTable]:
+        """The latest question for the table."""
+        to, message = next((to, msg) for to, msg in reversed(self.sent) if isinstance(msg, m.GetTable))
+        return to, message
+
+    def tell_table(self, table: PartitionTable, view: MembersView, sender: Target | None = None) -> None:
+        """Answer the latest question for the table."""
+        to, question = self.asked_for_table()
+        self.reply(sender or to, m.TableReply(question.id, table, view))
+
+    def code(self, request_id: int) -> ErrorCode | None:
+        reply = self.answers.get(request_id)
+        return reply.code if isinstance(reply, m.ErrorReply) else None
+
+
+def connected(table: PartitionTable, view: MembersView, **settings: int) -> Client:
+    client = Client(**settings)  # type: ignore[arg-type]
+    client.take(client.core.time_passed(client.now))
+    client.tell_table(table, view)
+    client.sent.clear()
+    client.advance(100)
+    return client
+
+
+def test_connecting_asks_the_seeds_in_turn_and_makes_nobody_assign() -> None:
+    client = Client("AB")
+    client.take(client.core.time_passed(client.now))
+    to, question = client.asked_for_table()
+    assert (to, question.assign) == (address("A"), False)
+    client.take(client.core.link_lost(LinkRefused(address("A"), "nobody there"), client.now))
+    client.advance(50)
+    assert client.asked_for_table()[0] == address("B")
+    client.advance(ASK_TIMEOUT_MS + 50)
+    assert client.asked_for_table()[0] == address("A"), "one that does not answer is passed over"
+    assert client.core.problems == {address("A"): "nobody there", address("B"): f"no answer within {ASK_TIMEOUT_MS} ms"}
+
+
+def test_a_call_without_a_table_makes_the_cluster_assign_and_goes_out_when_it_is_known() -> None:
+    client = connected(build_table([()] * 2, [0, 0]), view_of(A, B))
+    request = client.get()
+    client.advance(50)
+    assert client.asked_for_table()[1].assign is True
+    client.tell_table(table_of(A, B), view_of(A, B))
+    assert client.sent[-1] == (A, m.Get(request, MAP, KEY))
+
+
+def test_a_client_at_rest_sends_nothing() -> None:
+    client = connected(table_of(A, B), view_of(A, B))
+    assert client.core.next_deadline() is None
+    request = client.get()
+    client.reply(A, m.ValueReply(request, None))
+    client.advance(100_000)
+    assert client.sent == [(A, m.Get(request, MAP, KEY))]
+
+
+def test_an_answer_of_one_that_was_not_asked_is_none() -> None:
+    client = connected(table_of(A, B), view_of(A, B))
+    request = client.get()
+    client.reply(B, m.ValueReply(request, b"wrong"))
+    assert client.answers == {}
+    client.reply(A, m.ValueReply(request, b"right"))
+    client.reply(A, m.ValueReply(request, b"again"))
+    assert client.answers == {request: m.ValueReply(request, b"right")}
+
+
+def test_an_answer_about_the_table_counts_once_and_only_from_the_one_that_is_asked() -> None:
+    client = connected(table_of(A, B), view_of(A, B))
+    client.take(client.core.refresh(client.now))
+    _, question = client.asked_for_table()
+    newer = table_of(B, B, version=2)
+    client.reply(C, m.TableReply(question.id, newer, view_of(B)))
+    client.reply(A, m.TableReply(question.id - 1, newer, view_of(B)))
+    assert client.core.table == table_of(A, B)
+
+
+def test_an_older_table_is_not_taken_while_the_known_one_may_be_right() -> None:
+    client = connected(table_of(A, B, version=3), view_of(A, B))
+    client.take(client.core.refresh(client.now))
+    client.tell_table(table_of(B, B, version=2), view_of(A, B))
+    assert client.core.table == table_of(A, B, version=3)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_client_finds_a_cluster_that_was_restarted_whatever_its_tables_version(version: int) -> None:
+    """The same addresses, new incarnations, and a table as young as, or just as old as, the one that is known."""
+    client = connected(table_of(A, B, version=2), view_of(A, B))
+    request = client.get()
+    client.lose(A, B)
+    new_a, new_b = member("A", "2"), member("B", "2")
+    client.advance(400)
+    assert client.asked_for_table()[0] in (address("A"), address("B"))
+    client.tell_table(table_of(new_a, new_b, version=version), view_of(new_a, new_b))
+    client.advance(100)
+    assert (new_a, m.Get(request, MAP, KEY)) in client.sent
+
+
+def test_a_cluster_that_was_restarted_with_other_partitions_is_refused_with_words() -> None:
+    """Keys were hashed for another number of partitions: no owner by the new table is the right one to ask."""
+    client = connected(table_of(A, B, C), view_of(A, B, C))
+    request = client.call(m.Get, MAP, KEY, partition=2)
+    client.lose(A, B, C)
+    new = member("A", "2")
+    client.advance(400)
+    client.tell_table(table_of(new), view_of(new))
+    assert client.core.partition_count == 3
+    assert "has 1 partitions, not 3 as when this client connected" in "".join(client.core.problems.values())
+    client.advance(40_000)
+    assert client.code(request) is ErrorCode.UNAVAILABLE
+
+
+def test_a_table_with_the_same_owners_is_not_new_although_one_of_them_has_left() -> None:
+    """The master has not repaired it yet: to take it again and again would ask without a pause."""
+    client = connected(table_of(A, B), view_of(A, B))
+    client.get()
+    client.lose(A)
+    for _ in range(20):
+        client.advance(20)
+        to, question = client.asked_for_table()
+        client.reply(to, m.TableReply(question.id, table_of(A, B), view_of(B)))
+    assert len([message for _, message in client.sent if isinstance(message, m.GetTable)]) <= 20
+
+
+def test_every_call_ends_in_time() -> None:
+    client = connected(table_of(A, B), view_of(A, B), timeout_ms=1_000)
+    read, write = client.get(), client.call(m.Put, MAP, KEY, b"\0\0\0\0v", 0)
+    client.advance(999)
+    assert client.answers == {}
+    client.advance(1)
+    assert client.code(read) is ErrorCode.UNAVAILABLE
+    assert client.code(write) is ErrorCode.INDETERMINATE
+    client.reply(A, m.DoneReply(write))
+    assert client.core.next_deadline() is None

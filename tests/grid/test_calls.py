@@ -1,0 +1,319 @@
+"""What becomes of a call when its owner refuses, changes or is lost: what is asked again, and what is unknown."""
+
+from typing import Any
+
+import pytest
+
+from harness import KEY, MAP, Cluster, address
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import MemberId, Target, member_id
+from phalanx.common.table import PartitionTable, build_table
+from phalanx.grid.calls import RETRY_PAUSE_MS, CallRouter
+from phalanx.wire import messages as m
+from phalanx.wire.effects import Answer, Call, LinkLost, LinkRefused, Outbox, Send
+
+A, B = (member_id(address(name), "1") for name in "AB")
+VALUE = b"\0\0\0\0v"
+TIMEOUT_MS = 10_000
+
+GET = m.Get(1, MAP, KEY)
+CONTAINS = m.Contains(1, MAP, KEY)
+PUT = m.Put(1, MAP, KEY, VALUE, 0)
+READS = [GET, CONTAINS]
+REPEATABLE = [*READS, PUT]
+ONCE_ONLY = [m.PutIfAbsent(1, MAP, KEY, VALUE, 0), m.Replace(1, MAP, KEY, None, VALUE, 0), m.Remove(1, MAP, KEY)]
+BULK_READS = [m.GetAll(1, MAP, [KEY]), m.SizeOf(1, MAP, [0]), m.ScanPartition(1, MAP, 0, b"", 100)]
+BULK_WRITES = [m.PutAll(1, MAP, [KEY], [VALUE], 0), m.ClearPartitions(1, MAP, [0])]
+BULK = BULK_READS + BULK_WRITES
+ALL = REPEATABLE + ONCE_ONLY + BULK
+
+
+def by_name(request: Any) -> str:
+    return type(request).__name__
+
+
+def each(requests: list[Any]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("request_", requests, ids=by_name)
+
+
+def owned_by(owner: MemberId | None, version: int = 1) -> PartitionTable:
+    return build_table([(owner,) if owner else ()], [version])
+
+
+class Routed:
+    """One call on a router that knows A as the owner, unless told otherwise."""
+
+    def __init__(self, request: Any, owner: MemberId | None = A, to: Target | None = None) -> None:
+        self.now = 0
+        self.out = Outbox()
+        self.router = CallRouter(TIMEOUT_MS, self.out)
+        self.sent: list[Target] = []
+        self.answer: Any = None
+        if owner is not None:
+            self.router.on_table(owned_by(owner), 0)
+        self.router.begin(Call(0, request, to), 0)
+        self._take()
+
+    def _take(self) -> None:
+        for effect in self.out.take():
+            if isinstance(effect, Send):
+                self.sent.append(effect.to)
+            elif isinstance(effect, Answer):
+                assert self.answer is None, "one call, one answer"
+                self.answer = effect.reply
+
+    def table(self, owner: MemberId | None) -> None:
+        self.router.on_table(owned_by(owner, 2), self.now)
+        self._take()
+
+    def refused(self, code: ErrorCode, sender: Target = A) -> None:
+        self.router.on_reply(sender, m.ErrorReply(1, code, "because"), self.now)
+        self._take()
+
+    def lost(self, peer: Target = A) -> None:
+        self.router.on_link(LinkLost(peer), self.now)
+        self._take()
+
+    def advance(self, ms: int) -> None:
+        end = self.now + ms
+        while (deadline := self.router.next_deadline()) is not None and deadline <= end:
+            self.now = max(self.now + 1, deadline)
+            self.router.on_time(self.now)
+            self._take()
+        self.now = end
+
+    @property
+    def code(self) -> ErrorCode | None:
+        return self.answer.code if isinstance(self.answer, m.ErrorReply) else None
+
+
+@each(ALL)
+def test_a_call_goes_to_the_owner_and_its_reply_ends_it(request_: Any) -> None:
+    call = Routed(request_)
+    assert call.sent == [A]
+    call.router.on_reply(A, m.DoneReply(1), 5)
+    call._take()
+    assert call.answer == m.DoneReply(1)
+    assert call.router.next_deadline() is None
+    call.lost()
+    call.refused(ErrorCode.INVALID)
+
+
+@each(ALL)
+@pytest.mark.parametrize("code", [ErrorCode.TOO_LARGE, ErrorCode.INVALID])
+def test_what_is_wrong_stays_wrong(request_: Any, code: ErrorCode) -> None:
+    call = Routed(request_)
+    call.refused(code)
+    assert call.code is code
+
+
+@each(ALL)
+def test_an_owner_that_is_not_ready_is_asked_again_a_little_later(request_: Any) -> None:
+    call = Routed(request_)
+    call.refused(ErrorCode.NOT_READY)
+    assert call.sent == [A]
+    call.advance(RETRY_PAUSE_MS)
+    assert call.sent == [A, A]
+    assert call.answer is None
+
+
+@each(REPEATABLE + ONCE_ONLY)
+def test_a_member_that_is_not_the_owner_has_done_nothing_so_the_owner_is_asked(request_: Any) -> None:
+    call = Routed(request_)
+    call.refused(ErrorCode.NOT_OWNER)
+    call.table(B)
+    assert call.sent == [A, B]
+    assert call.answer is None
+
+
+@each(BULK)
+def test_a_request_for_many_goes_back_to_the_caller_when_its_owner_changed(request_: Any) -> None:
+    call = Routed(request_)
+    call.refused(ErrorCode.NOT_OWNER)
+    assert call.code is ErrorCode.NOT_OWNER
+    moved = Routed(request_)
+    moved.table(B)
+    assert moved.code is ErrorCode.NOT_OWNER
+    assert moved.sent == [A]
+
+
+@each(REPEATABLE)
+@pytest.mark.parametrize("how", ["lost", "moved", "ownership lost"])
+def test_what_says_the_same_twice_is_asked_again(request_: Any, how: str) -> None:
+    call = Routed(request_)
+    if how == "lost":
+        call.lost()
+    elif how == "ownership lost":
+        call.refused(ErrorCode.OWNERSHIP_LOST)
+    call.table(B)
+    assert call.sent == [A, B], "at once: a newer table ends every pause"
+    assert call.answer is None
+
+
+@each(ONCE_ONLY)
+@pytest.mark.parametrize("how", ["lost", "moved"])
+def test_a_write_whose_answer_depends_on_what_was_there_is_never_sent_twice(request_: Any, how: str) -> None:
+    call = Routed(request_)
+    if how == "lost":
+        call.lost()
+    else:
+        call.table(B)
+    assert call.code is ErrorCode.INDETERMINATE
+    call.table(B)
+    call.advance(TIMEOUT_MS)
+    assert call.sent == [A]
+
+
+@each(ONCE_ONLY)
+def test_an_owner_that_lost_the_partition_says_itself_that_the_outcome_is_unknown(request_: Any) -> None:
+    call = Routed(request_)
+    call.refused(ErrorCode.OWNERSHIP_LOST)
+    assert call.code is ErrorCode.OWNERSHIP_LOST
+
+
+@each(ONCE_ONLY)
+def test_a_write_that_was_refused_before_may_still_be_sent(request_: Any) -> None:
+    """It was refused, not lost: the owner of that moment has not applied it."""
+    call = Routed(request_)
+    call.refused(ErrorCode.NOT_READY)
+    call.lost()
+    call.table(B)
+    assert call.sent == [A, B]
+
+
+@each(ALL)
+def test_without_an_answer_a_write_is_unknown_and_a_read_has_changed_nothing(request_: Any) -> None:
+    call = Routed(request_)
+    call.advance(TIMEOUT_MS - 1)
+    assert call.answer is None
+    call.advance(1)
+    assert call.code is (ErrorCode.UNAVAILABLE if request_ in READS + BULK_READS else ErrorCode.INDETERMINATE)
+    assert call.router.next_deadline() is None
+
+
+@each(ALL)
+def test_a_call_that_was_never_sent_has_changed_nothing(request_: Any) -> None:
+    call = Routed(request_, owner=None)
+    call.advance(TIMEOUT_MS)
+    assert call.code is ErrorCode.UNAVAILABLE
+    assert "no member has told who owns the partition" in call.answer.text
+    assert call.sent == []
+
+
+@each(ALL)
+def test_a_partition_without_an_owner_is_waited_for(request_: Any) -> None:
+    call = Routed(request_, owner=None)
+    call.table(None)
+    call.advance(1_000)
+    call.table(A)
+    assert call.sent == [A]
+
+
+@each(REPEATABLE + ONCE_ONLY)
+def test_a_refused_connection_is_told_when_time_is_over(request_: Any) -> None:
+    call = Routed(request_)
+    while call.answer is None:
+        call.router.on_link(LinkRefused(A, "connection refused"), call.now)
+        call._take()
+        call.advance(RETRY_PAUSE_MS)
+    assert "connection refused" in call.answer.text
+    assert call.code is (ErrorCode.UNAVAILABLE if request_ in READS else ErrorCode.INDETERMINATE)
+
+
+@each(ALL)
+@pytest.mark.parametrize("code", list(ErrorCode))
+def test_one_member_asked_by_name_has_the_last_word(request_: Any, code: ErrorCode) -> None:
+    call = Routed(request_, to=B)
+    assert call.sent == [B]
+    call.table(A)
+    call.refused(code, sender=B)
+    assert call.code is code
+
+
+@each(ALL)
+def test_one_member_asked_by_name_and_lost_ends_the_call(request_: Any) -> None:
+    call = Routed(request_, to=B)
+    call.lost(A)
+    assert call.answer is None
+    call.lost(B)
+    assert call.code is (ErrorCode.UNAVAILABLE if request_ in READS + BULK_READS else ErrorCode.INDETERMINATE)
+
+
+def test_calls_end_in_their_order_and_leave_nothing_behind() -> None:
+    out = Outbox()
+    router = CallRouter(TIMEOUT_MS, out)
+    router.on_table(owned_by(A), 0)
+    for number in range(1, 50):
+        router.begin(Call(0, m.Get(number, MAP, KEY)), number)
+    for number in range(2, 50, 2):
+        router.on_reply(A, m.ErrorReply(number, ErrorCode.NOT_READY, "later"), 60)
+    now = 60
+    while (deadline := router.next_deadline()) is not None:
+        now = max(now + 1, deadline)
+        router.on_time(now)
+    answers = [effect.reply.id for effect in out.take() if isinstance(effect, Answer)]
+    assert answers == list(range(1, 50))
+    assert repr(router) == "CallRouter(pending=0, waiting=[])"
+
+
+# --- in a cluster ---------------------------------------------------------------------------------------------------
+
+
+def test_an_embedded_call_is_answered_by_whoever_owns_the_partition_by_then() -> None:
+    c = Cluster("ABC")
+    c.assign(rows=["AB"])
+    c.hold("C", "A")
+    write = c.call("C", m.Put, MAP, KEY, VALUE, 0)
+    c.crash("A")
+    c.release()
+    c.advance(5_000)
+    assert c.replies[write] == m.DoneReply(write)
+    read = c.call("C", m.Get, MAP, KEY)
+    c.settle()
+    assert c.replies[read] == m.ValueReply(read, VALUE)
+
+
+def test_an_embedded_removal_that_its_dead_owner_may_have_done_is_unknown() -> None:
+    c = Cluster("ABC")
+    c.assign(rows=["AB"])
+    c.hold("C", "A")
+    removal = c.call("C", m.Remove, MAP, KEY)
+    c.crash("A")
+    c.release()
+    c.advance(5_000)
+    reply = c.replies[removal]
+    assert isinstance(reply, m.ErrorReply)
+    assert reply.code is ErrorCode.INDETERMINATE
+
+
+@pytest.mark.parametrize("caller", "ABC")
+def test_a_call_before_the_first_assignment_does_not_wait_for_another_call(caller: str) -> None:
+    """The request for an assignment may be lost, or come while the master still looks for the newest table."""
+    c = Cluster("ABC")
+    lost: list[m.Message] = []
+
+    def first_requests(sender: str, receiver: str, message: m.Message) -> bool:
+        if isinstance(message, m.TableRequest) and len(lost) < 3:
+            lost.append(message)
+            return True
+        return False
+
+    c.swallow = first_requests
+    write = c.call(caller, m.Put, MAP, KEY, VALUE, 0)
+    c.advance(3_000)
+    assert c.replies.get(write) == m.DoneReply(write)
+
+
+@pytest.mark.parametrize("caller", "BC")
+def test_a_call_during_the_search_for_the_newest_table_gets_its_assignment(caller: str) -> None:
+    c = Cluster("ABC")
+    c.hold("C", "B")
+    c.crash("A")
+    c.advance(1_500)
+    while c.view("B") != "BC":
+        c.deliver("C", "B")
+    write = c.call(caller, m.Put, MAP, KEY, VALUE, 0)
+    c.advance(2_000)
+    c.release()
+    c.advance(2_000)
+    assert c.replies.get(write) == m.DoneReply(write)
