@@ -157,10 +157,7 @@ class ClientCore:
         if isinstance(reply, ErrorReply):
             self.problems[sender] = reply.text
         elif isinstance(reply, TableReply):
-<<<<<<< Updated upstream
-            self.partition_count = reply.table.partition_count
             self._news_at = now + NEWS_AFTER_MS
-=======
             count = reply.table.partition_count
             if self.partition_count not in (None, count):
                 self.problems[sender] = (
@@ -169,7 +166,6 @@ class ClientCore:
                 )
                 return
             self.partition_count = count
->>>>>>> Stashed changes
             self._take(reply, now)
             if not self.wants_table:
                 self._pause_ms = ASK_PAUSE_MS
