@@ -10,6 +10,11 @@ import msgspec
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, Millis
 
+MAX_MAP_NAME_LENGTH = 200
+"""Characters in the name of a map: it goes along with every request and every write to a backup."""
+MIN_BULK_BYTES = 16 * 1024 * 1024
+"""What a request for many entries may hold in any case; callers cut theirs well below it."""
+
 MAX_BACKUPS = 6
 """A partition has at most seven replicas, numbered 0 (the owner) to 6."""
 
@@ -71,6 +76,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_key_bytes: int = 64 * 1024
     max_value_bytes: int = 16 * 1024 * 1024
     """Limits of one serialised key and value; a value must fit into a frame with room to spare."""
+
+    @property
+    def max_bulk_bytes(self) -> int:
+        """The limit of all keys and values in one request together: the largest entry fits by itself."""
+        return max(self.max_key_bytes + self.max_value_bytes, MIN_BULK_BYTES)
 
     def __post_init__(self) -> None:
         if not self.cluster:

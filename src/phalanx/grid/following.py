@@ -40,11 +40,9 @@ def apply_write(replica: Replica, message: Replicate, now: Millis) -> None:
         else:
             store.put_many(message.keys, message.values, message.ttl_ms, now)
     elif isinstance(message, ReplicateRemove):
-        store = replica.map(message.map)
-        for key in message.keys:
-            store.remove(key)
+        replica.remove(message.map, message.keys)
     else:
-        replica.map(message.map).clear()
+        replica.clear(message.map)
 
 
 class Followed:

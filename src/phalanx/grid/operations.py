@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from phalanx.common.config import MAX_MAP_NAME_LENGTH
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.common.invariant import invariant
@@ -43,6 +44,10 @@ from phalanx.wire.messages import (
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
 
+TYPE_ID_BYTES = 4
+"""What every serialised key and value begins with."""
+OVERHEAD_BYTES = 10
+"""Of one entry in a message, at most."""
 REPLY_BYTES = 8 * 1024 * 1024
 """A reply with many values ends here; the caller asks for the rest."""
 
@@ -64,9 +69,8 @@ def on_bulk_request(grid: GridService, caller: Target, request: BulkRequest, now
 
 def remove_keys(grid: GridService, owned: OwnedPartition, name: str, keys: list[bytes]) -> None:
     """Drop entries on the owner's own account (their time is over); nobody waits for it."""
-    store, replica = owned.replica.map(name), owned.replica
-    for key in keys:
-        store.remove(key)
+    replica = owned.replica
+    replica.remove(name, keys)
     replica.seq += 1
     owned.append(ReplicateRemove(owned.number, replica.epoch, replica.seq, name, keys), None)
     if owned.streams:
@@ -94,7 +98,8 @@ def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put,
 def _put_if_absent(grid: GridService, owned: OwnedPartition, caller: Target, request: PutIfAbsent, now: Millis) -> None:
     if not _fits_one(grid, caller, request):
         return
-    present = owned.replica.map(request.map).get(request.key, now)
+    store = owned.replica.maps.get(request.map)
+    present = store.get(request.key, now) if store is not None else None
     if present is not None:
         grid.out.send(caller, ValueReply(request.id, present))
     else:
@@ -104,7 +109,8 @@ def _put_if_absent(grid: GridService, owned: OwnedPartition, caller: Target, req
 def _replace(grid: GridService, owned: OwnedPartition, caller: Target, request: Replace, now: Millis) -> None:
     if not _fits_one(grid, caller, request):
         return
-    present = owned.replica.map(request.map).get(request.key, now)
+    store = owned.replica.maps.get(request.map)
+    present = store.get(request.key, now) if store is not None else None
     if present is None or (request.expected is not None and request.expected != present):
         grid.out.send(caller, FlagReply(request.id, False))
     else:
@@ -113,12 +119,12 @@ def _replace(grid: GridService, owned: OwnedPartition, caller: Target, request: 
 
 def _remove(grid: GridService, owned: OwnedPartition, caller: Target, request: Remove, now: Millis) -> None:
     replica = owned.replica
-    store = replica.map(request.map)
-    present = store.get(request.key, now)
-    if request.key not in store.entries:
+    store = replica.maps.get(request.map)
+    if store is None or request.key not in store.entries:
         grid.out.send(caller, ValueReply(request.id, None))
         return
-    store.remove(request.key)
+    present = store.get(request.key, now)
+    replica.remove(request.map, [request.key])
     replica.seq += 1
     message = ReplicateRemove(owned.number, replica.epoch, replica.seq, request.map, [request.key])
     grid.write(owned, message, caller, ValueReply(request.id, present))
@@ -184,7 +190,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         text = f"{len(request.keys)} keys and {len(request.values)} values: send one value for each key"
         grid.fail(caller, request.id, ErrorCode.INVALID, text)
         return
-    if not _fits(grid, caller, request.id, request.keys, request.values, request.ttl_ms):
+    if not _fits(grid, caller, request, request.keys, request.values):
         return
     owned_ones = _owned_of(grid, caller, request.id, partitions_of(request.keys, grid.config.partition_count))
     if owned_ones is None:
@@ -236,7 +242,7 @@ def _clear(grid: GridService, caller: Target, request: ClearPartitions, now: Mil
         store = replica.maps.get(request.map)
         if store is None or not store.entries:
             continue
-        store.clear()
+        replica.clear(request.map)
         replica.seq += 1
         if owned.append(ReplicateClear(partition, replica.epoch, replica.seq, request.map), write):
             write.partitions_left += 1
@@ -290,33 +296,47 @@ def _fits_one(grid: GridService, caller: Target, request: Put | PutIfAbsent | Re
     """As `_fits`, without its cost where all is well."""
     config = grid.config
     if (
-        len(request.key) <= config.max_key_bytes
-        and len(request.value) <= config.max_value_bytes
+        TYPE_ID_BYTES <= len(request.key) <= config.max_key_bytes
+        and TYPE_ID_BYTES <= len(request.value) <= config.max_value_bytes
+        and 0 < len(request.map) <= MAX_MAP_NAME_LENGTH
         and request.ttl_ms >= 0
     ):
         return True
-    return _fits(grid, caller, request.id, (request.key,), (request.value,), request.ttl_ms)
+    return _fits(grid, caller, request, (request.key,), (request.value,))
 
 
 def _fits(
     grid: GridService,
     caller: Target,
-    request_id: int,
+    request: Put | PutIfAbsent | Replace | PutAll,
     keys: Sequence[bytes],
     values: Sequence[bytes],
-    ttl_ms: Millis,
 ) -> bool:
-    """Check limits before anything is changed."""
-    config = grid.config
+    """Check limits before anything is changed: what is stored must be readable, and fit a frame to the backups."""
+    config, request_id, ttl_ms = grid.config, request.id, request.ttl_ms
+    total = 0
     for what, limit, sizes in (
-        ("key", config.max_key_bytes, map(len, keys)),
-        ("value", config.max_value_bytes, map(len, values)),
+        ("key", config.max_key_bytes, list(map(len, keys))),
+        ("value", config.max_value_bytes, list(map(len, values))),
     ):
+        total += sum(sizes)
         largest = max(sizes, default=0)
         if largest > limit:
             text = f"a {what} of {largest} bytes is over the limit of {limit} bytes (max_{what}_bytes of the members)"
             grid.fail(caller, request_id, ErrorCode.TOO_LARGE, text)
             return False
+        if min(sizes, default=TYPE_ID_BYTES) < TYPE_ID_BYTES:
+            text = f"a {what} of {min(sizes)} bytes is none: each begins with the {TYPE_ID_BYTES} bytes of its type id"
+            grid.fail(caller, request_id, ErrorCode.INVALID, text)
+            return False
+    if len(keys) > 1 and total + OVERHEAD_BYTES * len(keys) > config.max_bulk_bytes:
+        text = f"{len(keys)} entries of {total} bytes are over the limit of one request: send fewer entries at a time"
+        grid.fail(caller, request_id, ErrorCode.TOO_LARGE, text)
+        return False
+    if not 0 < len(request.map) <= MAX_MAP_NAME_LENGTH:
+        text = f"a text of {len(request.map)} characters cannot name a map: give 1 to {MAX_MAP_NAME_LENGTH}"
+        grid.fail(caller, request_id, ErrorCode.INVALID, text)
+        return False
     if ttl_ms < 0:
         grid.fail(caller, request_id, ErrorCode.INVALID, f"ttl_ms is {ttl_ms}: give 0 (for ever) or more")
         return False

@@ -235,7 +235,7 @@ class GridService:
 
     def _expire(self, owned: OwnedPartition, now: Millis) -> None:
         still_expiring = False
-        for name, store in owned.replica.maps.items():
+        for name, store in list(owned.replica.maps.items()):
             if keys := store.take_expired(now, EXPIRE_AT_MOST):
                 remove_keys(self, owned, name, keys)
             still_expiring = still_expiring or bool(store.expires_at)

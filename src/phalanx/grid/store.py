@@ -71,12 +71,6 @@ class MapStore:
             self._sorted = None
             self.expires_at.pop(key, None)
 
-    def clear(self) -> None:
-        self.entries.clear()
-        self.expires_at.clear()
-        self._due.clear()
-        self._sorted = None
-
     def size(self, now: Millis) -> int:
         """How many entries there are whose time is not over."""
         over = sum(1 for at in self.expires_at.values() if at <= now) if self.expires_at else 0
@@ -156,6 +150,20 @@ class Replica:
         if store is None:
             store = self.maps[name] = MapStore()
         return store
+
+    def remove(self, name: str, keys: Sequence[bytes]) -> None:
+        """Drop entries; a map without entries costs nothing."""
+        store = self.maps.get(name)
+        if store is None:
+            return
+        for key in keys:
+            store.remove(key)
+        if not store.entries:
+            del self.maps[name]
+
+    def clear(self, name: str) -> None:
+        """Drop all entries of a map."""
+        self.maps.pop(name, None)
 
     def entry_count(self) -> int:
         return sum(len(store.entries) for store in self.maps.values())

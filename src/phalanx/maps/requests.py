@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
+from phalanx.common.config import MAX_MAP_NAME_LENGTH
 from phalanx.common.errors import (
     EntryTooLarge,
     ErrorCode,
@@ -36,8 +37,8 @@ def ttl_to_ms(ttl: float | None) -> int:
 
 def check_map_name(name: object) -> str:
     """Raises `UsageError` unless it is a text that can name a map."""
-    if not isinstance(name, str) or not name or len(name) > 200:
-        raise UsageError(f"{name!r} cannot name a map: give a text of 1 to 200 characters")
+    if not isinstance(name, str) or not name or len(name) > MAX_MAP_NAME_LENGTH:
+        raise UsageError(f"{name!r} cannot name a map: give a text of 1 to {MAX_MAP_NAME_LENGTH} characters")
     return name
 
 

@@ -46,10 +46,11 @@ class Config(NodeConfig, frozen=True, kw_only=True):
                 f"host: {self.host!r} is not a loopback address; members do not authenticate each other yet, so they "
                 f"listen on 127.0.0.1, ::1 or localhost only"
             )
-        if self.max_frame_bytes < self.max_value_bytes + self.max_key_bytes + 65_536:
+        if self.max_frame_bytes < self.max_bulk_bytes + 65_536:
             raise UsageError(
-                f"max_frame_bytes: {self.max_frame_bytes} is too small for the largest entry "
-                f"(max_value_bytes {self.max_value_bytes} and max_key_bytes {self.max_key_bytes})"
+                f"max_frame_bytes: {self.max_frame_bytes} is too small: give at least {self.max_bulk_bytes + 65_536}, "
+                f"for the largest entry (max_value_bytes {self.max_value_bytes} and max_key_bytes "
+                f"{self.max_key_bytes}) and for requests with many entries"
             )
 
     def address(self, port: int) -> Address:

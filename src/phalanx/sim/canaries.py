@@ -65,8 +65,8 @@ def drop_replica_early(node: Node) -> None:
     followed, original = node.grid.followed, node.grid.followed.follow_table
     seen: dict[int, int] = {}
 
-    def follow_table(table: PartitionTable) -> None:
-        original(table)
+    def follow_table(table: PartitionTable, *, reconfirmed: bool) -> None:
+        original(table, reconfirmed=reconfirmed)
         for partition, replica in followed.replicas.items():
             version = table.versions[partition]
             if seen.get(partition, version) != version:
