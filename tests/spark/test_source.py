@@ -24,7 +24,6 @@ from phalanx.spark import grid as grid_module
 from phalanx.spark.arrow import from_numpy
 from phalanx.spark.options import OPTIONS, parse_options
 from phalanx.spark.planning import plan_scan, split_evenly
-from phalanx.spark.reader import PhalanxReader
 from phalanx.spark.source import PhalanxSource
 from phalanx.spark.writer import cut
 from spark.fakes import FakeGrid
@@ -52,9 +51,9 @@ def source(**options: str) -> PhalanxSource:
 
 def read(schema: StructType, filters: list[Filter] | None = None, **options: str) -> list[dict[str, Any]]:
     """All tasks of a read, each with a reader of its own, as in a cluster."""
-    reader = source(**options).reader(schema)
+    reader = source(**options, **({} if filters is None else {"pushDown": "true"})).reader(schema)
     if filters is not None:
-        list(reader.pushFilters(filters))
+        assert reader.pushFilters(filters) != filters
     rows: list[dict[str, Any]] = []
     for task in reader.partitions():
         copy, task_copy = pickle.loads(pickle.dumps((reader, task)))
@@ -215,7 +214,7 @@ def test_filters_on_each_of_several_key_columns_are_combined(grid: FakeGrid) -> 
 
 def test_only_the_filters_that_were_taken_are_kept_from_spark(grid: FakeGrid) -> None:
     filters = [GreaterThan(("price",), 1.0), EqualTo(("id",), "F1"), EqualTo(("id",), "F2"), EqualTo(("price",), 2.0)]
-    left = list(source(key="id").reader(fields(id="string", price="double")).pushFilters(filters))
+    left = list(source(key="id", pushDown="true").reader(fields(id="string", price="double")).pushFilters(filters))
     assert [any(one is other for other in left) for one in filters] == [True, False, True, True]
 
 
@@ -236,16 +235,16 @@ def test_only_the_filters_that_were_taken_are_kept_from_spark(grid: FakeGrid) ->
 def test_a_filter_that_is_not_exactly_a_set_of_keys_stays_with_spark(
     grid: FakeGrid, schema: StructType, key: str, filters: list[Filter]
 ) -> None:
-    reader = source(key=key).reader(schema)
+    reader = source(key=key, pushDown="true").reader(schema)
     assert list(reader.pushFilters(filters)) == filters
     list(reader.read(reader.partitions()[0]))
     assert [call[0] for call in grid.calls] == ["scan"]
 
 
-def test_spark_takes_the_reader_whether_pushdown_is_on_or_off(grid: FakeGrid) -> None:
-    """Spark refuses readers whose `pushFilters` is not the base class' one while its setting is off."""
-    reader = PhalanxReader(parse_options(MEMBERS, "read"), fields(key="string"))
-    assert getattr(reader.pushFilters, "__func__", None) is DataSourceReader.pushFilters
+def test_filters_are_taken_only_where_that_was_asked_for(grid: FakeGrid) -> None:
+    """Spark refuses readers with a `pushFilters` of their own while its setting is off."""
+    assert type(source().reader(fields(key="string"))).pushFilters is DataSourceReader.pushFilters
+    assert type(source(pushDown="true").reader(fields(key="string"))).pushFilters is not DataSourceReader.pushFilters
 
 
 # --- writing --------------------------------------------------------------------------------------------------------

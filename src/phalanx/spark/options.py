@@ -44,6 +44,14 @@ OPTIONS = (
         "tasks that read in parallel; 0: two for each member that owns data, and no fewer than the driver has cores",
     ),
     Option("sampleSize", (READ,), "1000", "entries looked at to infer a schema where none is given"),
+    Option(
+        "pushDown",
+        (READ,),
+        "false",
+        "whether filters on the key are looked up instead of scanning the map. Needs the setting "
+        "spark.sql.python.filterPushdown.enabled, and a DataFrame of its own for each filter: Spark 4 applies what it "
+        "pushed down in one query of a DataFrame to the other queries of it too",
+    ),
     Option("ttlMs", (WRITE,), "0", "milliseconds that the written entries live; 0: for ever"),
     Option(
         "keyInValue",
@@ -64,6 +72,7 @@ class Options:
     cluster: str
     num_partitions: int
     sample_size: int
+    push_down: bool
     ttl_ms: int
     key_in_value: bool
 
@@ -119,6 +128,7 @@ def parse_options(given: Mapping[str, str], use: str) -> Options:
         cluster=text("cluster"),
         num_partitions=_number("numPartitions", text("numPartitions"), 0, 100_000),
         sample_size=_number("sampleSize", text("sampleSize"), 1, 10_000_000),
+        push_down=_flag("pushDown", text("pushDown")),
         ttl_ms=_number("ttlMs", text("ttlMs"), 0, _MOST_TTL_MS),
         key_in_value=_flag("keyInValue", text("keyInValue")),
     )

@@ -1,13 +1,15 @@
 """Batch read: the entries of a map as Arrow batches, each task from the owners of its partitions.
 
-Filters on the key are pushed down: where every key column is compared with values, only the entries of those keys are
-fetched. Spark evaluates every other filter itself.
+Filters on the key can be pushed down: where every key column is compared with values, only the entries of those keys are
+fetched. Spark evaluates every other filter itself. That is off unless the option `pushDown` asks for it, because Spark 4
+keeps the reader of a DataFrame's last query with filters, and uses it for queries of the same DataFrame without any: a
+count after a lookup would count what was looked up.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, In, InputPartition, IsNotNull
@@ -33,21 +35,6 @@ MAX_PUSHED_KEYS = 10_000
 Page = tuple[list[bytes], list[bytes]]
 
 
-class _PushFilters:
-    """`pushFilters` of a reader, in a form that Spark accepts whether its filter pushdown is on or off.
-
-    Pushdown is off by default, and a reader that overrides the method is then refused. Spark tells by comparing
-    `__func__` with the method of the base class; this one shows that method, and is called only when pushdown is on.
-    """
-
-    def __init__(self, push: Callable[[list[Filter]], list[Filter]]) -> None:
-        self._push = push
-        self.__func__ = DataSourceReader.pushFilters
-
-    def __call__(self, filters: list[Filter]) -> list[Filter]:
-        return self._push(filters)
-
-
 class PhalanxReader(DataSourceReader):
     """Reads a map. Created on the driver, pickled into every task."""
 
@@ -56,11 +43,6 @@ class PhalanxReader(DataSourceReader):
         self._arrow = arrow_schema(schema)
         self._pushed: list[bytes] | None = None
         check_key_types(self._arrow, options)
-
-    @property
-    def pushFilters(self) -> Callable[[list[Filter]], Iterable[Filter]]:
-        """Take the filters that name keys; return the others."""
-        return _PushFilters(self._push_filters)
 
     def partitions(self) -> Sequence[InputPartition]:
         """One task for each group of partitions, or one for the keys that a filter names."""
@@ -82,7 +64,12 @@ class PhalanxReader(DataSourceReader):
             for keys, values in _combined(pages):
                 yield from decode_entries(keys, values, self._arrow, self._options)
 
-    def _push_filters(self, filters: list[Filter]) -> list[Filter]:
+
+class KeyReader(PhalanxReader):
+    """A reader that takes filters which name keys. Spark refuses such a reader unless its pushdown is switched on."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take the filters that name keys, if every key column has one; return the others."""
         key = self._options.key
         candidates: dict[str, tuple[Filter, list[Any]]] = {}
         not_null: list[Filter] = []

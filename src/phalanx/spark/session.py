@@ -9,25 +9,23 @@ from pyspark.sql import SparkSession
 
 from phalanx.spark.source import PhalanxSource
 
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-
 _LOCAL_DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    PUSHDOWN: "true",
 }
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session, and let Spark hand filters on the key down to it.
+    """Make the format known to a session.
 
-    Needed only where Spark does not find data sources by itself. Spark leaves filters of Python data sources to itself
-    unless `spark.sql.python.filterPushdown.enabled` is set; reading works either way, looking up keys is faster with it.
+    Needed only where Spark does not find data sources by itself: where its workers do not see the package
+    `pyspark_phalanx`, and in a thread that only writes. A write looks for its format in the session that is active in the
+    calling thread, and a new thread has none until something like this call makes the session active.
     """
-    spark.conf.set(PUSHDOWN, "true")
     spark.dataSource.register(PhalanxSource)
+    spark.createDataFrame([], "key string")
 
 
 def session(master: str = "local[2]", **conf: str) -> SparkSession:

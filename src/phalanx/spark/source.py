@@ -32,9 +32,10 @@ class PhalanxSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Plan a read. Everything that can be wrong with it as a whole is refused here."""
         with explained():
-            from phalanx.spark.reader import PhalanxReader
+            from phalanx.spark.reader import KeyReader, PhalanxReader
 
-            return PhalanxReader(parse_options(self.options, READ), schema)
+            options = parse_options(self.options, READ)
+            return KeyReader(options, schema) if options.push_down else PhalanxReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Plan a write. Everything that can be wrong with it as a whole is refused here."""
