@@ -7,11 +7,13 @@ from typing import Annotated
 import typer
 
 import phalanx
+from phalanx.bench.command import bench
 from phalanx.cli.app import CommandGroup
 from phalanx.cli.maps import app as maps
 from phalanx.cli.member import member
 from phalanx.cli.members import members
 from phalanx.cli.partitions import partitions
+from phalanx.cli.simulate import simulate
 from phalanx.demo.command import demo
 
 app = typer.Typer(
@@ -26,6 +28,8 @@ app.command()(members)
 app.command()(partitions)
 app.add_typer(maps)
 app.command()(demo)
+app.command()(simulate)
+app.command()(bench)
 
 
 def _print_version(is_asked: bool) -> None:

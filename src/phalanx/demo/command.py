@@ -15,7 +15,6 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.table import Table
 
 from phalanx.common.config import MAX_BACKUPS
 from phalanx.common.errors import PhalanxError, UsageError
@@ -44,6 +43,7 @@ def demo(
     warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning)  # about pandas, which is not used
     report = Report(members=members, killed=kill, backup_count=backups, partitions=partitions)
     screen = Screen(to_stderr=json)
+    screen.title("Phalanx: when a soldier of a phalanx falls, the one behind steps up")
     with (
         stopped_by_signals(),
         tempfile.TemporaryDirectory(prefix="phalanx-demo-", ignore_cleanup_errors=True) as folder,
@@ -94,20 +94,16 @@ def stopped_by_signals() -> Iterator[None]:
 
 def show_result(screen: Screen, report: Report) -> None:
     """The figures, and whether all of it held."""
-    rows = Table(show_header=True, header_style="bold", title=" ", min_width=60)
-    rows.add_column("")
-    rows.add_column("", justify="right")
-    figures = [
-        ("rows/s into the grid", report.rows_per_s_in),
-        ("rows/s out of the grid", report.rows_per_s_out),
-        ("ms from the kill to the first write again", report.ms_to_write),
-        ("ms from the kill to full redundancy", report.ms_to_redundancy),
-    ]
-    for text, figure in figures:
-        rows.add_row(text, f"{figure:,}" if figure is not None else "-")
-    screen.table(rows)
+    screen.figures(
+        {
+            "rows per second into the grid": report.rows_per_s_in,
+            "rows per second out of the grid": report.rows_per_s_out,
+            "ms from the kill to the first write again for a key of the dead": report.ms_to_write,
+            "ms from the kill to full redundancy": report.ms_to_redundancy,
+        }
+    )
     if report.ok:
         screen.good(f"[bold green]All of it held.[/] {report.seconds:.0f} s")
     else:
-        screen.bad(f"{len(report.differences)} things did not hold:")
+        screen.bad(f"Not all of it held ({report.seconds:.0f} s):")
         screen.block(report.differences)

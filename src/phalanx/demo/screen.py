@@ -6,7 +6,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.status import Status
 from rich.table import Table
@@ -35,6 +37,10 @@ class Screen:
         if not self.is_live:
             self.console.width = FILE_WIDTH
         self._began = time.monotonic()
+
+    def title(self, text: str) -> None:
+        """What this is."""
+        self.console.print(f"\n[bold]{text}[/]")
 
     def heading(self, number: int, text: str) -> None:
         """A new chapter."""
@@ -86,9 +92,15 @@ class Screen:
             }
             yield Bars(progress, tasks, totals)
 
-    def table(self, table: Table) -> None:
-        """A table."""
-        self.console.print(table)
+    def figures(self, figures: Mapping[str, int | None]) -> None:
+        """Numbers in a table; None is one that there is not."""
+        rows = Table(show_header=False, box=box.ROUNDED, border_style="cyan")
+        rows.add_column()
+        rows.add_column(justify="right", style="bold")
+        for text, figure in figures.items():
+            rows.add_row(text, f"{figure:,}" if figure is not None else "-")
+        self.console.print()
+        self.console.print(Padding(rows, (0, 0, 0, 3)))
 
     def seconds(self) -> float:
         """Since the beginning."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HEAP = "1g"
+JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""For a program that runs a minute on few cores: no threads for collecting, and no time for compiling well."""
 CORES = min(os.cpu_count() or 2, 8)
 LAUNCH_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
@@ -145,7 +147,7 @@ class SparkProcess:
         master = f"local[{CORES}]"
         settings = {
             "spark.driver.memory": HEAP,
-            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={self._folder}",
+            "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Djava.io.tmpdir={self._folder}",
             "spark.local.dir": str(self._folder),
             "spark.sql.warehouse.dir": str(self._folder / "warehouse"),
             "spark.sql.session.timeZone": "UTC",

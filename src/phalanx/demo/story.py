@@ -112,7 +112,7 @@ class Story:
                 name = file.table.name
                 took_s = self._write(file.table, lambda: bars.update(name, grid.map(name).size()))  # noqa: B023
                 self.report.maps.append(MapResult(name, file.rows, round(took_s, 3)))
-                bars.update(name, grid.map(name).size(), f"{file.rows / took_s:,.0f} rows/s")
+                bars.update(name, grid.map(name).size(), f"{took_s:.1f} s")
         report = self.report
         report.rows = sum(totals.values())
         took_s = sum(result.write_s for result in report.maps)
@@ -194,8 +194,10 @@ class Story:
                 began = time.monotonic()
                 there = self._fingerprint(self._grid[name], file, tick)
                 result.read_s, result.rows_read = round(time.monotonic() - began, 3), there.rows
-                bars.update(name, there.rows, f"{there.rows / result.read_s:,.0f} rows/s")
+                bars.update(name, there.rows, f"{result.read_s:.1f} s, comparing")
                 self._compare(file, result, there)
+                verdict = "equal" if result.equal else "[red]differs[/red]"
+                bars.update(name, there.rows, f"{result.read_s:.1f} s, {verdict}")
         took_s = sum(result.read_s for result in report.maps)
         report.rows_per_s_out = round(sum(result.rows_read for result in report.maps) / took_s)
         if all(result.equal for result in report.maps):

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Collection
 
 from phalanx.client.sync import Client
-from phalanx.common.errors import IndeterminateWrite, PhalanxError, UnavailableError
+from phalanx.common.errors import IndeterminateWrite, UnavailableError
 from phalanx.grid.serialization import to_key_data
 from phalanx.partition.hashing import partition_of
 
@@ -34,7 +34,7 @@ class Writer(threading.Thread):
         """The write under way: acknowledged or not, its value may be there."""
         self.acknowledged = 0
         self.repeated = 0
-        self.error: PhalanxError | None = None
+        self.error: Exception | None = None
         """What ended it before it was told to stop."""
         self._acknowledgements: deque[tuple[float, float, int]] = deque(maxlen=200_000)
         """When each write began, when it was acknowledged, and the partition of its key."""
@@ -47,7 +47,7 @@ class Writer(threading.Thread):
                 while not self._stopping.wait(PAUSE_S):
                     number += 1
                     self._write(grid, number)
-        except PhalanxError as error:
+        except Exception as error:  # whatever it is, it belongs into the report
             self.error = error
 
     def stop(self, timeout_s: float = 60.0) -> None:

@@ -1,0 +1,17 @@
+"""Commands called in this process, as typer's own runner does it."""
+
+from collections.abc import Callable
+
+import pytest
+import typer.testing
+
+from phalanx.cli.main import app
+
+Command = Callable[..., typer.testing.Result]
+
+
+@pytest.fixture(scope="session")
+def phalanx_command() -> Command:
+    """Runs a command; the result has `exit_code`, `stdout` and `stderr`."""
+    runner = typer.testing.CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"})
+    return lambda *arguments: runner.invoke(app, [str(argument) for argument in arguments])

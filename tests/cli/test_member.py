@@ -1,0 +1,185 @@
+"""`phalanx member` as a process: how it starts, what it tells, how it ends."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from phalanx.common.errors import UnavailableError
+from phalanx.runtime.processes import start_member_process
+from processes import Cluster, wait_for
+
+UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+
+def run_member(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """A member that is expected to end by itself."""
+    command = [sys.executable, "-m", "phalanx", "member", "--log-level", "error", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL)
+
+
+def lists_in(log: str) -> list[str]:
+    """The member lists that were logged, as they stand."""
+    return re.findall(r"^Members .*?^[\]}]$", log, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.rows("CS-75", "CS-76")
+def test_member_lists_are_logged_with_size_and_version(cluster: Cluster):
+    cluster.start(3)
+    for member in cluster.members:
+        last = lists_in(member.log.read_text())[-1].split("\n")
+        assert last[0] == "Members {size:3, ver:3} ["
+        assert last[-1] == "]"
+        assert len(last) == 5
+        view = cluster.view_of(member)
+        for line, listed in zip(last[1:-1], view.members, strict=True):
+            port, incarnation = listed.rpartition(":")[2].split("/")
+            this = " this" if listed == member.member else ""
+            assert line == f"    Member [127.0.0.1]:{port} - {incarnation}{this}"
+            assert re.fullmatch(UUID, incarnation)
+
+
+@pytest.mark.rows("CS-74", "CS-76")
+def test_member_lists_are_logged_without_them_when_told_so(cluster: Cluster, tmp_path: Path):
+    config = tmp_path / "legacy.toml"
+    config.write_text("legacy_member_list_format = true\n")
+    cluster.start(2, options=("--config", str(config)))
+    first = cluster.members[0]
+    lists = wait_for(
+        lambda: (found := lists_in(first.log.read_text())) and len(found) > 1 and found, "two lists logged"
+    )
+    assert re.fullmatch(
+        rf"Members \[2\] \{{\n    Member \[127\.0\.0\.1\]:\d+ - {UUID} this\n    Member \[127\.0\.0\.1\]:\d+ - {UUID}\n\}}",
+        lists[-1],
+    )
+
+
+def test_it_tells_where_it_listens_on_one_line_of_json(tmp_path):
+    command = [sys.executable, "-m", "phalanx", "member", "--port", "0", "--json", "--event-log", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        line = process.stdout.readline()
+        process.terminate()
+        rest, log = process.communicate(timeout=20)
+    told = json.loads(line)
+    assert rest == ""
+    assert process.returncode == 0, log
+    assert told["ready"] is True
+    assert told["pid"] == process.pid
+    assert told["view_version"] == 1
+    assert told["member"].startswith(told["address"] + "/")
+    events = [json.loads(text) for path in tmp_path.glob("*.jsonl") for text in path.read_text().splitlines()]
+    assert {event["member"] for event in events} == {told["member"]}
+    assert {"ViewInstalled", "Joined", "Left"} <= {event["event"] for event in events}
+
+
+def test_a_port_that_is_taken_ends_it_with_status_1(cluster: Cluster):
+    port = cluster.start(1)[0].address.rpartition(":")[2]
+    result = run_member("--port", port)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert re.fullmatch(rf"phalanx: cannot listen on 127\.0\.0\.1:{port}: .*\n", result.stderr)
+
+
+def test_seeds_where_nobody_listens_end_it_with_status_1(tmp_path):
+    config = tmp_path / "hasty.toml"
+    config.write_text("join_attempts = 2\njoin_timeout_ms = 200\njoin_retry_pause_ms = 50\n")
+    result = run_member("--port", "0", "--seed", "127.0.0.1:1", "--config", config)
+    assert result.returncode == 1
+    assert re.fullmatch(r"phalanx: .*127\.0\.0\.1:1: Connection refused.*\n", result.stderr)
+
+
+def test_a_seed_of_another_cluster_ends_it_with_status_1(cluster: Cluster):
+    seed = cluster.start(1)[0].address
+    result = run_member("--port", "0", "--seed", seed, "--cluster", "other")
+    assert result.returncode == 1
+    assert result.stderr.startswith("phalanx: ")
+    assert "belongs to cluster 'test'" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_another_partition_count_ends_it_with_status_1(cluster: Cluster):
+    seed = cluster.start(1)[0].address
+    result = run_member("--port", "0", "--seed", seed, "--cluster", cluster.name, "--partition-count", "17")
+    assert result.returncode == 1
+    assert result.stderr.startswith("phalanx: ")
+    assert "271" in result.stderr
+    assert "17" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_makes_it_hand_over_and_leave(cluster: Cluster, number):
+    cluster.start(2)
+    with cluster.client() as grid:
+        entries = {f"key-{n}": n for n in range(2000)}
+        grid.map("kept").put_all(entries)
+    leaver = cluster.members.pop(0)
+    leaver.signal(number)
+    assert leaver.wait() == 0
+    with cluster.client() as grid:
+        assert dict(grid.map("kept").iter_items()) == entries
+
+
+def test_alone_it_leaves_at_once(tmp_path):
+    with start_member_process(tmp_path / "log") as member:
+        member.wait_ready()
+        began = time.monotonic()
+        member.signal(signal.SIGTERM)
+        assert member.wait() == 0
+        assert time.monotonic() - began < 5
+
+
+def test_a_second_signal_makes_it_leave_at_once(cluster: Cluster):
+    """What would take the copies hangs, so handing over cannot end."""
+    leaver, other = cluster.start(2)
+    cluster.pause(other)
+    leaver.signal(signal.SIGTERM)
+    wait_for(lambda: "again to leave at once" in leaver.log.read_text(), "it has begun to leave")
+    leaver.signal(signal.SIGTERM)
+    began = time.monotonic()
+    assert leaver.wait() == 0
+    assert time.monotonic() - began < 5
+
+
+def test_a_signal_before_it_has_joined_ends_it(tmp_path):
+    member = start_member_process(tmp_path / "log", seeds=["127.0.0.1:1"])
+    with member:
+        wait_for(lambda: member.log.exists() and "Join attempt" in member.log.read_text(), "it tries to join")
+        member.signal(signal.SIGTERM)
+        assert member.wait() == 0
+        assert "stopped before it had joined" in member.log.read_text()
+
+
+def test_it_ends_with_the_program_that_started_it(tmp_path):
+    """However that program dies: here by SIGKILL, with a member in the middle of its work."""
+    program = (
+        "import sys, time; from pathlib import Path; from phalanx.runtime.processes import start_member_process\n"
+        "first = start_member_process(Path(sys.argv[1]) / 'a'); first.wait_ready()\n"
+        "second = start_member_process(Path(sys.argv[1]) / 'b', seeds=[first.address]); second.wait_ready()\n"
+        "print(first.pid, second.pid, flush=True); time.sleep(100)\n"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    with starter:
+        pids = [int(pid) for pid in starter.stdout.readline().split()]
+        starter.kill()
+    wait_for(lambda: not any(is_alive(pid) for pid in pids), "both members have ended")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_a_member_that_does_not_start_is_told_to_its_starter(tmp_path):
+    with start_member_process(tmp_path / "log", options=["--backup-count=9"]) as member:
+        with pytest.raises(UnavailableError, match="did not start: phalanx: backup_count: 9 is not between 0 and 6"):
+            member.wait_ready()
+        assert not member.is_running

