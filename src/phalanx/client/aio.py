@@ -14,7 +14,7 @@ from phalanx.common.ids import Target, parse_addresses
 from phalanx.common.table import PartitionTable
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import check_map_name, expect
-from phalanx.net.connection import Link
+from phalanx.net.connection import ConnectionGroup, Link
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
 from phalanx.wire.messages import ErrorReply, GetMapNames, Message, NamesReply
@@ -33,7 +33,7 @@ class AsyncClient:
         self.partition_count = 0
         self._cluster = cluster
         self._sender = f"client/{uuid.uuid4()}"
-        self._max_frame_bytes = max_frame_bytes
+        self._group = ConnectionGroup(max_frame_bytes)
         self._loop = asyncio.get_running_loop()
         self._core = ClientCore(parse_addresses(members), int(call_timeout_s * 1000))
         self._links: dict[Target, Link] = {}
@@ -159,7 +159,7 @@ class AsyncClient:
                 target,
                 self._cluster,
                 self._sender,
-                self._max_frame_bytes,
+                self._group,
                 on_up=self._link_up,
                 on_down=self._link_down,
                 on_message=self._received,

@@ -24,6 +24,7 @@ from phalanx.wire.messages import (
     ProbeAnswer,
     Replicate,
     ReplicateAck,
+    ReplicateAcks,
     ReplicatePut,
     ReplicateRemove,
 )
@@ -54,6 +55,8 @@ class Followed:
         """Partition to a complete replica."""
         self.copies: dict[int, IncomingCopy] = {}
         """Partition to a copy that is arriving, or has arrived and is not in the table yet."""
+        self.acks: dict[MemberId, dict[int, ReplicateAck]] = {}
+        """Owner and partition to what the owner is to be told at the end of this input."""
         self._owns = owns
         self._out = outbox
         self._table: PartitionTable | None = None
@@ -76,7 +79,17 @@ class Followed:
         if message.seq == replica.seq + 1:
             apply_write(replica, message, now)
         if message.seq <= replica.seq:
-            self._out.send(sender, ReplicateAck(partition, message.epoch, replica.seq))
+            acks = self.acks.get(sender)
+            if acks is None:
+                acks = self.acks[sender] = {}
+            acks[partition] = ReplicateAck(partition, message.epoch, replica.seq)
+
+    def acknowledge(self) -> None:
+        """Tell owners which of the writes of this input are applied here."""
+        for owner, acks in self.acks.items():
+            told = list(acks.values())
+            self._out.send(owner, told[0] if len(told) == 1 else ReplicateAcks(told))
+        self.acks.clear()
 
     def on_probe(self, sender: MemberId, message: Probe) -> None:
         partition, epoch = message.partition, message.epoch

@@ -23,6 +23,8 @@ import enum
 from collections import deque
 from itertools import islice
 
+import msgspec
+
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.grid.copying import CopySender
@@ -68,15 +70,12 @@ class Stream:
         return f"Stream({self.member}, {self.state.name}, acked={self.acked}, counts={self.counts})"
 
 
-class PendingWrite:
+class PendingWrite(msgspec.Struct, gc=False):
     """A caller's write that is applied and waits for backups, in one partition or several."""
 
-    __slots__ = ("caller", "partitions_left", "reply")
-
-    def __init__(self, caller: Target, reply: Reply, partitions_left: int) -> None:
-        self.caller = caller
-        self.reply = reply
-        self.partitions_left = partitions_left
+    caller: Target
+    reply: Reply
+    partitions_left: int
 
 
 class OwnedPartition:
@@ -108,7 +107,10 @@ class OwnedPartition:
     def is_settled(self) -> bool:
         """Whether nothing waits: every stream is in sync and has acknowledged everything."""
         seq = self.replica.seq
-        return all(s.state is StreamState.IN_SYNC and s.acked == seq for s in self.streams.values())
+        for stream in self.streams.values():
+            if stream.state is not StreamState.IN_SYNC or stream.acked != seq:
+                return False
+        return True
 
     # --- writes ----------------------------------------------------------------------------------------------------
 
@@ -161,15 +163,18 @@ class OwnedPartition:
 
     def _confirm(self) -> None:
         """Tell callers whose writes every stream that counts has acknowledged; forget writes that all have."""
-        everything = self.replica.seq
-        confirmed = min((stream.acked for stream in self.streams.values() if stream.counts), default=everything)
+        confirmed = kept_from = self.replica.seq
+        for stream in self.streams.values():
+            if stream.acked < kept_from:
+                kept_from = stream.acked
+            if stream.counts and stream.acked < confirmed:
+                confirmed = stream.acked
         waiting = self._waiting
         while waiting and waiting[0][0] <= confirmed:
             _, write = waiting.popleft()
             write.partitions_left -= 1
             if write.partitions_left == 0:
                 self._out.send(write.caller, write.reply)
-        kept_from = min((stream.acked for stream in self.streams.values()), default=everything)
         log = self._log
         while log and log[0].seq <= kept_from:
             self._log_from = log.popleft().seq

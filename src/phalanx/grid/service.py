@@ -26,6 +26,7 @@ from phalanx.wire.messages import (
     ProbeAnswer,
     Replicate,
     ReplicateAck,
+    ReplicateAcks,
     Reply,
 )
 
@@ -167,6 +168,10 @@ class GridService:
         if owned is not None and owned.on_ack(sender, message, now):
             self._report(owned, sender, done=True)
         self._note_settled(owned)
+
+    def on_replicate_acks(self, sender: MemberId, message: ReplicateAcks, now: Millis) -> None:
+        for ack in message.acks:
+            self.on_replicate_ack(sender, ack, now)
 
     def on_probe(self, sender: MemberId, message: Probe) -> None:
         self.followed.on_probe(sender, message)

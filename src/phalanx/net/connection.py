@@ -28,19 +28,39 @@ def reason_of(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error)
 
 
+class ConnectionGroup:
+    """What the connections of one member or client share: the frame limit, and one flush for each turn of the loop."""
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        self.loop = asyncio.get_running_loop()
+        self._due: list[FrameConnection] = []
+
+    def flush_soon(self, connection: FrameConnection) -> None:
+        """Let the connection write when this turn is over."""
+        if not self._due:
+            self.loop.call_soon(self._flush)
+        self._due.append(connection)
+
+    def _flush(self) -> None:
+        due, self._due = self._due, []
+        for connection in due:
+            connection.flush()
+
+
 class FrameConnection(asyncio.Protocol):
     """Frames in both directions; subclasses say what a message means."""
 
-    def __init__(self, max_frame_bytes: int) -> None:
-        self._max_frame_bytes = max_frame_bytes
-        self._reader: FrameReader[Any] = FrameReader(handshake_decoder, max_frame_bytes)
+    def __init__(self, group: ConnectionGroup) -> None:
+        self._group = group
+        self._max_frame_bytes = group.max_frame_bytes
+        self._reader: FrameReader[Any] = FrameReader(handshake_decoder, group.max_frame_bytes)
         self._out: list[bytes] = []
         """Frames for the next write."""
         self._flush_is_due = False
         """Whether something will flush in this turn anyway: it was scheduled, or data is being received."""
         self._is_backed_up = False
         """Whether the peer reads more slowly than this side writes."""
-        self._loop = asyncio.get_running_loop()
         self._is_closing = False
         """Whether this side has given the connection up: what still arrives is not looked at."""
         self.transport: asyncio.Transport | None = None
@@ -53,8 +73,8 @@ class FrameConnection(asyncio.Protocol):
         """The peer's first frame."""
         raise ProtocolError("this side of the connection expects no greeting")
 
-    def on_message(self, message: Message) -> None:
-        """A frame after the greeting."""
+    def on_messages(self, messages: list[Message]) -> None:
+        """Frames after the greeting that arrived together; none, when only a part of one did."""
         raise ProtocolError("this side of the connection expects no messages")
 
     def on_broken_protocol(self, error: ProtocolError) -> None:
@@ -70,7 +90,7 @@ class FrameConnection(asyncio.Protocol):
         self._out.append(encode_frame(message, self._max_frame_bytes))
         if not self._flush_is_due:
             self._flush_is_due = True
-            self._loop.call_soon(self.flush)
+            self._group.flush_soon(self)
 
     def flush(self) -> None:
         """Write what was queued."""
@@ -115,8 +135,7 @@ class FrameConnection(asyncio.Protocol):
         try:
             if not self.is_greeted:
                 data = self._take_greeting(data)
-            for message in self._reader.feed(data):
-                self.on_message(message)
+            self.on_messages(self._reader.feed(data))
         except ProtocolError as error:
             self.on_broken_protocol(error)
             self.close()
@@ -149,14 +168,14 @@ class Link(FrameConnection):
         target: Target,
         cluster: str,
         sender: str,
-        max_frame_bytes: int,
+        group: ConnectionGroup,
         *,
         on_up: Callable[[Link], None],
         on_down: Callable[[Link, str], None],
         on_message: Callable[[Link, Message], None],
     ) -> None:
         """`on_down` gets the reason; whether the link was ever up is in `is_up`."""
-        super().__init__(max_frame_bytes)
+        super().__init__(group)
         self.target = target
         self.member: MemberId | None = None
         """Who answered."""
@@ -168,8 +187,10 @@ class Link(FrameConnection):
         """Frames for after the greeting."""
         self._on_up, self._on_down, self._deliver = on_up, on_down, on_message
         self._is_down = False
-        self._timer = self._loop.call_later(CONNECT_TIMEOUT_S, self._fail, f"no answer within {CONNECT_TIMEOUT_S:g} s")
-        self._task = self._loop.create_task(self._connect())
+        self._timer = self._group.loop.call_later(
+            CONNECT_TIMEOUT_S, self._fail, f"no answer within {CONNECT_TIMEOUT_S:g} s"
+        )
+        self._task = self._group.loop.create_task(self._connect())
 
     def send(self, message: Message) -> None:
         """Send, as soon as the peer has answered the greeting. Raises `EntryTooLarge` over the frame limit."""
@@ -203,8 +224,9 @@ class Link(FrameConnection):
         self._on_up(self)
         self.flush()
 
-    def on_message(self, message: Message) -> None:
-        self._deliver(self, message)
+    def on_messages(self, messages: list[Message]) -> None:
+        for message in messages:
+            self._deliver(self, message)
 
     def on_broken_protocol(self, error: ProtocolError) -> None:
         self._fail(str(error))
@@ -215,7 +237,7 @@ class Link(FrameConnection):
     async def _connect(self) -> None:
         host, port = host_and_port(address_of(self.target))  # type: ignore[arg-type]  # links go to members only
         try:
-            await self._loop.create_connection(lambda: self, host, port)
+            await self._group.loop.create_connection(lambda: self, host, port)
         except OSError as error:
             self._fail(reason_of(error))
 

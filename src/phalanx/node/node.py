@@ -32,6 +32,7 @@ from phalanx.wire.effects import (
     LinkUp,
     Outbox,
     Received,
+    ReceivedTogether,
     Started,
     TimePassed,
 )
@@ -41,7 +42,15 @@ _REQUESTS = frozenset(get_args(m.Request))
 _BETWEEN_MEMBERS = frozenset(get_args(m.TableMessage) + get_args(m.ReplicationMessage))
 """What counts only from a member of the installed view; messages about membership judge their senders themselves."""
 _ABOUT_DATA = frozenset(
-    [*get_args(m.KeyRequest), *get_args(m.BulkRequest), *get_args(m.Replicate), m.ReplicateAck, m.CopyChunk, m.CopyAck]
+    [
+        *get_args(m.KeyRequest),
+        *get_args(m.BulkRequest),
+        *get_args(m.Replicate),
+        m.ReplicateAck,
+        m.ReplicateAcks,
+        m.CopyChunk,
+        m.CopyAck,
+    ]
 )
 """Messages that change entries, and neither the membership nor the table."""
 
@@ -74,24 +83,40 @@ class Node:
         """Take one input; return what is to be done because of it, in order. `now` never goes backwards."""
         out = self._out
         if isinstance(event, Received):
-            message = event.message
-            kind = type(message)
-            if kind in _BETWEEN_MEMBERS and event.sender not in self._members:
-                return out.take()
-            self._handlers[kind](event.sender, message, now)
-            if kind in _ABOUT_DATA:
-                if self._is_serving and not out.loopback:
-                    # Membership and table are what they were: no need to look at what has changed.
-                    return out.take()
-                if not self._is_serving and kind in _REQUESTS:
-                    self.keeper.want_table(now)
+            self._on_message(event.sender, event.message, now)
+        elif isinstance(event, ReceivedTogether):
+            for message in event.messages:
+                self._on_message(event.sender, message, now)
         elif isinstance(event, Call):
             self.calls.begin(event, now)
             if not self.keeper.is_assigned:
                 self.keeper.want_table(now)
+            self._follow_up(now)
         else:
             self._handle_other(event, now)
-        loopback = out.loopback
+            self._follow_up(now)
+        if self.grid.followed.acks:
+            self.grid.followed.acknowledge()
+        return out.take()
+
+    def _on_message(self, sender: Any, message: m.Message, now: Millis) -> None:
+        kind = type(message)
+        if kind in _BETWEEN_MEMBERS and sender not in self._members:
+            return
+        self._handlers[kind](sender, message, now)
+        if kind not in _ABOUT_DATA:
+            self._follow_up(now)
+        elif not self._is_serving:
+            if kind in _REQUESTS:
+                self.keeper.want_table(now)
+            self._follow_up(now)
+        elif self._out.loopback:
+            self._follow_up(now)
+        # Otherwise membership and table are what they were: no need to look at what has changed.
+
+    def _follow_up(self, now: Millis) -> None:
+        """Let the machines know of each other's changes, and of what this member sent to itself."""
+        loopback = self._out.loopback
         while True:
             # Changes first: a message to this member itself may speak of the table that has just been installed.
             if self._changed():
@@ -101,7 +126,6 @@ class Node:
                 self._handlers[type(message)](self.this, message, now)
             else:
                 break
-        return out.take()
 
     def next_deadline(self) -> Millis | None:
         """When time alone will matter next; an input `TimePassed` is due then."""
@@ -226,6 +250,7 @@ class Node:
             m.CopyReport: keeper.on_copy_report,
             m.CopyOrder: self._on_copy_order,
             m.ReplicateAck: grid.on_replicate_ack,
+            m.ReplicateAcks: grid.on_replicate_acks,
             m.Probe: lambda sender, message, now: grid.on_probe(sender, message),
             m.ProbeAnswer: grid.on_probe_answer,
             m.CopyStart: lambda sender, message, now: grid.followed.on_copy_start(sender, message),

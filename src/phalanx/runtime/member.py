@@ -16,7 +16,7 @@ from phalanx.common.errors import EntryTooLarge, ErrorCode, InvariantViolation, 
 from phalanx.common.ids import ClientId, MemberId, Target, address_of, is_client, member_id
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.net.connection import FrameConnection, Link, reason_of
+from phalanx.net.connection import ConnectionGroup, FrameConnection, Link, reason_of
 from phalanx.node.node import Node
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
@@ -31,6 +31,7 @@ from phalanx.wire.effects import (
     LinkRefused,
     LinkUp,
     Received,
+    ReceivedTogether,
     Record,
     Send,
     Started,
@@ -53,8 +54,8 @@ FRAME_SLACK_BYTES = 64 * 1024
 class Inbound(FrameConnection):
     """A connection that somebody opened to this member: a client, or another member that sends on it."""
 
-    def __init__(self, member: Member, max_frame_bytes: int) -> None:
-        super().__init__(max_frame_bytes)
+    def __init__(self, member: Member, group: ConnectionGroup) -> None:
+        super().__init__(group)
         self._member = member
         self.sender: MemberId | ClientId | None = None
         self._accepted: Set[type] = frozenset()
@@ -70,13 +71,17 @@ class Inbound(FrameConnection):
         self._accepted = self._member.node.accepted_from(self.sender)
         self._member.inbound_opened(self)
 
-    def on_message(self, message: Message) -> None:
+    def on_messages(self, messages: list[Message]) -> None:
         sender = self.sender
-        if sender is None:
+        if sender is None or not messages:
             return
-        if type(message) not in self._accepted:
-            raise ProtocolError(f"a client must not send {type(message).__name__}")
-        self._member.feed(Received(sender, message))
+        for message in messages:
+            if type(message) not in self._accepted:
+                raise ProtocolError(f"a client must not send {type(message).__name__}")
+        if len(messages) == 1:
+            self._member.feed(Received(sender, messages[0]))
+        else:
+            self._member.feed(ReceivedTogether(sender, messages))
 
     def reply(self, message: Message) -> None:
         """Send a reply in this turn of the loop; one over the frame limit is told instead."""
@@ -106,6 +111,7 @@ class Member:
             config.cluster, config.event_log, legacy_member_list=config.legacy_member_list_format
         )  # fmt: skip
         self._server: asyncio.Server | None = None
+        self._group = ConnectionGroup(config.max_frame_bytes + FRAME_SLACK_BYTES)
         self._connections: set[Inbound] = set()
         """Every connection that somebody opened, greeted or not."""
         self._clients: dict[str, Inbound] = {}
@@ -198,7 +204,7 @@ class Member:
         self.feed(Started())
 
     def _accept(self) -> Inbound:
-        connection = Inbound(self, self.config.max_frame_bytes + FRAME_SLACK_BYTES)
+        connection = Inbound(self, self._group)
         self._connections.add(connection)
         return connection
 
@@ -222,7 +228,7 @@ class Member:
                 client = clients.get(effect.to)
                 if client is not None:
                     client.reply(effect.message)
-                elif not is_client(effect.to):
+                else:
                     self._send(effect.to, effect.message)
             else:
                 self._carry_out(effect)
@@ -261,11 +267,13 @@ class Member:
     def _send(self, to: Target, message: Message) -> None:
         link = self._links.get(to)
         if link is None:
+            if is_client(to):
+                return  # it has closed its connection
             link = self._links[to] = Link(
                 to,
                 self.config.cluster,
                 self.node.this,
-                self.config.max_frame_bytes + FRAME_SLACK_BYTES,
+                self._group,
                 on_up=self._link_up,
                 on_down=self._link_down,
                 on_message=self._unexpected,

@@ -271,6 +271,12 @@ class CopyAck(_Message, tag=50, frozen=True):
     index: int
 
 
+class ReplicateAcks(_Message, tag=51, frozen=True):
+    """What several writes that arrived together are answered with."""
+
+    acks: list[ReplicateAck]
+
+
 # --- requests of callers --------------------------------------------------------------------------------------------
 
 
@@ -470,7 +476,8 @@ MembershipMessage = (
 TableMessage = TableUpdate | FetchTable | FetchedTable | TableRequest
 Replicate = ReplicatePut | ReplicateRemove | ReplicateClear
 ReplicationMessage = (
-    Replicate | ReplicateAck | Probe | ProbeAnswer | CopyOrder | CopyReport | CopyStart | CopyChunk | CopyAck
+    Replicate | ReplicateAck | ReplicateAcks | Probe | ProbeAnswer | CopyOrder | CopyReport | CopyStart | CopyChunk
+    | CopyAck
 )  # fmt: skip
 KeyRead = Get | Contains
 KeyWrite = Put | PutIfAbsent | Replace | Remove
