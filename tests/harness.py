@@ -371,6 +371,11 @@ class Cluster:
         self.feed(name, Received(CLIENT, request))
         return request.id
 
+    @staticmethod
+    def received(request: m.Request) -> Received:
+        """A client's request as an input."""
+        return Received(CLIENT, request)
+
     def put(self, name: str, key: bytes, value: bytes, ttl_ms: int = 0) -> int:
         return self.ask(name, m.Put, MAP, key, value, ttl_ms)
 

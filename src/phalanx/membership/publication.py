@@ -16,7 +16,7 @@ class Publication:
     """One view's acknowledgements, and the joiners that wait for them."""
 
     def __init__(
-        self, view: MembersView, waiting_for: Iterable[MemberId], deadline: Millis, joiner: tuple[MemberId, int] | None
+        self, view: MembersView, waiting_for: Iterable[MemberId], deadline: Millis, joiner: tuple[MemberId, int]
     ) -> None:
         self.view = view
         self.waiting_for = set(waiting_for)

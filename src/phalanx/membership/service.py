@@ -3,12 +3,13 @@
 The rules stand in their own files: how to get in (`joining`), whom to suspect (`suspicion`), how the oldest survivor
 takes over (`claim`), what waits for acknowledgements (`publication`). Here they meet:
 
-* Only the master admits, removes and publishes. A member installs a view only from its master, only if it is newer,
-  and only if it contains the member itself.
+* Only the master admits, removes and publishes. A member installs a view only if its master made or sent it, only if
+  it is newer, and only if it contains the member itself.
 * The master removes a member that it suspects at once; elsewhere a suspicion stays local until every older member is
   suspected, and then the member claims the mastership.
-* A member that others went on without must not serve from its old view: it learns of it through explicit suspicion,
-  ends this incarnation and comes back as a new member. (Merging two sides that both went on is decided elsewhere.)
+* A member that most others went on without must not serve from its old view: it learns of it through explicit
+  suspicion, ends this incarnation and comes back as a new member (`divergence`). Merging two sides that both went on is
+  decided elsewhere.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.invariant import invariant
 from phalanx.common.view import MembersView
 from phalanx.membership.claim import Claim
+from phalanx.membership.divergence import Parting, may_succeed
+from phalanx.membership.handover import HandOver
 from phalanx.membership.joining import Joining, JoinOutcome, refusal_of
 from phalanx.membership.publication import Publication, Publications
 from phalanx.membership.suspicion import Suspicions
@@ -59,21 +62,25 @@ class MembershipService:
         self._claim_started = 0
         self._publications = Publications()
         self._table_version = 0
-        self._handed_over = False
-        """Whether this member was the master and has published a view without itself: it decides nothing any more."""
+        self._hand_over: HandOver | None = None
+        """This member was the master and has made a view without itself: it decides nothing any more."""
+        self._parting: Parting | None = None
+        self.is_over = False
+        """Whether this incarnation has ended."""
         self._next_heartbeat = 0
         self._next_publication = 0
 
     def __repr__(self) -> str:
         return (
             f"MembershipService({self.this}, view={self.view}, master={self.master}, joining={self._joining}, "
-            f"claim={self._claim}, publications={self._publications}, suspected={self.suspicions.suspected})"
+            f"claim={self._claim}, publications={self._publications}, hand_over={self._hand_over}, "
+            f"parting={self._parting}, suspected={self.suspicions.suspected})"
         )
 
     @property
     def is_master(self) -> bool:
         """Whether this member administrates the cluster: its claim, if it needed one, is over."""
-        return self.view is not None and self.master == self.this and self._claim is None and not self._handed_over
+        return self.view is not None and self.master == self.this and self._claim is None and self._hand_over is None
 
     @property
     def is_claiming(self) -> bool:
@@ -104,9 +111,14 @@ class MembershipService:
         if self.view is None:
             return None
         deadlines = [self.suspicions.next_deadline(self._next_heartbeat)]
-        if self._claim is not None:
+        if self._parting is not None:
+            # A claim waits for it.
+            deadlines.append(self._parting.decide_at)
+        elif self._claim is not None:
             deadlines.append(self._claim.next_deadline())
         deadlines += self._publications.deadlines()
+        if self._hand_over is not None:
+            deadlines.append(self._hand_over.deadline)
         return min(deadlines)
 
     def on_time(self, now: Millis, table_version: int) -> None:
@@ -118,6 +130,9 @@ class MembershipService:
         if self.view is None:
             return
         self._act_on(self.suspicions.review(now), now)
+        self._decide_parting(now)
+        if self.view is None:
+            return
         self._claim_if_due(now)
         if now >= self._next_heartbeat:
             self._tick(now)
@@ -127,6 +142,7 @@ class MembershipService:
             self._claim.ask_again(now)
             self._end_claim_if_over(now)
         self._end_publications(now)
+        self._end_hand_over(now)
 
     def on_link(self, event: LinkLost | LinkRefused | LinkUp, now: Millis) -> None:
         """A connection opened, broke or was refused. What breaks is reopened by a heartbeat: only then is it evidence."""
@@ -145,6 +161,8 @@ class MembershipService:
             self._act_on(self.suspicions.review(now), now)
         elif member not in self.suspicions.suspected:
             self._out.send(member, self._heartbeat())
+            if self._hand_over is not None:
+                self._hand_over.repeat(member)
 
     def _tick(self, now: Millis) -> None:
         self._next_heartbeat = now + self._config.heartbeat_interval_ms
@@ -172,6 +190,7 @@ class MembershipService:
         self._joining = None
         if outcome is JoinOutcome.FAILED:
             self._out.record(events.JoinGivenUp(joining.failure))
+            self.is_over = True
             self._out.add(Finished(joining.failure, failed=True))
             return
         self.master = self.this
@@ -239,17 +258,18 @@ class MembershipService:
     def on_members_ack(self, sender: MemberId, message: MembersAck, now: Millis) -> None:
         self._publications.on_ack(sender, message.version)
         self._end_publications(now)
+        if self._hand_over is not None:
+            self._hand_over.on_ack(sender, message.version)
+            self._end_hand_over(now)
 
     def _end_publications(self, now: Millis) -> None:
         for publication in self._publications.take_ended(now):
-            view = self.view
-            if view is not None and publication.joiner is not None and publication.joiner[0] in view:
-                joiner, request_id = publication.joiner
+            view = self._hand_over.view if self._hand_over is not None else self.view
+            joiner, request_id = publication.joiner
+            if view is not None and joiner in view:
                 late = tuple(sorted(publication.waiting_for))
                 self._out.record(events.JoinAnswered(joiner, view.version, late))
                 self._out.send(joiner, JoinResponse(request_id, view))
-            elif self._handed_over:
-                self._leave()
 
     # --- views -----------------------------------------------------------------------------------------------------
 
@@ -257,9 +277,11 @@ class MembershipService:
         view, current = message.view, self.view
         if current is None:
             return
-        if sender != self.master:
-            self._out.record(events.ViewsDiverged(sender, "told a member that is not our master so", "CS-45"))
-            self._tell_diverged(sender, view.version, view.maker)
+        if (view.version, view.maker) == (current.version, current.maker):
+            self._out.send(sender, MembersAck(current.version))
+            return
+        is_passed_on = view.maker == self.master and sender in current
+        if sender != self.master and not is_passed_on and not self._follow_successor(sender, view, current):
             return
         if view.version <= current.version:
             self._out.send(sender, MembersAck(current.version))
@@ -274,11 +296,27 @@ class MembershipService:
         self.master = view.master
         self._install(view, "CS-14 newer list of the master", now)
         self._out.send(sender, MembersAck(view.version))
+        if self.is_master:
+            # It was handed over to this member: others must have this view before they hear of the next one.
+            self._send_view(view)
+
+    def _follow_successor(self, sender: MemberId, view: MembersView, current: MembersView) -> bool:
+        """Whether the list of a member that is not our master is to be taken as our next master's."""
+        if self.master is None or not may_succeed(sender, view, current, self.master, self.this):
+            self._out.record(events.ViewsDiverged(sender, "told a member that is not our master so", "CS-45"))
+            self._tell_diverged(sender, view.version, view.maker)
+            return False
+        if any(older not in self.suspicions.suspected for older in current.older_than(sender)):
+            # It repeats its list as long as this member's is older.
+            self._out.record(events.StaleMessageIgnored(sender, "the list of a master that is not ours yet", "CS-58"))
+            return False
+        return True
 
     def _install(self, view: MembersView, rule: str, now: Millis) -> None:
         invariant(self.this in view, "an installed view contains its installer (M3)", view=view)
         invariant(self.view is None or view.version > self.view.version, "views only move on (M1)", view=view)
         self.view = view
+        self._parting = None
         self.leaving.intersection_update(view.members)
         if self.wants_to_leave and self.is_master:
             # It asked a master that is gone, and is the master itself now.
@@ -312,21 +350,46 @@ class MembershipService:
                 self._tell_diverged(sender, message.view_version, message.view_maker)
             return
         self.suspicions.heard(sender, now, "CS-51 CS-52")
+        if self._parting is not None:
+            self._parting.heard(sender)
         if self.is_master and message.view_version < view.version:
             self._out.record(events.OutdatedViewHealed(sender, message.view_version, view.version))
             self._out.send(sender, MembersUpdate(view))
+        elif self._hand_over is not None:
+            self._hand_over.repeat(sender)
 
     def on_explicit_suspicion(self, sender: MemberId, message: ExplicitSuspicion, now: Millis) -> None:
         view = self.view
-        if view is None or sender not in view:
+        if view is None or sender not in view or self._hand_over is not None:
             return
         if (message.about_version, message.about_maker) != (view.version, view.maker):
             self._out.record(events.StaleMessageIgnored(sender, "explicit suspicion about an earlier view", "A.6-21"))
             return
-        if self.this not in message.view and message.view.version > view.version:
-            self._eject(sender, message.view, "CS-42 others went on without this member")
+        if self.this not in message.view:
+            self._part(sender, message.view, now)
         elif self.suspicions.suspect(sender, "it said that our views have diverged", "CS-40"):
             self._act_on([sender], now)
+
+    def _part(self, sender: MemberId, view: MembersView, now: Millis) -> None:
+        """The sender says that it went on without this member."""
+        if self._parting is None:
+            self._parting = Parting(self.this, now + 2 * self._config.heartbeat_interval_ms)
+        self._parting.told(sender, view)
+        self._decide_parting(now)
+
+    def _decide_parting(self, now: Millis) -> None:
+        parting = self._parting
+        if parting is None:
+            return
+        suspected = self.suspicions.suspected
+        unsuspected = [m for m in self._joined().members if m not in suspected or m in parting.told_by]
+        followed = parting.to_follow(unsuspected, now)
+        if followed is not None:
+            self._eject(*followed, "CS-42 others went on without this member")
+        elif now >= parting.decide_at:
+            self._parting = None
+            said = "it said that our views have diverged"
+            self._act_on([m for m in parting.told_by if self.suspicions.suspect(m, said, "CS-40")], now)
 
     def _tell_diverged(self, peer: MemberId, version: int, maker: MemberId) -> None:
         self._out.send(peer, ExplicitSuspicion(version, maker, self._joined()))
@@ -358,7 +421,7 @@ class MembershipService:
     def _claim_if_due(self, now: Millis) -> None:
         """Claim when every older member is suspected. Also asked when a new view left only suspected ones in front."""
         view = self._joined()
-        if self.master == self.this or self._handed_over:
+        if self.master == self.this or self._hand_over is not None or self._parting is not None:
             return
         if all(older in self.suspicions.suspected for older in view.older_than(self.this)):
             self._start_claim(now)
@@ -396,15 +459,15 @@ class MembershipService:
         if self._claim is None:
             return
         view = self._joined()
-        if self.this not in message.view and message.view.version > view.version:
-            self._eject(sender, message.view, "CS-42 others went on without this member")
+        if sender in view and self.this not in message.view:
+            self._part(sender, message.view, now)
             return
         self._claim.on_answer(sender, message, self.suspicions.suspected, now)
         self._end_claim_if_over(now)
 
     def _end_claim_if_over(self, now: Millis) -> None:
         claim = self._claim
-        if claim is None or not claim.is_over(now):
+        if claim is None or not claim.is_over(now) or self._parting is not None:
             return
         self._claim = None
         view = claim.final_view()
@@ -417,9 +480,11 @@ class MembershipService:
 
     def leave(self) -> None:
         """Ask to leave. The master sees to it that nothing is lost, then publishes a view without this member."""
+        if self.is_over:
+            return
         if self.view is None:
             self._joining = None
-            self._out.add(Finished("left before it had joined"))
+            self._end("left before it had joined")
             return
         self.wants_to_leave = True
         if self.is_master:
@@ -453,12 +518,12 @@ class MembershipService:
             self._leave()
         else:
             new = view.with_change(self.this, frozenset({self.this}), ())
-            self._handed_over = True
             self._out.record(events.MemberRemoved(self.this, new.version, "it left", "DESIGN 6 graceful shutdown"))
-            deadline = now + self._config.join_acknowledgement_ms
-            self._publications.wait(Publication(new, new.members, deadline, None))
-            for member in new.members:
-                self._out.send(member, MembersUpdate(new))
+            self._hand_over = HandOver(new, now + self._config.join_acknowledgement_ms, self._out)
+
+    def _end_hand_over(self, now: Millis) -> None:
+        if self._hand_over is not None and self._hand_over.is_over(now):
+            self._leave()
 
     def _leave(self) -> None:
         self._out.record(events.Left(self._joined().version))
@@ -466,9 +531,13 @@ class MembershipService:
 
     def _eject(self, by: MemberId, view: MembersView, rule: str) -> None:
         self._out.record(events.Ejected(by, view.version, rule))
-        self._end("the cluster went on without this member", rejoin=view.members)
+        if self.wants_to_leave:
+            self._leave()
+        else:
+            self._end("the cluster went on without this member", rejoin=view.members)
 
     def _end(self, reason: str, rejoin: tuple[MemberId, ...] = ()) -> None:
-        self.view = self.master = self._claim = None
+        self.view = self.master = self._claim = self._parting = self._hand_over = None
         self._publications.clear()
+        self.is_over = True
         self._out.add(Finished(reason, rejoin))
