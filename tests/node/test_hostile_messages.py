@@ -86,7 +86,7 @@ def _shared() -> Cluster:
     if not hasattr(_shared, "cluster"):
         _shared.cluster = running()  # type: ignore[attr-defined]
     cluster: Cluster = _shared.cluster  # type: ignore[attr-defined]
-    if cluster.views_of("ABC") != ["ABC"] * 3:
+    if sorted(cluster.nodes) != ["A", "B", "C"] or cluster.views_of("ABC") != ["ABC"] * 3:
         cluster = _shared.cluster = running()  # type: ignore[attr-defined]
     return cluster
 

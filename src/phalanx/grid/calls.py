@@ -49,12 +49,17 @@ class CallRouter:
         self.waiting: dict[int, PendingCall] = {}
         """Those of the pending calls that nobody is asked at present: a newer table is wanted."""
         self._retry_at = 0
+        self._ended = ""
+        """Why no call is begun any more."""
 
     def __repr__(self) -> str:
         return f"CallRouter(pending={len(self._pending)}, waiting={list(self.waiting.values())})"
 
     def begin(self, call: Call, now: Millis) -> None:
         request, target = call.request, call.to
+        if self._ended:
+            self._out.add(Answer(ErrorReply(request.id, ErrorCode.UNAVAILABLE, self._ended)))
+            return
         if target is None and self._owners:
             target = self._owners[call.partition]
         pending = self._pending[request.id] = PendingCall(call, now + self._timeout_ms, target)
@@ -115,6 +120,12 @@ class CallRouter:
             for pending in list(self.waiting.values()):
                 self._send(pending, now)
 
+    def end(self, reason: str) -> None:
+        """Nobody is asked any more: what is open ends."""
+        self._ended = reason
+        for pending in list(self._pending.values()):
+            self._fail(pending, self._code_without_answer(pending), reason)
+
     # --- one call --------------------------------------------------------------------------------------------------
 
     def _send(self, pending: PendingCall, now: Millis) -> None:
@@ -163,8 +174,11 @@ class CallRouter:
     def _expire(self, pending: PendingCall) -> None:
         waited = f"no answer within {self._timeout_ms} ms"
         why = waited if pending.target is not None else f"{waited}: {pending.why_waiting}"
+        self._fail(pending, self._code_without_answer(pending), why)
+
+    def _code_without_answer(self, pending: PendingCall) -> ErrorCode:
         unknown = pending.was_sent and isinstance(pending.call.request, WRITES)
-        self._fail(pending, ErrorCode.INDETERMINATE if unknown else ErrorCode.UNAVAILABLE, why)
+        return ErrorCode.INDETERMINATE if unknown else ErrorCode.UNAVAILABLE
 
     def _fail(self, pending: PendingCall, code: ErrorCode, text: str) -> None:
         request_id = pending.call.request.id

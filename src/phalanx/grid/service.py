@@ -161,6 +161,14 @@ class GridService:
                 text = f"partition {owned.number} got another owner before the backups confirmed the write"
                 self.fail(write.caller, write.reply.id, ErrorCode.OWNERSHIP_LOST, text)
 
+    def end(self) -> None:
+        """This incarnation is over: what it held is served by others."""
+        for owned in self.owned:
+            if owned is not None:
+                self._hand_over(owned, still_backup=False)
+        self.followed.replicas.clear()
+        self.followed.copies.clear()
+
     # --- replication -----------------------------------------------------------------------------------------------
 
     def on_replicate_ack(self, sender: MemberId, message: ReplicateAck, now: Millis) -> None:

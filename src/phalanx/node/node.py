@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, assert_never, get_args
 
 from phalanx.common.config import NodeConfig
+from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, is_client
 from phalanx.common.invariant import invariant
 from phalanx.grid.calls import CallRouter
@@ -73,6 +74,7 @@ class Node:
         self._seen: tuple[object, ...] = ()
         """What the keeper was last told of the membership, and the grid of the table."""
         self._seen_table: tuple[object, ...] = (self.keeper.table, None)
+        self._has_ended = False
         self._is_serving = False
         """Whether the partitions are assigned: then no request for data changes anything but data."""
 
@@ -156,7 +158,7 @@ class Node:
     ) -> None:
         match event:
             case TimePassed():
-                self.membership.on_time(now, self.keeper.table.version)
+                self.membership.on_time(now, self.keeper.confirmed_version)
                 if self.membership.view is not None:
                     self.keeper.on_time(now)
                 self.grid.on_time(now)
@@ -181,6 +183,8 @@ class Node:
 
     def _changed(self) -> bool:
         membership, keeper = self.membership, self.keeper
+        if membership.is_over:
+            return not self._has_ended
         table, confirmed_by = self._seen_table
         if keeper.table is not table or keeper.confirmed_by != confirmed_by:
             return True
@@ -195,6 +199,9 @@ class Node:
 
     def _spread_changes(self, now: Millis) -> None:
         membership, keeper = self.membership, self.keeper
+        if membership.is_over:
+            self._end()
+            return
         view = membership.view
         self._seen = (view, membership.master, membership.is_master, len(membership.leaving))
         self._members = frozenset(view.members) if view is not None else frozenset()
@@ -210,6 +217,20 @@ class Node:
                 self.calls.on_table(keeper.table, now)
         self._let_leavers_go(now)
 
+    def _end(self) -> None:
+        """This incarnation is over: others serve what it held. It tells its callers so, and nothing else."""
+        self._has_ended = True
+        self._is_serving = False
+        self._members = frozenset()
+        self.keeper.end()
+        self.grid.end()
+        self.calls.end("this member has left its cluster")
+        ignored: dict[type, Handler] = dict.fromkeys(self._handlers, lambda sender, message, now: None)
+        self._handlers = ignored | dict.fromkeys(_REQUESTS, self._refuse)
+
+    def _refuse(self, caller: Any, request: m.Request, now: Millis) -> None:
+        self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, "this member has left its cluster"))
+
     def _let_leavers_go(self, now: Millis) -> None:
         if self.membership.leaving and self.membership.is_master and (ready := self.keeper.may_leave()):
             self.membership.let_go(ready, now)
@@ -218,6 +239,10 @@ class Node:
         self.membership.on_heartbeat(sender, message, now)
         if self.membership.view is not None and sender in self.membership.view:
             self.keeper.on_heartbeat(sender, message.table_version)
+
+    def _on_table_ack(self, sender: MemberId, message: m.TableAck, now: Millis) -> None:
+        self.keeper.on_table_ack(sender, message, now)
+        self._let_leavers_go(now)
 
     def _on_leave_request(self, sender: MemberId, message: m.LeaveRequest, now: Millis) -> None:
         before = len(self.membership.leaving)
@@ -246,6 +271,7 @@ class Node:
             m.TableUpdate: lambda sender, message, now: keeper.on_table_update(sender, message),
             m.FetchTable: lambda sender, message, now: keeper.on_fetch_table(sender, message),
             m.FetchedTable: keeper.on_fetched_table,
+            m.TableAck: self._on_table_ack,
             m.TableRequest: lambda sender, message, now: keeper.on_table_request(sender, now),
             m.CopyReport: keeper.on_copy_report,
             m.CopyOrder: self._on_copy_order,

@@ -23,7 +23,7 @@ from phalanx.partition.repair import Repair, repair
 from phalanx.partition.table_search import TableSearch
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
-from phalanx.wire.messages import CopyReport, FetchedTable, FetchTable, TableRequest, TableUpdate
+from phalanx.wire.messages import CopyReport, FetchedTable, FetchTable, TableAck, TableRequest, TableUpdate
 
 COALESCE_PUBLICATIONS_MS = 20
 """Commits of copies that come within this time share one publication; a change of owners goes out at once."""
@@ -50,6 +50,8 @@ class PartitionKeeper:
         self._unpublished: set[int] = set()
         """Partitions whose latest change waits for the next publication: their owners would not know an order for it."""
         self._next_publication = 0
+        self._confirmed: dict[MemberId, int] = {}
+        """On the master: the newest table of which a member has said that it has it."""
         self._asked_for_table_at: Millis | None = None
 
     def __repr__(self) -> str:
@@ -64,6 +66,11 @@ class PartitionKeeper:
     @property
     def is_assigned(self) -> bool:
         return self.table.version > 0
+
+    @property
+    def confirmed_version(self) -> int:
+        """The version of the installed table; -1 where this member's master has not confirmed it yet."""
+        return self.table.version if self.confirmed_by == self._master else -1
 
     def validate(self) -> None:
         """What must hold between any two inputs."""
@@ -87,6 +94,7 @@ class PartitionKeeper:
             return
         if became_master:
             self._redundancy.forget_all()
+            self._confirmed.clear()
             self._start_search(view, now)
         elif self._search is not None:
             self._search.on_view(view)
@@ -101,6 +109,7 @@ class PartitionKeeper:
         self.confirmed_by = sender
         if message.table.version > self.table.version:
             self._install(message.table)
+        self._out.send(sender, TableAck(self.table.version))
 
     def on_fetch_table(self, sender: MemberId, message: FetchTable) -> None:
         """Only the master that this member follows is told: the answer promises to take no older master's table."""
@@ -142,19 +151,36 @@ class PartitionKeeper:
 
     def on_heartbeat(self, sender: MemberId, table_version: int) -> None:
         """A member that missed a table gets the present one."""
-        if self.decides and table_version < self.table.version:
-            self._out.send(sender, TableUpdate(self.table))
+        if self.decides:
+            self._confirmed[sender] = max(table_version, self._confirmed.get(sender, -1))
+            if table_version < self.table.version:
+                self._out.send(sender, TableUpdate(self.table))
+
+    def on_table_ack(self, sender: MemberId, message: TableAck, now: Millis) -> None:
+        """A member has the table; what only this master knows would be lost with it."""
+        if self.decides:
+            self._confirmed[sender] = max(message.version, self._confirmed.get(sender, -1))
+            if self._redundancy.degraded_since is not None and self._is_known_to_all():
+                self._order_missing(now)
 
     def may_leave(self) -> list[MemberId]:
-        """Leaving members whose replicas all have enough others: nothing is lost when they go."""
+        """Leaving members whose replicas all have enough others, as all that stay know: nothing is lost when they go."""
         view = self._joined()
-        if not self.decides or self._publish_at is not None:
+        if not self.decides or not self._is_known_to_all():
             return []
         leaving = set(self._leaving)
         return [m for m in self._leaving if not self._redundancy.still_needed(m, self.table, view, leaving)]
 
     def replicas_to_hand_over(self, member: MemberId) -> int:
         return self._redundancy.still_needed(member, self.table, self._joined(), set(self._leaving) | {member})
+
+    def end(self) -> None:
+        """This incarnation is over: it follows nobody and decides nothing."""
+        self._master = None
+        self._leads = False
+        self._search = None
+        self._publish_at = None
+        self._redundancy.forget_all()
 
     def next_deadline(self) -> Millis | None:
         deadlines = [self._publish_at]
@@ -239,8 +265,17 @@ class PartitionKeeper:
         else:
             self._publish(now)
 
+    def _is_known_to_all(self) -> bool:
+        """Whether every other member that stays has the present table: whoever is the next master will find it."""
+        if self._publish_at is not None:
+            return False
+        staying = (m for m in self._joined().others(self.this) if m not in self._leaving)
+        return not self.is_assigned or all(self._confirmed.get(m, -1) >= self.table.version for m in staying)
+
     def _order_missing(self, now: Millis) -> None:
-        self._redundancy.order_missing(self.table, self._joined(), self._leaving, self._unpublished, now)
+        table, view = self.table, self._joined()
+        missing = self._redundancy.order_missing(table, view, self._leaving, self._unpublished, now)
+        self._redundancy.note(missing, table, self._is_known_to_all(), now)
 
     def _publish(self, now: Millis) -> None:
         self._publish_at = None

@@ -79,8 +79,11 @@ class Redundancy:
         leaving: Collection[MemberId],
         unpublished: Collection[int],
         now: Millis,
-    ) -> None:
-        """Order copies for what is missing, as many at a time as owners may send; repeat orders that may be lost."""
+    ) -> int:
+        """Order copies for what is missing, as many at a time as owners may send; repeat orders that may be lost.
+
+        Returns how many partitions miss a replica.
+        """
         for copy in [copy for copy in self.copies.values() if table.versions[copy.partition] != copy.base_version]:
             self._give_up(copy, "the partition changed meanwhile")
         staying = [member for member in view.members if member not in leaving]
@@ -104,7 +107,7 @@ class Redundancy:
             busy[owner] += 1
             self._order(Copy(partition, table.versions[partition], owner, destination, now), table)
         self._repeat_orders(now)
-        self._note_redundancy(missing, table, now)
+        return missing
 
     def still_needed(self, member: MemberId, table: PartitionTable, view: MembersView, leaving: set[MemberId]) -> int:
         """How many partitions would lack a replica, or be lost, if this leaving member went now."""
@@ -139,9 +142,10 @@ class Redundancy:
         del self.copies[copy.partition]
         self._out.record(events.CopyGivenUp(copy.partition, copy.source, copy.destination, reason))
 
-    def _note_redundancy(self, missing: int, table: PartitionTable, now: Millis) -> None:
+    def note(self, missing: int, table: PartitionTable, is_known_to_all: bool, now: Millis) -> None:
+        """Record when redundancy is back: when every member knows so, and not only the master, which may die."""
         if missing and self.degraded_since is None:
             self.degraded_since = now
-        elif not missing and self.degraded_since is not None:
+        elif not missing and is_known_to_all and self.degraded_since is not None:
             self._out.record(events.FullyReplicated(table.version, now - self.degraded_since))
             self.degraded_since = None

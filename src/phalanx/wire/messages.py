@@ -160,6 +160,12 @@ class TableRequest(_Message, tag=33, frozen=True):
     """Somebody wants to use the data: assign the partitions if that has not happened yet."""
 
 
+class TableAck(_Message, tag=34, frozen=True):
+    """This version of the table is installed here, and confirmed by the receiver as the master."""
+
+    version: int
+
+
 # --- replication and copies -----------------------------------------------------------------------------------------
 
 
@@ -473,7 +479,7 @@ MembershipMessage = (
     JoinRequest | JoinResponse | JoinRedirect | JoinRefused | MembersUpdate | MembersAck | Heartbeat
     | ExplicitSuspicion | MastershipClaim | ClaimAnswer | LeaveRequest
 )  # fmt: skip
-TableMessage = TableUpdate | FetchTable | FetchedTable | TableRequest
+TableMessage = TableUpdate | FetchTable | FetchedTable | TableRequest | TableAck
 Replicate = ReplicatePut | ReplicateRemove | ReplicateClear
 ReplicationMessage = (
     Replicate | ReplicateAck | ReplicateAcks | Probe | ProbeAnswer | CopyOrder | CopyReport | CopyStart | CopyChunk
