@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from phalanx.common.errors import UsageError
 from phalanx.grid.serialization import to_data, to_key_data
+from phalanx.spark import fallback
+from phalanx.spark import layouts as layouts_module
 from phalanx.spark import rows as rows_module
 from phalanx.spark.keys import encode_keys
 from phalanx.spark.options import Options, parse_options
@@ -48,6 +50,7 @@ def way(request: pytest.FixtureRequest) -> Iterator[str]:
     """Small pages are read row by row; here every page goes one way."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows_module, "_MIN_ROWS", 1 if request.param == "columns" else 10**9)
+        patch.setattr(layouts_module, "_MIN_ROWS", 0)
         yield str(request.param)
 
 
@@ -62,6 +65,18 @@ def test_a_slice_of_a_batch_is_encoded_as_its_rows_alone(table: tuple[Any, list[
     schema, rows = table
     sliced = as_batch(schema, rows).slice(start, 2)
     assert encode_rows(sliced, options()) == [to_data(row) for row in rows[start : start + 2]]
+
+
+@given(table=tables(types(), max_columns=3), copies=st.integers(1, 5))
+def test_nested_values_are_read_as_columns(table: tuple[Any, list[dict[str, Any]]], copies: int) -> None:
+    """None of what Spark wrote is left to the slow way."""
+    schema, rows = table
+    stored = encode_rows(as_batch(schema, rows * copies), options())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows_module, "_MIN_ROWS", 1)
+        patch.setattr(layouts_module, "_MIN_ROWS", 0)
+        patch.setattr(fallback, "decode", None)
+        assert len(decoded(stored, schema, options())) == len(stored)
 
 
 @given(table=tables(types()))
@@ -155,6 +170,21 @@ def test_only_wanted_fields_are_read_and_none_is_fine_too(way: str) -> None:
     stored = [to_data({"x": 1, "y": "a"}), to_data({"x": 2, "y": "b"})]
     assert decoded(stored, pa.schema([("y", pa.string())]), options()) == [{"y": "a"}, {"y": "b"}]
     assert [batch.num_rows for batch in decode_entries([b""] * 2, stored, pa.schema([]), options())] == [2]
+
+
+def test_rows_with_far_more_elements_than_others_are_read_too() -> None:
+    lists = [[number] * (number % 3) for number in range(100)] + [list(range(1000)), None, [1] * 60]
+    found = decoded([to_data({"x": each}) for each in lists], pa.schema([("x", pa.list_(pa.int64()))]), options())
+    assert [row["x"] for row in found] == lists
+    assert (
+        len(decoded([to_data({"y": each, "x": 1}) for each in lists], pa.schema([("x", pa.int64())]), options())) == 103
+    )
+
+
+def test_null_lists_that_hide_elements_are_nil() -> None:
+    hiding = pa.ListArray.from_arrays(pa.array([0, 2, 4]), pa.array([1, 2, 3, 4]), mask=pa.array([True, False]))
+    batch = pa.RecordBatch.from_arrays([hiding], names=["x"])
+    assert encode_rows(batch, options()) == [to_data({"x": None}), to_data({"x": [3, 4]})]
 
 
 def test_a_column_that_is_neither_asked_for_nor_flat_does_not_stop_the_others() -> None:

@@ -18,9 +18,11 @@ import pyarrow.compute as pc
 from phalanx.common.errors import UsageError
 from phalanx.grid import serialization as ids
 from phalanx.grid.serialization import MSGPACK_PREFIX, from_key_data
-from phalanx.spark import cells, fallback, parse
+from phalanx.spark import cells, fallback
 from phalanx.spark.arrow import Array, flags, from_numpy, from_records, runs, to_bytes_list, to_numpy
+from phalanx.spark.layouts import read_fields
 from phalanx.spark.options import Options
+from phalanx.spark.pages import Page
 
 _PUSHABLE = (
     pa.types.is_boolean,
@@ -154,7 +156,7 @@ def key_parts(key: bytes, options: Options) -> Sequence[Any]:
 
 def decode_keys(keys: Sequence[bytes], wanted: Mapping[str, Any], options: Options) -> dict[str, Array]:
     """The wanted key columns (name to Arrow field) of these keys."""
-    page = parse.Page(keys)
+    page = Page(keys)
     if len(options.key) == 1:
         ((name, field),) = wanted.items()
         column = _decode_scalars(page, field.type)
@@ -163,7 +165,7 @@ def decode_keys(keys: Sequence[bytes], wanted: Mapping[str, Any], options: Optio
     else:
         fields = [wanted.get(name) for name in options.key]
         head = MSGPACK_PREFIX + cells.length_header(len(fields), cells.ARRAY)
-        good, columns = parse.read_fields(page, np.arange(len(keys)), [head] + [b""] * len(fields), fields)
+        good, columns = read_fields(page, np.arange(len(keys)), [head] + [b""] * len(fields), fields)
         if good.all():
             return columns
     parts = [key_parts(key, options) for key in keys]
@@ -184,7 +186,7 @@ _FORMS: tuple[tuple[Callable[[Any], bool], int, str, int], ...] = (
 """How scalar keys lie: Arrow type, type id, the number behind it (the length of text and bytes), size in all."""
 
 
-def _decode_scalars(page: parse.Page, kind: Any) -> Array | None:
+def _decode_scalars(page: Page, kind: Any) -> Array | None:
     """Scalar keys of one type as a column; None if they are not all of it."""
     form = next((form for form in _FORMS if form[0](kind)), None)
     sizes = page.ends - page.starts

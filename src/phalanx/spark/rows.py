@@ -1,7 +1,7 @@
 """Rows and entries: record batches to serialised values, and serialised entries back to record batches.
 
 A row is stored as a MessagePack map from column name to value. On the way back the rows of a page are read layout by
-layout as whole columns (`parse`); what has no layout in common with others is read row by row (`fallback`).
+layout as whole columns (`layouts`); what has no layout in common with others is read row by row (`fallback`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import pyarrow as pa
 
 from phalanx.common.errors import UsageError
 from phalanx.grid.serialization import MSGPACK_PREFIX
-from phalanx.spark import cells, fallback, parse
+from phalanx.spark import cells, fallback
 from phalanx.spark.arrow import Array, to_bytes_list
 from phalanx.spark.keys import decode_keys
+from phalanx.spark.layouts import read_layout
 from phalanx.spark.options import Options
+from phalanx.spark.pages import Page
 
 RowNumbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -79,14 +81,14 @@ def _decode_values(
     rest: RowNumbers = np.arange(len(values))
     single: list[int] = []
     if len(values) >= _MIN_ROWS:
-        page = parse.Page(values)
+        page = Page(values)
         for _ in range(_MAX_LAYOUTS):
             if len(rest) < _MIN_ROWS:
                 break
             layout = fallback.layout_of(values[rest[0]])
             if not layout:
                 break
-            good, columns = parse.read_layout(page, rest, MSGPACK_PREFIX, layout, wanted)
+            good, columns = read_layout(page, rest, MSGPACK_PREFIX, layout, wanted)
             if not good.any():
                 break
             yield None if good.all() and len(rest) == len(values) else rest[good], columns

@@ -1,0 +1,166 @@
+"""Reads scalar values of one Arrow type, of all rows of a walk at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from phalanx.grid.messagepack import EXT_DATE, EXT_DATETIME, EXT_DECIMAL, EXT_NAIVE_DATETIME
+from phalanx.spark.arrow import Array, Mask, Vector, from_numpy, null_where, runs
+from phalanx.spark.pages import (
+    BINARY_WIDTH,
+    EXTENSION_LENGTH,
+    EXTENSION_WIDTH,
+    FIXED_SIZE,
+    INT_KIND,
+    INT_SHIFT,
+    INT_WIDTH,
+    IS_BINARY,
+    IS_EXTENSION,
+    IS_TEXT,
+    NO_INT,
+    TEXT_WIDTH,
+    TINY,
+    UNSIGNED,
+    Finish,
+    Page,
+    Walk,
+    chosen,
+)
+
+
+def _numbers(kind: Any, values: Vector, nulls: Mask) -> Finish:
+    return lambda good: from_numpy(chosen(values, good), kind, chosen(nulls, good))
+
+
+def integers_at(page: Page, tags: Vector, at: Vector) -> tuple[Vector, Mask]:
+    """The integers with these tags and the payload at these places, and whether each is one that a long can hold."""
+    kinds = INT_KIND[tags]
+    shifts = INT_SHIFT[tags]
+    raw = page.view(">i8")[at].astype(np.int64)
+    values = np.where(kinds == TINY, tags.view(np.int8), raw >> shifts)
+    unsigned = kinds == UNSIGNED
+    if unsigned.any():
+        values = np.where(unsigned, (raw.view(np.uint64) >> shifts.view(np.uint64)).view(np.int64), values)
+        unsigned &= values < 0
+        return values, (kinds != NO_INT) & ~unsigned
+    return values, kinds != NO_INT
+
+
+def _read_integer(walk: Walk, kind: Any) -> Finish:
+    tags = walk.tags()
+    values, fits = integers_at(walk.page, tags, walk.at)
+    walk.step(INT_WIDTH[tags])
+    if kind.bit_width < 64:
+        bound = 1 << (kind.bit_width - 1)
+        fits &= (values >= -bound) & (values < bound)
+    nulls = tags == 0xC0
+    walk.fits &= fits | nulls
+    return _numbers(kind, values.astype(kind.to_pandas_dtype()), nulls)
+
+
+def _read_floating(walk: Walk, kind: Any) -> Finish:
+    tags, page = walk.tags(), walk.page
+    nulls = tags == 0xC0
+    fits = (tags == 0xCB) | nulls
+    values = page.view(">f8")[walk.at]
+    if not fits.all():
+        # Python programs store whole numbers as integers, and other languages have floats of four bytes.
+        integers, whole = integers_at(page, tags, walk.at)
+        single = tags == 0xCA
+        values = np.where(whole, integers, np.where(single, page.view(">f4")[walk.at], values))
+        fits |= whole | single
+    walk.step(FIXED_SIZE[tags])
+    walk.fits &= fits
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _numbers(kind, values.astype(kind.to_pandas_dtype()), nulls)
+
+
+def _read_boolean(walk: Walk, kind: Any) -> Finish:
+    tags = walk.tags()
+    nulls = tags == 0xC0
+    walk.fits &= nulls | (tags == 0xC2) | (tags == 0xC3)
+    return _numbers(kind, tags == 0xC3, nulls)
+
+
+def _read_nothing(walk: Walk, kind: Any) -> Finish:
+    walk.fits &= walk.tags() == 0xC0
+    return lambda good: pa.nulls(len(walk.at) if good is None else int(good.sum()), kind)
+
+
+def _runs(walk: Walk, sizes: Vector, nulls: Mask, kind: Any) -> Finish:
+    """The next so many bytes of each row, cast to the type."""
+    starts = walk.at
+    walk.step(sizes)
+
+    def finish(good: Mask | None) -> Array:
+        places = chosen(starts, good)
+        found = runs(walk.page.data, places, places + chosen(sizes, good))
+        if nulls.any():
+            found = null_where(chosen(nulls, good), found)
+        return found.cast(pa.string()).cast(kind) if pa.types.is_decimal(kind) else found.cast(kind)
+
+    return finish
+
+
+def _read_string(walk: Walk, kind: Any) -> Finish:
+    tags = walk.tags()
+    nulls = tags == 0xC0
+    walk.fits &= IS_TEXT[tags] | nulls
+    return _runs(walk, walk.lengths(TEXT_WIDTH[tags], np.where(nulls, 0, tags & 0x1F)), nulls, kind)
+
+
+def _read_binary(walk: Walk, kind: Any) -> Finish:
+    tags = walk.tags()
+    nulls = tags == 0xC0
+    walk.fits &= IS_BINARY[tags] | nulls
+    return _runs(walk, walk.lengths(BINARY_WIDTH[tags], np.zeros(len(tags), np.int64)), nulls, kind)
+
+
+def _read_decimal(walk: Walk, kind: Any) -> Finish:
+    tags = walk.tags()
+    nulls = tags == 0xC0
+    sizes = walk.lengths(EXTENSION_WIDTH[tags], EXTENSION_LENGTH[tags])
+    walk.fits &= nulls | (IS_EXTENSION[tags] & (walk.page.bytes[walk.at] == EXT_DECIMAL))
+    walk.step(np.where(nulls, 0, 1))
+    return _runs(walk, sizes, nulls, kind)
+
+
+def _read_date(walk: Walk, kind: Any) -> Finish:
+    return _fixed_extension(walk, 0xD600 | EXT_DATE, ">i4", kind)
+
+
+def _read_timestamp(walk: Walk, kind: Any) -> Finish:
+    return _fixed_extension(walk, 0xD700 | (EXT_NAIVE_DATETIME if kind.tz is None else EXT_DATETIME), ">i8", kind)
+
+
+def _fixed_extension(walk: Walk, tag_and_code: int, form: str, kind: Any) -> Finish:
+    number = np.dtype(form)
+    nulls = walk.page.bytes[walk.at] == 0xC0
+    walk.fits &= nulls | (walk.page.view(">u2")[walk.at] == tag_and_code)
+    values = walk.page.view(form)[np.minimum(walk.at + 2, walk.page.last)].astype(number.newbyteorder("="))
+    walk.step(np.where(nulls, 1, 2 + number.itemsize))
+
+    return _numbers(kind, values, nulls)
+
+
+Reader = Callable[[Walk, Any], Finish]
+_READERS: tuple[tuple[Callable[[Any], bool], Reader], ...] = (
+    (pa.types.is_null, _read_nothing),
+    (pa.types.is_boolean, _read_boolean),
+    (pa.types.is_integer, _read_integer),
+    (pa.types.is_floating, _read_floating),
+    (pa.types.is_string, _read_string),
+    (pa.types.is_binary, _read_binary),
+    (pa.types.is_date, _read_date),
+    (pa.types.is_timestamp, _read_timestamp),
+    (pa.types.is_decimal, _read_decimal),
+)
+
+
+def find_scalar_reader(kind: Any) -> Reader | None:
+    """How to read values of an Arrow type; None if it is a nested one."""
+    return next((read for is_kind, read in _READERS if is_kind(kind)), None)
