@@ -11,8 +11,7 @@ from typing import Any
 
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
-from phalanx.grid import replication
-from phalanx.grid.replication import OwnedPartition, PendingWrite, StreamState
+from phalanx.grid.replication import OwnedPartition, StreamState
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 
@@ -31,17 +30,18 @@ def acknowledge_early(node: Node) -> None:
 
 
 def install_older_views(node: Node) -> None:
-    """A published view is installed whatever its version is."""
+    """A published view is installed whatever its version is, and whoever sends it."""
     membership, original = node.membership, node.membership.on_members_update
 
     def on_members_update(sender: MemberId, message: m.MembersUpdate, now: Millis) -> None:
         view, current = message.view, membership.view
-        if current is not None and view.version < current.version and node.this in view and sender == membership.master:
-            _replace(membership, "view", None)
-            membership.suspicions.suspected.clear()
-            membership._install(view, "planted", now)
+        if current is None or view == current or node.this not in view or membership.is_claiming:
+            original(sender, message, now)
             return
-        original(sender, message, now)
+        _replace(membership, "view", None)
+        membership.suspicions.suspected.clear()
+        membership.master = view.master
+        membership._install(view, "planted", now)
 
     node._handlers[m.MembersUpdate] = on_members_update
 

@@ -28,14 +28,17 @@ class Faults:
             self._world.agenda.call_at(fault.at_ms, self._happen, fault)
 
     def heal(self) -> None:
-        """Nothing goes wrong any more. If nobody is in a cluster, the first host makes one."""
-        world = self._world
-        world.network.heal()
-        for host in world.hosts:
+        """Nothing goes wrong any more."""
+        self._world.network.heal()
+        for host in self._world.hosts:
             host.crash_on.clear()
             host.crash_sending.clear()
-        if not any(host.has_joined for host in world.hosts) and world.hosts[0].node is None:
-            world.start(world.hosts[0])
+
+    def revive_seed(self) -> None:
+        """Where nobody is in a cluster, only the first seed can make one: an operator would start it."""
+        first = self._world.hosts[0]
+        if first.node is None and first.comes_back is None and self._world.joined_count() == 0:
+            self._world.start(first)
 
     def on_process_ended(self, host: Host, how: str) -> None:
         """A member that left comes back later, if its fault says so."""

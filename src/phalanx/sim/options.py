@@ -94,7 +94,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     mix: dict[str, int]
     """Kind of operation to its weight."""
     faults: tuple[Fault, ...]
-    validate_every: int = 1
+    validate_every: int = 7
     """Each member's whole state is validated after every n-th input; 0: never."""
 
     def address(self, host: int) -> Address:
@@ -136,11 +136,11 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
     if profile is Profile.BENCH:
         return _bench(seed)
     rng = Random(f"{profile}:{seed}")
-    members = rng.choice((1, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 7))
+    members = rng.choice((1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 6, 7))
     hosts = members + rng.choice((0, 0, 1, 1, 2))
     interval = rng.choice((200, 500, 1_000))
     timeout = interval * rng.choice((4, 6, 10))
-    duration = rng.randrange(8_000, 25_000)
+    duration = rng.randrange(5_000, 15_000)
     options = Options(
         seed=seed,
         profile=profile,
@@ -149,7 +149,7 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         start_at_ms=tuple(rng.choice((0, rng.randrange(50), rng.randrange(1_500))) for _ in range(members)),
         backups=rng.choice((0, 1, 1, 1, 2, 2, 3)),
         partitions=rng.randrange(7, 32),
-        latency_ms=rng.choice(((1, 2), (1, 5), (1, 30), (5, 15), (10, 60))),
+        latency_ms=rng.choice(((1, 2), (1, 5), (1, 30), (5, 15), (10, 60), (20, 120))),
         heartbeat_interval_ms=interval,
         heartbeat_timeout_ms=timeout,
         connection_grace_ms=300,
@@ -159,8 +159,8 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         copies_per_member=rng.choice((1, 2, 4)),
         duration_ms=duration,
         heal_within_ms=90_000,
-        operations_per_second=rng.choice((5, 20, 40, 80)),
-        registers=rng.choice((5, 20, 60)),
+        operations_per_second=rng.choice((5, 20, 50, 100)),
+        registers=rng.choice((5, 50, 400)),
         counters=rng.choice((1, 4)),
         mix=USUAL_MIX,
         faults=(),
@@ -171,7 +171,7 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
 
 
 def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
-    per_second = rng.choice((0.05, 0.15, 0.3, 0.6))
+    per_second = rng.choice((0.1, 0.3, 0.6, 1.2))
     together = rng.choice((0.0, 0.3, 0.7))
     faults: list[Fault] = []
     at = 0
@@ -179,10 +179,48 @@ def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
         # Many mistakes need a second fault while the cluster still deals with the first.
         is_close = faults and rng.random() < together
         at = at + rng.choice((5, 50, 400, 1_500)) if is_close else rng.randrange(1_000, options.duration_ms)
-        faults.append(_draw_fault(rng, options, min(at, options.duration_ms - 1)))
+        faults.append(_draw_fault(rng, options, at))
+    for _ in range(rng.choice((0, 0, 1, 2))):
+        at = rng.randrange(1_000, options.duration_ms)
+        faults += rng.choice((_lag_and_crash, _slow_master, _flapping, _restarts, _all_leave))(rng, options, at)
     for joiner in range(options.members, options.hosts):
         faults.append(Fault(rng.randrange(options.duration_ms), FaultKind.JOIN, joiner))
-    return tuple(sorted(faults, key=lambda fault: fault.at_ms))
+    return tuple(sorted((f for f in faults if f.at_ms < options.duration_ms), key=lambda fault: fault.at_ms))
+
+
+def _lag_and_crash(rng: Random, options: Options, at: Millis) -> list[Fault]:
+    """What a member sends to another is long on its way, and some of it is lost with the sender."""
+    host, other = rng.randrange(options.hosts), rng.randrange(options.hosts)
+    lag = Fault(at, FaultKind.LAG, host, other, lasts_ms=2_000, nth=rng.choice((100, 300, 800)))
+    return [lag, Fault(at + rng.randrange(50, 800), FaultKind.CRASH, host, lasts_ms=rng.choice((0, 50, 2_000)))]
+
+
+def _slow_master(rng: Random, options: Options, at: Millis) -> list[Fault]:
+    """One member hears late from the master, which changes the view and dies."""
+    other, third = rng.randrange(options.hosts), rng.randrange(options.hosts)
+    lag = Fault(at, FaultKind.LAG, MASTER, other, lasts_ms=3_000, nth=rng.choice((500, 1_000)))
+    change = Fault(at + 50, rng.choice((FaultKind.LEAVE, FaultKind.CRASH)), third, lasts_ms=10)
+    return [lag, change, Fault(at + 50 + rng.randrange(10, 600), FaultKind.CRASH, MASTER, lasts_ms=3_000)]
+
+
+def _flapping(rng: Random, options: Options, at: Millis) -> list[Fault]:
+    """One connection breaks again and again."""
+    host, other, every = rng.randrange(options.hosts), rng.choice((MASTER, rng.randrange(options.hosts))), rng.choice((7, 90))
+    return [Fault(at + n * every, FaultKind.LOSE, host, other) for n in range(rng.randrange(3, 12))]
+
+
+def _restarts(rng: Random, options: Options, at: Millis) -> list[Fault]:
+    """One host crashes as soon as it is back."""
+    host, back, every = rng.randrange(options.hosts), rng.choice((1, 100)), rng.choice((200, 700, 2_000))
+    return [Fault(at + n * every, FaultKind.CRASH, host, lasts_ms=back) for n in range(rng.randrange(2, 6))]
+
+
+def _all_leave(rng: Random, options: Options, at: Millis) -> list[Fault]:
+    """Everybody but one wants to leave at once; they come back."""
+    return [
+        Fault(at + rng.randrange(50), FaultKind.LEAVE, host, lasts_ms=rng.randrange(100, 3_000))
+        for host in range(options.hosts)
+    ]
 
 
 FAULT_WEIGHTS = {

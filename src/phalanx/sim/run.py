@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -65,6 +67,14 @@ def run_many(seeds: Iterable[int], profile: Profile = Profile.DEFAULT, canary: s
         yield run(draw_options(seed, profile), canary)
 
 
+def digest_of_all(results: Iterable[Result]) -> str:
+    """One digest for several histories."""
+    digest = hashlib.blake2b(digest_size=16)
+    for result in results:
+        digest.update(f"{result.seed} {result.digest}\n".encode())
+    return digest.hexdigest()
+
+
 def repeat_command(result: Result) -> str:
     """The one command that plays the history again and tells it."""
     profile = f" --profile {result.profile}" if result.profile is not Profile.DEFAULT else ""
@@ -109,6 +119,7 @@ class _Run:
         world, begin = self._world, self._world.now
         end = begin + self._options.heal_within_ms
         while not world.is_over:
+            self._faults.revive_seed()
             unmet = find_unmet(world, self._workload)
             if not unmet:
                 break
@@ -160,6 +171,7 @@ class _Run:
 
     def _result(self, cpu_s: float, healed_after_ms: Millis) -> Result:
         world, workload = self._world, self._workload
+        outcomes = Counter(operation.outcome for operation in workload.operations)
         return Result(
             seed=self._options.seed,
             profile=self._options.profile,
@@ -172,7 +184,7 @@ class _Run:
             messages=world.network.messages,
             inputs=world.inputs,
             cpu_s=cpu_s,
-            outcomes=dict(Counter(operation.outcome.name for operation in workload.operations)),
+            outcomes={outcome.name: count for outcome, count in outcomes.items()},
             faults=dict(self._faults.happened),
             events=dict(self._events),
             rules=dict(self._rules),
@@ -199,7 +211,7 @@ class _Run:
         if node is None:
             return
         alive = {_member(other) for other in self._world.hosts if other.node is not None}
-        self._tables.on_table(node.this, table, node.membership.view, node.keeper.decides, alive, now)
+        self._tables.on_table(node.this, table, node.membership.view, alive, now)
 
     def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
         self._workload.on_answer(host, reply, replier, now)
@@ -211,8 +223,6 @@ class _Run:
             self._faults.on_process_ended(host, what)
 
     def on_broken(self, host: Host, error: Exception, now: Millis) -> None:
-        import traceback
-
         told = "".join(traceback.format_exception(error)[-4:])
         self._findings.add(now, "a member never fails", f"{host.member}: {type(error).__name__}: {error}\n{told}")
         self._world.is_over = True

@@ -5,7 +5,7 @@
 * No replica of a living member is taken out while the partition has too few, and no partition goes to others while a
   replica in sync is a member.
 
-The line of a partition is the sequence of its replicas in the tables of deciding masters. A write that was acknowledged
+The line of a partition is the sequence of its replicas in the tables that masters made. A write that was acknowledged
 may be missing only if, somewhere on this line after it, all replicas in sync had left the cluster that went on.
 """
 
@@ -42,14 +42,19 @@ class TableChecker:
         self.lines: list[list[Step]] = [[] for _ in range(partitions)]
         """Of each partition its line."""
         self.installed: dict[MemberId, list[tuple[Millis, PartitionTable]]] = {}
+        self._seen: dict[int, list[PartitionTable]] = {}
+        """Table version to the tables that had it."""
         self._owners: dict[tuple[int, int], dict[MemberId | None, list[MemberId]]] = {}
         """Partition and its version to the owner, and who installed a table that says so."""
 
     def on_table(
-        self, member: MemberId, table: PartitionTable, view: MembersView | None, decides: bool, alive: set[MemberId],
-        now: Millis,
-    ) -> None:  # fmt: skip
-        """A member has installed a table; `decides`: it is the master that made it or goes on with it."""
+        self, member: MemberId, table: PartitionTable, view: MembersView | None, alive: set[MemberId], now: Millis
+    ) -> None:
+        """A member has installed a table. Who has one that was not seen before, made it."""
+        same_version = self._seen.setdefault(table.version, [])
+        is_made_here = not any(seen is table or seen == table for seen in same_version)
+        if is_made_here:
+            same_version.append(table)
         history = self.installed.setdefault(member, [])
         if history and history[-1][1].version >= table.version:
             before = history[-1][1].version
@@ -60,7 +65,7 @@ class TableChecker:
             self._check_owner(partition, member, table, view, alive, now)
             if view is None:
                 continue
-            if not decides:
+            if not is_made_here:
                 self._note_published(partition, table)
             else:
                 self._extend_line(partition, member, table, view, now)

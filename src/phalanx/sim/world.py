@@ -7,6 +7,7 @@ few methods of an `Observer`.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
@@ -52,7 +53,7 @@ class Observer(Protocol):
 class World:
     """The hosts of one history, driven by `run_until`."""
 
-    def __init__(self, options: Options, observer: Observer, adapt: Adapt | None = None) -> None:
+    def __init__(self, options: Options, observer: Observer, adapt: Callable[[Node], None] | None = None) -> None:
         """`adapt`: changes each new member (to plant a bug)."""
         self.options = options
         self.agenda = Agenda()
@@ -153,7 +154,7 @@ class World:
                 send(host, effect.to, effect.message)  # type: ignore[union-attr]  # by its kind
             elif kind is Answer:
                 reply = effect.reply  # type: ignore[union-attr]  # by its kind
-                replier = event.sender if type(event) is Received and event.message is reply else node.this
+                replier = MemberId(event.sender) if type(event) is Received and event.message is reply else node.this
                 self._observer.on_answer(host, reply, replier, now)
             elif kind is Record:
                 self._encode_into((now, host.number, effect.event), self._told, -1)  # type: ignore[union-attr]
@@ -309,9 +310,3 @@ def _count_down(points: list[tuple[str, int, Millis]], what: str) -> Millis | No
             points[index] = (wanted, left - 1, comes_back_after_ms)
             return None
     return None
-
-
-class Adapt(Protocol):
-    """Changes a new member before it starts."""
-
-    def __call__(self, node: Node) -> None: ...
