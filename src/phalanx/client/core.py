@@ -82,6 +82,18 @@ class ClientCore:
             self._ask(now)
         return self._out.take()
 
+    def owner_for_only_call(self, partition: int, now: Millis) -> MemberId | None:
+        """Whom to ask, if nothing else is under way. Such a call needs no record here as long as nothing goes wrong:
+        its answer is the next that comes from there. `was_sent` makes the record when it was something else.
+        """
+        if self._asked is not None or now >= self._news_at:
+            return None
+        return self._router.owner_for_only_call(partition)
+
+    def was_sent(self, call: Call, target: Target, at: Millis) -> None:
+        """A call was sent to its owner, `at` that time, and its answer did not come as it should."""
+        self._router.was_sent(call, target, at)
+
     def received(self, sender: Target, reply: Any, now: Millis) -> list[Effect]:
         """A member's answer to a call, or to this machine's own question."""
         if reply.id < 0:

@@ -155,35 +155,27 @@ class Client:
     def call(self, partition: int, request: Any) -> Any:
         """Send a request to the owner of a partition and wait for its one reply."""
         with self._lock:
-            if self._is_closed:
+            started = int(monotonic() * 1000)
+            owner = self._core.owner_for_only_call(partition, started)
+            wire = self._wires.get(owner) if owner is not None else None
+            if wire is None:
                 return self._call_all([Call(partition, request)])[0]
-            effects = self._core.call(Call(partition, request), self._now())
-            if len(effects) == 1 and isinstance(first := effects[0], Send) and (wire := self._wires.get(first.to)):
-                effects = self._exchange(wire, first)
-                if len(effects) == 1 and isinstance(last := effects[0], Answer) and last.reply.id == request.id:
-                    return last.reply
+            # The usual course: the next that comes from the owner is the answer. Whatever else comes, or if nothing does
+            # for a while, the machine knows how to go on.
+            messages, failure = [], None
+            try:
+                messages = wire.exchange(request, self._patience_s)
+                if len(messages) == 1 and (reply := messages[0]).id == request.id and type(reply) is not ErrorReply:
+                    return reply
+            except EntryTooLarge as error:
+                return ErrorReply(request.id, ErrorCode.TOO_LARGE, str(error))
+            except (OSError, ProtocolError) as error:
+                failure = error
+            self._core.was_sent(Call(partition, request), wire.member, started)
+            effects = self._lost(wire) if failure is not None else []
+            for message in messages:
+                effects += self._core.received(wire.member, message, self._now())
             return self._finish([request.id], effects)[0]
-
-    def _exchange(self, wire: Wire, first: Send) -> list[Effect]:
-        """The usual course of one call: send it, and what comes from there next is the answer. What is to be done then.
-
-        Whatever else comes, or if nothing does for a while, the machine knows how to go on.
-        """
-        core = self._core
-        try:
-            wire.send(first.message)
-            messages = wire.receive(self._patience_s)
-        except EntryTooLarge as error:
-            return core.cannot_send(first, str(error))
-        except (OSError, ProtocolError):
-            return self._lost(wire)
-        now = self._now()
-        if len(messages) == 1:
-            return core.received(wire.member, messages[0], now)
-        effects: list[Effect] = []
-        for message in messages:
-            effects += core.received(wire.member, message, now)
-        return effects
 
     def ask(self, member: Target, request: Any) -> Any:
         """Send a request to a member and wait for its one reply."""

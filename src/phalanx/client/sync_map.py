@@ -99,7 +99,9 @@ class SyncMap(MutableMapping[Any, Any]):
 
     def get(self, key: object, default: Any = None) -> Any:
         """The value of the key, or the default."""
-        value = self._get(key)
+        data, client = to_key_data(key), self._client
+        reply = client.call(partition_of(data, client.partition_count), Get(client.next_id(), self.name, data))
+        value = expect(reply, ValueReply, "get").value
         return default if value is None else from_data(value)
 
     def iter_items(self) -> Iterator[tuple[Any, Any]]:

@@ -66,6 +66,11 @@ class Wire:
     def send(self, message: Any) -> None:
         self.socket.sendall(encode_frame(message, self._max_frame_bytes))
 
+    def exchange(self, message: Any, wait_s: float) -> list[Any]:
+        """Send a message, and receive as `receive` does."""
+        self.socket.sendall(encode_frame(message, self._max_frame_bytes))
+        return self.receive(wait_s)
+
     def receive(self, wait_s: float) -> list[Any]:
         """The next messages; none if nothing came in time. Raises `OSError` when the connection is lost."""
         if wait_s != self._wait_s:

@@ -69,6 +69,14 @@ class CallRouter:
             pending.was_sent = True
             self._out.send(target, request)
 
+    def owner_for_only_call(self, partition: int) -> MemberId | None:
+        """The partition's owner, if it is known and no call is under way."""
+        return self._owners[partition] if self._owners and not self._pending else None
+
+    def was_sent(self, call: Call, target: Target, at: Millis) -> None:
+        """A call was sent to its owner without a record, and its answer did not come at once: from now on it has one."""
+        self._pending[call.request.id] = PendingCall(call, at + self._timeout_ms, target, was_sent=True)
+
     def on_reply(self, sender: Target, reply: Reply, now: Millis) -> None:
         """An answer. One to a call that is over, or from a member that is not asked any more, is ignored."""
         pending = self._pending.get(reply.id)
