@@ -30,6 +30,8 @@ class PendingCall(msgspec.Struct, gc=False):
     deadline: Millis
     target: Target | None = None
     """Who is being asked now; None while it waits for another try."""
+    asked_as: int = 0
+    """The id of the latest try."""
     was_sent: bool = False
     why_waiting: str = "no member has told who owns the partition"
 
@@ -49,6 +51,9 @@ class CallRouter:
         self.waiting: dict[int, PendingCall] = {}
         """Those of the pending calls that nobody is asked at present: a newer table is wanted."""
         self._retry_at = 0
+        self._retries: dict[int, PendingCall] = {}
+        """Id of a try after the first, which is below zero, to its call."""
+        self._retries_made = 0
         self._ended = ""
         """Why no call is begun any more."""
 
@@ -62,7 +67,7 @@ class CallRouter:
             return
         if target is None and self._owners:
             target = self._owners[call.partition]
-        pending = self._pending[request.id] = PendingCall(call, now + self._timeout_ms, target)
+        pending = self._pending[request.id] = PendingCall(call, now + self._timeout_ms, target, request.id)
         if target is None:
             self._wait(pending, now)
         else:
@@ -75,18 +80,25 @@ class CallRouter:
 
     def was_sent(self, call: Call, target: Target, at: Millis) -> None:
         """A call was sent to its owner without a record, and its answer did not come at once: from now on it has one."""
-        self._pending[call.request.id] = PendingCall(call, at + self._timeout_ms, target, was_sent=True)
+        self._pending[call.request.id] = PendingCall(call, at + self._timeout_ms, target, call.request.id, was_sent=True)
 
     def on_reply(self, sender: Target, reply: Reply, now: Millis) -> None:
-        """An answer. One to a call that is over, or from a member that is not asked any more, is ignored."""
-        pending = self._pending.get(reply.id)
-        if pending is None or pending.target != sender:
+        """An answer. One to a call that is over, to an earlier try, or from a member not asked any more, is ignored.
+
+        Why to an earlier try: 1. A put is sent to O, the connection by which O answers breaks, the put is sent again.
+        2. O answers the first one, and the call ends. 3. Somebody else puts another value, and O confirms it. 4. The
+        second one arrives, and brings the old value back. So a call ends only when its last try has had its effect.
+        """
+        pending = self._pending.get(reply.id) if reply.id >= 0 else self._retries.get(reply.id)
+        if pending is None or pending.target != sender or pending.asked_as != reply.id:
             return
         if type(reply) is ErrorReply and self._to_be_repeated(pending, reply):
             pending.why_waiting = reply.text
             self._wait(pending, now)
             return
-        del self._pending[reply.id]
+        if reply.id < 0:
+            reply = msgspec.structs.replace(reply, id=pending.call.request.id)
+        self._forget(pending)
         self._out.add(Answer(reply))
 
     def on_table(self, table: PartitionTable, now: Millis) -> None:
@@ -147,8 +159,15 @@ class CallRouter:
         if self.waiting:
             self.waiting.pop(call.request.id, None)
         pending.target = target
+        request = call.request
+        if pending.was_sent:
+            self._retries.pop(pending.asked_as, None)
+            self._retries_made += 1
+            pending.asked_as = -self._retries_made
+            self._retries[pending.asked_as] = pending
+            request = msgspec.structs.replace(request, id=pending.asked_as)
         pending.was_sent = True
-        self._out.send(target, call.request)
+        self._out.send(target, request)
 
     def _wait(self, pending: PendingCall, now: Millis) -> None:
         if not self.waiting or self._retry_at <= now:
@@ -189,7 +208,14 @@ class CallRouter:
         return ErrorCode.INDETERMINATE if unknown else ErrorCode.UNAVAILABLE
 
     def _fail(self, pending: PendingCall, code: ErrorCode, text: str) -> None:
+        self._forget(pending)
+        self._out.add(Answer(ErrorReply(pending.call.request.id, code, text)))
+
+    def _forget(self, pending: PendingCall) -> None:
+        """The call is over."""
         request_id = pending.call.request.id
         del self._pending[request_id]
-        self.waiting.pop(request_id, None)
-        self._out.add(Answer(ErrorReply(request_id, code, text)))
+        if self.waiting:
+            self.waiting.pop(request_id, None)
+        if self._retries:
+            self._retries.pop(pending.asked_as, None)
