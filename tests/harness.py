@@ -21,6 +21,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, ClientId, MemberId, address_of, is_client, is_member, member_id
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
+from phalanx.membership.service import MembershipService
 from phalanx.node.node import Node
 from phalanx.partition.hashing import partition_of
 from phalanx.wire import messages as m
@@ -465,3 +466,92 @@ class Cluster:
         self.ask(name or next(iter(self.nodes)), m.GetTable, True)
         self.settle()
         self.advance(200)
+
+
+class Lone:
+    """One member among peers that exist only in the test: it hears what the test says, and what it sends is looked at."""
+
+    def __init__(self, name: str, members: str, version: int, *, maker: str = "", **settings: Any) -> None:
+        """The member has joined: it has the list of these members, made by their first unless told otherwise."""
+        self.now = 100_000
+        config = NodeConfig(seeds=(address("Z"),), **({"partition_count": 1} | settings))
+        self.node = Node(lone_id(name), config)
+        self.sent: list[tuple[str, Any]] = []
+        self.events: list[Any] = []
+        self.finished: Finished | None = None
+        self.feed(Started())
+        view = lone_view(members, version, maker=maker)
+        self.hear(members[0], m.JoinResponse(1, view))
+        assert self.node.membership.view == view
+        self.sent.clear()
+        self.events.clear()
+
+    @property
+    def membership(self) -> MembershipService:
+        return self.node.membership
+
+    def feed(self, event: Input) -> None:
+        for effect in self.node.handle(event, self.now):
+            if isinstance(effect, Send):
+                self.sent.append((name_of(effect.to), effect.message))
+            elif isinstance(effect, Record):
+                self.events.append(effect.event)
+            elif isinstance(effect, Finished):
+                self.finished = effect
+        self.node.validate()
+
+    def hear(self, name: str, message: m.Message) -> None:
+        self.feed(Received(lone_id(name), message))
+
+    def hear_from(self, names: str) -> None:
+        """A heartbeat of each, from one that has the same list."""
+        view = self.membership.view
+        assert view is not None
+        for name in names:
+            self.hear(name, m.Heartbeat(view.version, view.maker, view.master, -1))
+
+    def advance(self, ms: int, *, hearing: str = "") -> None:
+        """Let time pass, with heartbeats of the named members meanwhile."""
+        end = self.now + ms
+        woken = -1
+        for _ in range(10_000):
+            deadline = self.node.next_deadline()
+            if deadline is None or max(deadline, woken + 1) > end:
+                self.now = end
+                return
+            self.now = woken = max(deadline, self.now, woken + 1)
+            self.hear_from(hearing)
+            if self.finished is None:
+                self.feed(TimePassed())
+        raise AssertionError("time does not get on")
+
+    def refuse(self, names: str, *, hearing: str = "") -> None:
+        """Connections to these members are refused until they are suspected."""
+        for name in names:
+            self.feed(LinkLost(lone_id(name)))
+        for _ in range(8):
+            for name in names:
+                if self.membership.view is not None and lone_id(name) in self.membership.view:
+                    self.feed(LinkRefused(lone_id(name), "connection refused"))
+            self.advance(60, hearing=hearing)
+
+    def sent_to(self, name: str, kind: Any = object) -> list[Any]:
+        return [message for to, message in self.sent if to == name and isinstance(message, kind)]
+
+    def sent_of(self, kind: Any) -> list[tuple[str, Any]]:
+        return [(to, message) for to, message in self.sent if isinstance(message, kind)]
+
+    def events_of(self, kind: Any) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def view(self) -> str:
+        view = self.membership.view
+        return "".join(name_of(member) for member in view.members) if view is not None else ""
+
+
+def lone_id(name: str) -> MemberId:
+    return member_id(address(name), "1")
+
+
+def lone_view(members: str, version: int, *, maker: str = "") -> MembersView:
+    return MembersView(version, lone_id(maker or members[0]), tuple(lone_id(name) for name in members))

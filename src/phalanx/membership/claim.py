@@ -55,7 +55,12 @@ class Claim:
 
     def on_answer(self, sender: MemberId, answer: ClaimAnswer, suspected: Collection[MemberId], now: Millis) -> None:
         """Take an agreement and follow the list that came with it. A refusal leaves the member to be asked again."""
-        if answer.claim_id != self.claim_id or sender not in self._ask_at or not answer.accepted:
+        if answer.claim_id != self.claim_id or sender not in self._ask_at:
+            return
+        if answer.view is None:
+            self.leave_out(sender)
+            return
+        if not answer.accepted:
             return
         del self._ask_at[sender]
         self._views[sender] = answer.view

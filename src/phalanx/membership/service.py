@@ -441,6 +441,8 @@ class MembershipService:
     def on_mastership_claim(self, sender: MemberId, message: MastershipClaim, now: Millis) -> None:
         view = self.view
         if view is None:
+            if self._joining is not None:
+                self._out.send(sender, ClaimAnswer(message.claim_id, False, None))
             return
         if sender not in view or sender not in view.older_than(self.this):
             if self.is_master:
@@ -459,7 +461,7 @@ class MembershipService:
         if self._claim is None:
             return
         view = self._joined()
-        if sender in view and self.this not in message.view:
+        if sender in view and message.view is not None and self.this not in message.view:
             self._part(sender, message.view, now)
             return
         self._claim.on_answer(sender, message, self.suspicions.suspected, now)

@@ -127,7 +127,8 @@ class ClaimAnswer(_Message, tag=19, frozen=True):
 
     claim_id: int
     accepted: bool
-    view: MembersView
+    view: MembersView | None
+    """None: the member was admitted but does not know it yet; it will ask again, and is not to be waited for."""
 
 
 class LeaveRequest(_Message, tag=20, frozen=True):
