@@ -73,15 +73,17 @@ class DemoCluster:
         self.living.remove(victim)
         killed_at = time.monotonic()
         victim.kill()
-        seen = self._watch(killed_at, writer, lost, tick)
-        victim.wait()
+        victim.wait()  # until then it may have acknowledged a last write
+        seen = self._watch(killed_at, time.monotonic(), writer, lost, tick)
         view = self._common_view()
         return Fall(
             victim.member, len(lost), len(owners), placement.view.master == victim.member, list_seen(view),
             seen["list"], seen["owners"], seen["write"], seen["redundant"],
         )  # fmt: skip
 
-    def _watch(self, killed_at: float, writer: Writer, lost: set[int], tick: Tick) -> dict[str, int | None]:
+    def _watch(
+        self, killed_at: float, dead_at: float, writer: Writer, lost: set[int], tick: Tick
+    ) -> dict[str, int | None]:
         """When each of the things happened that must happen, in milliseconds since the kill."""
         checks: dict[str, Callable[[], bool]] = {
             "list": lambda: self._common_view() is not None,
@@ -95,7 +97,7 @@ class DemoCluster:
                     if not check():
                         break  # they come in this order
                     seen[what] = round((time.monotonic() - killed_at) * 1000)
-            written_at = writer.first_acknowledged_after(killed_at, lost)
+            written_at = writer.first_acknowledged_after(dead_at, lost)
             if written_at is not None:
                 seen["write"] = round((written_at - killed_at) * 1000)
             tick()

@@ -59,9 +59,9 @@ def sample(answer: Answer, rows: int = 5) -> list[list[str]]:
 
 def text_table(rows: list[list[str]]) -> list[str]:
     """A sample as lines of text."""
-    width = max((len(row[0]) for row in rows), default=0)
-    head = ["minutes late, by wind", *map(wind_text, WINDS)]
-    return [f"{row[0]:<{width}}  " + "".join(f"{cell:>11}" for cell in row[1:]) for row in [head, *rows]]
+    lines = [["minutes late, by wind", *map(wind_text, WINDS)], *rows]
+    width = max(len(line[0]) for line in lines)
+    return [f"{line[0]:<{width}}  " + "".join(f"{cell:>11}" for cell in line[1:]) for line in lines]
 
 
 def _minutes(cell: tuple[float | None, int] | None) -> str:

@@ -7,6 +7,7 @@ session of the thread that asks. The main thread waits, shows progress and can b
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -28,6 +29,9 @@ CORES = min(os.cpu_count() or 2, 8)
 LAUNCH_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 TICK_S = 0.1
+
+_PYTHON_ERROR = re.compile(r"(?!org\.|java\.|Caused by)([a-z_]\w*\.)*[A-Z]\w*: ")
+"""The last line of a Python traceback."""
 
 T = TypeVar("T")
 Tick = Callable[[], None]
@@ -81,6 +85,7 @@ class SparkProcess:
         self._folder = folder
         self.log = folder / "spark.log"
         self._gateway: Any = None
+        self._is_stopping = False
         self._worker = Worker("spark")
         self._session = self._worker.submit(self._start)
 
@@ -106,6 +111,7 @@ class SparkProcess:
 
     def stop(self) -> None:
         """End the Java process for certain; jobs under way are given up. Its Python workers end with it."""
+        self._is_stopping = True
         try:
             session = self._session.result(LAUNCH_TIMEOUT_S)
             session.sparkContext.cancelAllJobs()
@@ -132,6 +138,8 @@ class SparkProcess:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         try:
             return self._launch()
+        except PhalanxError:
+            raise
         except Exception as error:
             raise PhalanxError(
                 f"Spark did not start ({gist(error)}): {self._last_log_line()}. It needs Java 17 or newer, on the PATH or "
@@ -158,8 +166,17 @@ class SparkProcess:
         with self.log.open("ab") as log:
             output = {"stdout": log, "stderr": log}
             self._gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call]  # PySpark has no types for it
-        SparkContext(conf=conf, gateway=self._gateway)
+        self._check_wanted()
+        context = SparkContext(conf=conf, gateway=self._gateway)
+        if self._is_stopping:
+            context.stop()
+        self._check_wanted()
         return session(master, **settings)
+
+    def _check_wanted(self) -> None:
+        """Each step of the start takes seconds: an interrupt need not wait for all of them."""
+        if self._is_stopping:
+            raise PhalanxError("Spark was stopped while it started")
 
     def _last_log_line(self) -> str:
         lines = self.log.read_text(errors="replace").split("\n") if self.log.exists() else []
@@ -167,8 +184,13 @@ class SparkProcess:
 
 
 def gist(error: BaseException) -> str:
-    """What an error says in one line, without the Java stack behind it."""
+    """What an error says in one line, without the stacks of Java and of Python workers around it."""
     lines = [line.strip() for line in str(error).split("\n") if line.strip()]
+    if not lines:
+        return type(error).__name__
+    raised = [line for line in lines if _PYTHON_ERROR.match(line)]
+    if lines[0].endswith(":") and raised:  # "An exception was thrown from the Python worker:"
+        return raised[-1]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):  # says nothing; the cause follows
         lines.pop(0)
-    return lines[0].removeprefix(": ") if lines else type(error).__name__
+    return lines[0].removeprefix(": ")

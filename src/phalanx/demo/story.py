@@ -65,8 +65,9 @@ class Story:
                 self._differs([str(error)])
                 for log in sorted(self._folder.glob("member-*.log")):
                     self._screen.block([f"{log.name}: {line}" for line in log.read_text().splitlines()[-3:]])
-            with self._screen.waiting("stopping members and Spark"):
-                stack.close()
+            finally:
+                with self._screen.waiting("stopping members and Spark"):
+                    stack.close()
         report.ok = not report.differences
         report.seconds = round(self._screen.seconds(), 1)
 
