@@ -238,7 +238,7 @@ class Node:
     def _on_heartbeat(self, sender: MemberId, message: m.Heartbeat, now: Millis) -> None:
         self.membership.on_heartbeat(sender, message, now)
         if self.membership.view is not None and sender in self.membership.view:
-            self.keeper.on_heartbeat(sender, message.table_version)
+            self.keeper.on_heartbeat(sender, message.table_version, now)
 
     def _on_table_ack(self, sender: MemberId, message: m.TableAck, now: Millis) -> None:
         self.keeper.on_table_ack(sender, message, now)

@@ -136,6 +136,7 @@ class PartitionKeeper:
     def on_fetched_table(self, sender: MemberId, message: FetchedTable, now: Millis) -> None:
         if self._search is not None:
             self._search.on_answer(sender, message)
+            self._confirmed[sender] = message.table.version
             self._end_search_if_over(now)
             if self.decides:
                 self._repair(now)
@@ -149,12 +150,15 @@ class PartitionKeeper:
             self._change({message.partition: replicas}, now, COALESCE_PUBLICATIONS_MS)
         self._order_missing(now)
 
-    def on_heartbeat(self, sender: MemberId, table_version: int) -> None:
-        """A member that missed a table gets the present one."""
+    def on_heartbeat(self, sender: MemberId, table_version: int, now: Millis) -> None:
+        """A member that missed a table gets the present one; one that speaks for the first time can be given replicas."""
         if self.decides:
+            is_new = sender not in self._confirmed
             self._confirmed[sender] = max(table_version, self._confirmed.get(sender, -1))
             if table_version < self.table.version:
                 self._out.send(sender, TableUpdate(self.table))
+            if is_new:
+                self._order_missing(now)
 
     def on_table_ack(self, sender: MemberId, message: TableAck, now: Millis) -> None:
         """A member has the table; what only this master knows would be lost with it."""
@@ -274,7 +278,9 @@ class PartitionKeeper:
 
     def _order_missing(self, now: Millis) -> None:
         table, view = self.table, self._joined()
-        missing = self._redundancy.order_missing(table, view, self._leaving, self._unpublished, now)
+        # A member that was admitted a moment ago takes no copy before it has joined. Its first heartbeat tells that.
+        ready = {self.this, *self._confirmed}
+        missing = self._redundancy.order_missing(table, view, self._leaving, ready, self._unpublished, now)
         self._redundancy.note(missing, table, self._is_known_to_all(), now)
 
     def _publish(self, now: Millis) -> None:

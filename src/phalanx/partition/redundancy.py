@@ -77,12 +77,13 @@ class Redundancy:
         table: PartitionTable,
         view: MembersView,
         leaving: Collection[MemberId],
+        ready: Collection[MemberId],
         unpublished: Collection[int],
         now: Millis,
     ) -> int:
         """Order copies for what is missing, as many at a time as owners may send; repeat orders that may be lost.
 
-        Returns how many partitions miss a replica.
+        `ready`: who can take copies. Returns how many partitions miss a replica.
         """
         for copy in [copy for copy in self.copies.values() if table.versions[copy.partition] != copy.base_version]:
             self._give_up(copy, "the partition changed meanwhile")
@@ -102,7 +103,10 @@ class Redundancy:
             owner = replicas[0]
             if partition in self.copies or partition in unpublished or busy[owner] >= self._config.copies_per_member:
                 continue
-            destination = least_loaded([member for member in staying if member not in replicas], loads)
+            candidates = [member for member in staying if member in ready and member not in replicas]
+            if not candidates:
+                continue
+            destination = least_loaded(candidates, loads)
             loads[destination] = loads.get(destination, 0) + 1
             busy[owner] += 1
             self._order(Copy(partition, table.versions[partition], owner, destination, now), table)

@@ -2,8 +2,9 @@
 
 A profile is a way to draw. `default`: members crash (the master too), come back on the same address, join and leave
 while a workload runs, connections break, members pause for less than the heartbeat timeout. `cuts`: connections also
-stay refused for longer than the grace period, so that healthy members are suspected. `quiet`: no faults. `bench`: five
-members under a steady load, for the rate.
+stay refused for longer than the grace period, so that healthy members are suspected. `failover`: one small disaster
+after another under heavy load, with time to recover between them. `quiet`: no faults. `bench`: five members under a
+steady load, for the rate.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ MASTER = -1
 
 class Profile(enum.StrEnum):
     DEFAULT = "default"
+    FAILOVER = "failover"
     CUTS = "cuts"
     QUIET = "quiet"
     BENCH = "bench"
@@ -136,6 +138,8 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
     if profile is Profile.BENCH:
         return _bench(seed)
     rng = Random(f"{profile}:{seed}")
+    if profile is Profile.FAILOVER:
+        return _failover(rng, seed)
     members = rng.choice((1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 6, 7))
     hosts = members + rng.choice((0, 0, 1, 1, 2))
     interval = rng.choice((200, 500, 1_000))
@@ -158,7 +162,7 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         copy_chunk_bytes=rng.choice((64, 300, 4_096)),
         copies_per_member=rng.choice((1, 2, 4)),
         duration_ms=duration,
-        heal_within_ms=90_000,
+        heal_within_ms=240_000,
         operations_per_second=rng.choice((5, 20, 50, 100)),
         registers=rng.choice((5, 50, 400)),
         counters=rng.choice((1, 4)),
@@ -182,30 +186,64 @@ def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
         faults.append(_draw_fault(rng, options, at))
     for _ in range(rng.choice((0, 0, 1, 2))):
         at = rng.randrange(1_000, options.duration_ms)
-        faults += rng.choice((_lag_and_crash, _slow_master, _flapping, _restarts, _all_leave))(rng, options, at)
+        faults += rng.choice(RUDE_RECIPES)(rng, options, at)
     for joiner in range(options.members, options.hosts):
         faults.append(Fault(rng.randrange(options.duration_ms), FaultKind.JOIN, joiner))
     return tuple(sorted((f for f in faults if f.at_ms < options.duration_ms), key=lambda fault: fault.at_ms))
 
 
+# --- faults that belong together ------------------------------------------------------------------------------------
+
+
 def _lag_and_crash(rng: Random, options: Options, at: Millis) -> list[Fault]:
     """What a member sends to another is long on its way, and some of it is lost with the sender."""
-    host, other = rng.randrange(options.hosts), rng.randrange(options.hosts)
+    host, other = _two(rng, options)
     lag = Fault(at, FaultKind.LAG, host, other, lasts_ms=2_000, nth=rng.choice((100, 300, 800)))
-    return [lag, Fault(at + rng.randrange(50, 800), FaultKind.CRASH, host, lasts_ms=rng.choice((0, 50, 2_000)))]
+    return [lag, Fault(at + rng.randrange(50, 800), FaultKind.CRASH, host, lasts_ms=rng.choice((50, 1_000)))]
 
 
 def _slow_master(rng: Random, options: Options, at: Millis) -> list[Fault]:
     """One member hears late from the master, which changes the view and dies."""
-    other, third = rng.randrange(options.hosts), rng.randrange(options.hosts)
-    lag = Fault(at, FaultKind.LAG, MASTER, other, lasts_ms=3_000, nth=rng.choice((500, 1_000)))
+    other, third = _two(rng, options)
+    lag = Fault(at, FaultKind.LAG, MASTER, other, lasts_ms=3_000, nth=1_500)
     change = Fault(at + 50, rng.choice((FaultKind.LEAVE, FaultKind.CRASH)), third, lasts_ms=10)
-    return [lag, change, Fault(at + 50 + rng.randrange(10, 600), FaultKind.CRASH, MASTER, lasts_ms=3_000)]
+    return [lag, change, Fault(at + rng.randrange(200, 900), FaultKind.CRASH, MASTER, lasts_ms=3_000)]
+
+
+def _half_told(rng: Random, options: Options, at: Millis) -> list[Fault]:
+    """A member dies; the master dies when it has told only some of the others what follows from that."""
+    third = rng.randrange(options.hosts)
+    what, nth = rng.choice(("TableUpdate", "TableUpdate", "MembersUpdate", "CopyOrder")), rng.randrange(1, options.hosts)
+    crash = Fault(at + 20, FaultKind.CRASH, third, lasts_ms=1_500)
+    return [Fault(at, FaultKind.CRASH_SENDING, MASTER, lasts_ms=1_500, what=what, nth=nth), crash]
+
+
+def _lose_and_crash(rng: Random, options: Options, at: Millis) -> list[Fault]:
+    """A connection breaks, and soon after one of its ends dies."""
+    host, other = _two(rng, options)
+    lose = Fault(at, rng.choice((FaultKind.LOSE, FaultKind.LOSE_ONE_WAY)), host, other)
+    return [lose, Fault(at + rng.randrange(5, 400), FaultKind.CRASH, rng.choice((host, other)), lasts_ms=1_000)]
+
+
+def _crash_while_copying(rng: Random, options: Options, at: Millis) -> list[Fault]:
+    """A member comes back, and another one dies while the first is given its replicas."""
+    host, other = _two(rng, options)
+    what = rng.choice(("CopyOrder", "CopyChunk", "CopyAck", "CopyReport", "ReplicateAck"))
+    second = Fault(at + 700, FaultKind.CRASH_ON, other, lasts_ms=1_500, what=what, nth=rng.randrange(1, 20))
+    return [Fault(at, FaultKind.CRASH, host, lasts_ms=500), second]
+
+
+def _leave_and_crash(rng: Random, options: Options, at: Millis) -> list[Fault]:
+    """A member leaves in good order, and another one dies meanwhile."""
+    host, other = _two(rng, options)
+    crash = Fault(at + rng.randrange(1, 600), FaultKind.CRASH, rng.choice((MASTER, other)), lasts_ms=1_500)
+    return [Fault(at, FaultKind.LEAVE, rng.choice((MASTER, host)), lasts_ms=1_000), crash]
 
 
 def _flapping(rng: Random, options: Options, at: Millis) -> list[Fault]:
     """One connection breaks again and again."""
-    host, other, every = rng.randrange(options.hosts), rng.choice((MASTER, rng.randrange(options.hosts))), rng.choice((7, 90))
+    host, other = _two(rng, options)
+    every = rng.choice((7, 90))
     return [Fault(at + n * every, FaultKind.LOSE, host, other) for n in range(rng.randrange(3, 12))]
 
 
@@ -221,6 +259,57 @@ def _all_leave(rng: Random, options: Options, at: Millis) -> list[Fault]:
         Fault(at + rng.randrange(50), FaultKind.LEAVE, host, lasts_ms=rng.randrange(100, 3_000))
         for host in range(options.hosts)
     ]
+
+
+RECIPES = (_lag_and_crash, _slow_master, _half_told, _lose_and_crash, _crash_while_copying, _leave_and_crash, _flapping)
+RUDE_RECIPES = (*RECIPES, _restarts, _all_leave)
+
+
+def _two(rng: Random, options: Options) -> tuple[int, int]:
+    """Two different hosts, where there are two."""
+    host = rng.randrange(options.hosts)
+    return host, (host + 1 + rng.randrange(max(options.hosts - 1, 1))) % options.hosts
+
+
+def _failover(rng: Random, seed: int) -> Options:
+    members = rng.choice((3, 3, 4, 5))
+    interval = rng.choice((200, 500))
+    options = Options(
+        seed=seed,
+        profile=Profile.FAILOVER,
+        members=members,
+        hosts=members,
+        start_at_ms=tuple(rng.randrange(50) for _ in range(members)),
+        backups=rng.choice((1, 1, 2)),
+        partitions=rng.randrange(7, 20),
+        latency_ms=rng.choice(((1, 5), (5, 15), (10, 40))),
+        heartbeat_interval_ms=interval,
+        heartbeat_timeout_ms=10 * interval,
+        connection_grace_ms=300,
+        claim_timeout_ms=10_000,
+        call_timeout_ms=5_000,
+        copy_chunk_bytes=2_048,
+        copies_per_member=4,
+        duration_ms=1_000,
+        heal_within_ms=240_000,
+        operations_per_second=100,
+        registers=rng.choice((100, 600)),
+        counters=10,
+        mix={"put": 40, "get": 20, "remove": 3, "put_all": 5, "get_all": 2, "increment": 25, "lock": 1},
+        faults=(),
+    )
+    faults: list[Fault] = []
+    at = 2_500
+    for _ in range(3):
+        faults += rng.choice(RECIPES)(rng, options, at)
+        at += rng.randrange(3_500, 5_000)
+    duration = at - 2_500
+    return msgspec.structs.replace(
+        options, duration_ms=duration, faults=tuple(sorted(faults, key=lambda fault: fault.at_ms))
+    )
+
+
+# --- single faults --------------------------------------------------------------------------------------------------
 
 
 FAULT_WEIGHTS = {

@@ -266,7 +266,7 @@ class World:
 
     def _crash_sender(self, host: Host, member: MemberId, comes_back_after_ms: Millis) -> None:
         if host.member == member:
-            self._end_process(host, "crashed while sending", delivers_all=True)
+            self._end_process(host, "crashed while sending", delivers_all=self.rng.random() < 0.5)
             if comes_back_after_ms:
                 self.start_later(host, comes_back_after_ms)
 
