@@ -3,7 +3,7 @@
 Ours: two members, each the owner of half of the keys and the backup of the other half. Theirs: redis-server with one
 replica, `SET` and `WAIT 1 0` in one write, so that both sides confirm only what two processes hold.
 
-Measured twice. *Bare connections*: what is sent is made beforehand and the answer is compared with the one expected, so
+Measured twice. *Bare* connections: what is sent is made beforehand and the answer is compared with the one expected, so
 the client costs both sides the same and little, and the servers are what is measured. *Clients*: 50 `phalanx.connect`
 against 50 `redis.asyncio.Redis` with a pipeline of the two commands, as a program would do it.
 """
@@ -125,16 +125,16 @@ async def run_backup(plan: Plan) -> list[Comparison]:
             replicated.append(stack.enter_context(redis_server(replica_of=replicated[0])))
         found = []
         for name, make_ours, make_theirs in (
-            ("bare connections", _our_bare_connections, _their_bare_connections),
+            ("bare", _our_bare_connections, _their_bare_connections),
             ("clients", _our_clients, _their_clients),
         ):
             async with contextlib.AsyncExitStack() as open_connections:
-                ours = Contender(f"2 members, {name}", await make_ours(servers, open_connections), _pids(servers))
+                ours = Contender("2 members", await make_ours(servers, open_connections), _pids(servers))
                 theirs = None
                 if replicated:
                     run = await make_theirs(replicated, open_connections)
-                    theirs = Contender(f"redis and replica, {name}", run, _pids(replicated))
-                title = f"put with a backup, {CONNECTIONS} {name}"
+                    theirs = Contender("redis and replica", run, _pids(replicated))
+                title = f"backup put, {CONNECTIONS} {name}"
                 found.append(await compare(title, GOAL, ours, theirs, rounds=plan.rounds, seconds=plan.round_s))
         return found
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
@@ -27,9 +26,9 @@ class Round(msgspec.Struct):
     operations: int
     elapsed_s: float
     latencies_us: list[float]
-    server_cpu: list[float]
-    """Processor time over wall time of each server process; 1.0 is one core kept busy."""
-    client_cpu: float
+    server_s: list[float]
+    """Processor time of each server process, in seconds."""
+    client_s: float
 
     @property
     def rate(self) -> float:
@@ -69,7 +68,7 @@ async def run_round(contender: Contender, seconds: float) -> Round:
     start = time.perf_counter()
     operations, latencies_ns = await contender.run(seconds)
     elapsed_s = time.perf_counter() - start
-    cpu = [(processor_s(pid) - earlier) / elapsed_s for pid, earlier in zip(pids, before, strict=True)]
+    cpu = [processor_s(pid) - earlier for pid, earlier in zip(pids, before, strict=True)]
     return Round(operations, elapsed_s, [ns / 1000 for ns in latencies_ns], cpu[:-1], cpu[-1])
 
 
@@ -81,7 +80,7 @@ async def compare(
     *,
     rounds: int,
     seconds: float,
-    unit: str = "op/s",
+    unit: str = "/s",
     per_operation: int = 1,
 ) -> Comparison:
     """Take turns for `rounds` rounds of `seconds` each. `per_operation`: units that one operation is counted as."""
@@ -108,14 +107,15 @@ async def compare(
 def summarise(label: str, rounds: Sequence[Round], per_operation: int = 1) -> Side:
     """One side's rounds as medians; latencies of all rounds together."""
     latencies = sorted(latency for taken in rounds for latency in taken.latencies_us)
-    servers = list(zip(*(taken.server_cpu for taken in rounds), strict=True))
+    elapsed_s = sum(taken.elapsed_s for taken in rounds)
+    servers = zip(*(taken.server_s for taken in rounds), strict=True)
     return Side(
         label=label,
         rates=[taken.rate * per_operation for taken in rounds],
         p50_us=percentile(latencies, 0.50),
         p99_us=percentile(latencies, 0.99),
-        server_cpu=[statistics.median(cpu) for cpu in servers],
-        client_cpu=statistics.median(taken.client_cpu for taken in rounds),
+        server_cpu=[sum(spent) / elapsed_s for spent in servers],
+        client_cpu=sum(taken.client_s for taken in rounds) / elapsed_s,
     )
 
 

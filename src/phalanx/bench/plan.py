@@ -6,11 +6,17 @@ import random
 
 import msgspec
 
+from phalanx.common.errors import PhalanxError
+
 KEY_COUNT = 10_000
 """Different keys that are read and written over and over; small enough that building them costs no time."""
 KEY_BYTES = 16
 VALUE_BYTES = 100
 MAP = "bench"
+
+
+class SkippedCase(PhalanxError):
+    """A case cannot be measured here. The message says what is missing."""
 
 
 class Plan(msgspec.Struct, frozen=True):

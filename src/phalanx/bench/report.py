@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from phalanx.bench.measure import spread
-from phalanx.bench.results import Comparison, Environment, Goal, Report, Side
+from phalanx.bench.results import Comparison, Environment, Report
 
 
 def print_report(report: Report, console: Console) -> None:
@@ -22,53 +23,63 @@ def print_report(report: Report, console: Console) -> None:
 
 
 def _ratios(comparisons: list[Comparison]) -> Table:
-    table = Table(title="Ratios to what a Python user would pick instead: medians of rounds that took turns")
-    for name in ("", "ratio", "least to greatest", "goal", ""):
-        table.add_column(name, justify="left" if not name else "right")
+    table = Table(title="Ratios to what a Python user would pick instead, medians", box=SIMPLE_HEAD)
+    table.add_column(no_wrap=True)
+    for name in ("ratio", "least–most", "goal", "CPU / theirs"):
+        table.add_column(name, justify="right", no_wrap=True)
     for comparison in comparisons:
         if comparison.ratio is not None:
-            least, greatest = spread(comparison.ratios)
-            figures = (f"{comparison.ratio:.2f}", f"{least:.2f} to {greatest:.2f}")
+            least, most = spread(comparison.ratios)
+            figures = (f"[bold]{comparison.ratio:.2f}[/]", f"{least:.2f}–{most:.2f}")
+        elif comparison.goal is not None and comparison.goal.of_rate:
+            least, most = spread(comparison.ours.rates)
+            figures = (f"[bold]{_short(comparison.ours.rate)}/s[/]", f"{least / 1e6:.2f}–{_short(most)}")
         else:
             figures = ("–", "–")
-        met = comparison.is_met
-        verdict = "" if met is None else "[green]met[/]" if met else "[red]missed[/]"
-        table.add_row(comparison.name, *figures, _goal(comparison.goal), verdict)
+        cpu = [_cpu(side.server_cpu if side is not None else []) for side in (comparison.ours, comparison.theirs)]
+        table.add_row(comparison.name, *figures, _goal(comparison), " / ".join(cpu))
     return table
 
 
-def _goal(goal: Goal | None) -> str:
+def _short(figure: float) -> str:
+    return f"{figure / 1e6:.2f}M"
+
+
+def _goal(comparison: Comparison) -> str:
+    goal = comparison.goal
     if goal is None:
         return ""
     if goal.of_rate:
-        return f"≥ {goal.least:,.0f} /s"
-    return f"≥ {goal.least:g}" if goal.least is not None else f"≤ {goal.most:g}"
+        text = f"≥ {_short(goal.least or 0)}/s"
+    else:
+        text = f"≥ {goal.least:g}" if goal.least is not None else f"≤ {goal.most:g}"
+    met = comparison.is_met
+    return f"{text}  " if met is None else f"[green]{text} ✓[/]" if met else f"[red]{text} ✗[/]"
 
 
 def _sides(comparisons: list[Comparison]) -> Table:
-    table = Table(title="Each side: median rate, latency, processor time over wall time (100 % is one core)")
-    table.add_column("")
-    table.add_column("side")
-    for name in ("rate", "unit", "p50", "p99", "servers' CPU", "client's CPU"):
-        table.add_column(name, justify="left" if name == "unit" else "right")
+    table = Table(title="Each side: median rate, latency, processor time (100% is one core)", box=SIMPLE_HEAD)
+    table.add_column(no_wrap=True)
+    for name in ("rate", "p50 µs", "p99 µs", "servers' CPU", "client's"):
+        table.add_column(name, justify="right")
     for comparison in comparisons:
+        table.add_row(f"[bold]{comparison.name}[/], {comparison.unit}")
         for side in (comparison.ours, comparison.theirs):
             if side is not None:
-                name = comparison.name if side is comparison.ours else ""
-                table.add_row(name, side.label, f"{side.rate:,.0f}", comparison.unit, *_details(side))
+                client = _cpu([side.client_cpu] if side.client_cpu is not None else [])
+                latencies = (_microseconds(side.p50_us), _microseconds(side.p99_us))
+                table.add_row(f"  {side.label}", f"{side.rate:,.0f}", *latencies, _cpu(side.server_cpu), client)
     return table
 
 
-def _details(side: Side) -> list[str]:
-    servers = " + ".join(f"{cpu:.0%}" for cpu in side.server_cpu) or "–"
-    client = f"{side.client_cpu:.0%}" if side.client_cpu is not None else "–"
-    return [_microseconds(side.p50_us), _microseconds(side.p99_us), servers, client]
+def _cpu(shares: list[float]) -> str:
+    return "+".join(f"{share:.0%}" for share in shares) or "–"
 
 
 def _microseconds(latency_us: float | None) -> str:
     if latency_us is None:
         return "–"
-    return f"{latency_us:,.1f} µs" if latency_us < 100 else f"{latency_us:,.0f} µs"
+    return f"{latency_us:,.1f}" if latency_us < 100 else f"{latency_us:,.0f}"
 
 
 def _environment_line(environment: Environment) -> str:

@@ -31,8 +31,9 @@ class Side(msgspec.Struct):
     p99_us: float | None = None
     """Latencies in microseconds; None where single operations were not timed."""
     server_cpu: list[float] = []
-    """Of each server process: processor time over wall time, the median of the rounds."""
+    """Of each server process: processor time over wall time, of all rounds together; 1.0 is one core kept busy."""
     client_cpu: float | None = None
+    """The same of the process that asks; None where it is not one process."""
 
     @property
     def rate(self) -> float:
