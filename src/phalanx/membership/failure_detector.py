@@ -91,6 +91,9 @@ class ConnectionEvidence:
         for member in self._refused_since:
             self._refused_since[member] += missed_ms
 
+    def is_refused(self, member: MemberId) -> bool:
+        return member in self._refused_since
+
     def to_retry(self, now: Millis) -> list[MemberId]:
         """Members to which a connection should be tried again now."""
         due = [member for member, at in self._retry_at.items() if at <= now]

@@ -137,7 +137,9 @@ class MembershipService:
         if now >= self._next_heartbeat:
             self._tick(now)
         for member in self.suspicions.to_reconnect(now):
-            self._out.send(member, self._heartbeat())
+            # To a suspected member goes no heartbeat (CS-38), only what opens the connection.
+            is_suspected = member in self.suspicions.suspected
+            self._out.send(member, MembersAck(self._joined().version) if is_suspected else self._heartbeat())
         if self._claim is not None:
             self._claim.ask_again(now)
             self._end_claim_if_over(now)
@@ -155,11 +157,13 @@ class MembershipService:
             return
         member = MemberId(peer)
         if isinstance(event, LinkUp):
-            self.suspicions.connection_open(member)
+            self.suspicions.connection_open(member, now)
         elif isinstance(event, LinkRefused):
             self.suspicions.connection_refused(member, now)
             self._act_on(self.suspicions.review(now), now)
-        elif member not in self.suspicions.suspected:
+        elif member in self.suspicions.suspected:
+            self.suspicions.connection_lost(member, now)
+        else:
             self._out.send(member, self._heartbeat())
             if self._hand_over is not None:
                 self._hand_over.repeat(member)
@@ -365,8 +369,9 @@ class MembershipService:
         if (message.about_version, message.about_maker) != (view.version, view.maker):
             self._out.record(events.StaleMessageIgnored(sender, "explicit suspicion about an earlier view", "A.6-21"))
             return
-        if self.this not in message.view:
-            self._part(sender, message.view, now)
+        theirs = message.view
+        if self.this not in theirs and theirs.members and theirs.master in view:
+            self._part(sender, theirs, now)
         elif self.suspicions.suspect(sender, "it said that our views have diverged", "CS-40"):
             self._act_on([sender], now)
 
