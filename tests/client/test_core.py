@@ -177,7 +177,10 @@ def test_a_client_finds_a_cluster_that_was_restarted_whatever_its_tables_version
     assert client.asked_for_table()[0] in (address("A"), address("B"))
     client.tell_table(table_of(new_a, new_b, version=version), view_of(new_a, new_b))
     client.advance(100)
-    assert (new_a, m.Get(request, MAP, KEY)) in client.sent
+    [(asked, again)] = [(to, message) for to, message in client.sent if isinstance(message, m.Get)]
+    assert asked == new_a
+    client.reply(new_a, m.ValueReply(again.id, b"value"))
+    assert client.answers == {request: m.ValueReply(request, b"value")}
 
 
 def test_a_cluster_that_was_restarted_with_other_partitions_is_refused_with_words() -> None:

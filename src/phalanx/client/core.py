@@ -25,6 +25,8 @@ ASK_TIMEOUT_MS = 1_000
 """A member that has not told its table by then is passed over: it may hang."""
 
 
+QUESTIONS_FROM = 1 << 62
+"""Ids above this are the machine's own questions; calls count up from 1, and tries after the first down from -1."""
 NEWS_AFTER_MS = 5_000
 """A call asks for the table on the side when the last answer is older than that."""
 
@@ -50,7 +52,7 @@ class ClientCore:
         self._names: dict[Target, MemberId] = {}
         """Of addresses: the incarnation that answered there, while the connection to it lasts."""
         self._asked: Target | None = None
-        self._asked_id = 0
+        self._asked_id = QUESTIONS_FROM
         self._ask_deadline = 0
         self._ask_at = 0
         self._pause_ms = ASK_PAUSE_MS
@@ -96,7 +98,7 @@ class ClientCore:
 
     def received(self, sender: Target, reply: Any, now: Millis) -> list[Effect]:
         """A member's answer to a call, or to this machine's own question."""
-        if reply.id < 0:
+        if reply.id > QUESTIONS_FROM:
             if sender == self._asked and reply.id == self._asked_id:
                 self._on_table_answer(sender, reply, now)
         else:
@@ -156,7 +158,7 @@ class ClientCore:
             self._candidates = list(dict.fromkeys([*map(address_of, members), *self._seeds]))
         candidate = self._candidates.pop(0)
         self._asked = self._names.get(candidate, candidate)
-        self._asked_id -= 1
+        self._asked_id += 1
         self._ask_deadline = now + ASK_TIMEOUT_MS
         self._ask_at = now + self._pause_ms
         self._pause_ms = min(self._pause_ms * 2, ASK_PAUSE_MAX_MS)
