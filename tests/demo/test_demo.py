@@ -77,7 +77,7 @@ def test_all_of_it_holds(tmp_path):
     assert (fall["member_list"]["size"], fall["member_list"]["version"]) == (2, 4)
     assert fall["owned"] >= 90
     assert 0 < fall["list_ms"] <= fall["owners_ms"] <= fall["redundant_ms"]
-    assert report["ms_to_write"] > 0
+    assert 0 < report["ms_to_write"] < 10_000  # half a second where nothing else runs; a call that is lost takes 30
     assert report["writer"]["missing"] == report["writer"]["wrong"] == 0
     assert report["writer"]["acknowledged"] > 500
     assert report["question"]["equal"] is True
