@@ -138,15 +138,15 @@ def _store(
     reply: Reply,
     now: Millis,
 ) -> None:
-    replica = owned.replica
     ttl_ms = request.ttl_ms
+    if not ttl_ms and not owned.streams:
+        owned.put_unshared(request.map, request.key, request.value)
+        grid.out.send(caller, reply)
+        return
+    replica = owned.replica
     replica.map(request.map).put(request.key, request.value, ttl_ms, now)
     if ttl_ms:
         grid.note_expiry(owned)
-    if not owned.streams:
-        owned.count_unshared_write()
-        grid.out.send(caller, reply)
-        return
     replica.seq += 1
     message = ReplicatePut(
         owned.number, replica.epoch, replica.seq, request.map, [request.key], [request.value], ttl_ms
@@ -198,14 +198,8 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
     name, ttl_ms = request.map, request.ttl_ms
     shared: dict[OwnedPartition, tuple[list[bytes], list[bytes]]] = {}
     for key, value, owned in zip(request.keys, request.values, owned_ones, strict=True):
-        if ttl_ms:
-            grid.note_expiry(owned)
-        store = owned.replica.maps.get(name)
-        if store is None:
-            store = owned.replica.map(name)
-        store.put(key, value, ttl_ms, now)
-        if not owned.streams:
-            owned.count_unshared_write()
+        if not ttl_ms and not owned.streams:
+            owned.put_unshared(name, key, value)
         elif owned in shared:
             shared[owned][0].append(key)
             shared[owned][1].append(value)
@@ -214,8 +208,12 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
     write = PendingWrite(caller, DoneReply(request.id), 0)
     for owned, (keys, values) in shared.items():
         replica = owned.replica
+        replica.map(name).put_many(keys, values, ttl_ms, now)
+        if ttl_ms:
+            grid.note_expiry(owned)
         replica.seq += 1
-        grid.unsettled[owned.number] = owned
+        if owned.streams:
+            grid.unsettled[owned.number] = owned
         if owned.append(ReplicatePut(owned.number, replica.epoch, replica.seq, name, keys, values, ttl_ms), write):
             write.partitions_left += 1
     if write.partitions_left == 0:

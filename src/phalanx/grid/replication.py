@@ -129,10 +129,15 @@ class OwnedPartition:
             self._waiting.append((message.seq, write))
         return waits
 
-    def count_unshared_write(self) -> None:
-        """A write was applied here while there was no stream: nobody has to hear of it."""
-        self.replica.seq += 1
-        self._log_from = self.replica.seq
+    def put_unshared(self, name: str, key: bytes, value: bytes) -> None:
+        """Store a value for ever while there is no stream: nobody has to hear of it."""
+        replica = self.replica
+        store = replica.maps.get(name)
+        if store is None or store.sorted_positions is not None or store.expires_at:
+            replica.map(name).put(key, value, 0, 0)
+        else:
+            store.entries[key] = value
+        replica.seq = self._log_from = replica.seq + 1
 
     def on_ack(self, member: MemberId, message: ReplicateAck, now: Millis) -> bool:
         """A replica has everything up to a number. True if a copy is complete by this: the master must hear of it."""

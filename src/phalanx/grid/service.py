@@ -105,8 +105,7 @@ class GridService:
         owned = self.owned[partition]
         if owned is None or owned.streams or len(key) > self._max_key or len(value) > self._max_value:
             return False
-        owned.replica.map(name).put(key, value, 0, 0)
-        owned.count_unshared_write()
+        owned.put_unshared(name, key, value)
         return True
 
     def note_expiry(self, owned: OwnedPartition) -> None:

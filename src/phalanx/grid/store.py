@@ -23,7 +23,7 @@ Position = tuple[int, bytes]
 class MapStore:
     """The entries of one map in one partition."""
 
-    __slots__ = ("_due", "_sorted", "entries", "expires_at")
+    __slots__ = ("_due", "entries", "expires_at", "sorted_positions")
 
     def __init__(self) -> None:
         self.entries: dict[bytes, bytes] = {}
@@ -32,7 +32,8 @@ class MapStore:
         """Of the keys that expire: when, by this member's clock."""
         self._due: list[tuple[Millis, bytes]] = []
         """Heap of expiries; may hold ones that were superseded."""
-        self._sorted: list[Position] | None = None
+        self.sorted_positions: list[Position] | None = None
+        """All keys in scan order, while the set of keys stays the same; None until a scan needs them."""
 
     def get(self, key: bytes, now: Millis) -> bytes | None:
         """The value, unless there is none or its time is over."""
@@ -44,8 +45,8 @@ class MapStore:
     def put(self, key: bytes, value: bytes, ttl_ms: Millis, now: Millis) -> None:
         """Store a value, for `ttl_ms` milliseconds or (0) for ever."""
         entries = self.entries
-        if self._sorted is not None and key not in entries:
-            self._sorted = None
+        if self.sorted_positions is not None and key not in entries:
+            self.sorted_positions = None
         entries[key] = value
         if ttl_ms:
             self.expires_at[key] = now + ttl_ms
@@ -63,12 +64,12 @@ class MapStore:
             for key, value in zip(keys, values, strict=True):
                 self.put(key, value, ttl_ms, now)
         else:
-            self._sorted = None
+            self.sorted_positions = None
             self.entries.update(zip(keys, values, strict=True))
 
     def remove(self, key: bytes) -> None:
         if self.entries.pop(key, None) is not None:
-            self._sorted = None
+            self.sorted_positions = None
             self.expires_at.pop(key, None)
 
     def size(self, now: Millis) -> int:
@@ -95,9 +96,9 @@ class MapStore:
 
     def positions(self) -> list[Position]:
         """All keys in scan order."""
-        if self._sorted is None:
-            self._sorted = sorted([(scan_position(key), key) for key in self.entries])
-        return self._sorted
+        if self.sorted_positions is None:
+            self.sorted_positions = sorted([(scan_position(key), key) for key in self.entries])
+        return self.sorted_positions
 
     def page(self, after_key: bytes, max_bytes: int, now: Millis) -> tuple[list[bytes], list[bytes], bool]:
         """Entries behind a key in scan order, up to about `max_bytes` (at least one), and whether there are more."""
@@ -117,7 +118,7 @@ class MapStore:
             keys.append(key)
             values.append(value)
         # The scan is over: the sorted keys would cost as much memory as the entries.
-        self._sorted = None
+        self.sorted_positions = None
         return keys, values, False
 
 
