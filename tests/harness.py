@@ -261,6 +261,13 @@ class Cluster:
             self._deliver_first(min(ready, key=lambda link: link.queue[0][0]))
         raise AssertionError("messages go on for ever")
 
+    def step(self) -> bool:
+        """Deliver the oldest message of all, held back or not, except to one that hangs; False: there was none."""
+        ready = [link for link in self.links.values() if link.queue and name_of(link.target) not in self.hung]
+        if ready:
+            self._deliver_first(min(ready, key=lambda link: link.queue[0][0]))
+        return bool(ready)
+
     def _is_held(self, link: Link) -> bool:
         sender, receiver = name_of(link.sender), name_of(link.target)
         return receiver in self.hung or (sender, receiver) in self.held

@@ -10,7 +10,7 @@ Wire and memory form are one: members once, then indexes into them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -30,6 +30,8 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
     """Of each partition: how many changes it has seen."""
     version: int
     """The sum of `versions`."""
+    births: tuple[int, ...]
+    """Of each partition: its version when it last began empty because nobody had it any more; 0: never."""
 
     @property
     def partition_count(self) -> int:
@@ -58,23 +60,29 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
                 counts[self.members[index]] += 1
         return counts
 
-    def with_changes(self, changes: Mapping[int, Replicas], *, increment: int = 1) -> PartitionTable:
-        """The table after the given partitions got new replicas, each with its version raised."""
+    def with_changes(
+        self, changes: Mapping[int, Replicas], *, increment: int = 1, lost: Collection[int] = ()
+    ) -> PartitionTable:
+        """The table after the given partitions got new replicas, each with its version raised; `lost` begin empty."""
         rows = {partition: self.replicas(partition) for partition in range(len(self.rows))} | dict(changes)
-        versions = list(self.versions)
+        versions, births = list(self.versions), list(self.births)
         for partition in changes:
             versions[partition] += increment
-        return build_table([rows[partition] for partition in range(len(self.rows))], versions)
+        for partition in lost:
+            births[partition] = versions[partition]
+        return build_table([rows[partition] for partition in range(len(self.rows))], versions, births)
 
 
-def build_table(replicas: Sequence[Replicas], versions: Sequence[int]) -> PartitionTable:
+def build_table(
+    replicas: Sequence[Replicas], versions: Sequence[int], births: Sequence[int] | None = None
+) -> PartitionTable:
     """A table from the replicas of each partition."""
     members = tuple(sorted({member for row in replicas for member in row}))
     index_of = {member: index for index, member in enumerate(members)}
     rows = tuple(tuple(index_of[member] for member in row) for row in replicas)
-    return PartitionTable(members, rows, tuple(versions), sum(versions))
+    return PartitionTable(members, rows, tuple(versions), sum(versions), tuple(births or (0,) * len(rows)))
 
 
 def unassigned_table(partition_count: int) -> PartitionTable:
     """The table before the first assignment: version 0, nobody owns anything."""
-    return PartitionTable((), ((),) * partition_count, (0,) * partition_count, 0)
+    return build_table([()] * partition_count, [0] * partition_count)

@@ -8,7 +8,7 @@ hold the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
@@ -156,11 +156,13 @@ class Followed:
             copy = self.copies[partition]
             if max(copy.base_version, copy.replica.epoch - 1) < versions[partition]:
                 del self.copies[partition]
-
+        # What is here of a partition that was lost since was not in the table: it may miss writes that were confirmed.
+        for partition in [p for p, replica in self.replicas.items() if replica.epoch < table.births[p]]:
+            del self.replicas[partition]
         if reconfirmed:
-            self._end_unknown_rules(versions)
+            self._end_unknown_rules(table)
 
-    def _end_unknown_rules(self, versions: Sequence[int]) -> None:
+    def _end_unknown_rules(self, table: PartitionTable) -> None:
         """Follow nobody whose rule the new master's table does not know, and hold what is here as this member's own.
 
         1. Master M makes L the owner of a partition and dies when only L has heard of it. 2. L has already asked B, its
@@ -168,8 +170,8 @@ class Followed:
         epoch, or a lower one: B must not wait for a rule that will not come.
         """
         for partition, replica in self.replicas.items():
-            if replica.epoch > versions[partition]:
-                replica.epoch, replica.ruler = -1, self.this
+            if replica.epoch > table.versions[partition]:
+                replica.epoch, replica.ruler = table.births[partition], f"none, at {self.this}"
 
     def _believes(self, sender: MemberId, partition: int, epoch: int) -> bool:
         """Whether the sender may own the partition since that epoch.

@@ -242,7 +242,7 @@ class PartitionKeeper:
         changes: dict[int, Replicas] = {p: result.table.replicas(p) for p in result.changed if p not in result.lost}
         changes |= self._owners_for_lost(result)
         if changes:
-            self._change(changes, now, 0)
+            self._change(changes, now, 0, lost=result.lost)
             promoted, lost = tuple(result.promoted), tuple(result.lost)
             rule = "DL-05 DL-09"
             self._out.record(events.PartitionsRepaired(self.table.version, promoted, lost, gone, rule))
@@ -260,9 +260,17 @@ class PartitionKeeper:
         rows = assign([table.replicas(p) for p in range(table.partition_count)], members, self._config.backup_count)
         return {partition: rows[partition] for partition in result.lost}
 
-    def _change(self, changes: dict[int, Replicas], now: Millis, delay_ms: Millis, increment: int = 1) -> None:
+    def _change(
+        self,
+        changes: dict[int, Replicas],
+        now: Millis,
+        delay_ms: Millis,
+        *,
+        increment: int = 1,
+        lost: Collection[int] = (),
+    ) -> None:
         invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
-        self._install(self.table.with_changes(changes, increment=increment))
+        self._install(self.table.with_changes(changes, increment=increment, lost=lost))
         if delay_ms:
             self._unpublished.update(changes)
             self._publish_at = min(self._publish_at or now + delay_ms, now + delay_ms)
