@@ -80,7 +80,9 @@ class CallRouter:
 
     def was_sent(self, call: Call, target: Target, at: Millis) -> None:
         """A call was sent to its owner without a record, and its answer did not come at once: from now on it has one."""
-        self._pending[call.request.id] = PendingCall(call, at + self._timeout_ms, target, call.request.id, was_sent=True)
+        self._pending[call.request.id] = PendingCall(
+            call, at + self._timeout_ms, target, call.request.id, was_sent=True
+        )
 
     def on_reply(self, sender: Target, reply: Reply, now: Millis) -> None:
         """An answer. One to a call that is over, to an earlier try, or from a member not asked any more, is ignored.

@@ -201,7 +201,9 @@ def check_replicas(
                 if any(owners.values()):
                     findings.add(now, "replicas are equal at rest", f"{member} has nothing of partition {partition}")
             elif _not_empty(theirs) != _not_empty(owners):
-                story = f"partition {partition} at {member} differs from its owner {row[0]}: {_difference(theirs, owners)}"
+                story = (
+                    f"partition {partition} at {member} differs from its owner {row[0]}: {_difference(theirs, owners)}"
+                )
                 findings.add(now, "replicas are equal at rest", story)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from phalanx.common.ids import Millis
 from phalanx.sim.history import NEVER, Operation, Outcome
 
-TRIES = 20_000
+TRIES = 10_000
 
 
 class Call(NamedTuple):
@@ -61,29 +61,29 @@ def is_linearizable(calls: list[Call]) -> bool | None:
         tried.add((left, state))
         if len(tried) > TRIES:
             return None
-        first_end = NEVER
-        for index in _bits(left):
-            call = calls[index]
-            if call.begin > first_end:
-                break
-            first_end = min(first_end, call.end)
-        for index in _bits(left):
-            call = calls[index]
-            if call.begin > first_end:
-                break
-            possible, after = _take(call, state)
+        for index in _next_ones(calls, left):
+            possible, after = _take(calls[index], state)
             if possible:
                 stack.append((left & ~(1 << index), after))
     return False
 
 
-def _bits(number: int) -> list[int]:
-    bits = []
-    while number:
-        lowest = number & -number
-        bits.append(lowest.bit_length() - 1)
-        number ^= lowest
-    return bits
+def _next_ones(calls: list[Call], left: int) -> list[int]:
+    """Which of the calls that are left may come next: none that began after another one of them had ended."""
+    candidates: list[int] = []
+    first_end = NEVER
+    while left:
+        lowest = left & -left
+        index = lowest.bit_length() - 1
+        call = calls[index]
+        if call.begin > first_end:
+            break
+        first_end = min(first_end, call.end)
+        candidates.append(index)
+        left ^= lowest
+    # In the end the first to end is tried first: it is the one that cannot wait.
+    candidates.sort(key=lambda index: -calls[index].end)
+    return [index for index in candidates if calls[index].begin <= first_end]
 
 
 def _take(call: Call, state: bytes | None) -> tuple[bool, bytes | None]:

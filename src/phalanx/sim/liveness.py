@@ -40,7 +40,9 @@ def _unmet_membership(joined: list[Host]) -> list[str]:
         if membership.suspicions.suspected:
             unmet.append(f"{host.member} suspects {membership.suspicions.suspected}")
     first = views[joined[0].number]
-    unmet += [f"{h.member} has {views[h.number]}, {joined[0].member} has {first}" for h in joined if views[h.number] != first]
+    unmet += [
+        f"{h.member} has {views[h.number]}, {joined[0].member} has {first}" for h in joined if views[h.number] != first
+    ]
     if first is not None and set(first.members) != {host.member for host in joined}:
         unmet.append(f"the view of {joined[0].member} is {first}; running: {[host.member for host in joined]}")
     return unmet

@@ -143,7 +143,7 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
     members = rng.choice((1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 6, 7))
     hosts = members + rng.choice((0, 0, 1, 1, 2))
     interval = rng.choice((200, 500, 1_000))
-    timeout = interval * rng.choice((4, 6, 10))
+    timeout = interval * rng.choice((6, 10))
     duration = rng.randrange(5_000, 15_000)
     options = Options(
         seed=seed,
@@ -198,14 +198,15 @@ def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
 def _lag_and_crash(rng: Random, options: Options, at: Millis) -> list[Fault]:
     """What a member sends to another is long on its way, and some of it is lost with the sender."""
     host, other = _two(rng, options)
-    lag = Fault(at, FaultKind.LAG, host, other, lasts_ms=2_000, nth=rng.choice((100, 300, 800)))
+    slower_by = min(rng.choice((100, 300, 800)), options.heartbeat_timeout_ms // 4)
+    lag = Fault(at, FaultKind.LAG, host, other, lasts_ms=2_000, nth=slower_by)
     return [lag, Fault(at + rng.randrange(50, 800), FaultKind.CRASH, host, lasts_ms=rng.choice((50, 1_000)))]
 
 
 def _slow_master(rng: Random, options: Options, at: Millis) -> list[Fault]:
     """One member hears late from the master, which changes the view and dies."""
     other, third = _two(rng, options)
-    lag = Fault(at, FaultKind.LAG, MASTER, other, lasts_ms=3_000, nth=1_500)
+    lag = Fault(at, FaultKind.LAG, MASTER, other, lasts_ms=3_000, nth=min(1_500, options.heartbeat_timeout_ms // 3))
     change = Fault(at + 50, rng.choice((FaultKind.LEAVE, FaultKind.CRASH)), third, lasts_ms=10)
     return [lag, change, Fault(at + rng.randrange(200, 900), FaultKind.CRASH, MASTER, lasts_ms=3_000)]
 
@@ -213,7 +214,10 @@ def _slow_master(rng: Random, options: Options, at: Millis) -> list[Fault]:
 def _half_told(rng: Random, options: Options, at: Millis) -> list[Fault]:
     """A member dies; the master dies when it has told only some of the others what follows from that."""
     third = rng.randrange(options.hosts)
-    what, nth = rng.choice(("TableUpdate", "TableUpdate", "MembersUpdate", "CopyOrder")), rng.randrange(1, options.hosts)
+    what, nth = (
+        rng.choice(("TableUpdate", "TableUpdate", "MembersUpdate", "CopyOrder")),
+        rng.randrange(1, options.hosts),
+    )
     crash = Fault(at + 20, FaultKind.CRASH, third, lasts_ms=1_500)
     return [Fault(at, FaultKind.CRASH_SENDING, MASTER, lasts_ms=1_500, what=what, nth=nth), crash]
 
@@ -273,7 +277,7 @@ def _two(rng: Random, options: Options) -> tuple[int, int]:
 
 def _failover(rng: Random, seed: int) -> Options:
     members = rng.choice((3, 3, 4, 5))
-    interval = rng.choice((200, 500))
+    interval = rng.choice((300, 500))
     options = Options(
         seed=seed,
         profile=Profile.FAILOVER,
@@ -334,9 +338,10 @@ def _draw_fault(rng: Random, options: Options, at: Millis) -> Fault:
             longest = 10 * grace if options.profile is Profile.CUTS else grace // 2
             return Fault(at, kind, host, other, lasts_ms=rng.randrange(10, longest))
         case FaultKind.LAG:
-            return Fault(at, kind, host, other, lasts_ms=rng.randrange(100, 2_000), nth=rng.choice((10, 50, 200, 600)))
+            slower_by = min(rng.choice((10, 50, 200, 600)), options.heartbeat_timeout_ms // 4)
+            return Fault(at, kind, host, other, lasts_ms=rng.randrange(100, 2_000), nth=slower_by)
         case FaultKind.PAUSE:
-            return Fault(at, kind, host, lasts_ms=rng.randrange(20, options.heartbeat_timeout_ms // 2))
+            return Fault(at, kind, host, lasts_ms=rng.randrange(20, options.heartbeat_timeout_ms // 3))
         case FaultKind.LOSE | FaultKind.LOSE_ONE_WAY:
             return Fault(at, kind, host, other)
         case _:

@@ -155,7 +155,9 @@ class _Run:
             check_replicas([(_member(host), _held(host)) for host in joined], rows, self._findings, now)
 
     def _check_linearizability(self, now: Millis) -> None:
-        quiet = [f.at_ms for f in self._options.faults if f.kind not in (FaultKind.JOIN, FaultKind.LAG, FaultKind.PAUSE)]
+        quiet = [
+            f.at_ms for f in self._options.faults if f.kind not in (FaultKind.JOIN, FaultKind.LAG, FaultKind.PAUSE)
+        ]
         until = min(quiet, default=self._options.duration_ms)
         by_key: dict[bytes, list] = {}  # type: ignore[type-arg]
         for operation in self._workload.operations:
@@ -167,7 +169,9 @@ class _Run:
             self._counts["keys checked for an order" if answer is not None else "keys not decided"] += 1
             if answer is False:
                 told = "\n    ".join(map(repr, operations[:40]))
-                self._findings.add(now, "calls before the first fault have an order", f"{key[4:].decode()}:\n    {told}")
+                self._findings.add(
+                    now, "calls before the first fault have an order", f"{key[4:].decode()}:\n    {told}"
+                )
 
     def _result(self, cpu_s: float, healed_after_ms: Millis) -> Result:
         world, workload = self._world, self._workload

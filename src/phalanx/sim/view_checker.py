@@ -40,6 +40,8 @@ class ViewChecker:
                 self._findings.add(now, "M1 view order", f"{member} installed {earlier}, then {view}; another did not")
             self._order.add((earlier, view))
         if before:
+            if view[0] <= before[-1][0]:
+                self._findings.add(now, "views only move on", f"{member} installed {before[-1]}, then {view}")
             self._check_age(member, before[-1], view, now)
         before.append(view)
 

@@ -1,0 +1,47 @@
+"""Whole clusters under faults, many at a time: in every history what must hold did, and all was well in the end."""
+
+import msgspec
+import pytest
+
+from phalanx.sim.options import Options, Profile, draw_options
+from phalanx.sim.run import Result, repeat_command, run
+
+
+def play(options: Options) -> Result:
+    """The result of a history in which nothing was violated."""
+    result = run(options)
+    told = "\n".join(f"{v.at_ms} ms: {v.what}: {v.story}" for v in result.violations)
+    assert not result.violations, f"{told}\nrepeat with: {repeat_command(result)}"
+    return result
+
+
+def check_all(profile: Profile, seeds: range, **changes: int) -> list[Result]:
+    return [play(msgspec.structs.replace(draw_options(seed, profile), **changes)) for seed in seeds]
+
+
+@pytest.mark.rows("CS-14", "CS-21", "CS-22", "CS-24", "CS-25", "DL-07", "DL-33")
+@pytest.mark.parametrize("block", range(5))
+def test_members_crash_join_leave_and_lose_connections(block: int) -> None:
+    results = check_all(Profile.DEFAULT, range(12 * block, 12 * block + 12))
+    assert sum(sum(result.faults.values()) for result in results) > 12
+    assert all(result.operations for result in results)
+
+
+@pytest.mark.rows("DL-11")
+@pytest.mark.parametrize("block", range(3))
+def test_one_small_disaster_after_another_under_load(block: int) -> None:
+    results = check_all(Profile.FAILOVER, range(8 * block, 8 * block + 8))
+    assert sum(result.faults.get("crash-sending", 0) for result in results)
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_without_faults_every_register_is_linearizable(block: int) -> None:
+    for result in check_all(Profile.QUIET, range(8 * block, 8 * block + 8)):
+        assert result.counts["keys checked for an order"] > result.counts.get("keys not decided", 0)
+        assert result.outcomes == {"OK": result.operations}
+        assert result.counts["stale reads"] == result.counts["excused losses"] == 0
+
+
+def test_every_state_between_two_inputs_is_valid() -> None:
+    check_all(Profile.DEFAULT, range(200, 206), validate_every=1)
+    check_all(Profile.FAILOVER, range(200, 202), validate_every=1)
