@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 from phalanx.common.config import MAX_MAP_NAME_LENGTH
 from phalanx.common.errors import (
@@ -81,7 +81,9 @@ def entries_to_data(entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> t
 
 def found_values(keys: list[Any], found: list[bytes | None]) -> dict[Any, Any]:
     """Those of the keys that have a value, and their values."""
-    present = [data for data in found if data is not None]
-    if len(present) < len(found):
+    if all(found):  # no serialised value is empty
+        present = cast("list[bytes]", found)
+    else:
+        present = [data for data in found if data is not None]
         keys = [key for key, data in zip(keys, found, strict=True) if data is not None]
     return dict(zip(keys, values_from_data(present), strict=True))
