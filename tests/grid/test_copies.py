@@ -12,7 +12,7 @@ from phalanx.wire import messages as m
 from phalanx.wire.effects import TimePassed
 
 KEYS = 6
-STEPS = range(0, 44)
+STEPS = range(44)
 """More messages than one copy takes, from the order to the table that has it."""
 
 
@@ -318,3 +318,49 @@ def test_every_kind_of_write_during_a_copy_reaches_the_destination() -> None:
         c.advance(5_000)
         assert c.replicas("M") == "OD"
         assert c.entries("O") == c.entries("D")
+
+
+def test_a_destination_that_its_owner_cannot_reach_is_replaced_by_another_one() -> None:
+    """The master reaches D, O does not: to order the same copy again and again would leave O alone for ever."""
+    c = Cluster("MOBDE", partition_count=2, backup_count=1)
+    c.assign(rows=["OB", "MO"])
+    write = c.put("O", c.key(0), b"\0\0\0\1v")
+    c.settle()
+    assert c.is_done(write)
+    c.cut("O", "D")
+    c.crash("B")
+    c.advance(3_000)
+    begun = [event.destination for event in c.events_of("M", events.CopyBegun)]
+    assert begun[0] == c.id("D")
+    assert c.replicas("M") == "OE"
+    assert begun.count(c.id("D")) < 5
+
+
+def test_a_destination_that_nobody_can_replace_is_tried_again_but_not_all_the_time() -> None:
+    c = Cluster("MO", partition_count=1, backup_count=2)
+    c.assign(rows=["OM"])
+    c.start("D")
+    c.cuts.add(frozenset("OD"))
+    c.advance(60_000)
+    assert c.view("M") == "MOD"
+    attempts = [event for event in c.events_of("M", events.CopyBegun) if event.destination == c.id("D")]
+    assert 3 < len(attempts) < 20
+    c.heal()
+    c.advance(20_000)
+    assert c.replicas("M") == "OMD"
+
+
+def test_a_copy_to_a_member_whose_connection_is_refused_does_not_wait_for_its_timeout() -> None:
+    copying = Copying()
+    c = copying.c
+    c.deliver("M", "O", m.CopyOrder)
+    c.lose_link("O", "D")
+    c.cut("O", "D")
+    c.release()
+    c.settle()
+    c.heal()
+    c.advance(1_500)
+    assert c.replicas("M") in ("OD", "OM")
+    copying.finish()
+    copying.check_data()
+    copying.check_replicated()

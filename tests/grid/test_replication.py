@@ -43,7 +43,7 @@ def test_each_of_several_backups_must_acknowledge() -> None:
 
 def test_time_alone_confirms_nothing() -> None:
     c = pair()
-    c.swallow = lambda sender, receiver, message: isinstance(message, m.ReplicateAck)
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.ReplicateAck | m.ProbeAnswer)
     write = c.put("A", KEY, NEW)
     c.advance(300_000)
     assert c.view("A") == "ABC", "all are alive"
@@ -285,3 +285,43 @@ def test_states_of_streams_are_told_for_people() -> None:
     replicas = c.replies[c.ask("A", m.GetReplicas)]
     assert isinstance(replicas, m.ReplicasReply)
     assert (replicas.owned, replicas.entries, replicas.unconfirmed) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("count", [1, 300, 3_000])
+def test_writes_that_waited_for_a_connection_which_was_refused_are_sent_when_it_opens(count: int) -> None:
+    """They were handed to a connection that never opened, so no broken link tells that they are lost."""
+    c = pair()
+    c.lose_link("A", "B")
+    writes = [c.put("A", key_of(0, 1, number % 5), NEW) for number in range(count)]
+    c.cut("A", "B")
+    c.settle()
+    c.heal()
+    c.advance(200)
+    c.settle()
+    later = [c.put("A", key_of(0, 1, number % 5), THIRD) for number in range(count)]
+    c.advance(1_500)
+    assert c.view("A") == "ABC"
+    assert all(c.is_done(write) for write in writes + later)
+    assert c.entries("A") == c.entries("B")
+    owned = c.nodes["A"].grid.owned[0]
+    assert owned is not None
+    assert "log=0" in repr(owned)
+
+
+def test_under_a_steady_load_a_backup_catches_up_with_a_long_gap() -> None:
+    """What is written meanwhile must not outrun what is repeated."""
+    c = pair()
+    lost = 0
+
+    def vanish(sender: str, receiver: str, message: m.Message) -> bool:
+        nonlocal lost
+        lost += isinstance(message, m.ReplicatePut) and lost < 2_000
+        return isinstance(message, m.ReplicatePut) and lost < 2_000
+
+    c.swallow = vanish
+    writes = [c.put("A", key_of(0, 1, number % 5), NEW) for number in range(2_000)]
+    for _ in range(40):
+        c.advance(100)
+        writes += [c.put("A", key_of(0, 1, number % 5), THIRD) for number in range(100)]
+    c.advance(1_500)
+    assert all(c.is_done(write) for write in writes)

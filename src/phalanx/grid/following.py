@@ -186,6 +186,8 @@ class Followed:
         return (followed <= known and table.owner(partition) == sender) or epoch > max(followed, known)
 
     def _may_hold(self, partition: int, epoch: int) -> bool:
-        """Whether the installed table lists this member, or is too old to know the owner's epoch."""
-        table = self._table
-        return table is None or epoch > table.versions[partition] or self.this in table.replicas(partition)
+        """Whether the table lists this member, is too old to know the owner's epoch, or may yet list it for its copy."""
+        table, replica = self._table, self.replicas.get(partition)
+        if table is None or epoch > table.versions[partition] or self.this in table.replicas(partition):
+            return True
+        return replica is not None and replica.ordered_for >= table.versions[partition]

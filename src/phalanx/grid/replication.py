@@ -7,7 +7,8 @@ because time has passed.
 
 A stream's life:
 
-    PROBING     a backup in the table when this member became the owner: does it hold what the owner began with?
+    PROBING     what does it hold? A backup in the table when this member became the owner, and every stream that lost
+                its connection or answers nothing: what it lacks is sent when it has told
     COPYING     everything is being sent; writes go along on the same connection, so order alone keeps it right
     CATCHING_UP a new destination holds everything; from now on it counts, and confirms what was confirmed without it
     IN_SYNC     writes go out as they come
@@ -15,14 +16,14 @@ A stream's life:
 A backup that needs a copy counts all the time: the table promises that it may be promoted. It acknowledges nothing
 until its copy is complete. A new destination does not count before CATCHING_UP, so a copy never holds up writes.
 The log keeps each write until all streams have acknowledged it; what a broken connection lost is sent again from it.
+A new destination is given up when its copy breaks off, but not once the master was told that it is complete: the master
+may have counted on it by then, and says so, or not, in its next table.
 """
 
 from __future__ import annotations
 
 import enum
 from collections import deque
-from itertools import islice
-
 import msgspec
 
 from phalanx.common.ids import MemberId, Millis, Target
@@ -33,9 +34,7 @@ from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import CopyAck, Probe, ProbeAnswer, Replicate, ReplicateAck, Reply
 
 RESEND_AFTER_MS = 1_000
-"""Silence of a stream after which what it has not acknowledged is sent again, in case acknowledgements were lost."""
-RESEND_AT_MOST = 256
-"""Writes sent again at a time; acknowledgements bring the next ones."""
+"""Silence of a stream that owes acknowledgements, after which it is asked what it has."""
 COPY_STALLED_AFTER_MS = 10_000
 """A copy whose destination acknowledges nothing for so long begins anew."""
 
@@ -50,7 +49,9 @@ class StreamState(enum.Enum):
 class Stream:
     """One replica that follows this owner."""
 
-    __slots__ = ("acked", "copy", "counts", "heard_at", "member", "ordered", "state", "target_seq")
+    __slots__ = (
+        "acked", "copy", "counts", "heard_at", "is_reported", "is_unreachable", "member", "ordered", "state", "target_seq",
+    )  # fmt: skip
 
     def __init__(self, member: MemberId, acked: int, now: Millis, ordered: int | None) -> None:
         self.member = member
@@ -63,6 +64,10 @@ class Stream:
         """Whether writes wait for its acknowledgement."""
         self.target_seq = 0
         """CATCHING_UP ends when this is acknowledged."""
+        self.is_reported = False
+        """Whether the master was told that the ordered copy is complete."""
+        self.is_unreachable = False
+        """Whether to ask it what it has as soon as a connection opens."""
         self.copy: CopySender | None = None
         self.heard_at = now
 
@@ -150,10 +155,15 @@ class OwnedPartition:
         if stream.state is StreamState.COPYING and stream.copy is not None and stream.copy.is_complete:
             self._end_copy(stream)
         self._confirm()
-        if stream.state is StreamState.CATCHING_UP and stream.acked >= stream.target_seq:
-            stream.state = StreamState.IN_SYNC
-            return True
-        return False
+        return self._end_catching_up(stream)
+
+    def _end_catching_up(self, stream: Stream) -> bool:
+        """Whether a new destination has what was confirmed without it: the master may count on it."""
+        if stream.state is not StreamState.CATCHING_UP or stream.acked < stream.target_seq:
+            return False
+        stream.state = StreamState.IN_SYNC
+        stream.is_reported = True
+        return True
 
     def _end_copy(self, stream: Stream) -> None:
         stream.copy = None
@@ -214,50 +224,58 @@ class OwnedPartition:
 
     def on_probe_answer(
         self, member: MemberId, message: ProbeAnswer, copy_id: int, chunk_bytes: int, now: Millis
-    ) -> None:
+    ) -> bool:
+        """A replica tells what it has: it gets the rest, or a copy. True if an ordered copy is complete by this."""
         stream = self.streams.get(member)
         if stream is None or message.epoch != self.replica.epoch:
-            return
-        if message.seq < 0 and stream.state is StreamState.IN_SYNC and stream.ordered is None:
+            return False
+        if message.seq < 0 and stream.state in (StreamState.IN_SYNC, StreamState.CATCHING_UP):
             # 1. This owner probed B by a new table. 2. B answered, then installed an older table that did not list it,
             # and dropped the replica. 3. B cannot follow the writes. So ask anew: B then gets what it lacks.
-            stream.state = StreamState.PROBING
-            self._probe(stream)
-            return
+            self._doubt(stream, now)
+            return False
         if stream.state is not StreamState.PROBING:
-            return
+            return False
         stream.heard_at = now
+        stream.is_unreachable = False
         if message.seq < self._log_from:
             self._start_copy(stream, copy_id, chunk_bytes, now)
-            return
+            return False
         stream.acked = message.seq
-        stream.state = StreamState.IN_SYNC
+        stream.state = StreamState.IN_SYNC if stream.ordered is None else StreamState.CATCHING_UP
         for logged in self._log:
             if logged.seq > stream.acked:
                 self._out.send(member, logged)
         self._confirm()
+        return self._end_catching_up(stream)
 
-    def on_link_lost(self, member: MemberId, now: Millis) -> bool:
-        """Messages to or from a replica may be lost. True if an ordered copy was given up by this."""
+    def on_link_lost(self, member: MemberId, now: Millis, *, is_refused: bool = False) -> bool:
+        """Messages to or from a replica may be lost. True if an ordered copy was given up by this.
+
+        `is_refused`: so would be what is sent to it now.
+        """
         stream = self.streams.get(member)
         if stream is None:
             return False
-        if stream.state is StreamState.COPYING:
-            if stream.ordered is not None:
-                del self.streams[member]
-                self._confirm()
-                return True
-            stream.copy = None
-            stream.state = StreamState.PROBING
-        self._resend(stream, len(self._log), now)
+        if stream.state is StreamState.COPYING and stream.ordered is not None and not stream.is_reported:
+            del self.streams[member]
+            self._confirm()
+            return True
+        self._doubt(stream, now, is_refused=is_refused)
         return False
 
-    def resend_if_silent(self, now: Millis) -> None:
-        """Repeat what a stream has not acknowledged for a while; each repetition is harmless."""
+    def on_link_up(self, member: MemberId, now: Millis) -> None:
+        """A connection to a replica is open."""
+        stream = self.streams.get(member)
+        if stream is not None and stream.is_unreachable:
+            self._doubt(stream, now)
+
+    def ask_if_silent(self, now: Millis) -> None:
+        """Ask streams that owe acknowledgements, and have said nothing for a while, what they have."""
         for stream in self.streams.values():
             waiting = stream.state is StreamState.PROBING or stream.acked < self.replica.seq
             if waiting and stream.copy is None and now - stream.heard_at >= RESEND_AFTER_MS:
-                self._resend(stream, RESEND_AT_MOST, now)
+                self._doubt(stream, now)
 
     def stalled_copies(self, now: Millis) -> list[MemberId]:
         """Destinations that acknowledged no chunk for so long that the copy should begin anew."""
@@ -273,14 +291,14 @@ class OwnedPartition:
             stream.heard_at = now
             stream.copy.on_ack(message, now, self._out)
 
-    def _resend(self, stream: Stream, at_most: int, now: Millis) -> None:
+    def _doubt(self, stream: Stream, now: Millis, *, is_refused: bool = False) -> None:
+        """What a stream has is not known any more: send nothing until it has told."""
+        stream.copy = None
+        stream.state = StreamState.PROBING
         stream.heard_at = now
-        if stream.state is StreamState.PROBING:
+        stream.is_unreachable = is_refused
+        if not is_refused:
             self._probe(stream)
-        else:
-            unconfirmed = (logged for logged in self._log if logged.seq > stream.acked)
-            for logged in islice(unconfirmed, at_most):
-                self._out.send(stream.member, logged)
 
     def _probe(self, stream: Stream) -> None:
         self._out.send(stream.member, Probe(self.number, self.replica.epoch, *self._base))

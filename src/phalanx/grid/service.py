@@ -185,8 +185,11 @@ class GridService:
 
     def on_probe_answer(self, sender: MemberId, message: ProbeAnswer, now: Millis) -> None:
         owned = self.owned[message.partition]
-        if owned is not None:
-            owned.on_probe_answer(sender, message, self._next_copy_id(), self.config.copy_chunk_bytes, now)
+        chunk_bytes = self.config.copy_chunk_bytes
+        if owned is not None and owned.on_probe_answer(sender, message, self._next_copy_id(), chunk_bytes, now):
+            self._report(owned, sender, done=True)
+        if owned is not None and not owned.is_settled:
+            self.unsettled[owned.number] = owned
         self._note_settled(owned)
 
     def on_copy_order(self, sender: MemberId, message: CopyOrder, now: Millis) -> None:
@@ -204,13 +207,19 @@ class GridService:
         if owned is not None:
             owned.on_copy_ack(sender, message, now)
 
-    def on_link_lost(self, peer: MemberId, now: Millis) -> None:
-        """Messages to or from the peer may be lost."""
-        self.followed.on_link_lost(peer)
+    def on_link_lost(self, peer: MemberId, now: Millis, *, is_refused: bool = False) -> None:
+        """Messages to or from the peer may be lost; `is_refused`: only those that waited for a connection to it."""
+        if not is_refused:
+            self.followed.on_link_lost(peer)
         for owned in list(self.unsettled.values()):
-            if owned.on_link_lost(peer, now):
+            if owned.on_link_lost(peer, now, is_refused=is_refused):
                 self._report(owned, peer, done=False)
             self._note_settled(owned)
+
+    def on_link_up(self, peer: MemberId, now: Millis) -> None:
+        """A connection to the peer is open."""
+        for owned in self.unsettled.values():
+            owned.on_link_up(peer, now)
 
     def _report(self, owned: OwnedPartition, destination: MemberId, *, done: bool) -> None:
         """Tell the master how a copy that it ordered stands."""
@@ -237,7 +246,7 @@ class GridService:
             return
         self._look_at = now + EXPIRY_PAUSE_MS
         for owned in list(self.unsettled.values()):
-            owned.resend_if_silent(now)
+            owned.ask_if_silent(now)
             for member in owned.stalled_copies(now):
                 if owned.on_link_lost(member, now):
                     self._report(owned, member, done=False)

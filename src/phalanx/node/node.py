@@ -170,10 +170,10 @@ class Node:
             case LinkLost(peer) | LinkRefused(peer):
                 self.membership.on_link(event, now)
                 self.calls.on_link(event, now)
-                if isinstance(event, LinkLost):
-                    self.grid.on_link_lost(MemberId(peer), now)
-            case LinkUp():
+                self.grid.on_link_lost(MemberId(peer), now, is_refused=isinstance(event, LinkRefused))
+            case LinkUp(peer):
                 self.membership.on_link(event, now)
+                self.grid.on_link_up(MemberId(peer), now)
             case Started():
                 self.membership.start(now)
             case LeaveWanted():

@@ -92,9 +92,9 @@ class PartitionKeeper:
             self._publish_at = None
             self._redundancy.forget_all()
             return
+        self._confirmed = {m: version for m, version in self._confirmed.items() if m in view and not became_master}
         if became_master:
             self._redundancy.forget_all()
-            self._confirmed.clear()
             self._start_search(view, now)
         elif self._search is not None:
             self._search.on_view(view)
@@ -145,7 +145,7 @@ class PartitionKeeper:
     def on_copy_report(self, sender: MemberId, message: CopyReport, now: Millis) -> None:
         if not self.decides:
             return
-        replicas = self._redundancy.on_report(sender, message, self.table)
+        replicas = self._redundancy.on_report(sender, message, self.table, now)
         if replicas is not None:
             self._change({message.partition: replicas}, now, COALESCE_PUBLICATIONS_MS)
         self._order_missing(now)

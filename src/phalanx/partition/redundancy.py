@@ -22,6 +22,9 @@ from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import CopyOrder, CopyReport
 
 REPEAT_ORDER_AFTER_MS = 1_000
+FIRST_PAUSE_MS = 200
+"""After an owner gave up a copy to a member, before it is told to try that member again; doubles up to the next figure."""
+LONGEST_PAUSE_MS = 12_800
 
 
 class Copy(NamedTuple):
@@ -43,29 +46,38 @@ class Redundancy:
         self.copies: dict[int, Copy] = {}
         """Partition to its copy."""
         self.degraded_since: Millis | None = None
+        self._pauses: dict[tuple[MemberId, MemberId], tuple[Millis, Millis]] = {}
+        """Of an owner and a destination between which a copy broke off: until when to try others, and the next pause."""
+        self._next_pause_end: Millis | None = None
 
     def forget_all(self) -> None:
         """This member is not the master any more, or a new search begins."""
         self.copies.clear()
+        self._pauses.clear()
         self.degraded_since = None
 
     def ended_by_departure(self, table: PartitionTable, view: MembersView) -> list[int]:
         """Drop copies whose source or destination left; the partitions whose owner must learn of it by the table."""
+        self._pauses = {pair: pause for pair, pause in self._pauses.items() if all(member in view for member in pair)}
         over = [copy for copy in self.copies.values() if copy.source not in view or copy.destination not in view]
         for copy in over:
             self._give_up(copy, "a participant left")
         return [copy.partition for copy in over if table.versions[copy.partition] == copy.base_version]
 
-    def on_report(self, sender: MemberId, message: CopyReport, table: PartitionTable) -> Replicas | None:
+    def on_report(self, sender: MemberId, message: CopyReport, table: PartitionTable, now: Millis) -> Replicas | None:
         """The new replicas of the partition if this report completes a copy that is still valid."""
         copy = self.copies.get(message.partition)
         if copy is None or (copy.base_version, copy.destination, copy.source) != (
             message.base_version, message.destination, sender,
         ):  # fmt: skip
             return None
+        pair = copy.source, copy.destination
         if not message.done:
             self._give_up(copy, "the owner gave it up")
+            pause_ms = self._pauses.get(pair, (0, FIRST_PAUSE_MS))[1]
+            self._pauses[pair] = now + pause_ms, min(2 * pause_ms, LONGEST_PAUSE_MS)
             return None
+        self._pauses.pop(pair, None)
         del self.copies[message.partition]
         replicas = (*table.replicas(message.partition), message.destination)
         index, version = len(replicas) - 1, table.version + 1
@@ -103,7 +115,11 @@ class Redundancy:
             owner = replicas[0]
             if partition in self.copies or partition in unpublished or busy[owner] >= self._config.copies_per_member:
                 continue
-            candidates = [member for member in staying if member in ready and member not in replicas]
+            candidates = [
+                member
+                for member in staying
+                if member in ready and member not in replicas and self._pauses.get((owner, member), (0, 0))[0] <= now
+            ]
             if not candidates:
                 continue
             destination = least_loaded(candidates, loads)
@@ -111,6 +127,7 @@ class Redundancy:
             busy[owner] += 1
             self._order(Copy(partition, table.versions[partition], owner, destination, now), table)
         self._repeat_orders(now)
+        self._next_pause_end = min((until for until, _ in self._pauses.values() if until > now), default=None)
         return missing
 
     def still_needed(self, member: MemberId, table: PartitionTable, view: MembersView, leaving: set[MemberId]) -> int:
@@ -127,9 +144,10 @@ class Redundancy:
         )
 
     def next_deadline(self) -> Millis | None:
-        if not self.copies:
-            return None
-        return min(copy.ordered_at for copy in self.copies.values()) + REPEAT_ORDER_AFTER_MS
+        deadlines = [copy.ordered_at + REPEAT_ORDER_AFTER_MS for copy in self.copies.values()]
+        if self._next_pause_end is not None:
+            deadlines.append(self._next_pause_end)
+        return min(deadlines, default=None)
 
     def _order(self, copy: Copy, table: PartitionTable) -> None:
         self.copies[copy.partition] = copy
