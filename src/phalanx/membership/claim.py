@@ -34,6 +34,10 @@ class Claim:
         self._ask_at: dict[MemberId, Millis] = {}
         """Members that have not agreed yet, and when to ask them again."""
         self._asked: set[MemberId] = set()
+        self._newest = view
+        """Of the lists seen."""
+        self._refused_since: dict[MemberId, Millis] = {}
+        """Members found in the lists of others, and since when connecting to them is refused."""
 
     def __repr__(self) -> str:
         return f"Claim({self.claim_id}, agreed={list(self._views)}, waiting_for={list(self._ask_at)})"
@@ -42,10 +46,16 @@ class Claim:
         return min([self.deadline, *self._ask_at.values()])
 
     def ask_younger(self, view: MembersView, suspected: Collection[MemberId], now: Millis) -> None:
-        """Ask the members of a list that are younger than the claimer, not suspected, and not asked yet."""
+        """Ask the members of a list that are younger than the claimer, not suspected, and not asked yet.
+
+        Who is in an older list and not in a newer one was removed in between, and is not asked.
+        """
+        if view.version > self._newest.version:
+            self._newest = view
         younger = view.younger_than(self._this) if self._this in view else ()
         for member in younger:
-            if member not in suspected and member not in self._asked:
+            was_removed = view.version < self._newest.version and member not in self._newest
+            if member not in suspected and member not in self._asked and not was_removed:
                 self._ask(member, now)
 
     def ask_again(self, now: Millis) -> None:
@@ -63,8 +73,14 @@ class Claim:
         if not answer.accepted:
             return
         del self._ask_at[sender]
+        self._refused_since.pop(sender, None)
         self._views[sender] = answer.view
         self.ask_younger(answer.view, suspected, now)
+
+    def on_refused(self, member: MemberId, grace_ms: Millis, now: Millis) -> None:
+        """Nobody accepts connections for a member that is not in the claimer's list: it is watched by this claim alone."""
+        if now - self._refused_since.setdefault(member, now) >= grace_ms:
+            self.leave_out(member)
 
     def leave_out(self, member: MemberId) -> None:
         """The member is suspected now: do not wait for it."""

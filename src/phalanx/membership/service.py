@@ -153,9 +153,14 @@ class MembershipService:
             if not isinstance(event, LinkUp):
                 self._follow_join(self._joining.on_unreachable(event, now), now)
             return
-        if self.view is None or peer not in self.view:
+        if self.view is None:
             return
         member = MemberId(peer)
+        if member not in self.view:
+            if self._claim is not None and isinstance(event, LinkRefused):
+                self._claim.on_refused(member, self._config.connection_grace_ms, now)
+                self._end_claim_if_over(now)
+            return
         if isinstance(event, LinkUp):
             self.suspicions.connection_open(member, now)
         elif isinstance(event, LinkRefused):
