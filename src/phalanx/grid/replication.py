@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
+
 import msgspec
 
 from phalanx.common.ids import MemberId, Millis, Target

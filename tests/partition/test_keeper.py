@@ -1,0 +1,303 @@
+"""The partition table at every member, and the duties of the master (reference 004)."""
+
+import pytest
+
+from harness import KEY, Cluster, Lone, lone_id
+from phalanx.common.config import MAX_BACKUPS, NodeConfig
+from phalanx.common.errors import UsageError
+from phalanx.common.table import PartitionTable, build_table
+from phalanx.wire import events
+from phalanx.wire import messages as m
+
+VALUE = b"\0\0\0\1v"
+
+
+def table_of(*rows: str, versions: list[int]) -> PartitionTable:
+    return build_table([tuple(lone_id(name) for name in row) for row in rows], versions)
+
+
+@pytest.mark.rows("DL-01")
+@pytest.mark.parametrize("backups", [-1, 7])
+def test_a_partition_has_at_most_seven_replicas(backups: int) -> None:
+    assert MAX_BACKUPS == 6
+    with pytest.raises(UsageError, match="not between 0 and 6"):
+        NodeConfig(backup_count=backups)
+
+
+@pytest.mark.rows("DL-04", "DL-07")
+def test_a_table_is_installed_only_from_the_master_and_only_if_newer() -> None:
+    b = Lone("B", "ABC", 3)
+    first = table_of("AB", versions=[4])
+    b.hear("C", m.TableUpdate(first))
+    assert b.node.keeper.table.version == 0
+    b.hear("A", m.TableUpdate(first))
+    assert b.node.keeper.table == first
+    for older in (table_of("CB", versions=[3]), table_of("CB", versions=[4])):
+        b.hear("A", m.TableUpdate(older))
+        assert b.node.keeper.table == first
+    b.hear("A", m.TableUpdate(table_of("CB", versions=[5])))
+    assert b.node.keeper.table == table_of("CB", versions=[5])
+    assert [message.version for message in b.sent_to("A", m.TableAck)] == [4, 4, 4, 5]
+
+
+@pytest.mark.rows("DL-08", "DL-09", "DL-10")
+def test_a_backup_that_misses_its_owner_waits_for_the_masters_table() -> None:
+    c = Cluster("ABC")
+    c.assign(rows=["BC"])
+    write = c.put("B", KEY, VALUE)
+    c.settle()
+    assert c.is_done(write)
+    c.hold("A", "C")
+    old_table = c.table("A")
+    c.crash("B")
+    c.advance(3_000)
+    assert c.suspects("C") == "B"
+    assert c.nodes["C"].grid.owned[0] is None
+    assert c.replicas("C") == "BC"
+    c.say("A", "C", m.TableUpdate(old_table))
+    assert c.entries("C") == {KEY: VALUE}, "the old table does not hurt it"
+    c.release()
+    c.settle()
+    assert c.replicas("C")[0] == "C"
+    assert c.get("C", KEY) == VALUE
+
+
+@pytest.mark.rows("DL-04")
+def test_the_master_publishes_its_table_now_and_then() -> None:
+    c = Cluster("ABC", publish_interval_ms=7_000)
+    c.assign()
+    c.advance(1_000)
+    c.hold("A", "B")
+    c.advance(7_500)
+    assert {message.table for message in c.pending("A", "B", m.TableUpdate)} == {c.table("A")}
+
+
+@pytest.mark.rows("DL-03", "DL-05", "DL-06")
+def test_each_change_of_the_master_raises_the_version() -> None:
+    c = Cluster("ABC", partition_count=4)
+    c.assign()
+    assert c.table("A").versions == (1, 1, 1, 1)
+    held = [partition for partition in range(4) if "C" in c.replicas("A", partition)]
+    c.crash("C")
+    c.advance(5_000)
+    installed = [event.table_version for event in c.events_of("A", events.TableInstalled)]
+    assert installed == sorted(set(installed))
+    for partition in range(4):
+        # A repair and a copy for each partition that C held; nothing else.
+        assert c.table("A").versions[partition] == (3 if partition in held else 1)
+
+
+def test_a_missed_table_is_learnt_by_the_next_heartbeat() -> None:
+    c = Cluster("ABC")
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.TableUpdate) and receiver == "C"
+    c.assign()
+    assert c.table("C").version == 0
+    c.swallow = lambda *_: False
+    c.advance(1_100)
+    assert c.table("C") == c.table("A")
+
+
+def test_nothing_is_assigned_before_somebody_uses_the_data() -> None:
+    c = Cluster("ABC")
+    c.advance(10_000)
+    c.ask("B", m.GetMembers)
+    c.ask("B", m.GetTable, False)
+    c.ask("B", m.GetReplicas)
+    c.settle()
+    assert c.table("A").version == 0
+    c.ask("B", m.Get, "m", KEY)
+    c.settle()
+    assert c.table("A").version == 1
+    assert c.table("B") == c.table("C") == c.table("A")
+
+
+# --- the search for the newest table ----------------------------------------------------------------------------------
+
+
+@pytest.mark.rows("DL-11", "DL-12", "DL-13", "DL-14", "DL-15", "DL-58")
+@pytest.mark.parametrize("knows", ["B", "C", "D", "E", "DE"])
+def test_a_new_master_goes_on_with_the_newest_table_of_all(knows: str) -> None:
+    """A's last table names a new backup; A dies when only some have heard of it. Nobody goes back to the older one."""
+    c = Cluster("ABCDE", partition_count=2)
+    c.assign(rows=["DE", "AB"])
+    c.put("D", c.key(0), VALUE)
+    c.settle()
+    kept: list[PartitionTable] = []
+
+    def keep(sender: str, receiver: str, message: m.Message) -> bool:
+        if sender == "A" and isinstance(message, m.TableUpdate):
+            kept.append(message.table)
+        return sender == "A" and isinstance(message, m.TableUpdate)
+
+    c.swallow = keep
+    c.leave("D")
+    c.advance(1_500)
+    newest = max(kept, key=lambda table: table.version)
+    assert newest.version > 2
+    assert "D" in c.nodes, "it is not let go before all know who has its replicas"
+    for name in knows:
+        c.say("A", name, m.TableUpdate(newest))
+    c.crash("A")
+    c.swallow = lambda *_: False
+    c.advance(5_000)
+    search = c.events_of("B", events.TableSearchEnded)[-1]
+    assert search.table_version == newest.version
+    for name in "BC":
+        versions = [event.table_version for event in c.events_of(name, events.TableInstalled)]
+        assert versions == sorted(set(versions))
+    owner = c.replicas("B")[0]
+    assert c.get(owner, c.key(0)) == VALUE
+
+
+@pytest.mark.rows("DL-13", "DL-14", "DL-15")
+def test_before_all_have_answered_or_left_no_table_is_published() -> None:
+    c = Cluster("ABCD")
+    c.assign(rows=["CB"])
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.FetchedTable) and sender == "D"
+    c.crash("A")
+    c.advance(3_000)
+    assert c.views_of("BCD") == ["BCD"] * 3
+    assert not c.nodes["B"].keeper.decides
+    c.crash("C")
+    c.advance(3_000)
+    assert c.view("B") == "BD"
+    assert c.replicas("B") == c.replicas("D") == "CB", "C is gone, and yet nothing is decided"
+    assert not [event for event in c.events_of("B", events.TableSearchEnded) if event.table_version]
+    c.swallow = lambda *_: False
+    c.advance(500)
+    assert c.replicas("B")[0] == "B"
+    assert c.table("D") == c.table("B")
+
+
+@pytest.mark.rows("DL-13")
+def test_a_member_that_dies_during_the_search_is_not_waited_for() -> None:
+    c = Cluster("ABCD")
+    c.assign(rows=["BC"])
+    c.hold("D", "B")
+    c.crash("A")
+    c.advance(500)
+    c.release()
+    c.settle()
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.FetchedTable) and sender == "D"
+    c.advance(1_000)
+    c.crash("D")
+    c.swallow = lambda *_: False
+    c.advance(2_000)
+    assert c.nodes["B"].keeper.decides
+    assert c.replicas("C") == c.replicas("B")
+
+
+@pytest.mark.rows("DL-12")
+def test_a_member_that_has_answered_a_new_master_takes_no_table_of_the_old_one() -> None:
+    c = Cluster("ABC")
+    c.assign(rows=["BC"])
+    late = m.TableUpdate(table_of("CB", versions=[9]))
+    c.crash("A")
+    c.advance(2_000)
+    assert c.master("C") == "B"
+    before = c.table("C")
+    c.say("A", "C", late)
+    assert c.table("C") == before
+
+
+def test_only_the_master_that_a_member_follows_is_told_its_table() -> None:
+    b = Lone("B", "ABC", 3)
+    b.hear("C", m.FetchTable(1))
+    assert b.sent_of(m.FetchedTable) == []
+    b.hear("A", m.FetchTable(1))
+    assert b.sent_of(m.FetchedTable) == [("A", m.FetchedTable(1, b.node.keeper.table))]
+
+
+def test_a_master_that_confirms_the_same_table_is_heard_although_the_message_was_lost() -> None:
+    """Its orders would be ignored by an owner that takes the old master's word for the last one."""
+    c = Cluster("ABCD", partition_count=1)
+    c.assign(rows=["CD"])
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.TableUpdate) and receiver == "C"
+    c.crash("A")
+    c.advance(800)
+    assert c.master("C") == "B"
+    assert c.nodes["C"].keeper.confirmed_by == c.id("A")
+    c.swallow = lambda *_: False
+    c.advance(1_500)
+    assert c.nodes["C"].keeper.confirmed_by == c.id("B")
+
+
+# --- repair -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rows("DL-05")
+def test_a_partition_that_nobody_survived_gets_a_new_empty_owner_and_that_is_told() -> None:
+    c = Cluster("ABCD", partition_count=2)
+    c.assign(rows=["BC", "AD"])
+    c.put("B", c.key(0), VALUE)
+    c.settle()
+    c.crash("BC")
+    c.advance(3_000)
+    repaired = c.events_of("A", events.PartitionsRepaired)
+    assert [lost for event in repaired for lost in event.lost] == [0]
+    assert c.get(c.replicas("A")[0], c.key(0)) is None
+    write = c.put(c.replicas("A")[0], c.key(0), VALUE)
+    c.settle()
+    assert c.is_done(write)
+
+
+@pytest.mark.rows("DL-02", "DL-05")
+def test_lost_replicas_are_copied_until_all_have_them_and_that_is_told_once() -> None:
+    c = Cluster("ABCD", partition_count=12, backup_count=2)
+    c.assign()
+    c.advance(2_000)
+    before = len(c.events_of("A", events.FullyReplicated))
+    c.crash("D")
+    c.advance(5_000)
+    for partition in range(12):
+        assert len(c.replicas("A", partition)) == 3
+    replicated = c.events_of("A", events.FullyReplicated)[before:]
+    assert [event.table_version for event in replicated] == [c.table("A").version]
+    assert replicated[0].took_ms < 3_000
+
+
+def test_full_redundancy_is_told_only_when_every_member_knows_of_it() -> None:
+    """Whoever reads it may stop the next member: also the master, which was the only one to know of the last copy."""
+    c = Cluster("AB")
+    c.crash("B")
+    c.advance(2_000)
+    c.assign(rows=["A"])
+    c.put("A", KEY, VALUE)
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.TableUpdate) and receiver == "B"
+    c.start("B")
+    c.advance(3_000)
+    assert c.replicas("A") == "AB"
+    assert not c.events_of("A", events.FullyReplicated)
+    c.swallow = lambda *_: False
+    c.advance(1_500)
+    assert len(c.events_of("A", events.FullyReplicated)) == 1
+    c.crash("A")
+    c.advance(3_000)
+    assert c.get("B", KEY) == VALUE
+
+
+def test_no_more_copies_at_a_time_than_an_owner_may_send() -> None:
+    c = Cluster("AB", partition_count=20, copies_per_member=3)
+    c.crash("B")
+    c.advance(2_000)
+    c.assign()
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyAck)
+    c.join("B")
+    c.advance(2_000)
+    open_copies = len(c.events_of("A", events.CopyBegun)) - len(c.events_of("A", events.CopyCommitted))
+    assert open_copies == 3
+    c.swallow = lambda *_: False
+    c.advance(30_000)
+    assert all(len(c.replicas("A", partition)) == 2 for partition in range(20))
+
+
+def test_what_a_master_remembers_of_members_ends_with_them() -> None:
+    c = Cluster("AB")
+    c.assign()
+    for _ in range(5):
+        c.crash("B")
+        c.advance(1_000)
+        c.join("B")
+        c.advance(2_000)
+    assert set(c.nodes["A"].keeper._confirmed) == {c.id("B")}
+    assert "copies=[]" in repr(c.nodes["A"].keeper)
