@@ -215,11 +215,20 @@ def test_the_deadline_detector_counts_from_the_last_heartbeat() -> None:
     assert detector.silent(3_000) == [(A, "no heartbeat for 2000 ms; the limit is 2000 ms")]
     detector.heartbeat(A, 3_000)
     assert detector.silent(4_999) == []
-    detector.observer_was_away(10_000)
+    detector.observer_was_away(10_000, 13_000)
     assert detector.silent(14_999) == []
     assert [member for member, _ in detector.silent(15_000)] == [A]
     detector.forget(A)
     assert detector.silent(99_000) == []
+
+
+def test_what_was_heard_in_the_very_moment_of_waking_up_counts_from_then() -> None:
+    """Messages that came while this member was away may be taken in before it notices that it was away."""
+    detector = DeadlineFailureDetector(2_000)
+    detector.watch(A, 1_000)
+    detector.heartbeat(A, 10_000)
+    detector.observer_was_away(9_000, 10_000)
+    assert [member for member, _ in detector.silent(12_000)] == [A]
 
 
 def test_connection_evidence_needs_the_whole_grace() -> None:

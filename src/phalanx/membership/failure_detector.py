@@ -26,14 +26,14 @@ class FailureDetector(Protocol):
     def heartbeat(self, member: MemberId, now: Millis) -> None:
         """A heartbeat arrived."""
 
-    def observer_was_away(self, missed_ms: Millis) -> None:
+    def observer_was_away(self, missed_ms: Millis, now: Millis) -> None:
         """This member itself did not run for so long; nobody could have been heard meanwhile."""
 
     def silent(self, now: Millis) -> list[tuple[MemberId, str]]:
         """The watched members that seem to be gone, each with the reason in words."""
 
     def next_deadline(self) -> Millis | None:
-        """When silence alone could add a member to the answer of `silent`."""
+        """Before this time silence alone adds nobody to the answer of `silent`."""
 
 
 class DeadlineFailureDetector:
@@ -42,22 +42,32 @@ class DeadlineFailureDetector:
     def __init__(self, timeout_ms: Millis) -> None:
         self._timeout_ms = timeout_ms
         self._last_heard: dict[MemberId, Millis] = {}
+        self._nobody_before: Millis | None = None
+        """Before this nobody can be silent for too long; heartbeats move the true time on, a look moves this one."""
 
     def watch(self, member: MemberId, now: Millis) -> None:
         self._last_heard.setdefault(member, now)
+        if self._nobody_before is None:
+            self._nobody_before = now + self._timeout_ms
 
     def forget(self, member: MemberId) -> None:
         self._last_heard.pop(member, None)
+        if not self._last_heard:
+            self._nobody_before = None
 
     def heartbeat(self, member: MemberId, now: Millis) -> None:
         if member in self._last_heard:
             self._last_heard[member] = now
 
-    def observer_was_away(self, missed_ms: Millis) -> None:
-        for member in self._last_heard:
-            self._last_heard[member] += missed_ms
+    def observer_was_away(self, missed_ms: Millis, now: Millis) -> None:
+        for member, heard in self._last_heard.items():
+            # What had come meanwhile may have been taken in first, with the time of now.
+            self._last_heard[member] = min(heard + missed_ms, now)
 
     def silent(self, now: Millis) -> list[tuple[MemberId, str]]:
+        if self._nobody_before is None or now < self._nobody_before:
+            return []
+        self._nobody_before = min(self._last_heard.values()) + self._timeout_ms
         return [
             (member, f"no heartbeat for {now - heard} ms; the limit is {self._timeout_ms} ms")
             for member, heard in self._last_heard.items()
@@ -65,7 +75,7 @@ class DeadlineFailureDetector:
         ]
 
     def next_deadline(self) -> Millis | None:
-        return min(self._last_heard.values(), default=0) + self._timeout_ms if self._last_heard else None
+        return self._nobody_before
 
 
 class ConnectionEvidence:
@@ -110,4 +120,4 @@ class ConnectionEvidence:
         ]
 
     def next_deadline(self) -> Millis | None:
-        return min(self._retry_at.values(), default=None)
+        return min(self._retry_at.values()) if self._retry_at else None

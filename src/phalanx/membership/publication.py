@@ -49,6 +49,10 @@ class Publications:
     def __repr__(self) -> str:
         return repr(self._open)
 
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._open)
+
     def wait(self, publication: Publication) -> None:
         self._open.append(publication)
 

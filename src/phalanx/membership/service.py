@@ -110,16 +110,15 @@ class MembershipService:
             return self._joining.next_deadline()
         if self.view is None:
             return None
-        deadlines = [self.suspicions.next_deadline(self._next_heartbeat)]
+        deadline = self.suspicions.next_deadline(self._next_heartbeat)
         if self._parting is not None:
             # A claim waits for it.
-            deadlines.append(self._parting.decide_at)
+            deadline = min(deadline, self._parting.decide_at)
         elif self._claim is not None:
-            deadlines.append(self._claim.next_deadline())
-        deadlines += self._publications.deadlines()
+            deadline = min(deadline, self._claim.next_deadline())
         if self._hand_over is not None:
-            deadlines.append(self._hand_over.deadline)
-        return min(deadlines)
+            deadline = min(deadline, self._hand_over.deadline)
+        return min(deadline, *self._publications.deadlines()) if self._publications.is_waiting else deadline
 
     def on_time(self, now: Millis, table_version: int) -> None:
         """Heartbeats, verdicts, and the ends of what waits."""

@@ -82,7 +82,7 @@ class Suspicions:
         """Members that became suspected by now, in the order in which they were found."""
         if self._due and now - self._due > self._interval_ms:
             missed_ms = now - self._due
-            self._detector.observer_was_away(missed_ms)
+            self._detector.observer_was_away(missed_ms, now)
             self._evidence.observer_was_away(missed_ms)
         self._due = 0
         found = [(member, reason, "CS-33 silence") for member, reason in self._detector.silent(now)]
@@ -102,10 +102,13 @@ class Suspicions:
 
     def next_deadline(self, next_tick: Millis) -> Millis:
         """The earliest time at which this object must be asked again, given the member's next regular tick."""
-        deadlines = [next_tick, self._evidence.next_deadline()]
-        if len(self.suspected) < len(self._watched):
+        due, retry = next_tick, self._evidence.next_deadline()
+        if retry is not None and retry < due:
+            due = retry
+        if not self.suspected:
+            # A suspected member stays silent; its deadline is long past and says nothing new. The tick finds others.
             silence = self._detector.next_deadline()
-            # A suspected member stays silent; its deadline is long past and says nothing new.
-            deadlines.append(None if self.suspected and silence is not None and silence <= next_tick else silence)
-        self._due = min(deadline for deadline in deadlines if deadline is not None)
-        return self._due
+            if silence is not None and silence < due:
+                due = silence
+        self._due = due
+        return due

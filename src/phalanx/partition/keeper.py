@@ -187,12 +187,15 @@ class PartitionKeeper:
         self._redundancy.forget_all()
 
     def next_deadline(self) -> Millis | None:
-        deadlines = [self._publish_at]
+        if not self._leads:
+            return None
         if self._search is not None:
-            deadlines.append(self._search.next_deadline())
-        if self.decides:
-            deadlines += [self._redundancy.next_deadline(), self._next_publication]
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+            return self._search.next_deadline()
+        deadline = self._next_publication
+        for other in (self._publish_at, self._redundancy.next_deadline()):
+            if other is not None and other < deadline:
+                deadline = other
+        return deadline
 
     def on_time(self, now: Millis) -> None:
         if self._search is not None:

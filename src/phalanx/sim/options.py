@@ -216,7 +216,7 @@ def _half_told(rng: Random, options: Options, at: Millis) -> list[Fault]:
     third = rng.randrange(options.hosts)
     what, nth = (
         rng.choice(("TableUpdate", "TableUpdate", "MembersUpdate", "CopyOrder")),
-        rng.randrange(1, options.hosts),
+        rng.randrange(1, max(options.hosts, 2)),
     )
     crash = Fault(at + 20, FaultKind.CRASH, third, lasts_ms=1_500)
     return [Fault(at, FaultKind.CRASH_SENDING, MASTER, lasts_ms=1_500, what=what, nth=nth), crash]
