@@ -364,3 +364,31 @@ def test_a_copy_to_a_member_whose_connection_is_refused_does_not_wait_for_its_ti
     copying.finish()
     copying.check_data()
     copying.check_replicated()
+
+
+@pytest.mark.parametrize("in_sync", [True, False])
+def test_a_destination_that_leaves_is_not_waited_for_although_the_master_has_given_its_copy_up(in_sync: bool) -> None:
+    """1. O gives up a copy to D, and begins it anew by a repeated order. 2. Only then M hears that it was given up, and
+    pauses. 3. D dies. M knows of no copy any more, so no table will tell O that it is over."""
+    c = Cluster("MO", partition_count=1, backup_count=2)
+    c.assign(rows=["OM"])
+    c.swallow = lambda sender, receiver, message: (
+        isinstance(message, m.CopyReport) or (isinstance(message, m.CopyChunk) and not in_sync)
+    )
+    c.join("D")
+    c.advance(500)
+    owned = c.nodes["O"].grid.owned[0]
+    assert owned is not None
+    assert owned.streams[c.id("D")].counts is in_sync
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyOrder)
+    for _ in range(6):
+        c.say("O", "M", m.CopyReport(0, 1, c.id("D"), False))
+        c.advance(3_000)
+    c.say("O", "M", m.CopyReport(0, 1, c.id("D"), False))
+    c.crash("D")
+    c.advance(1_000)
+    assert c.view("O") == "MO"
+    write = c.put("O", c.key(0), b"\0\0\0\1v")
+    c.advance(1_500)
+    assert c.is_done(write)
+    assert list(owned.streams) == [c.id("M")]

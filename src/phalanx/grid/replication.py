@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
+from collections.abc import Collection
 
 import msgspec
 
@@ -213,6 +214,13 @@ class OwnedPartition:
             ordered = self.streams[member].ordered
             if ordered is None or ordered < version or reconfirmed:
                 del self.streams[member]
+        self._confirm()
+
+    def on_view(self, members: Collection[MemberId]) -> None:
+        """A new destination that has left will not be in any table: nothing waits for it. (Backups leave by the table.)"""
+        gone = [stream.member for stream in self.streams.values() if stream.ordered is not None]
+        for member in [member for member in gone if member not in members]:
+            del self.streams[member]
         self._confirm()
 
     def copy_to(self, member: MemberId, ordered: int, copy_id: int, chunk_bytes: int, now: Millis) -> bool:

@@ -7,6 +7,8 @@ and nothing is done. What a request does stands in `operations`, how writes reac
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
@@ -159,6 +161,13 @@ class GridService:
                 write.partitions_left = 0
                 text = f"partition {owned.number} got another owner before the backups confirmed the write"
                 self.fail(write.caller, write.reply.id, ErrorCode.OWNERSHIP_LOST, text)
+
+    def on_view(self, members: Collection[MemberId]) -> None:
+        """The view was installed."""
+        for owned in self.owned:
+            if owned is not None and owned.streams:
+                owned.on_view(members)
+                self._note_settled(owned)
 
     def end(self) -> None:
         """This incarnation is over: what it held is served by others."""

@@ -69,7 +69,7 @@ class Node:
         self.calls = CallRouter(config.call_timeout_ms, self._out)
         self._inquiries = Inquiries(self.membership, self.keeper, self.grid, self._out)
         self._handlers = self._routes()
-        self._members: frozenset[str] = frozenset()
+        self._members: frozenset[MemberId] = frozenset()
         """Those of the installed view."""
         self._seen: tuple[object, ...] = ()
         """What the keeper was last told of the membership, and the grid of the table."""
@@ -203,10 +203,13 @@ class Node:
             return
         view = membership.view
         self._seen = (view, membership.master, membership.is_master, len(membership.leaving))
-        self._members = frozenset(view.members) if view is not None else frozenset()
         if view is not None:
             leaving = sorted(membership.leaving)
             keeper.on_membership(view, membership.master, membership.is_master, leaving, now)
+            members = frozenset(view.members)
+            if members != self._members:
+                self._members = members
+                self.grid.on_view(members)
         if self._seen_table != (keeper.table, keeper.confirmed_by):
             self._is_serving = keeper.is_assigned
             newer = keeper.table is not self._seen_table[0]
