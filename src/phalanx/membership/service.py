@@ -357,6 +357,10 @@ class MembershipService:
                 self._out.record(events.ViewsDiverged(sender, "told an unknown member to go its own way", "CS-44"))
                 self._tell_diverged(sender, message.view_version, message.view_maker)
             return
+        if self.is_master and message.master != self.this:
+            # It lives, but does not follow this master: it installs neither its lists nor its tables, and must go.
+            self._out.record(events.ViewsDiverged(sender, f"follows {message.master}, and is not waited for", "CS-29"))
+            return
         self.suspicions.heard(sender, now, "CS-51 CS-52")
         if self._parting is not None:
             self._parting.heard(sender)

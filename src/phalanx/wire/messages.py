@@ -97,7 +97,7 @@ class MembersAck(_Message, tag=15, frozen=True):
 
 
 class Heartbeat(_Message, tag=16, frozen=True):
-    """I am alive; this is the list that I have and the master that I follow."""
+    """I am alive; this is the list that I have and the master that I follow (reference 001's master confirmation)."""
 
     view_version: int
     view_maker: MemberId
