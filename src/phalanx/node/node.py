@@ -91,9 +91,11 @@ class Node:
                 self._on_message(event.sender, message, now)
         elif isinstance(event, Call):
             self.calls.begin(event, now)
-            if not self.keeper.is_assigned:
+            if not self._is_serving:
                 self.keeper.want_table(now)
-            self._follow_up(now)
+                self._follow_up(now)
+            elif out.loopback:
+                self._follow_up(now)
         else:
             self._handle_other(event, now)
             self._follow_up(now)

@@ -31,7 +31,9 @@ class Host:
         self.wake_at: Millis = -1
         """When `TimePassed` is due; -1: nothing is on the agenda."""
         self.is_touched = False
-        """Whether the node has taken an input in this millisecond."""
+        """Whether the node has taken an input since it was asked for its next deadline."""
+        self.next_turn = 0.0
+        """When the program at this host calls the map next."""
         self.paused_until: Millis = 0
         self.backlog: list[Entry] = []
         """What arrived during a pause."""

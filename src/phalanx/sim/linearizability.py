@@ -48,24 +48,43 @@ def calls_on(key: bytes, operations: list[Operation], until: Millis) -> list[Cal
 
 def is_linearizable(calls: list[Call]) -> bool | None:
     """Whether some order explains all answers; None: not decided within the number of tries."""
-    everything = (1 << len(calls)) - 1
+    states: set[bytes | None] = {None}
+    begin, end = 0, -1
+    for index, call in enumerate(calls):
+        if call.begin > end and index > begin:
+            # Nothing was under way at this moment: what came before is in order before all that follows.
+            ends = _end_states(calls[begin:index], states)
+            if not ends:
+                return None if ends is None else False
+            begin, states = index, ends
+        end = max(end, call.end)
+    ends = _end_states(calls[begin:], states)
+    return None if ends is None else bool(ends)
+
+
+def _end_states(calls: list[Call], states: set[bytes | None]) -> set[bytes | None] | None:
+    """The values that the key can have after calls that overlap, from any of these before them; None: not decided."""
+    if len(calls) == 1:
+        taken = [_take(calls[0], state) for state in states]
+        return {after for possible, after in taken if possible} | (states if calls[0].end == NEVER else set())
     must = sum(1 << index for index, call in enumerate(calls) if call.end != NEVER)
+    ends: set[bytes | None] = set()
     tried: set[tuple[int, bytes | None]] = set()
-    stack: list[tuple[int, bytes | None]] = [(everything, None)]
+    stack: list[tuple[int, bytes | None]] = [((1 << len(calls)) - 1, state) for state in states]
     while stack:
         left, state = stack.pop()
-        if not left & must:
-            return True
         if (left, state) in tried:
             continue
         tried.add((left, state))
         if len(tried) > TRIES:
             return None
+        if not left & must:
+            ends.add(state)
         for index in _next_ones(calls, left):
             possible, after = _take(calls[index], state)
             if possible:
                 stack.append((left & ~(1 << index), after))
-    return False
+    return ends
 
 
 def _next_ones(calls: list[Call], left: int) -> list[int]:

@@ -84,7 +84,8 @@ class Network:
         if channel is None:
             channel = self._open(host, to)
         agenda = self._agenda
-        at = agenda.now + self.latency() + channel.lag_ms
+        index = self._next_latency = (self._next_latency + 1) % DRAWN_AHEAD
+        at = agenda.now + self._latencies[index] + channel.lag_ms
         if at < channel.last_at:
             at = channel.last_at
         else:
@@ -92,9 +93,15 @@ class Network:
         self.messages += 1
         bucket = agenda.buckets.get(at)
         if bucket is None:
-            bucket = agenda.buckets[at] = []
+            agenda.buckets[at] = [(channel, message)]
             heappush(agenda.times, at)
-        bucket.append((channel, message))
+            return
+        last = bucket[-1]
+        if last[0] is channel:
+            # It arrives in one piece with what was sent just before it.
+            bucket[-1] = (channel, [*last[1], message] if type(last[1]) is list else [last[1], message])
+        else:
+            bucket.append((channel, message))
 
     def latency(self) -> Millis:
         """The next drawn latency."""

@@ -96,6 +96,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     mix: dict[str, int]
     """Kind of operation to its weight."""
     faults: tuple[Fault, ...]
+    timer_slack_ms: Millis = 0
+    """How long after an input a driver asks its member for the next deadline; 0: at once."""
     validate_every: int = 7
     """Each member's whole state is validated after every n-th input; 0: never."""
 
@@ -168,6 +170,7 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         counters=rng.choice((1, 4)),
         mix=USUAL_MIX,
         faults=(),
+        timer_slack_ms=rng.choice((0, 0, 2, 15)),
     )
     if profile is Profile.QUIET:
         return options
@@ -372,5 +375,6 @@ def _bench(seed: int) -> Options:
         counters=50,
         mix={"get": 50, "put": 40, "increment": 5, "put_all": 2, "get_all": 3},
         faults=(),
+        timer_slack_ms=5,
         validate_every=0,
     )

@@ -25,6 +25,8 @@ TEXT = b"\xff\xff\xff\xf5"
 LOCKS = 12
 BULK = 4
 
+ONE_REGISTER = frozenset({"get", "put", "put_if_absent", "replace", "remove"})
+
 FAILED_CODES = (ErrorCode.UNAVAILABLE, ErrorCode.NOT_READY)
 UNKNOWN_CODES = (ErrorCode.INDETERMINATE, ErrorCode.OWNERSHIP_LOST)
 
@@ -48,6 +50,7 @@ class Workload:
         self._options = options
         self._rng = Random(f"workload:{options.profile}:{options.seed}")
         self._kinds = [kind for kind, weight in options.mix.items() for _ in range(weight)]
+        self._twice_mean_ms = 2_000 / options.operations_per_second
         self._next_id = 0
         self._runs = True
         self._world: World
@@ -56,7 +59,8 @@ class Workload:
         """Start the programs."""
         self._world = world
         for host in world.hosts:
-            world.agenda.call_at(self._rng.randrange(1, 1_000), self._turn, host)
+            host.next_turn = self._rng.random() * 1_000
+            world.agenda.call_at(int(host.next_turn), self._turn, host)
 
     def stop(self) -> None:
         self._runs = False
@@ -65,27 +69,23 @@ class Workload:
         """One operation at a host, and the next one a little later."""
         if not self._runs:
             return
-        mean_ms = 1_000 / self._options.operations_per_second
-        gap = int(2 * mean_ms * self._rng.random())
-        self._world.agenda.call_at(self._world.agenda.now + (gap or 1), self._turn, host)
+        rng, now = self._rng, self._world.agenda.now
+        host.next_turn += self._twice_mean_ms * rng.random()
+        self._world.agenda.call_at(max(int(host.next_turn), now), self._turn, host)
         node = host.node
         if node is None or host.paused_until or node.membership.view is None:
             return
-        kind = self._kinds[int(self._rng.random() * len(self._kinds))]
-        self._issue(host, kind)
-
-    # --- asking ----------------------------------------------------------------------------------------------------
-
-    def _issue(self, host: Host, kind: str) -> None:
-        rng = self._rng
-        if kind == "increment":
+        kind = self._kinds[int(rng.random() * len(self._kinds))]
+        if kind in ONE_REGISTER:
+            self._ask(host, kind, (self.registers[int(rng.random() * len(self.registers))],))
+        elif kind == "increment":
             self._ask(host, "read_counter", (self.counters[int(rng.random() * len(self.counters))],))
         elif kind == "lock":
             self._ask(host, "lock", (self.locks[int(rng.random() * LOCKS)],))
-        elif kind in ("put_all", "get_all"):
-            self._ask(host, kind, self._keys_of_one_owner(host))
         else:
-            self._ask(host, kind, (self.registers[int(rng.random() * len(self.registers))],))
+            self._ask(host, kind, self._keys_of_one_owner(host))
+
+    # --- asking ----------------------------------------------------------------------------------------------------
 
     def _keys_of_one_owner(self, host: Host) -> tuple[bytes, ...]:
         """Some keys that one member owns by the table that the host has; without one, of one partition."""
@@ -101,8 +101,7 @@ class Workload:
         )
 
     def _ask(self, host: Host, kind: str, keys: tuple[bytes, ...], expected: bytes | None = None) -> Operation:
-        invariant(host.member is not None, "only a running member is asked", host=host)
-        member: MemberId = host.member  # type: ignore[assignment]  # held by the invariant
+        member: MemberId = host.node.this  # type: ignore[union-attr]  # only running members are asked
         self._next_id = number = self._next_id + 1
         operation = Operation(number, kind, host.number, member, keys, self._world.agenda.now)
         operation.expected = expected
@@ -114,8 +113,11 @@ class Workload:
 
     def _request(self, operation: Operation) -> m.Request:
         number, kind, key = operation.id, operation.kind, operation.keys[0]
-        if kind in ("get", "read_counter"):
+        if kind == "get" or kind == "read_counter":  # the usual ones first, and fast
             return m.Get(number, MAP, key)
+        if kind == "put":
+            operation.values = (TEXT + b"v%d.0" % number,)
+            return m.Put(number, MAP, key, operation.values[0], 0)
         if kind == "get_all":
             return m.GetAll(number, MAP, list(operation.keys))
         if kind == "remove":
@@ -128,8 +130,6 @@ class Workload:
             return m.Replace(number, MAP, key, operation.expected, operation.values[0], 0)
         operation.values = tuple(TEXT + b"v%d.%d" % (number, index) for index in range(len(operation.keys)))
         value = operation.values[0]
-        if kind == "put":
-            return m.Put(number, MAP, key, value, 0)
         if kind == "put_all":
             return m.PutAll(number, MAP, list(operation.keys), list(operation.values), 0)
         if kind in ("put_if_absent", "lock"):
@@ -157,27 +157,23 @@ class Workload:
 
     def on_answer(self, host: Host, reply: m.Reply, replier: MemberId, now: Millis) -> None:
         """A call has ended."""
-        operation = self.pending.pop(reply.id, None)
-        invariant(operation is not None, "a call is answered once", reply=reply)
-        done: Operation = operation  # type: ignore[assignment]  # held by the invariant
+        done = self.pending.pop(reply.id)  # a KeyError here: a call was answered twice
         done.end = now
         done.replier = replier
-        match reply:
-            case m.ErrorReply(code=code):
-                self._on_error(done, code, reply.text)
-                return
-            case m.ValueReply(value=value):
-                done.result = (value,)
-            case m.ValuesReply(values=values):
-                done.result = tuple(values)
-                if len(values) != len(done.keys):
-                    self.wrong_answers.append((done, f"{len(values)} values for {len(done.keys)} keys"))
-            case m.FlagReply(flag=flag):
-                done.result = flag
-            case m.DoneReply():
-                pass
-            case _:
-                self.wrong_answers.append((done, f"answered by {type(reply).__name__}"))
+        kind = type(reply)
+        if kind is m.ValueReply:
+            done.result = (reply.value,)  # type: ignore[union-attr]  # by its kind
+        elif kind is m.ErrorReply:
+            self._on_error(done, reply.code, reply.text)  # type: ignore[union-attr]  # by its kind
+            return
+        elif kind is m.ValuesReply:
+            done.result = tuple(reply.values)  # type: ignore[union-attr]  # by its kind
+            if len(done.result) != len(done.keys):
+                self.wrong_answers.append((done, f"{len(done.result)} values for {len(done.keys)} keys"))
+        elif kind is m.FlagReply:
+            done.result = reply.flag  # type: ignore[union-attr]  # by its kind
+        elif kind is not m.DoneReply:
+            self.wrong_answers.append((done, f"answered by {kind.__name__}"))
         done.outcome = Outcome.OK
         if done.kind == "read_counter" and self._runs and host.node is not None and host.node.this == done.member:
             # Not within the input that is being handled: a program goes on in the next turn.

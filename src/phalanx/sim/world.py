@@ -22,7 +22,18 @@ from phalanx.sim.host import Host
 from phalanx.sim.network import Channel, Network
 from phalanx.sim.options import Options
 from phalanx.wire.codec import message_decoder
-from phalanx.wire.effects import Answer, Effect, Finished, Input, Received, Record, Send, Started, TimePassed
+from phalanx.wire.effects import (
+    Answer,
+    Effect,
+    Finished,
+    Input,
+    Received,
+    ReceivedTogether,
+    Record,
+    Send,
+    Started,
+    TimePassed,
+)
 from phalanx.wire.events import Event
 from phalanx.wire.messages import Message, Reply
 
@@ -67,11 +78,13 @@ class World:
         self._observer = observer
         self._adapt = adapt
         self._touched: list[Host] = []
+        """Hosts that are to be asked at the end of this millisecond."""
+        self._slack_ms = options.timer_slack_ms
+        self._validate_every = options.validate_every
         self._hash = hashlib.blake2b(digest_size=16)
         self._told = bytearray()
         """What the digest has yet to take in."""
         self._encode_into = msgspec.msgpack.Encoder().encode_into
-        self._crashing: Host | None = None
 
     @property
     def now(self) -> Millis:
@@ -101,26 +114,30 @@ class World:
                     else:
                         self._deliver(host, channel, what)
             agenda.done()
-            self._plan_wakes()
+            if self._touched:
+                self._plan_wakes()
         agenda.now = max(agenda.now, end)
 
-    def _deliver(self, host: Host, channel: Channel, message: Message) -> None:
+    def _deliver(self, host: Host, channel: Channel, what: Message | list[Message]) -> None:
         node = host.node
         if node is None:
             return
-        now = self.agenda.now
         told = self._told
-        self._encode_into((now, channel.number, message), told, -1)
+        self._encode_into((self.agenda.now, channel.number, what), told, -1)
         if len(told) > DIGEST_AFTER_BYTES:
             self._hash.update(told)
             told.clear()
         self.inputs += 1
-        if self.inputs % CODEC_CHECK_EVERY == 0:
-            decoded = message_decoder.decode(msgspec.msgpack.encode(message))
-            invariant(decoded == message, "a message survives encoding", message=message, decoded=decoded)
-        self._handle(host, node, Received(channel.sender, message))
+        if type(what) is list:
+            self._handle(host, node, ReceivedTogether(channel.sender, what))
+        else:
+            if self.inputs % CODEC_CHECK_EVERY == 0:
+                decoded = message_decoder.decode(msgspec.msgpack.encode(what))
+                invariant(decoded == what, "a message survives encoding", message=what, decoded=decoded)
+            self._handle(host, node, Received(channel.sender, what))  # type: ignore[arg-type]  # no list
         if host.crash_on:
-            self._crash_if_due(host, type(message).__name__)
+            for message in what if type(what) is list else (what,):
+                self._crash_if_due(host, type(message).__name__)
 
     def feed(self, host: Host, member: MemberId, event: Input) -> None:
         """Give an input other than a message to a member, unless that incarnation is over."""
@@ -138,8 +155,7 @@ class World:
         now = self.agenda.now
         try:
             effects = node.handle(event, now)
-            every = self.options.validate_every
-            if every and self.inputs % every == 0:
+            if self._validate_every and self.inputs % self._validate_every == 0:
                 node.validate()
         except Exception as error:  # whatever a member raises is a finding
             self._observer.on_broken(host, error, now)
@@ -154,7 +170,7 @@ class World:
                 send(host, effect.to, effect.message)  # type: ignore[union-attr]  # by its kind
             elif kind is Answer:
                 reply = effect.reply  # type: ignore[union-attr]  # by its kind
-                replier = MemberId(event.sender) if type(event) is Received and event.message is reply else node.this
+                replier = _replier(event, reply) or node.this
                 self._observer.on_answer(host, reply, replier, now)
             elif kind is Record:
                 self._encode_into((now, host.number, effect.event), self._told, -1)  # type: ignore[union-attr]
@@ -166,14 +182,17 @@ class World:
             self._observer.on_table(host, host.table, now)
         if not host.is_touched:
             host.is_touched = True
-            self._touched.append(host)
+            if self._slack_ms:
+                self.agenda.put(now + self._slack_ms, (None, (self._touched.append, host)))
+            else:
+                self._touched.append(host)
         if finished is not None:
             self._finish(host, finished)  # type: ignore[arg-type]  # by its kind
 
     # --- time ------------------------------------------------------------------------------------------------------
 
     def _plan_wakes(self) -> None:
-        """Once in a millisecond, ask the members that did something when time alone will matter to them."""
+        """Ask the members that did something when time alone will matter to them."""
         agenda = self.agenda
         for host in self._touched:
             host.is_touched = False
@@ -248,7 +267,7 @@ class World:
 
     def _crash_if_due(self, host: Host, handled: str) -> None:
         comes_back_after_ms = _count_down(host.crash_on, handled)
-        if comes_back_after_ms is not None and self.joined_count() > 1:
+        if comes_back_after_ms is not None and host.node is not None and self.joined_count() > 1:
             self.crash(host, comes_back_after_ms)
 
     def _cut_short(self, host: Host, effects: list[Effect]) -> list[Effect]:
@@ -298,6 +317,15 @@ class World:
     def _draw_incarnation(self) -> str:
         text = f"{self.rng.getrandbits(128):032x}"
         return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+def _replier(event: Input, reply: Reply) -> MemberId | None:
+    """Whose answer to the call is in the input; None: it is this member's own."""
+    if type(event) is Received and event.message is reply:
+        return MemberId(event.sender)
+    if type(event) is ReceivedTogether and any(message is reply for message in event.messages):
+        return MemberId(event.sender)
+    return None
 
 
 def _count_down(points: list[tuple[str, int, Millis]], what: str) -> Millis | None:
