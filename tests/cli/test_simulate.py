@@ -1,0 +1,85 @@
+"""`phalanx simulate`: what it prints last, and how it ends."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from phalanx.cli.simulate import simulate
+from phalanx.common.errors import UsageError
+
+app = typer.Typer()
+app.command()(simulate)
+
+
+def call(*arguments: str) -> tuple[int, list[str]]:
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    return result.exit_code, result.stdout.splitlines()
+
+
+def test_one_seed_ends_in_a_line_of_json_that_is_the_same_every_time() -> None:
+    status, lines = call("--seed", "8")
+    assert status == 0
+    summary = json.loads(lines[-1])
+    assert summary["seed"] == 8
+    assert summary["violations"] == []
+    assert summary["options"]["seed"] == 8
+    assert summary["operations"] > 0
+    assert summary["simulated_s_per_core_s"] > 0
+    _, again = call("--seed", "8", "--json")
+    assert len(again) == 1
+    assert json.loads(again[0])["digest"] == summary["digest"]
+
+
+def test_several_seeds_end_in_one_line_with_totals() -> None:
+    status, lines = call("--seeds", "0:3", "--profile", "quiet")
+    summary = json.loads(lines[-1])
+    assert status == 0
+    assert (summary["seeds"], summary["violations"], summary["failing_seeds"]) == ("0:3", 0, [])
+    assert len(summary["digest"]) == 32
+
+
+def test_two_processes_find_the_same() -> None:
+    command = [sys.executable, "-m", "phalanx", "simulate", "--seeds", "0:4", "--profile", "quiet", "--json"]
+    one, two = (
+        json.loads(subprocess.run([*command, "--jobs", jobs], capture_output=True, text=True, check=True).stdout)
+        for jobs in ("1", "2")
+    )
+    assert one["digest"] == two["digest"]
+    assert one["messages"] == two["messages"]
+
+
+def test_a_violation_is_told_with_the_command_that_repeats_it() -> None:
+    arguments = ("--profile", "failover", "--canary", "drop-replica-early")
+    status, lines = call("--seeds", "0:4", *arguments)
+    summary = json.loads(lines[-1])
+    assert status == 1
+    assert summary["violations"]
+    seed = summary["failing_seeds"][0]
+    assert any(line.startswith("VIOLATION at ") for line in lines)
+    (repeat,) = [line for line in lines if f"--seed {seed} " in line]
+    assert repeat.split("phalanx simulate ")[1].split() == [
+        "--seed", str(seed), "--profile", "failover", "--canary", "drop-replica-early", "--story",
+    ]  # fmt: skip
+    status, lines = call(*repeat.split("phalanx simulate ")[1].split())
+    assert status == 1
+    assert any("ViewInstalled" in line for line in lines)
+    assert json.loads(lines[-1])["violations"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "give either"),
+        (("--seed", "1", "--seeds", "0:2"), "give either"),
+        (("--seeds", "2:2"), "no range"),
+        (("--seeds", "a:b"), "no range"),
+        (("--seed", "1", "--canary", "sparrow"), "no planted bug"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        call(*arguments)

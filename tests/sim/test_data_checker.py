@@ -1,0 +1,282 @@
+"""The checker of data: wrong histories of calls are rejected, and the ones that the promise allows are not."""
+
+import pytest
+
+from phalanx.common.ids import MemberId
+from phalanx.common.table import build_table
+from phalanx.common.view import MembersView
+from phalanx.sim.data_checker import DataChecker, check_replicas
+from phalanx.sim.findings import Findings
+from phalanx.sim.history import NEVER, Operation, Outcome
+from phalanx.sim.linearizability import calls_on, is_linearizable
+from phalanx.sim.table_checker import TableChecker
+
+A, B, C = MemberId("A"), MemberId("B"), MemberId("C")
+
+
+def key_of(name: str) -> bytes:
+    return b"\xff\xff\xff\xf5" + name.encode()
+
+
+class Calls:
+    """Calls on one key of one partition, which A owns and B backs up."""
+
+    def __init__(self, name: str = "r0", replicas: tuple[MemberId, ...] = (A, B)) -> None:
+        self.key = key_of(name)
+        self.findings = Findings()
+        self.tables = TableChecker(self.findings, 1, 1)
+        self.members = (A, B, C)
+        self.table(0, 1, replicas)
+        self.operations: list[Operation] = []
+        self.final: dict[bytes, Operation] = {}
+
+    def table(self, at: int, version: int, replicas: tuple[MemberId, ...], *, gone: str = "") -> None:
+        members = tuple(member for member in self.members if member not in gone)
+        for member in members:
+            view = MembersView(9, members[0], members)
+            self.tables.on_table(member, build_table([replicas], [version]), view, set(members), at)
+
+    def add(
+        self, kind: str, begin: int, end: int = NEVER, value: str = "", *, by: MemberId = A, outcome: Outcome | None = None,
+        result: object = None, expected: str = "",
+    ) -> Operation:  # fmt: skip
+        operation = Operation(len(self.operations), kind, 0, C, (self.key,), begin)
+        operation.end, operation.replier = end, by
+        operation.values = (value.encode(),) if value else ()
+        operation.expected = expected.encode() or None
+        operation.outcome = outcome or (Outcome.OK if end != NEVER else Outcome.INDETERMINATE)
+        operation.result = result  # type: ignore[assignment]
+        self.operations.append(operation)
+        return operation
+
+    def put(self, value: str, begin: int, end: int = NEVER, **more: object) -> Operation:
+        return self.add("put", begin, end, value, **more)  # type: ignore[arg-type]
+
+    def get(self, value: str | None, begin: int, end: int, by: MemberId = A) -> Operation:
+        return self.add("get", begin, end, by=by, result=(value.encode() if value else None,))
+
+    def last(self, value: str | None, at: int = 100, by: MemberId = A) -> None:
+        self.final[self.key] = self.get(value, at, at, by)
+
+    def found(self) -> list[str]:
+        checker = DataChecker(self.findings, self.tables, {self.key: 0})
+        checker.check(self.operations, self.final, 100)
+        self.stale, self.excused = checker.stale_reads, checker.excused_losses
+        return [violation.what for violation in self.findings.violations]
+
+    def is_linearizable(self, until: int = 1_000) -> bool | None:
+        return is_linearizable(calls_on(self.key, self.operations, until))
+
+
+def test_the_last_acknowledged_value_must_be_there() -> None:
+    c = Calls()
+    c.put("one", 1, 2)
+    c.put("two", 3, 4)
+    c.last("two")
+    assert c.found() == []
+
+
+@pytest.mark.parametrize("left", ["one", None])
+def test_a_lost_acknowledged_write_is_found(left: str | None) -> None:
+    c = Calls()
+    c.put("one", 1, 2)
+    c.put("two", 3, 4)
+    c.last(left)
+    assert c.found() == ["no acknowledged write is lost"]
+
+
+def test_a_write_that_came_back_after_a_later_one_is_found() -> None:
+    c = Calls()
+    c.put("one", 1, 2)
+    c.add("remove", 3, 4, result=(b"one",))
+    c.last("one")
+    assert c.found() == ["no acknowledged write is lost"]
+
+
+def test_writes_at_the_same_time_may_end_either_way() -> None:
+    for left in ("one", "two"):
+        c = Calls()
+        c.put("one", 1, 5)
+        c.put("two", 2, 4)
+        c.last(left)
+        assert c.found() == []
+
+
+def test_an_indeterminate_write_may_be_there_or_not() -> None:
+    for left in ("one", "two"):
+        c = Calls()
+        c.put("one", 1, 2)
+        c.put("two", 3)
+        c.last(left)
+        assert c.found() == []
+
+
+def test_the_value_of_a_write_that_was_said_to_have_failed_is_found() -> None:
+    c = Calls()
+    c.put("one", 1, 2, outcome=Outcome.FAILED)
+    c.get("one", 3, 4)
+    assert c.found() == ["reads return what was written"]
+
+
+def test_a_value_before_it_was_written_is_found() -> None:
+    c = Calls()
+    c.get("one", 1, 2)
+    c.put("one", 3, 4)
+    assert c.found() == ["reads return what was written"]
+
+
+def test_a_read_may_see_a_write_that_is_not_acknowledged_yet_and_that_vanishes() -> None:
+    c = Calls()
+    c.put("one", 1, 2)
+    c.put("two", 3)
+    c.get("two", 4, 5)
+    c.get("one", 6, 7)
+    c.last("one")
+    assert c.found() == []
+
+
+def test_an_old_value_from_the_owner_is_found_and_from_a_deposed_one_counted() -> None:
+    for replier, expected in ((A, ["reads by the owner are not stale"]), (B, [])):
+        c = Calls()
+        c.put("one", 1, 2)
+        c.put("two", 3, 4)
+        c.get("one", 5, 6, by=replier)
+        c.last("two")
+        assert c.found() == expected
+        assert c.stale == (not expected)
+
+
+def test_a_loss_is_excused_when_all_replicas_in_sync_are_gone() -> None:
+    c = Calls()
+    c.put("one", 1, 2)
+    c.table(10, 2, (C,), gone="AB")
+    c.last(None, by=C)
+    assert c.found() == []
+    assert c.excused == 1
+
+
+def test_a_loss_is_not_excused_while_one_replica_lived() -> None:
+    c = Calls()
+    c.put("one", 1, 2)
+    c.table(10, 2, (B,), gone="A")
+    c.last(None, by=B)
+    assert c.found() == ["no acknowledged write is lost"]
+
+
+def test_what_was_written_after_a_loss_must_be_there() -> None:
+    c = Calls()
+    c.put("one", 1, 2)
+    c.table(10, 2, (C,), gone="AB")
+    c.put("two", 20, 21, by=C)
+    c.last(None, by=C)
+    assert c.found() == ["no acknowledged write is lost"]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(1, ["no acknowledged write is lost"]), (2, []), (3, []), (4, ["a counter is raised once by a call"])],
+)
+def test_a_counter_has_all_acknowledged_raises_and_no_more_than_were_asked_for(value: int, expected: list[str]) -> None:
+    c = Calls("c0")
+    c.add("write_counter", 1, 2, "1", result=(None,))
+    c.add("write_counter", 3, 4, "2", expected="1", result=True)
+    c.add("write_counter", 5, NEVER, "3", expected="2")
+    c.add("write_counter", 7, 8, "2", expected="1", result=False)
+    c.final[c.key] = c.add("get", 99, 99, result=(key_of(str(value)),))
+    assert c.found() == expected
+
+
+def test_two_that_store_if_absent_are_found() -> None:
+    c = Calls("l0")
+    c.add("lock", 1, 2, "one", result=(None,))
+    c.add("lock", 1, 2, "two", result=(None,))
+    assert c.found() == ["one caller stores if absent"]
+
+
+def test_one_that_stores_if_absent_is_right() -> None:
+    c = Calls("l0")
+    c.add("lock", 1, 2, "one", result=(None,))
+    c.add("lock", 3, 4, "two", result=(b"one",))
+    c.last("one")
+    assert c.found() == []
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+def test_calls_that_overlap_may_take_effect_in_any_order() -> None:
+    c = Calls()
+    c.put("one", 1, 9)
+    c.put("two", 2, 8)
+    c.get("two", 3, 4)
+    c.get("one", 5, 6)
+    assert c.is_linearizable() is True
+    c.get("two", 7, 7)
+    assert c.is_linearizable() is False
+
+
+@pytest.mark.parametrize(
+    ("kind", "result", "fits"),
+    [
+        ("remove", (b"one",), True), ("remove", (None,), False), ("put_if_absent", (b"one",), True),
+        ("put_if_absent", (None,), False), ("get", (None,), False), ("get", (b"one",), True),
+    ],
+)  # fmt: skip
+def test_answers_must_fit_what_is_there(kind: str, result: tuple[bytes | None], fits: bool) -> None:
+    c = Calls()
+    c.put("one", 1, 2)
+    c.add(kind, 3, 4, "two" if kind == "put_if_absent" else "", result=result)
+    assert c.is_linearizable() is fits
+
+
+@pytest.mark.parametrize(
+    ("expected", "flag", "fits"), [("one", True, True), ("one", False, False), ("no", True, False)]
+)
+def test_compare_and_set_answers_must_fit_what_is_there(expected: str, flag: bool, fits: bool) -> None:
+    c = Calls()
+    c.put("one", 1, 2)
+    c.add("replace", 3, 4, "two", expected=expected, result=flag)
+    assert c.is_linearizable() is fits
+
+
+def test_an_open_write_may_take_effect_late_or_never() -> None:
+    c = Calls()
+    c.put("one", 1, 2)
+    c.put("two", 3)
+    c.get("one", 4, 5)
+    c.get("two", 6, 7)
+    assert c.is_linearizable() is True
+    c.get("one", 8, 9)
+    assert c.is_linearizable() is False
+
+
+def test_what_was_not_answered_by_then_is_open() -> None:
+    c = Calls()
+    c.put("one", 1, 20)
+    c.get("one", 2, 3)
+    assert c.is_linearizable(until=10) is True
+    c.operations[0].outcome = Outcome.FAILED
+    assert c.is_linearizable(until=10) is False
+
+
+# --- replicas ---------------------------------------------------------------------------------------------------------
+
+
+ONE, TWO = {"m": {b"k": b"1"}}, {"m": {b"k": b"2"}}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "c", "expected"),
+    [
+        ([(0, ONE)], [(0, ONE)], [], []),
+        ([(0, {"m": {}})], [(0, {})], [], []),
+        ([(0, ONE)], [(0, TWO)], [], ["replicas are equal at rest"]),
+        ([(0, ONE)], [], [], ["replicas are equal at rest"]),
+        ([(0, ONE)], [(0, ONE)], [(0, ONE)], ["no data where the table does not put it"]),
+        ([], [(0, ONE)], [], ["each partition is at its owner"]),
+    ],
+)
+def test_replicas_at_rest(a: list, b: list, c: list, expected: list[str]) -> None:  # type: ignore[type-arg]
+    findings = Findings()
+    check_replicas([(A, tuple(a)), (B, tuple(b)), (C, tuple(c))], [(A, B)], findings, 0)
+    assert [violation.what for violation in findings.violations] == expected

@@ -1,0 +1,123 @@
+"""The checker of tables: what a master may do, and when an acknowledged write may be missing."""
+
+from phalanx.common.ids import MemberId
+from phalanx.common.table import build_table
+from phalanx.common.view import MembersView
+from phalanx.sim.findings import Findings
+from phalanx.sim.table_checker import TableChecker
+
+
+class Checked:
+    """One partition; tables as `install(who, version, replicas, view)`."""
+
+    def __init__(self, backups: int = 1) -> None:
+        self.findings = Findings()
+        self.checker = TableChecker(self.findings, 1, backups)
+        self.dead = ""
+        self.now = 0
+
+    def install(self, who: str, version: int, replicas: str, view: str) -> None:
+        self.now += 1
+        members = tuple(map(MemberId, view))
+        table = build_table([tuple(map(MemberId, replicas))], [version])
+        alive = {member for member in map(MemberId, "ABCDEF") if member not in self.dead}
+        self.checker.on_table(MemberId(who), table, MembersView(9, members[0], members), alive, self.now)
+
+    def may_be_lost(self, acknowledged_by: str, at: int) -> bool:
+        return self.checker.may_be_lost(0, MemberId(acknowledged_by), at, at)
+
+    @property
+    def found(self) -> list[str]:
+        return [violation.what for violation in self.findings.violations]
+
+
+def test_a_backup_takes_over_and_gets_a_backup() -> None:
+    c = Checked()
+    for who in "ABC":
+        c.install(who, 1, "AB", "ABC")
+    c.dead = "A"
+    for who in "BC":
+        c.install(who, 2, "B", "BC")
+    for who in "BC":
+        c.install(who, 3, "BC", "BC")
+    assert c.found == []
+    assert not c.may_be_lost("A", 2)
+
+
+def test_versions_that_go_back_are_found() -> None:
+    c = Checked()
+    c.install("A", 2, "AB", "AB")
+    c.install("A", 1, "AB", "AB")
+    assert "tables only move on" in c.found
+
+
+def test_two_owners_in_one_version_are_found() -> None:
+    c = Checked()
+    c.install("A", 2, "AB", "ABC")
+    c.install("C", 2, "BA", "ABC")
+    assert c.found == ["one owner per partition and version"]
+
+
+def test_a_table_that_only_a_dead_master_had_binds_nobody() -> None:
+    c = Checked()
+    for who in "ABC":
+        c.install(who, 1, "AB", "ABC")
+    c.install("A", 2, "AC", "AC")
+    c.dead = "A"
+    c.install("B", 2, "B", "BC")
+    c.install("C", 2, "B", "BC")
+    assert c.found == []
+
+
+def test_a_replica_that_is_taken_from_a_living_member_is_found() -> None:
+    c = Checked()
+    c.install("A", 1, "AB", "ABC")
+    c.install("A", 2, "A", "ABC")
+    assert c.found == ["no replica of a living member is taken out"]
+
+
+def test_passing_over_the_replicas_in_sync_is_found() -> None:
+    c = Checked()
+    for who in "ABC":
+        c.install(who, 1, "AB", "ABC")
+    c.install("A", 2, "C", "ABC")
+    assert "replicas in sync are not passed over" in c.found
+
+
+def test_a_write_may_be_lost_when_all_replicas_are_gone_and_not_before() -> None:
+    c = Checked()
+    for who in "ABCD":
+        c.install(who, 1, "AB", "ABCD")
+    c.dead = "B"
+    for who in "ACD":
+        c.install(who, 2, "A", "ACD")
+    assert not c.may_be_lost("A", 4)
+    c.dead = "AB"
+    for who in "CD":
+        c.install(who, 3, "CD", "CD")
+    assert c.may_be_lost("A", 4)
+    assert c.may_be_lost("A", 7)
+    assert not c.may_be_lost("C", c.now)
+
+
+def test_what_a_master_told_nobody_before_it_died_excuses_a_loss_of_what_it_alone_had() -> None:
+    """A had the only replica, B a copy that A had counted in, in a table that nobody heard of."""
+    c = Checked()
+    for who in "ABC":
+        c.install(who, 1, "A", "ABC")
+    c.install("A", 2, "AB", "ABC")
+    c.dead = "A"
+    c.install("B", 2, "BC", "BC")
+    assert c.found == []
+    assert c.may_be_lost("A", 3)
+
+
+def test_the_owner_during_a_time_is_known_from_the_line() -> None:
+    c = Checked()
+    c.install("A", 1, "AB", "AB")
+    c.install("B", 1, "AB", "AB")
+    c.install("B", 2, "B", "B")
+    assert c.checker.owner_between(0, 1, 2) == "A"
+    assert c.checker.owner_between(0, 2, 3) is None
+    assert c.checker.owner_between(0, 3, 9) == "B"
+    assert c.checker.owner_between(0, 0, 9) is None

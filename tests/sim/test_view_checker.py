@@ -1,0 +1,104 @@
+"""The checker of views is no rubber stamp: histories that break a property are rejected, the ones that keep it are not."""
+
+import pytest
+
+from phalanx.common.ids import MemberId
+from phalanx.sim.findings import Findings
+from phalanx.sim.view_checker import ViewChecker
+from phalanx.wire.events import ViewInstalled
+
+
+class Checked:
+    def __init__(self) -> None:
+        self.findings = Findings()
+        self.checker = ViewChecker(self.findings)
+
+    def install(self, who: str, version: int, members: str, maker: str = "A") -> None:
+        event = ViewInstalled(version, MemberId(maker), MemberId(members[0]), tuple(map(MemberId, members)), "test")
+        self.checker.on_view(MemberId(who), event, 0)
+
+    def rest(self, **final: str) -> None:
+        self.checker.check_agreement({MemberId(w): tuple(map(MemberId, v)) for w, v in final.items()}, 0)
+
+    @property
+    def found(self) -> list[str]:
+        return [violation.what for violation in self.findings.violations]
+
+
+def test_a_join_a_crash_and_a_claim_are_in_order() -> None:
+    c = Checked()
+    for who in "ABC":
+        c.install(who, 3, "ABC")
+    c.install("A", 4, "AC")
+    c.install("C", 4, "AC")
+    c.install("C", 5, "C", maker="C")
+    c.rest(C="C")
+    assert c.found == []
+
+
+def test_views_in_opposite_orders_are_found() -> None:
+    c = Checked()
+    c.install("A", 3, "ABC")
+    c.install("A", 4, "AB")
+    c.install("B", 4, "AB")
+    c.install("B", 3, "ABC")
+    assert "M1 view order" in c.found
+    assert "views only move on" in c.found
+
+
+def test_a_view_without_its_installer_is_found() -> None:
+    c = Checked()
+    c.install("B", 4, "AC")
+    assert c.found == ["M3 view integrity"]
+
+
+def test_two_meanings_of_one_view_are_found() -> None:
+    c = Checked()
+    c.install("A", 4, "ABC")
+    c.install("B", 4, "AB")
+    assert c.found == ["view identity"]
+
+
+def test_one_version_of_two_makers_is_two_views() -> None:
+    c = Checked()
+    c.install("A", 4, "AB")
+    c.install("C", 4, "CD", maker="C")
+    assert c.found == []
+
+
+@pytest.mark.parametrize("later", ["BAC", "DABC"])
+def test_members_that_change_places_are_found(later: str) -> None:
+    c = Checked()
+    c.install("C", 4, "ABC")
+    c.install("C", 5, later)
+    assert "age order" in c.found
+
+
+def test_a_member_that_never_installed_a_view_and_was_never_left_out_is_found() -> None:
+    c = Checked()
+    c.install("A", 2, "AB")
+    c.install("B", 2, "AB")
+    c.install("A", 3, "ABC")
+    c.install("C", 3, "ABC")
+    c.rest(A="ABC", B="AB", C="ABC")
+    assert c.found == ["M2 view agreement"] * 2  # A and C installed it, B did not
+
+
+def test_a_missed_view_is_made_good_by_a_later_one() -> None:
+    c = Checked()
+    c.install("A", 2, "AB")
+    c.install("B", 2, "AB")
+    c.install("A", 3, "ABC")
+    c.install("A", 4, "ABCD")
+    for who in "BCD":
+        c.install(who, 4, "ABCD")
+    c.rest(A="ABCD", B="ABCD", C="ABCD", D="ABCD")
+    assert c.found == []
+
+
+def test_a_member_that_was_left_out_needs_no_view() -> None:
+    c = Checked()
+    c.install("A", 2, "AB")
+    c.install("A", 3, "A")
+    c.rest(A="A")
+    assert c.found == []
