@@ -325,3 +325,28 @@ def test_under_a_steady_load_a_backup_catches_up_with_a_long_gap() -> None:
         writes += [c.put("A", key_of(0, 1, number % 5), THIRD) for number in range(100)]
     c.advance(1_500)
     assert all(c.is_done(write) for write in writes)
+
+
+@pytest.mark.parametrize(
+    ("make", "fields"),
+    [
+        (m.Put, (KEY, NEW, 0)),
+        (m.PutIfAbsent, (key_of(0, 1, 3), NEW, 0)),
+        (m.Replace, (KEY, OLD, NEW, 0)),
+        (m.Remove, (KEY,)),
+        (m.PutAll, ([KEY], [NEW], 0)),
+        (m.ClearPartitions, ([0],)),
+    ],
+)
+def test_every_kind_of_write_is_confirmed_by_the_backup_and_does_the_same_there(make: type, fields: tuple) -> None:
+    c = pair()
+    c.put("A", KEY, OLD)
+    c.settle()
+    c.hold("AB", "AB")
+    write = c.ask("A", make, MAP, *fields)
+    assert write not in c.replies
+    c.release()
+    c.settle()
+    assert c.is_done(write)
+    assert c.entries("A") == c.entries("B")
+    assert c.entries("A") != {KEY: OLD}

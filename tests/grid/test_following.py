@@ -1,0 +1,198 @@
+"""The backup's side of one partition, message by message: whom it believes, what it applies, what it drops."""
+
+from typing import Any
+
+import pytest
+
+from harness import MAP, TEXT, lone_id
+from phalanx.common.table import build_table
+from phalanx.grid.following import Followed
+from phalanx.wire import messages as m
+from phalanx.wire.effects import Outbox, Send
+
+A, B, C, L = (lone_id(name) for name in "ABCL")
+KEY, OTHER = TEXT + b"k", TEXT + b"o"
+OLD, NEW = b"\0\0\0\1old", b"\0\0\0\1new"
+
+
+class Backup:
+    """B, with a table in which A owns the partition since version 1 and B is its backup."""
+
+    def __init__(self, rows: str = "AB", version: int = 1) -> None:
+        self.out = Outbox(B)
+        self.followed = Followed(B, lambda partition: False, self.out)
+        self.table(rows, version)
+
+    def table(self, row: str, version: int, *, reconfirmed: bool = False, birth: int = 0) -> None:
+        table = build_table([tuple(lone_id(name) for name in row)], [version], [birth])
+        self.followed.follow_table(table, reconfirmed=reconfirmed)
+
+    def answer(self) -> Any:
+        """What was sent since, of which there is one at most."""
+        sent = [effect.message for effect in self.out.take() if isinstance(effect, Send)]
+        assert len(sent) <= 1, sent
+        return sent[0] if sent else None
+
+    def probe(self, sender: Any, epoch: int, base: tuple[int, int, str] = (0, 0, "")) -> Any:
+        self.followed.on_probe(sender, m.Probe(0, epoch, *base))
+        return self.answer()
+
+    def put(self, sender: Any, epoch: int, seq: int, value: bytes, key: bytes = KEY) -> Any:
+        self.followed.on_replicate(sender, m.ReplicatePut(0, epoch, seq, MAP, [key], [value], 0), 0)
+        self.followed.acknowledge()
+        return self.answer()
+
+    def copy(self, sender: Any, epoch: int, seq: int, entries: dict[bytes, bytes], *, base_version: int = 0) -> None:
+        self.followed.on_copy_start(sender, m.CopyStart(0, base_version, 1, epoch, seq))
+        for index, (key, value) in enumerate(entries.items()):
+            self.chunk(sender, index, {key: value}, last=index == len(entries) - 1)
+
+    def chunk(self, sender: Any, index: int, entries: dict[bytes, bytes], *, last: bool) -> None:
+        chunk = m.CopyChunk(0, 1, index, MAP, list(entries), list(entries.values()), [], last)
+        self.followed.on_copy_chunk(sender, chunk, 0)
+
+    @property
+    def entries(self) -> dict[bytes, bytes] | None:
+        replica = self.followed.replicas.get(0)
+        if replica is None:
+            return None
+        return dict(replica.maps[MAP].entries) if MAP in replica.maps else {}
+
+
+def test_a_partition_that_nobody_has_written_to_begins_empty_everywhere() -> None:
+    b = Backup()
+    assert b.probe(A, 1) == m.ProbeAnswer(0, 1, 0)
+    assert b.entries == {}
+
+
+def test_writes_are_applied_in_order_and_each_acknowledgement_covers_all_before_it() -> None:
+    b = Backup()
+    b.probe(A, 1)
+    assert b.put(A, 1, 1, OLD) == m.ReplicateAck(0, 1, 1)
+    assert b.put(A, 1, 3, NEW) is None, "a gap: nothing is applied"
+    assert b.entries == {KEY: OLD}
+    assert b.put(A, 1, 2, NEW) == m.ReplicateAck(0, 1, 2)
+    assert b.put(A, 1, 1, OLD) == m.ReplicateAck(0, 1, 2), "a repetition changes nothing"
+    assert b.entries == {KEY: NEW}
+
+
+def test_a_write_of_another_owner_with_the_same_epoch_is_not_applied() -> None:
+    b = Backup()
+    b.probe(A, 1)
+    b.put(A, 1, 1, OLD)
+    assert b.put(C, 1, 2, NEW) is None
+    assert b.entries == {KEY: OLD}
+
+
+def test_a_new_owner_that_holds_the_same_is_followed_and_another_one_sends_a_copy() -> None:
+    b = Backup()
+    b.probe(A, 1)
+    b.put(A, 1, 1, OLD)
+    assert b.probe(C, 2, (1, 0, A)) == m.ProbeAnswer(0, 2, -1)
+    assert b.probe(C, 2, (1, 1, L)) == m.ProbeAnswer(0, 2, -1)
+    assert b.probe(C, 2, (1, 1, A)) == m.ProbeAnswer(0, 2, 1)
+    assert b.put(A, 1, 2, NEW) is None
+    assert b.put(C, 2, 2, NEW) == m.ReplicateAck(0, 2, 2)
+
+
+def test_an_owner_of_an_older_table_is_not_believed_any_more() -> None:
+    b = Backup()
+    b.probe(A, 1)
+    b.probe(C, 2, (1, 0, A))
+    assert b.probe(A, 1) is None
+    b.followed.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 0))
+    assert b.followed.copies == {}
+
+
+def test_a_rule_that_the_next_masters_table_does_not_know_is_over() -> None:
+    b = Backup()
+    b.probe(A, 1)
+    b.put(A, 1, 1, OLD)
+    assert b.probe(L, 4, (1, 1, A)) == m.ProbeAnswer(0, 4, 1)
+    b.put(L, 4, 2, NEW)
+    b.table("CB", 2, reconfirmed=True)
+    assert b.put(L, 4, 3, OLD) == m.ProbeAnswer(0, 4, -1), "it would have to begin anew"
+    assert b.probe(C, 2, (1, 1, A)) == m.ProbeAnswer(0, 2, -1)
+    assert b.entries == {KEY: NEW}, "kept until the new owner's copy is whole"
+    b.copy(C, 2, 5, {KEY: OLD})
+    assert b.entries == {KEY: OLD}
+
+
+def test_the_old_state_goes_only_when_the_new_one_is_whole() -> None:
+    b = Backup()
+    b.probe(A, 1)
+    b.put(A, 1, 1, OLD)
+    b.table("CB", 2)
+    b.followed.on_copy_start(C, m.CopyStart(0, 0, 1, 2, 7))
+    b.chunk(C, 0, {KEY: NEW}, last=False)
+    assert b.entries == {KEY: OLD}
+    b.followed.on_link_lost(C)
+    assert b.followed.copies == {}
+    b.chunk(C, 1, {OTHER: NEW}, last=True)
+    assert b.entries == {KEY: OLD}
+
+
+def test_chunks_and_writes_are_applied_as_they_come_and_neither_twice() -> None:
+    b = Backup()
+    b.followed.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 7))
+    b.chunk(A, 0, {KEY: OLD}, last=False)
+    b.out.take()
+    assert b.put(A, 1, 8, NEW) is None, "acknowledged when the copy is whole"
+    b.chunk(A, 0, {KEY: OLD}, last=False)
+    b.chunk(C, 1, {KEY: OLD}, last=True)
+    assert b.put(A, 1, 10, OLD) is None, "a gap"
+    b.out.take()
+    b.chunk(A, 1, {OTHER: OLD}, last=True)
+    assert [effect.message for effect in b.out.take()] == [m.CopyAck(0, 1, 1), m.ReplicateAck(0, 1, 8)]  # type: ignore[union-attr]
+    assert b.entries == {KEY: NEW, OTHER: OLD}
+
+
+def test_a_probe_ends_a_copy_that_was_broken_off_at_the_other_end() -> None:
+    """Else the writes that come next would go to a copy that never becomes whole, and not be acknowledged."""
+    b = Backup()
+    b.probe(A, 1)
+    b.followed.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 7))
+    assert b.probe(A, 1) == m.ProbeAnswer(0, 1, 0)
+    assert b.put(A, 1, 1, NEW) == m.ReplicateAck(0, 1, 1)
+
+
+@pytest.mark.parametrize("ordered", [2, 3])
+def test_a_complete_copy_stays_until_a_table_passes_the_version_for_which_it_was_ordered(ordered: int) -> None:
+    b = Backup("A", 2)
+    b.copy(A, 1, 5, {KEY: OLD}, base_version=ordered)
+    b.table("A", ordered)
+    assert b.entries == {KEY: OLD}
+    b.table("A", ordered + 1)
+    assert b.entries is None
+
+
+def test_a_copy_for_a_version_that_is_over_is_not_taken() -> None:
+    b = Backup("A", 3)
+    b.copy(A, 1, 5, {KEY: OLD}, base_version=2)
+    assert b.entries is None
+
+
+def test_a_replica_of_a_rule_that_the_table_is_too_old_to_know_stays() -> None:
+    """C's table has B in it; B, which has an older one, has heard of C's rule before its own table comes."""
+    b = Backup("A", 1)
+    assert b.probe(C, 3) == m.ProbeAnswer(0, 3, 0)
+    b.table("A", 2)
+    assert b.put(C, 3, 1, NEW) == m.ReplicateAck(0, 3, 1)
+    b.table("CB", 3)
+    assert b.entries == {KEY: NEW}
+
+
+def test_a_replica_that_the_table_gives_to_others_is_dropped_and_nothing_more_is_answered() -> None:
+    b = Backup()
+    b.probe(A, 1)
+    b.table("AC", 2)
+    assert b.entries is None
+    assert b.put(A, 1, 1, OLD) is None
+    assert b.probe(A, 1) is None
+
+
+def test_what_is_older_than_the_loss_of_the_partition_is_dropped() -> None:
+    b = Backup("A", 1)
+    b.copy(A, 1, 5, {KEY: OLD}, base_version=1)
+    b.table("BC", 2, birth=2)
+    assert b.entries is None
