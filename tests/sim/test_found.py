@@ -1,0 +1,88 @@
+"""Situations in which simulated histories once found a defect, each small, with several seeds of chance."""
+
+import re
+
+import msgspec
+import pytest
+
+from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile, draw_options
+from phalanx.sim.run import Result, repeat_command, run
+
+SEEDS = range(4)
+
+
+def situation(seed: int, members: int, *faults: Fault, **changes: object) -> Options:
+    """Members that start together, have a second to settle, and then meet these faults."""
+    usual = {
+        "members": members, "hosts": members, "start_at_ms": (0,) * members, "backups": 1, "partitions": 12,
+        "latency_ms": (1, 15), "heartbeat_interval_ms": 500, "heartbeat_timeout_ms": 5_000, "claim_timeout_ms": 10_000,
+        "copy_chunk_bytes": 300, "copies_per_member": 2, "duration_ms": 6_000, "operations_per_second": 50,
+        "registers": 50, "timer_slack_ms": 0, "validate_every": 1, "faults": faults,
+    }  # fmt: skip
+    return msgspec.structs.replace(draw_options(seed, Profile.QUIET), **(usual | changes))
+
+
+def play(options: Options) -> Result:
+    result = run(options, story=True)
+    told = "\n".join(f"{v.at_ms} ms: {v.what}: {v.story}" for v in result.violations)
+    assert not result.violations, f"{told}\n" + "\n".join(result.story[-80:]) + repeat_command(result)
+    return result
+
+
+@pytest.mark.parametrize("back_after_ms", [1, 200, 330, 420, 700])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_first_seed_comes_back_while_the_others_claim(seed: int, back_after_ms: int) -> None:
+    """The others are in a cluster but not ready to admit: it must not form one of its own."""
+    crash = Fault(3_000, FaultKind.CRASH, 0, lasts_ms=back_after_ms)
+    result = play(situation(seed, 3, crash))
+    assert result.rules["EL-05 the seed forms the cluster"] == 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_member_that_wants_to_leave_becomes_the_master(seed: int) -> None:
+    """It asked the master that died; now it must ask itself."""
+    crash, leave = Fault(3_000, FaultKind.CRASH, 0), Fault(3_050, FaultKind.LEAVE, 1)
+    result = play(situation(seed, 3, crash, leave, start_at_ms=(0, 900, 1_900)))
+    assert result.events["Left"] == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_copies_are_overtaken_by_another_crash(seed: int) -> None:
+    """A copy for a version of the partition that is over must not keep it from being copied anew."""
+    first, second = Fault(3_000, FaultKind.CRASH, 2, lasts_ms=100), Fault(3_150, FaultKind.CRASH, 3, lasts_ms=100)
+    third = Fault(3_500, FaultKind.CRASH, 4, lasts_ms=100)
+    play(situation(seed, 6, first, second, third, backups=2, copy_chunk_bytes=64, copies_per_member=1))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_joiner_is_given_replicas_at_once(seed: int) -> None:
+    """What is sent before it has joined is thrown away, and a copy that stands still begins anew only after long."""
+    join = Fault(3_000, FaultKind.JOIN, 2)
+    crash = Fault(3_000, FaultKind.CRASH, 1)
+    result = play(situation(seed, 2, crash, join, hosts=3, latency_ms=(10, 40)))
+    took_ms = [int(took) for line in result.story for took in re.findall(r"FullyReplicated.*took_ms=(\d+)", line)]
+    assert took_ms
+    assert max(took_ms) < 3_000
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_master_dies_while_the_first_copies_are_made(seed: int) -> None:
+    """Tables and owners' questions reach a backup in any order: it must not drop what it is asked to follow."""
+    crash = Fault(1_400 + 60 * seed, FaultKind.CRASH, MASTER)
+    play(
+        situation(
+            seed, 6, crash, backups=3, copy_chunk_bytes=64, latency_ms=(5, 60), start_at_ms=(0, 200, 400, 500, 600, 700)
+        )
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_claimer_hears_of_a_member_that_was_replaced_long_ago(seed: int) -> None:
+    """Host 2 misses the view in which host 3 came back; the claimer must not wait for the incarnation before."""
+    lag = Fault(3_000, FaultKind.LAG, 0, 2, lasts_ms=3_000, nth=1_500)
+    restart = Fault(3_050, FaultKind.CRASH, 3, lasts_ms=10)
+    crash = Fault(3_500, FaultKind.CRASH, 0)
+    result = play(situation(seed, 4, lag, restart, crash, backups=2, start_at_ms=(0, 900, 900, 2_000)))
+    took_ms = [int(took) for line in result.story for took in re.findall(r"ClaimEnded.*took_ms=(\d+)", line)]
+    assert took_ms
+    assert max(took_ms) < 5_000
