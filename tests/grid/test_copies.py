@@ -404,20 +404,3 @@ def test_a_report_about_an_order_for_an_earlier_version_commits_nothing() -> Non
         assert c.table("M") == before
     c.say("O", "M", m.CopyReport(0, 2, c.id("D"), True))
     assert c.replicas("M") == "OD"
-
-
-def test_a_complete_copy_outlives_tables_that_do_not_know_of_it_yet() -> None:
-    """D has everything and has been reported; a table with another change comes first. Then O dies."""
-    copying = Copying()
-    c = copying.c
-    while not c.pending("O", "M", m.CopyReport):
-        c.step()
-    older = c.table("M").with_changes({1: c.ids("MO")})
-    c.deliver("O", "M", m.CopyReport)
-    assert c.replicas("M") == "OD"
-    c.say("M", "D", m.TableUpdate(older))
-    assert c.table("D").version == older.version
-    c.crash("O")
-    copying.finish()
-    copying.check_data()
-    assert c.replicas("D")[0] == "D"
