@@ -25,11 +25,12 @@ FOUND_BY = {
 
 
 def find(canary: str) -> Result:
-    for seed in SEEDS:
-        result = run(draw_options(seed, Profile.FAILOVER), canary)
-        if result.violations:
-            return result
-    raise AssertionError(f"{canary} was planted and not found in {len(SEEDS)} histories")
+    for profile in (Profile.FAILOVER, Profile.DEFAULT):
+        for seed in SEEDS:
+            result = run(draw_options(seed, profile), canary)
+            if result.violations:
+                return result
+    raise AssertionError(f"{canary} was planted and not found in {2 * len(SEEDS)} histories")
 
 
 def test_every_canary_has_an_expectation() -> None:

@@ -50,8 +50,8 @@ def promote_without_table(node: Node) -> None:
     """The first backup takes over when it loses the owner, and does not wait for the master's table."""
     grid, original = node.grid, node.grid.on_link_lost
 
-    def on_link_lost(peer: MemberId, now: Millis) -> None:
-        original(peer, now)
+    def on_link_lost(peer: MemberId, now: Millis, *, is_refused: bool = False) -> None:
+        original(peer, now, is_refused=is_refused)
         for partition, row in enumerate(grid.table.rows):
             replicas = grid.table.replicas(partition)
             if row and replicas[0] == peer and node.this in replicas[1:2] and grid.owned[partition] is None:
@@ -116,13 +116,13 @@ def resend_nothing(node: Node) -> None:
     """What a broken connection lost is not sent again: the stream is taken for acknowledged."""
     grid, original = node.grid, node.grid.on_link_lost
 
-    def on_link_lost(peer: MemberId, now: Millis) -> None:
+    def on_link_lost(peer: MemberId, now: Millis, *, is_refused: bool = False) -> None:
         for owned in grid.unsettled.values():
             stream = owned.streams.get(peer)
             if stream is not None and stream.state is StreamState.IN_SYNC:
                 stream.acked = owned.replica.seq
                 owned._confirm()
-        original(peer, now)
+        original(peer, now, is_refused=is_refused)
 
     _replace(grid, "on_link_lost", on_link_lost)
 

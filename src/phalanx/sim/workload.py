@@ -181,7 +181,7 @@ class Workload:
             self._world.agenda.call_at(now + 1, self._raise_counter, host, done.member, done.keys, value)
 
     def _raise_counter(self, host: Host, member: MemberId, keys: tuple[bytes, ...], value: bytes | None) -> None:
-        if host.member == member and not host.paused_until:
+        if self._runs and host.member == member and not host.paused_until:
             self._ask(host, "write_counter", keys, value)
 
     def _on_error(self, operation: Operation, code: ErrorCode, text: str) -> None:
