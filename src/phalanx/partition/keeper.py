@@ -52,6 +52,8 @@ class PartitionKeeper:
         self._next_publication = 0
         self._confirmed: dict[MemberId, int] = {}
         """On the master: the newest table of which a member has said that it has it."""
+        self._looked_at: PartitionTable | None = None
+        """On the master: the table that was last searched for what is missing, which takes a look at every partition."""
         self._asked_for_table_at: Millis | None = None
 
     def __repr__(self) -> str:
@@ -204,7 +206,8 @@ class PartitionKeeper:
             return
         if (self._publish_at is not None and now >= self._publish_at) or now >= self._next_publication:
             self._publish(now)
-        self._order_missing(now)
+        if self._redundancy.is_busy or self._looked_at is not self.table:
+            self._order_missing(now)
 
     def _start_search(self, view: MembersView, now: Millis) -> None:
         self._searches_made += 1
@@ -292,6 +295,7 @@ class PartitionKeeper:
         # A member that was admitted a moment ago takes no copy before it has joined. Its first heartbeat tells that.
         ready = {self.this, *self._confirmed}
         missing = self._redundancy.order_missing(table, view, self._leaving, ready, self._unpublished, now)
+        self._looked_at = table
         self._redundancy.note(missing, table, self._is_known_to_all(), now)
 
     def _publish(self, now: Millis) -> None:

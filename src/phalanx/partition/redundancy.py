@@ -50,6 +50,11 @@ class Redundancy:
         """Of an owner and a destination between which a copy broke off: until when to try others, and the next pause."""
         self._next_pause_end: Millis | None = None
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether replicas are missing or being copied, so that time alone may matter."""
+        return bool(self.copies) or self.degraded_since is not None
+
     def forget_all(self) -> None:
         """This member is not the master any more, or a new search begins."""
         self.copies.clear()
