@@ -175,7 +175,9 @@ def install_locked(env: Mapping[str, str]) -> None:
     first = not (VENV / "bin" / "pyspark").exists()
     say("installing the packages of requirements.lock into .venv" + (": PySpark alone is 450 MB" if first else ""))
     # The lock is the build constraint too: source archives are built with the locked setuptools.
-    run(UV, "pip", "sync", "--quiet", "--compile-bytecode", "--require-hashes", "--build-constraints", LOCK, LOCK, env=env)
+    # Compiled once here: Spark starts a Python process for every step that it plans.
+    sync = ("pip", "sync", "--quiet", "--compile-bytecode", "--require-hashes")
+    run(UV, *sync, "--build-constraints", LOCK, LOCK, env=env)
     run(UV, "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--editable", ROOT, env=env)
 
 
