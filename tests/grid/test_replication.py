@@ -6,6 +6,7 @@ from harness import KEY, MAP, Cluster, key_of
 from phalanx.common.errors import ErrorCode
 from phalanx.grid.replication import RESEND_AFTER_MS, StreamState
 from phalanx.wire import messages as m
+from phalanx.wire.effects import LinkLost
 
 OLD, NEW, THIRD = b"\0\0\0\1old", b"\0\0\0\1new", b"\0\0\0\1third"
 
@@ -350,3 +351,18 @@ def test_every_kind_of_write_is_confirmed_by_the_backup_and_does_the_same_there(
     assert c.is_done(write)
     assert c.entries("A") == c.entries("B")
     assert c.entries("A") != {KEY: OLD}
+
+
+def test_a_bulk_write_whose_owner_loses_several_of_its_partitions_is_answered_once() -> None:
+    c = Cluster("AB", partition_count=3)
+    c.assign(rows=["AB"] * 3)
+    c.hold("A", "B")
+    keys = [c.key(partition) for partition in range(3)]
+    write = c.ask("A", m.PutAll, MAP, keys, [NEW] * 3, 0)
+    c.leave("B")
+    c.feed("A", LinkLost(c.id("B")))
+    c.nodes["A"].grid.end()
+    c.feed("A", LinkLost(c.id("B")))
+    reply = c.replies[write]
+    assert isinstance(reply, m.ErrorReply)
+    assert reply.code is ErrorCode.OWNERSHIP_LOST

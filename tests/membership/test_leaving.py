@@ -250,3 +250,17 @@ def test_two_publications_that_end_together_end_a_leaving_master_once() -> None:
     c.release()
     c.advance(5_000)
     assert c.views_of("B") == ["B"]
+
+
+def test_a_leaving_master_stays_until_the_last_list_it_made_is_acknowledged_and_not_an_earlier_one() -> None:
+    c = Cluster("AB")
+    c.advance(1_500)
+    c.hold("AB", "AB")
+    c.leave("A")
+    while c.nodes["A"].membership._hand_over is None:
+        c.step()
+        c.advance(50)
+    c.say("B", "A", m.MembersAck(2))
+    assert "A" in c.nodes
+    c.say("B", "A", m.MembersAck(3))
+    assert "A" not in c.nodes

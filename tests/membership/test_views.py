@@ -77,12 +77,14 @@ def test_a_list_is_installed_only_if_it_is_newer() -> None:
     for message in (update("AB", 2), update("ABCD", 3), update("ABC", 3)):
         b.hear("A", message)
         assert b.membership.view == lone_view("ABC", 3)
+    b.hear("A", update("ABCD", 3, maker="C"))
+    assert b.membership.view == lone_view("ABC", 3), "nor another master's of the same version"
     b.hear("A", update("ABD", 5))
     assert b.membership.view == lone_view("ABD", 5)
     b.hear("A", update("ABCD", 4))
     assert b.membership.view == lone_view("ABD", 5)
     acknowledged = [message.version for message in b.sent_to("A", m.MembersAck)]
-    assert acknowledged == [3, 3, 3, 5, 5], "each is acknowledged with what is installed"
+    assert acknowledged == [3, 3, 3, 3, 5, 5], "each is acknowledged with what is installed"
 
 
 @pytest.mark.rows("CS-17", "CS-21")
