@@ -58,7 +58,7 @@ class Client:
         return self.call(m.Get, MAP, KEY)
 
     def reply(self, sender: Target, reply: m.Reply) -> None:
-        self.take(self.core.received(sender, [reply], self.now))
+        self.take(self.core.received(sender, reply, self.now))
 
     def lose(self, *peers: MemberId) -> None:
         """These incarnations are gone."""

@@ -26,7 +26,7 @@ def connected(view: MembersView, table: PartitionTable) -> ClientCore:
     assert asked.to == SEED
     core.known_as(SEED, A)
     assert isinstance(asked.message, GetTable)
-    assert core.received(A, [TableReply(asked.message.id, table, view)], 1) == []
+    assert core.received(A, TableReply(asked.message.id, table, view), 1) == []
     return core
 
 
@@ -40,8 +40,8 @@ def test_a_member_that_joined_later_is_known_when_the_first_one_dies() -> None:
     effects = core.call(Call(0, Get(1, "m", KEY)), later)
     assert asked_for_table(effects) == [A], "on the side, over the connection that is there"
     question = next(e.message for e in effects if isinstance(e, Send) and isinstance(e.message, GetTable))
-    core.received(A, [ValueReply(1, None)], later)
-    core.received(A, [TableReply(question.id, table_of(A, A), MembersView(2, A, (A, B)))], later)
+    core.received(A, ValueReply(1, None), later)
+    core.received(A, TableReply(question.id, table_of(A, A), MembersView(2, A, (A, B))), later)
 
     now = later + 100
     core.call(Call(0, Get(2, "m", KEY)), now)

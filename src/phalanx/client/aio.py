@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import uuid
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from types import TracebackType
@@ -39,8 +38,7 @@ class AsyncClient:
         self._core = ClientCore(parse_addresses(members), int(call_timeout_s * 1000))
         self._links: dict[Target, Link] = {}
         self._futures: dict[int, asyncio.Future[Any]] = {}
-        self.next_id = itertools.count(1).__next__
-        """A number for the next request."""
+        self._last_id = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._refusals: dict[str, str] = {}
@@ -85,6 +83,10 @@ class AsyncClient:
 
     # --- what maps need --------------------------------------------------------------------------------------------
 
+    def next_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
     def call(self, partition: int, request: Any, to: Target | None = None) -> Awaitable[Any]:
         """Send a request to the owner of a partition, or to a member; its one reply."""
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -92,10 +94,9 @@ class AsyncClient:
             future.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "the client is closed"))
             return future
         self._futures[request.id] = future
-        effects = self._core.call(Call(partition, request, to), int(self._loop.time() * 1000))
-        self._carry_out(effects)
-        if self._timer is None or len(effects) != 1:
-            self._rearm()  # it was not simply sent to its owner
+        self._carry_out(self._core.call(Call(partition, request, to), self._now()))
+        if self._timer is None or self._core.wants_table:
+            self._rearm()
         return future
 
     async def table(self) -> PartitionTable:
@@ -141,28 +142,28 @@ class AsyncClient:
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if type(effect) is Answer:
+            if type(effect) is Send:
+                try:
+                    self._link(effect.to).send(effect.message)
+                except EntryTooLarge as error:
+                    self._carry_out(self._core.cannot_send(effect, str(error)))
+            elif type(effect) is Answer:
                 future = self._futures.pop(effect.reply.id, None)
                 if future is not None and not future.done():
                     future.set_result(effect.reply)
-            elif type(effect) is Send:
-                link = self._links.get(effect.to) or self._link(effect.to)
-                try:
-                    link.send(effect.message)
-                except EntryTooLarge as error:
-                    self._carry_out(self._core.cannot_send(effect, str(error)))
 
     def _link(self, target: Target) -> Link:
-        """A new connection."""
-        link = self._links[target] = Link(
-            target,
-            self._cluster,
-            self._sender,
-            self._group,
-            on_up=self._link_up,
-            on_down=self._link_down,
-            on_messages=self._received,
-        )
+        link = self._links.get(target)
+        if link is None:
+            link = self._links[target] = Link(
+                target,
+                self._cluster,
+                self._sender,
+                self._group,
+                on_up=self._link_up,
+                on_down=self._link_down,
+                on_message=self._received,
+            )
         return link
 
     def _link_up(self, link: Link) -> None:
@@ -185,9 +186,9 @@ class AsyncClient:
         self._told.set()
         self._rearm()
 
-    def _received(self, link: Link, messages: list[Message]) -> None:
+    def _received(self, link: Link, message: Message) -> None:
         core = self._core
-        self._carry_out(core.received(link.member or link.target, messages, self._now()))
+        self._carry_out(core.received(link.member or link.target, message, self._now()))
         if not core.is_asking:
             self._told.set()
         if core.wants_table:

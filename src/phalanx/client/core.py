@@ -96,16 +96,15 @@ class ClientCore:
         """A call was sent to its owner, `at` that time, and its answer did not come as it should."""
         self._router.was_sent(call, target, at)
 
-    def received(self, sender: Target, replies: list[Any], now: Millis) -> list[Effect]:
-        """A member's answers to calls, or to this machine's own question."""
-        router = self._router
-        for reply in replies:
-            if reply.id <= QUESTIONS_FROM:
-                router.on_reply(sender, reply, now)
-            elif sender == self._asked and reply.id == self._asked_id:
+    def received(self, sender: Target, reply: Any, now: Millis) -> list[Effect]:
+        """A member's answer to a call, or to this machine's own question."""
+        if reply.id > QUESTIONS_FROM:
+            if sender == self._asked and reply.id == self._asked_id:
                 self._on_table_answer(sender, reply, now)
-        if router.waiting:
-            self._ask(now)
+        else:
+            self._router.on_reply(sender, reply, now)
+            if self._router.waiting:
+                self._ask(now)
         return self._out.take()
 
     def cannot_send(self, effect: Send, reason: str) -> list[Effect]:

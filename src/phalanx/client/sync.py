@@ -173,7 +173,8 @@ class Client:
                 failure = error
             self._core.was_sent(Call(partition, request), wire.member, started)
             effects = self._lost(wire) if failure is not None else []
-            effects += self._core.received(wire.member, messages, self._now())
+            for message in messages:
+                effects += self._core.received(wire.member, message, self._now())
             return self._finish([request.id], effects)[0]
 
     def ask(self, member: Target, request: Any) -> Any:
@@ -260,7 +261,8 @@ class Client:
             except (OSError, ProtocolError):
                 self._lose(wire)
                 continue
-            self._carry_out(self._core.received(wire.member, messages, self._now()))
+            for message in messages:
+                self._carry_out(self._core.received(wire.member, message, self._now()))
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:

@@ -19,9 +19,6 @@ from phalanx.wire.messages import PROTOCOL_VERSION, Handshake, Hello, Message, W
 
 MAX_BACKLOG_BYTES = 256 * 1024 * 1024
 """Unsent bytes to one peer after which it is given up."""
-FIRST_FLUSH_AT = 24
-"""Frames on one connection after which the first are written before the turn is over; then after twice as many, and so
-on, so that a long turn costs few writes more."""
 CONNECT_TIMEOUT_S = 5.0
 """For opening a connection and the greeting together."""
 
@@ -32,43 +29,21 @@ def reason_of(error: OSError) -> str:
 
 
 class ConnectionGroup:
-    """What the connections of one member or client share: the frame limit, and when they write.
-
-    Replies leave as soon as what came in one piece has been handled. What goes out on links leaves when the turn of the
-    loop is over, since more may come in it; but where much is queued its first part leaves at once, so that the other
-    side has something to do meanwhile.
-    """
+    """What the connections of one member or client share: the frame limit, and one flush for each turn of the loop."""
 
     def __init__(self, max_frame_bytes: int) -> None:
         self.max_frame_bytes = max_frame_bytes
         self.loop = asyncio.get_running_loop()
-        self._is_receiving = False
-        self._after_this_piece: list[FrameConnection] = []
-        self._after_this_turn: list[FrameConnection] = []
+        self._due: list[FrameConnection] = []
 
     def flush_soon(self, connection: FrameConnection) -> None:
-        """Let the connection write at its time."""
-        if self._is_receiving and not connection.waits_for_turn:
-            self._after_this_piece.append(connection)
-            return
-        if not self._after_this_turn:
-            self.loop.call_soon(self._end_turn)
-        self._after_this_turn.append(connection)
+        """Let the connection write when this turn is over."""
+        if not self._due:
+            self.loop.call_soon(self._flush)
+        self._due.append(connection)
 
-    def begin_piece(self) -> None:
-        """Some connection has received something."""
-        self._is_receiving = True
-
-    def end_piece(self) -> None:
-        """It is handled."""
-        self._is_receiving = False
-        if self._after_this_piece:
-            due, self._after_this_piece = self._after_this_piece, []
-            for connection in due:
-                connection.flush()
-
-    def _end_turn(self) -> None:
-        due, self._after_this_turn = self._after_this_turn, []
+    def _flush(self) -> None:
+        due, self._due = self._due, []
         for connection in due:
             connection.flush()
 
@@ -76,17 +51,12 @@ class ConnectionGroup:
 class FrameConnection(asyncio.Protocol):
     """Frames in both directions; subclasses say what a message means."""
 
-    waits_for_turn = False
-    """Whether more is likely to be queued in the same turn of the loop."""
-
     def __init__(self, group: ConnectionGroup) -> None:
         self._group = group
         self._max_frame_bytes = group.max_frame_bytes
         self._reader: FrameReader[Any] = FrameReader(handshake_decoder, group.max_frame_bytes)
         self._out: list[bytes] = []
         """Frames for the next write."""
-        self._flush_at = FIRST_FLUSH_AT
-        """So many frames are written at once."""
         self._flush_is_due = False
         """Whether something will flush in this turn anyway: it was scheduled, or data is being received."""
         self._is_backed_up = False
@@ -117,25 +87,16 @@ class FrameConnection(asyncio.Protocol):
 
     def queue(self, message: Message | Handshake) -> None:
         """Send in this turn of the loop. Raises `EntryTooLarge` for a message over the frame limit."""
-        out = self._out
-        out.append(encode_frame(message, self._max_frame_bytes))
+        self._out.append(encode_frame(message, self._max_frame_bytes))
         if not self._flush_is_due:
             self._flush_is_due = True
             self._group.flush_soon(self)
-        elif len(out) >= self._flush_at:
-            self._flush_at *= 2
-            self._write()
 
     def flush(self) -> None:
         """Write what was queued."""
         self._flush_is_due = False
-        self._flush_at = FIRST_FLUSH_AT
-        if self._out:
-            self._write()
-
-    def _write(self) -> None:
         out, transport = self._out, self.transport
-        if transport is None:
+        if not out or transport is None:
             return
         transport.write(out[0] if len(out) == 1 else b"".join(out))
         out.clear()
@@ -171,7 +132,6 @@ class FrameConnection(asyncio.Protocol):
         if self._is_closing:
             return
         self._flush_is_due = True
-        self._group.begin_piece()
         try:
             if not self.is_greeted:
                 data = self._take_greeting(data)
@@ -181,8 +141,6 @@ class FrameConnection(asyncio.Protocol):
             self.close()
         else:
             self.flush()
-        finally:
-            self._group.end_piece()
 
     def _take_greeting(self, data: bytes) -> bytes:
         """Read the first frame; the peer sends nothing behind it before it is answered, members wait for that too."""
@@ -205,8 +163,6 @@ class FrameConnection(asyncio.Protocol):
 class Link(FrameConnection):
     """The connecting side. Messages that are queued before the peer has answered the greeting wait for it."""
 
-    waits_for_turn = True
-
     def __init__(
         self,
         target: Target,
@@ -216,7 +172,7 @@ class Link(FrameConnection):
         *,
         on_up: Callable[[Link], None],
         on_down: Callable[[Link, str], None],
-        on_messages: Callable[[Link, list[Message]], None],
+        on_message: Callable[[Link, Message], None],
     ) -> None:
         """`on_down` gets the reason; whether the link was ever up is in `is_up`."""
         super().__init__(group)
@@ -229,7 +185,7 @@ class Link(FrameConnection):
         self._hello = Hello(PROTOCOL_VERSION, cluster, sender, target)
         self._waiting: list[bytes] = []
         """Frames for after the greeting."""
-        self._on_up, self._on_down, self._deliver = on_up, on_down, on_messages
+        self._on_up, self._on_down, self._deliver = on_up, on_down, on_message
         self._is_down = False
         self._timer = self._group.loop.call_later(
             CONNECT_TIMEOUT_S, self._fail, f"no answer within {CONNECT_TIMEOUT_S:g} s"
@@ -269,8 +225,8 @@ class Link(FrameConnection):
         self.flush()
 
     def on_messages(self, messages: list[Message]) -> None:
-        if messages:
-            self._deliver(self, messages)
+        for message in messages:
+            self._deliver(self, message)
 
     def on_broken_protocol(self, error: ProtocolError) -> None:
         self._fail(str(error))

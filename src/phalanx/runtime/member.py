@@ -276,7 +276,7 @@ class Member:
                 self._group,
                 on_up=self._link_up,
                 on_down=self._link_down,
-                on_messages=self._unexpected,
+                on_message=self._unexpected,
             )
         link.send(message)
 
@@ -359,8 +359,8 @@ class Member:
             refused = LinkRefused(link.target, reason, link.was_refused_by_peer)
             self.feed(LinkLost(link.target) if link.is_up else refused)
 
-    def _unexpected(self, link: Link, messages: list[Message]) -> None:
-        raise ProtocolError(f"members answer on their own connections, not on this one ({type(messages[0]).__name__})")
+    def _unexpected(self, link: Link, message: Message) -> None:
+        raise ProtocolError(f"members answer on their own connections, not on this one ({type(message).__name__})")
 
 
 async def start_member(config: Config | None = None) -> Member:
