@@ -16,6 +16,7 @@ from phalanx.wire.codec import (
     encode_frame,
     handshake_decoder,
     message_decoder,
+    reply_decoder,
 )
 from strategies import ALL_KINDS, messages, structs
 
@@ -79,6 +80,16 @@ def test_a_cut_off_or_changed_frame_is_another_message_or_a_protocol_error(
         del body[position:]
     with contextlib.suppress(ProtocolError):
         assert len(reader_of(message).feed(framed(bytes(body)))) == 1
+
+
+@given(messages())
+def test_the_connecting_side_takes_replies_only(message: object) -> None:
+    reader = FrameReader(reply_decoder)
+    if isinstance(message, m.Reply):
+        assert reader.feed(encode_frame(message)) == [message]
+    else:
+        with pytest.raises(ProtocolError, match="is no message"):
+            reader.feed(encode_frame(message))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 from phalanx.common.errors import ConnectError, ProtocolError
 from phalanx.common.ids import MemberId, Target, address_of, host_and_port
-from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder, message_decoder
+from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder, reply_decoder
 from phalanx.wire.handshake import refusal_in
 from phalanx.wire.messages import PROTOCOL_VERSION, Hello, Welcome
 
@@ -45,7 +45,7 @@ class Wire:
         except BaseException:
             self.socket.close()
             raise
-        self._reader = FrameReader(message_decoder, max_frame_bytes)
+        self._reader = FrameReader(reply_decoder, max_frame_bytes)
 
     def _greet(self, cluster: str, sender: str) -> MemberId:
         self.socket.sendall(encode_frame(Hello(PROTOCOL_VERSION, cluster, sender, self.target)))

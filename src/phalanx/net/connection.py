@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
+
+import msgspec
 
 from phalanx.common.errors import ProtocolError
 from phalanx.common.ids import MemberId, Target, address_of, host_and_port
-from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder, message_decoder
+from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder, message_decoder, reply_decoder
 from phalanx.wire.handshake import refusal_in
 from phalanx.wire.messages import PROTOCOL_VERSION, Handshake, Hello, Message, Welcome
 
@@ -50,6 +52,9 @@ class ConnectionGroup:
 
 class FrameConnection(asyncio.Protocol):
     """Frames in both directions; subclasses say what a message means."""
+
+    decoder: ClassVar[msgspec.msgpack.Decoder[Any]] = message_decoder
+    """Of what comes behind the greeting."""
 
     def __init__(self, group: ConnectionGroup) -> None:
         self._group = group
@@ -150,7 +155,7 @@ class FrameConnection(asyncio.Protocol):
             if len(greetings) > 1 or rest:
                 raise ProtocolError("messages came before the greeting was answered")
             self.is_greeted = True
-            self._reader.switch_to(message_decoder)
+            self._reader.switch_to(self.decoder)
             self.on_greeting(greetings[0])
         return b""
 
@@ -162,6 +167,8 @@ class FrameConnection(asyncio.Protocol):
 
 class Link(FrameConnection):
     """The connecting side. Messages that are queued before the peer has answered the greeting wait for it."""
+
+    decoder: ClassVar[msgspec.msgpack.Decoder[Any]] = reply_decoder
 
     def __init__(
         self,

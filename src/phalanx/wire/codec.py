@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from phalanx.common.errors import EntryTooLarge, ProtocolError
-from phalanx.wire.messages import Handshake, Message
+from phalanx.wire.messages import Handshake, Message, Reply
 
 DEFAULT_MAX_FRAME_BYTES = 64 * 1024 * 1024
 HEADER_BYTES = 4
@@ -26,6 +26,8 @@ _pack_length = _LENGTH.pack
 _length_at = _LENGTH.unpack_from
 _encode = msgspec.msgpack.Encoder().encode
 message_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+reply_decoder: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
+"""Of what the connecting side gets after the greeting: members send their own messages on connections of their own."""
 handshake_decoder: msgspec.msgpack.Decoder[Handshake] = msgspec.msgpack.Decoder(Handshake)
 
 M = TypeVar("M")
