@@ -105,8 +105,7 @@ class Story:
                 .load()
                 for file in self._files
             }
-            empty = self._grid[self._files[0].table.name]
-            self._run("read an empty map", empty.count)  # Spark's Python workers have started when this is done
+            self._warm_up(self._files[0].table)
         totals = {file.table.name: file.rows for file in self._files}
         with Client(self._cluster.addresses, cluster=CLUSTER) as grid, screen.bars(totals) as bars:
             for file in self._files:
@@ -120,17 +119,20 @@ class Story:
         report.rows_per_s_in = round(report.rows / took_s)
         screen.good(f"{report.rows:,} rows in {took_s:.1f} s: {report.rows_per_s_in:,} rows/s")
 
+    def _warm_up(self, table: Table) -> None:
+        """Write nothing into a map and read nothing from it: then Spark's Python workers have started."""
+        self._run("write nothing", self._writing(self._csv[table.name].limit(0), table))
+        self._run("read an empty map", self._grid[table.name].count)
+
+    def _writing(self, frame: DataFrame, table: Table) -> Callable[[], None]:
+        """What writes a DataFrame into the table's map."""
+        options = {"members": self._cluster.addresses, "cluster": CLUSTER, "map": table.name}
+        return frame.write.format("phalanx").options(**options, key=",".join(table.key)).mode("append").save
+
     def _write(self, table: Table, tick: Callable[[], None]) -> float:
         """Write a file into its map; how many seconds that took."""
-        options = {
-            "members": self._cluster.addresses,
-            "cluster": CLUSTER,
-            "map": table.name,
-            "key": ",".join(table.key),
-        }
-        writing = self._csv[table.name].write.format("phalanx").options(**options).mode("append")
         began = time.monotonic()
-        self._run(f"write the map {table.name}", writing.save, tick)
+        self._run(f"write the map {table.name}", self._writing(self._csv[table.name], table), tick)
         return time.monotonic() - began
 
     def _write_while_members_die(self) -> Writer:
@@ -170,7 +172,7 @@ class Story:
             (fall.write_ms, "the first write is acknowledged again for a key of the dead member"),
             (fall.redundant_ms, "backups are rebuilt: every partition has all its replicas"),
         ]
-        for ms, text in sorted((ms, text) for ms, text in happened if ms is not None):
+        for ms, text in sorted(((ms, text) for ms, text in happened if ms is not None), key=lambda item: item[0]):
             screen.good(f"[cyan]{ms:>6,} ms[/]  {text}")
         screen.block(lines)
         missed = [
