@@ -42,9 +42,7 @@ def test_the_largest_entry_fits_into_one_request() -> None:
     assert NodeConfig(max_key_bytes=10, max_value_bytes=10).max_bulk_bytes == 16 * 1024 * 1024
 
 
-@pytest.mark.parametrize(
-    "text", ["", "host", "host:", ":5701", "host:0", "host:65536", "host:-1", "a/b:5701"]
-)
+@pytest.mark.parametrize("text", ["", "host", "host:", ":5701", "host:0", "host:65536", "host:-1", "a/b:5701"])
 def test_what_is_no_address_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UsageError, match="expected host:port, for example"):
         parse_address(text)
