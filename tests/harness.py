@@ -117,7 +117,7 @@ class Cluster:
         self._incarnations[name] = number = self._incarnations.get(name, 0) + 1
         asked = tuple(address(seed) for seed in (self.seeds if seeds is None else seeds))
         config = NodeConfig(seeds=asked, **(self.settings | settings))
-        node = self.nodes[name] = Node(member_id(address(name), str(number)), config)
+        node = self.nodes[name] = Node(member_id(address(name), f"{name}{number}"), config)
         self.finished.pop(name, None)
         self._woken[name] = self.now - 1
         self.feed(name, Started())
@@ -139,7 +139,7 @@ class Cluster:
 
     def id(self, name: str) -> MemberId:
         """The identity of the latest incarnation."""
-        return member_id(address(name), str(self._incarnations[name]))
+        return member_id(address(name), f"{name}{self._incarnations[name]}")
 
     def ids(self, names: str) -> tuple[MemberId, ...]:
         return tuple(self.id(name) for name in names)
@@ -511,11 +511,13 @@ class Lone:
         self.feed(Received(lone_id(name), message))
 
     def hear_from(self, names: str) -> None:
-        """A heartbeat of each, from one that has the same list."""
-        view = self.membership.view
-        assert view is not None
+        """A heartbeat of each, from one that has the same list, and follows this member if it is the master."""
         for name in names:
-            self.hear(name, m.Heartbeat(view.version, view.maker, view.master, -1))
+            view = self.membership.view
+            assert view is not None
+            self.hear(name, m.Heartbeat(view.version, view.maker))
+            if self.membership.is_master:
+                self.hear(name, m.MasterConfirmation(view.version, view.maker, -1))
 
     def advance(self, ms: int, *, hearing: str = "") -> None:
         """Let time pass, with heartbeats of the named members meanwhile."""
@@ -557,7 +559,7 @@ class Lone:
 
 
 def lone_id(name: str) -> MemberId:
-    return member_id(address(name), "1")
+    return member_id(address(name), f"{name}1")
 
 
 def lone_view(members: str, version: int, *, maker: str = "") -> MembersView:

@@ -222,7 +222,7 @@ def test_what_is_left_of_the_claim_is_told_for_people() -> None:
     outbox = Outbox(lone_id("B"))
     claim = Claim(lone_id("B"), 1, lone_view("ABC", 3), (100, 10), outbox)
     claim.ask_younger(lone_view("ABC", 3), (), 0)
-    assert repr(claim) == "Claim(1, agreed=['B:5701/1'], waiting_for=['C:5701/1'])"
+    assert repr(claim) == "Claim(1, agreed=['B:5701/B1'], waiting_for=['C:5701/C1'])"
     assert [effect.to for effect in outbox.take() if isinstance(effect, Send)] == [lone_id("C")]
     assert not claim.is_over(99)
     assert claim.is_over(100)

@@ -33,7 +33,7 @@ def test_a_member_that_was_taken_for_dead_learns_it_from_the_masters_answer_to_i
     c.rejoin("C")
     c.settle()
     assert c.views_of("ABC") == ["ABC"] * 3
-    assert c.id("C") == "C:5701/2"
+    assert c.id("C") == "C:5701/C2"
 
 
 @pytest.mark.rows("CS-45", "CS-55")

@@ -12,12 +12,14 @@ from strategies import structs
 THIS = lone_id("A")
 
 
-def hello(sender: str = "B:5701/1", receiver: str = "A:5701", cluster: str = "phalanx", protocol: int = 1) -> m.Hello:
+def hello(
+    sender: str = "B:5701/1", receiver: str = "A:5701", cluster: str = "phalanx", protocol: int = m.PROTOCOL_VERSION
+) -> m.Hello:
     return m.Hello(protocol, cluster, sender, receiver)
 
 
 @pytest.mark.parametrize("sender", ["B:5701/1", "client/1", "[::1]:5701/1"])
-@pytest.mark.parametrize("receiver", ["A:5701", "A:5701/1", "localhost:5701"])
+@pytest.mark.parametrize("receiver", ["A:5701", "A:5701/A1", "localhost:5701"])
 def test_members_and_clients_of_the_cluster_are_welcome(sender: str, receiver: str) -> None:
     assert judge_hello(hello(sender, receiver), THIS, "phalanx") == m.Welcome(THIS)
 
@@ -28,7 +30,7 @@ def test_members_and_clients_of_the_cluster_are_welcome(sender: str, receiver: s
     [
         (m.Welcome(THIS), "must be a Hello"),
         (m.Refused("no"), "must be a Hello"),
-        (hello(protocol=2), "speaks protocol 1, the peer 2: upgrade the older side"),
+        (hello(protocol=m.PROTOCOL_VERSION + 1), "speaks protocol 2, the peer 3: upgrade the older side"),
         (hello(cluster="other"), "belongs to cluster 'phalanx', not to 'other'"),
         (hello(receiver="A:5701/2"), "another incarnation of the member listens at A:5701 now"),
         (hello("stranger"), "'stranger' is neither a member's nor a client's identity"),
@@ -52,10 +54,10 @@ def test_any_greeting_is_answered(greeting: m.Hello) -> None:
 @pytest.mark.parametrize(
     ("answer", "wanted", "reason"),
     [
-        (m.Welcome(THIS), "A:5701/1", None),
+        (m.Welcome(THIS), "A:5701/A1", None),
         (m.Welcome(THIS), "A:5701", None),
         (m.Welcome(THIS), "localhost:5701", None),
-        (m.Welcome(MemberId("A:5701/2")), "A:5701/1", "A:5701/2 answered instead of A:5701/1"),
+        (m.Welcome(MemberId("A:5701/2")), "A:5701/A1", "A:5701/2 answered instead of A:5701/A1"),
         (m.Refused("not you"), "A:5701", "not you"),
         (hello(), "A:5701", "the peer did not answer the greeting as a member does"),
     ],

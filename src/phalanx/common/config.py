@@ -40,8 +40,32 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_timeout_ms: Millis = 10_000
     """Silence after which a member is suspected. Lower: hung members go sooner, and paused healthy ones too."""
 
+    master_confirmation_interval_ms: Millis = 0
+    """Between two confirmations of a slave that it follows its master; 0: as often as heartbeats."""
+
+    master_confirmation_timeout_ms: Millis = 0
+    """A slave that did not confirm its master for so long is removed by it; 0: one and a half heartbeat timeouts."""
+
     connection_grace_ms: Millis = 300
     """How long reconnecting must be refused, after a connection was lost, before its member is suspected."""
+
+    max_members: int = 0
+    """The cluster admits no more members than this; 0: any number."""
+
+    initial_members: int = 1
+    """The cluster begins to work when it first has so many members; afterwards it goes on with fewer."""
+
+    ring_above_members: int = 100
+    """In larger clusters each member watches `ring_neighbours` others instead of all; 0: always all."""
+
+    ring_neighbours: int = 3
+    """How many others each member of a large cluster watches. More: more simultaneous failures are found at once."""
+
+    merge_interval_ms: Millis = 1_000
+    """Between two looks of a master for another side of its cluster. Lower: two sides find each other sooner."""
+
+    former_members_ms: Millis = 14_400_000
+    """How long the addresses of former members are remembered, to look for another side there."""
 
     join_attempts: int = 5
     """Rounds over all seeds before joining fails."""
@@ -78,6 +102,14 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one serialised key and value; a value must fit into a frame with room to spare."""
 
     @property
+    def confirmation_interval_ms(self) -> Millis:
+        return self.master_confirmation_interval_ms or self.heartbeat_interval_ms
+
+    @property
+    def confirmation_timeout_ms(self) -> Millis:
+        return self.master_confirmation_timeout_ms or self.heartbeat_timeout_ms * 3 // 2
+
+    @property
     def max_bulk_bytes(self) -> int:
         """The limit of all keys and values in one request together: the largest entry fits by itself."""
         return max(self.max_key_bytes + self.max_value_bytes, MIN_BULK_BYTES)
@@ -90,9 +122,25 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         if not 0 <= self.backup_count <= MAX_BACKUPS:
             raise UsageError(f"backup_count: {self.backup_count} is not between 0 and {MAX_BACKUPS}")
         for name in ("heartbeat_interval_ms", "retry_interval_ms", "join_timeout_ms", "copy_chunk_bytes",
-                     "copies_per_member", "join_attempts", "max_key_bytes", "max_value_bytes"):  # fmt: skip
+                     "copies_per_member", "join_attempts", "max_key_bytes", "max_value_bytes", "initial_members",
+                     "ring_neighbours", "merge_interval_ms", "former_members_ms"):  # fmt: skip
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must be greater than 0")
+        for name in ("master_confirmation_interval_ms", "master_confirmation_timeout_ms", "max_members",
+                     "ring_above_members"):  # fmt: skip
+            if getattr(self, name) < 0:
+                raise UsageError(f"{name}: {getattr(self, name)} must not be negative")
+        if 0 < self.max_members < self.initial_members:
+            raise UsageError(
+                f"initial_members: the cluster would wait for {self.initial_members} members, but admits no more than "
+                f"max_members ({self.max_members})"
+            )
+        if self.confirmation_timeout_ms <= self.confirmation_interval_ms:
+            raise UsageError(
+                f"master_confirmation_timeout_ms: {self.confirmation_timeout_ms} must be greater than "
+                f"master_confirmation_interval_ms ({self.confirmation_interval_ms}), or every member is removed between "
+                f"two confirmations"
+            )
         if self.heartbeat_timeout_ms <= self.heartbeat_interval_ms:
             raise UsageError(
                 f"heartbeat_timeout_ms: {self.heartbeat_timeout_ms} must be greater than heartbeat_interval_ms "

@@ -74,6 +74,15 @@ def host_and_port(address: Address) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def may_be_member(text: str) -> bool:
+    """Whether there may be a member of that identity: messages for it go to its address."""
+    member = MemberId(text)
+    try:
+        return bool(incarnation_of(member)) and bool(parse_address(address_of(member)))
+    except UsageError:
+        return False
+
+
 def log_form(member: MemberId) -> str:
     """How member lists and log lines show a member: `Member [host]:port - incarnation`."""
     host, _, port = address_of(member).rpartition(":")

@@ -1,70 +1,120 @@
-"""Views that went apart: who goes on, who comes back, and whose list may follow the present master's.
+"""Views that went apart (reference 001, "Explicit Suspicion"): how a partial split becomes a full one, at once.
 
-A member that hears that others went on without it either comes back to them as a new member or goes on without them.
-It comes back to those that are at least half of the members alive: a single one that could not hear the others for a
-while must not topple them, and the few that are left of a view must not split once more. Who is alive is not known at
-once (this member itself may just have woken up), so what the view does not decide is decided by who speaks.
+Explicit suspicion says: assume that I am dead, and go your own way. It is sent in four cases, and by a master as the
+answer to a complaint; it names the receiver's view that it is about, so that one which is late splits nobody:
+
+1. a master gets a confirmation from somebody who is not in its list (`administration`),
+2. a master gets a heartbeat from such a one,
+3. a member gets a list from a member that is not its master,
+4. a member that has not joined gets the answer to a join request from somebody who is not the master of that list.
+
+A slave that gets a heartbeat from a stranger only complains to its master.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
+from phalanx.membership.parting import Parting
+from phalanx.membership.role import Role
+from phalanx.membership.state import MembershipState
+from phalanx.wire import events
+from phalanx.wire.messages import ClaimAnswer, Complaint, ExplicitSuspicion, Heartbeat, JoinResponse
+
+SAID = "it said that our views have diverged"
 
 
-class Parting:
-    """Somebody said that it went on without this member; open until it is clear who are the many.
+class Divergence:
+    """What this member says to those whose views went apart from its own, and what it makes of what they say."""
 
-    Ends at once if those that went on are half of the unsuspected members, else at `decide_at`, or with the view.
-    """
+    def __init__(self, state: MembershipState) -> None:
+        self._state = state
+        self._out = state.out
 
-    def __init__(self, this: MemberId, decide_at: Millis) -> None:
-        self.decide_at = decide_at
-        self._speaking = {this}
-        """This member and those that have spoken to it as to one of theirs since."""
-        self._told: dict[MemberId, MembersView] = {}
-        """Members that said that they went on, and their views."""
+    def next_deadline(self) -> Millis | None:
+        return self._state.parting.decide_at if self._state.parting is not None else None
 
-    def __repr__(self) -> str:
-        return f"Parting(told_by={sorted(self._told)}, speaking={sorted(self._speaking)})"
+    # --- saying it -------------------------------------------------------------------------------------------------
 
-    @property
-    def told_by(self) -> list[MemberId]:
-        return list(self._told)
+    def on_stranger(self, sender: MemberId, message: Heartbeat) -> None:
+        """A heartbeat from somebody who is not in this member's list: the master answers it, a slave complains."""
+        state = self._state
+        if state.is_master:
+            state.tell_diverged(sender, message.view_version, message.view_maker,
+                                "told a member that is not in the list to go its own way", "CS-44")  # fmt: skip
+        elif state.role is Role.SLAVE and state.master not in state.suspicions.suspected:
+            view, master = state.joined(), state.master
+            self._out.record(events.ComplaintSent(sender, master, "CS-48"))  # type: ignore[arg-type]  # a slave has one
+            complaint = Complaint(view.version, view.maker, sender, message.view_version, message.view_maker)
+            self._out.send(master, complaint)  # type: ignore[arg-type]  # a slave has one
 
-    def told(self, sender: MemberId, view: MembersView) -> None:
-        self._told[sender] = view
+    def on_foreign_list(self, sender: MemberId, view: MembersView) -> None:
+        """Case 3: a list from a member that is not this one's master, and cannot have become it."""
+        self._state.tell_diverged(sender, view.version, view.maker, "told a member that is not our master so", "CS-45")
 
-    def heard(self, member: MemberId) -> None:
-        self._speaking.add(member)
+    def is_admission(self, sender: MemberId, message: JoinResponse, *, is_expected: bool) -> bool:
+        """Whether an answer to a join request lets this member join. Case 4: an invalid master is told."""
+        state, view = self._state, message.view
+        if state.this not in view:
+            return False
+        if state.role is Role.JOINING and sender != view.master:
+            state.tell_diverged(sender, view.version, view.maker, "told an invalid master so", "CS-46")
+        elif state.role is Role.JOINING and is_expected:
+            return True
+        elif state.view is not None and sender not in (state.master, state.view.maker):
+            # Two clusters have admitted this member: it is in the one that answered first.
+            self.on_foreign_list(sender, view)
+        else:
+            self._out.record(events.StaleMessageIgnored(sender, "answer to an earlier join request", "EL-12"))
+        return False
 
-    def to_follow(self, unsuspected: Collection[MemberId], now: Millis) -> tuple[MemberId, MembersView] | None:
-        """One of the many that went on, and its view, if that is decided; None: not, or not yet."""
-        if decided := self._at_least_half_of(unsuspected):
-            return decided
-        return self._at_least_half_of(self._speaking.union(self._told)) if now >= self.decide_at else None
+    # --- being told ------------------------------------------------------------------------------------------------
 
-    def _at_least_half_of(self, members: Collection[MemberId]) -> tuple[MemberId, MembersView] | None:
-        for sender, view in self._told.items():
-            if 2 * sum(1 for member in members if member in view) >= len(members):
-                return sender, view
+    def on_explicit_suspicion(self, sender: MemberId, message: ExplicitSuspicion, now: Millis) -> list[MemberId]:
+        """The sender wants to be suspected. Returns who is suspected because of it."""
+        state = self._state
+        view = state.view
+        if view is None or sender not in state.members or state.role is Role.HANDING_OVER:
+            return []
+        if (message.about_version, message.about_maker) != (view.version, view.maker):
+            self._out.record(events.StaleMessageIgnored(sender, "explicit suspicion about an earlier view", "A.6-21"))
+            return []
+        theirs = message.view
+        if theirs is not None and theirs.members and state.this not in theirs and theirs.master in state.members:
+            return self.part(sender, theirs, now)
+        return [sender] if state.suspicions.suspect(sender, SAID, "CS-40") else []
+
+    def on_claim_answer(self, sender: MemberId, message: ClaimAnswer, now: Millis) -> list[MemberId] | None:
+        """A member that was asked to agree says that it went on without this one; None: it does not say that."""
+        state = self._state
+        if sender in state.members and message.view is not None and state.this not in message.view:
+            return self.part(sender, message.view, now)
         return None
 
+    def heard(self, member: MemberId) -> None:
+        if self._state.parting is not None:
+            self._state.parting.heard(member)
 
-def may_succeed(sender: MemberId, update: MembersView, view: MembersView, master: MemberId, this: MemberId) -> bool:
-    """Whether the sender may be the next master, of whose succession this member has not heard.
+    def part(self, sender: MemberId, view: MembersView, now: Millis) -> list[MemberId]:
+        """The sender went on without this member."""
+        state = self._state
+        if state.parting is None:
+            state.parting = Parting(state.this, now + 2 * state.config.heartbeat_interval_ms)
+        state.parting.told(sender, view)
+        return self.decide(now)
 
-    The mastership only passes to younger members, and a list with this member in it is made by a claimer with which
-    this member agreed, or by a member to which the mastership was handed over: then only the news of it is missing.
-    """
-    order = view.members
-    return (
-        this in update
-        and update.version > view.version
-        and update.master == sender
-        and sender in order
-        and master in order
-        and order.index(master) < order.index(sender) < order.index(this)
-    )
+    def decide(self, now: Millis) -> list[MemberId]:
+        """Come back to those that went on, if they are the many; else suspect them, once it is clear. Returns whom."""
+        state = self._state
+        parting = state.parting
+        if parting is None:
+            return []
+        suspected = state.suspicions.suspected
+        unsuspected = [m for m in state.joined().members if m not in suspected or m in parting.told_by]
+        followed = parting.to_follow(unsuspected, now)
+        if followed is not None:
+            state.eject(*followed, "CS-42 others went on without this member")
+        elif now >= parting.decide_at:
+            state.parting = None
+            return [m for m in parting.told_by if state.suspicions.suspect(m, SAID, "CS-40")]
+        return []

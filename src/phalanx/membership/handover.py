@@ -15,8 +15,9 @@ from phalanx.wire.messages import MembersUpdate
 class HandOver:
     """From the last view that this master makes to its leaving: all have acknowledged it, or the time is over."""
 
-    def __init__(self, view: MembersView, deadline: Millis, outbox: Outbox) -> None:
+    def __init__(self, view: MembersView, has_started: bool, deadline: Millis, outbox: Outbox) -> None:
         self.view = view
+        self._has_started = has_started
         self.deadline = deadline
         self._waiting_for = set(view.members)
         self._out = outbox
@@ -29,7 +30,7 @@ class HandOver:
     def repeat(self, member: MemberId) -> None:
         """Tell a member that may not have heard of it."""
         if member in self._waiting_for:
-            self._out.send(member, MembersUpdate(self.view))
+            self._out.send(member, MembersUpdate(self.view, self._has_started))
 
     def on_ack(self, member: MemberId, version: int) -> None:
         if version >= self.view.version:

@@ -1,12 +1,12 @@
 """Views that were published and are not yet acknowledged by everybody (reference 003, "result collector").
 
-The master answers a joiner when all members that existed before have acknowledged the view that admits it, and at the
+The master answers joiners when all members that existed before have acknowledged the view that admits them, and at the
 latest when the time for that is over: a slow member delays a join, it does not prevent it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
@@ -16,27 +16,25 @@ class Publication:
     """One view's acknowledgements, and the joiners that wait for them."""
 
     def __init__(
-        self, view: MembersView, waiting_for: Iterable[MemberId], deadline: Millis, joiner: tuple[MemberId, int]
+        self, view: MembersView, waiting_for: Iterable[MemberId], deadline: Millis, joiners: dict[MemberId, int]
     ) -> None:
         self.view = view
         self.waiting_for = set(waiting_for)
         self.deadline = deadline
-        self.joiner = joiner
-        """The admitted member and the id of its request."""
+        self.joiners = joiners
+        """The admitted members and the ids of their requests."""
 
     def __repr__(self) -> str:
-        return f"Publication(ver:{self.view.version}, waiting_for={sorted(self.waiting_for)}, joiner={self.joiner})"
+        return f"Publication(ver:{self.view.version}, waiting_for={sorted(self.waiting_for)}, joiners={self.joiners})"
 
     def on_ack(self, member: MemberId, version: int) -> None:
         """A member has installed this version, or a newer one."""
         if version >= self.view.version:
             self.waiting_for.discard(member)
 
-    def on_view(self, view: MembersView) -> None:
+    def is_over(self, members: Collection[MemberId], now: Millis) -> bool:
         """Members that left are not waited for: their missing answer will not come, and is no acknowledgement."""
-        self.waiting_for.intersection_update(view.members)
-
-    def is_over(self, now: Millis) -> bool:
+        self.waiting_for.intersection_update(members)
         return not self.waiting_for or now >= self.deadline
 
 
@@ -56,20 +54,24 @@ class Publications:
     def wait(self, publication: Publication) -> None:
         self._open.append(publication)
 
+    def renew(self, joiner: MemberId, request_id: int) -> bool:
+        """A joiner that waits has asked again: it is answered by its latest request's id. False: it does not wait."""
+        for publication in self._open:
+            if joiner in publication.joiners:
+                publication.joiners[joiner] = request_id
+                return True
+        return False
+
     def on_ack(self, member: MemberId, version: int) -> None:
         for publication in self._open:
             publication.on_ack(member, version)
 
-    def on_view(self, view: MembersView) -> None:
-        for publication in self._open:
-            publication.on_view(view)
+    def next_deadline(self) -> Millis | None:
+        return min(publication.deadline for publication in self._open) if self._open else None
 
-    def deadlines(self) -> list[Millis]:
-        return [publication.deadline for publication in self._open]
-
-    def take_ended(self, now: Millis) -> list[Publication]:
-        """Those that everybody has acknowledged, or whose time is over; they are not waited for any more."""
-        ended = [publication for publication in self._open if publication.is_over(now)]
+    def take_ended(self, members: Collection[MemberId], now: Millis) -> list[Publication]:
+        """Those that every present member has acknowledged, or whose time is over; they are waited for no more."""
+        ended = [publication for publication in self._open if publication.is_over(members, now)]
         if ended:
             self._open = [publication for publication in self._open if publication not in ended]
         return ended

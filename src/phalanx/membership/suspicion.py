@@ -1,8 +1,9 @@
 """Whom this member suspects, and why. Local: suspicions are not shared (reference 001, "Member Suspicion & Removal").
 
-Combines the failure detector with the evidence of refused connections, and remembers verdicts until they are taken
-back: a heartbeat, a member list from the master, or the return of a connection that was lost, ends a suspicion. What a
-suspicion leads to is decided by the `MembershipService`: removal on the master, possibly a mastership claim elsewhere.
+Combines the failure detector with the evidence of refused connections, of confirmations that a master misses and of
+questions that nobody answered, and remembers verdicts until they are taken back: a heartbeat, a member list from the
+master, or the return of a connection that was lost, ends a suspicion. What a suspicion leads to is decided elsewhere:
+removal on the master, possibly a mastership claim on a slave.
 
 Two slaves that suspect each other send each other no heartbeats. So that a short failure of their connection does not
 keep them apart for ever, each tries to open the connection again, without a heartbeat, and believes it when it opens.
@@ -10,23 +11,58 @@ keep them apart for ever, each tries to open the connection again, without a hea
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Collection
+
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.view import MembersView
+from phalanx.membership.confirmations import Confirmations
 from phalanx.membership.failure_detector import ConnectionEvidence, DeadlineFailureDetector, FailureDetector
 from phalanx.wire.effects import Outbox
 from phalanx.wire.events import MemberSuspected, SuspicionRemoved
 
 
+class Trust(enum.StrEnum):
+    """What one member thinks of another member of its view."""
+
+    TRUSTED = "trusted"
+    QUESTIONED = "questioned"
+    """Another member suspects it, and this one, which does not watch it, has asked it whether it lives."""
+    SUSPECTED = "suspected"
+    GONE = "gone from the view"
+
+
+TRUST_CHANGES: dict[tuple[Trust, str], Trust] = {
+    (Trust.TRUSTED, "silence, a refused connection, missing confirmations"): Trust.SUSPECTED,
+    (Trust.TRUSTED, "explicit suspicion"): Trust.SUSPECTED,
+    (Trust.TRUSTED, "reported by another, not watched here"): Trust.QUESTIONED,
+    (Trust.QUESTIONED, "any message from it"): Trust.TRUSTED,
+    (Trust.QUESTIONED, "no answer, a refused connection"): Trust.SUSPECTED,
+    (Trust.SUSPECTED, "a heartbeat, a list or a claim from it, its connection is back"): Trust.TRUSTED,
+    (Trust.SUSPECTED, "the master publishes a view without it"): Trust.GONE,
+    (Trust.TRUSTED, "the master publishes a view without it"): Trust.GONE,
+    (Trust.QUESTIONED, "the master publishes a view without it"): Trust.GONE,
+}
+"""The states of a suspicion, for people: what leads from which to which."""
+
+
 class Suspicions:
     """The suspected members of the present view."""
 
-    def __init__(self, config: NodeConfig, outbox: Outbox) -> None:
+    def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox) -> None:
+        self._this = this
         self._out = outbox
+        self._config = config
         self._interval_ms = config.heartbeat_interval_ms
         self._detector: FailureDetector = DeadlineFailureDetector(config.heartbeat_timeout_ms)
         self._evidence = ConnectionEvidence(config.connection_grace_ms, config.retry_interval_ms)
-        self._watched: tuple[MemberId, ...] = ()
+        self._confirmations = Confirmations()
+        self._members: frozenset[MemberId] = frozenset()
+        """The other members of the view."""
+        self._watched: frozenset[MemberId] = frozenset()
+        """Those whose heartbeats are expected."""
+        self._questioned: dict[MemberId, Millis] = {}
+        """Members that were asked whether they live, and when that is over."""
         self._due = 0
         """When the driver was last told to come back; coming much later means that this member was away."""
         self.suspected: dict[MemberId, str] = {}
@@ -34,25 +70,52 @@ class Suspicions:
         self._cut_off: dict[MemberId, Millis] = {}
         """Suspected members without a connection, and when to try to open it again."""
 
-    def watch(self, view: MembersView, this: MemberId, now: Millis) -> None:
-        """Watch exactly the other members of this view."""
-        others = view.others(this)
-        for gone in set(self._watched).difference(others):
-            self._detector.forget(gone)
+    # --- whom ------------------------------------------------------------------------------------------------------
+
+    def watch(self, members: Collection[MemberId], watched: Collection[MemberId], now: Millis) -> None:
+        """Judge the other members of this view; expect heartbeats of exactly the watched ones."""
+        others = frozenset(members) - {self._this}
+        for gone in sorted(self._members - others):
             self._evidence.reached(gone)
+            self._questioned.pop(gone, None)
             self.suspected.pop(gone, None)
             self._cut_off.pop(gone, None)
-        for member in others:
+        for gone in sorted(self._watched - frozenset(watched)):
+            self._detector.forget(gone)
+        for member in watched:
             self._detector.watch(member, now)
-        self._watched = others
+        self._members, self._watched = others, frozenset(watched)
+
+    def expect_confirmations(self, members: Collection[MemberId], timeout_ms: Millis, now: Millis) -> None:
+        """From now on these are to confirm this master, or, on a slave of a large cluster, the master is to answer."""
+        self._confirmations.expect(members, timeout_ms, now)
+
+    def question(self, member: MemberId, now: Millis) -> bool:
+        """Whether to ask a member if it lives: it is not suspected, not watched here, and not being asked already."""
+        if member not in self._members or member in self.suspected or member in self._watched:
+            return False
+        if member in self._questioned:
+            return False
+        self._questioned[member] = now + 2 * self._interval_ms
+        return True
+
+    # --- signs of life ---------------------------------------------------------------------------------------------
 
     def heard(self, member: MemberId, now: Millis, rule: str) -> None:
         """The member is alive by its own word: a heartbeat, or a list from the master."""
         self._detector.heartbeat(member, now)
         self._evidence.reached(member)
         self._cut_off.pop(member, None)
+        self._questioned.pop(member, None)
         if self.suspected.pop(member, None) is not None:
             self._out.record(SuspicionRemoved(member, rule))
+
+    def confirmed(self, member: MemberId, now: Millis) -> None:
+        """The member has confirmed this master."""
+        self._confirmations.confirmed(member, now)
+        self._questioned.pop(member, None)
+
+    # --- connections -----------------------------------------------------------------------------------------------
 
     def connection_lost(self, member: MemberId, now: Millis) -> None:
         """A connection broke. That says nothing of a member that is not suspected; of another one, how to reach it."""
@@ -62,7 +125,7 @@ class Suspicions:
     def connection_refused(self, member: MemberId, now: Millis) -> None:
         if member in self.suspected:
             self._cut_off.setdefault(member, now + self._interval_ms)
-        elif member in self._watched:
+        elif member in self._members:
             self._evidence.refused(member, now)
 
     def connection_open(self, member: MemberId, now: Millis) -> None:
@@ -70,10 +133,20 @@ class Suspicions:
         if member in self._cut_off:
             self.heard(member, now, "CS-33 the connection is back")
 
+    def to_reconnect(self, now: Millis) -> list[MemberId]:
+        """Members whose refused connection should be tried again now."""
+        due = [member for member, at in self._cut_off.items() if at <= now]
+        for member in due:
+            self._cut_off[member] = now + self._interval_ms
+        return due + [member for member in self._evidence.to_retry(now) if member not in self.suspected]
+
+    # --- verdicts --------------------------------------------------------------------------------------------------
+
     def suspect(self, member: MemberId, reason: str, rule: str) -> bool:
         """Suspect a member of the view; True if that is new."""
-        if member not in self._watched or member in self.suspected:
+        if member not in self._members or member in self.suspected:
             return False
+        self._questioned.pop(member, None)
         self.suspected[member] = reason
         self._out.record(MemberSuspected(member, reason, rule))
         return True
@@ -81,24 +154,28 @@ class Suspicions:
     def review(self, now: Millis) -> list[MemberId]:
         """Members that became suspected by now, in the order in which they were found."""
         if self._due and now - self._due > self._interval_ms:
-            missed_ms = now - self._due
-            self._detector.observer_was_away(missed_ms, now)
-            self._evidence.observer_was_away(missed_ms)
+            self._was_away(now - self._due, now)
         self._due = 0
         found = [(member, reason, "CS-33 silence") for member, reason in self._detector.silent(now)]
         found += [(member, reason, "CS-33 connection") for member, reason in self._evidence.unreachable(now)]
+        found += [(member, reason, "CS-29") for member, reason in self._confirmations.missing(now)]
+        if self._questioned:
+            asked = [member for member, until in self._questioned.items() if until <= now]
+            waited = f"another member suspects it, and it did not answer within {2 * self._interval_ms} ms"
+            found += [(member, waited, "EL-45") for member in asked]
         suspects = [member for member, reason, rule in found if self.suspect(member, reason, rule)]
         for member in suspects:
             if self._evidence.is_refused(member):
                 self._cut_off[member] = now + self._interval_ms
         return suspects
 
-    def to_reconnect(self, now: Millis) -> list[MemberId]:
-        """Members whose refused connection should be tried again now."""
-        due = [member for member, at in self._cut_off.items() if at <= now]
-        for member in due:
-            self._cut_off[member] = now + self._interval_ms
-        return due + [member for member in self._evidence.to_retry(now) if member not in self.suspected]
+    def _was_away(self, missed_ms: Millis, now: Millis) -> None:
+        """This member itself did not run: it distrusts itself first."""
+        self._detector.observer_was_away(missed_ms, now)
+        self._evidence.observer_was_away(missed_ms)
+        self._confirmations.observer_was_away(missed_ms, now)
+        for member in self._questioned:
+            self._questioned[member] += missed_ms
 
     def next_deadline(self, next_tick: Millis) -> Millis:
         """The earliest time at which this object must be asked again, given the member's next regular tick."""
@@ -110,5 +187,7 @@ class Suspicions:
             silence = self._detector.next_deadline()
             if silence is not None and silence < due:
                 due = silence
+        for until in self._questioned.values():
+            due = min(due, until)
         self._due = due
         return due

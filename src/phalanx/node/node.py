@@ -239,10 +239,10 @@ class Node:
         if self.membership.leaving and self.membership.is_master and (ready := self.keeper.may_leave()):
             self.membership.let_go(ready, now)
 
-    def _on_heartbeat(self, sender: MemberId, message: m.Heartbeat, now: Millis) -> None:
-        self.membership.on_heartbeat(sender, message, now)
-        if self.membership.view is not None and sender in self.membership.view:
-            self.keeper.on_heartbeat(sender, message.table_version, now)
+    def _on_master_confirmation(self, sender: MemberId, message: m.MasterConfirmation, now: Millis) -> None:
+        self.membership.on_master_confirmation(sender, message, now)
+        if sender in self._members:
+            self.keeper.on_confirmation(sender, message.table_version, now)
 
     def _on_table_ack(self, sender: MemberId, message: m.TableAck, now: Millis) -> None:
         self.keeper.on_table_ack(sender, message, now)
@@ -267,11 +267,16 @@ class Node:
             m.JoinRefused: membership.on_join_refused,
             m.MembersUpdate: membership.on_members_update,
             m.MembersAck: membership.on_members_ack,
-            m.Heartbeat: self._on_heartbeat,
+            m.Heartbeat: membership.on_heartbeat,
+            m.MasterConfirmation: self._on_master_confirmation,
             m.ExplicitSuspicion: membership.on_explicit_suspicion,
+            m.Complaint: membership.on_complaint,
+            m.SuspicionReport: membership.on_suspicion_report,
             m.MastershipClaim: membership.on_mastership_claim,
             m.ClaimAnswer: membership.on_claim_answer,
             m.LeaveRequest: self._on_leave_request,
+            m.MergeProbe: membership.on_merge_probe,
+            m.MergeOrder: membership.on_merge_order,
             m.TableUpdate: lambda sender, message, now: keeper.on_table_update(sender, message),
             m.FetchTable: lambda sender, message, now: keeper.on_fetch_table(sender, message),
             m.FetchedTable: keeper.on_fetched_table,

@@ -152,7 +152,7 @@ class PartitionKeeper:
             self._change({message.partition: replicas}, now, COALESCE_PUBLICATIONS_MS)
         self._order_missing(now)
 
-    def on_heartbeat(self, sender: MemberId, table_version: int, now: Millis) -> None:
+    def on_confirmation(self, sender: MemberId, table_version: int, now: Millis) -> None:
         """A member that missed a table gets the present one; one that speaks for the first time can be given replicas."""
         if self.decides:
             is_new = sender not in self._confirmed

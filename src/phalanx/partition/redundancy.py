@@ -52,13 +52,14 @@ class Redundancy:
 
     @property
     def is_busy(self) -> bool:
-        """Whether replicas are missing or being copied, so that time alone may matter."""
-        return bool(self.copies) or self.degraded_since is not None
+        """Whether replicas are missing or being copied, or a pause is to end, so that time alone may matter."""
+        return bool(self.copies) or self.degraded_since is not None or self._next_pause_end is not None
 
     def forget_all(self) -> None:
         """This member is not the master any more, or a new search begins."""
         self.copies.clear()
         self._pauses.clear()
+        self._next_pause_end = None
         self.degraded_since = None
 
     def ended_by_departure(self, table: PartitionTable, view: MembersView) -> list[int]:

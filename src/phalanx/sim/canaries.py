@@ -12,6 +12,7 @@ from typing import Any
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.grid.replication import OwnedPartition, StreamState
+from phalanx.membership.role import Role
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 
@@ -38,10 +39,11 @@ def install_older_views(node: Node) -> None:
         if current is None or view == current or node.this not in view or membership.is_claiming:
             original(sender, message, now)
             return
-        _replace(membership, "view", None)
-        membership.suspicions.suspected.clear()
-        membership.master = view.master
-        membership._install(view, "planted", now)
+        state = membership.state
+        state.view = None
+        state.suspicions.suspected.clear()
+        state.role, state.master = Role.SLAVE, view.master
+        state.install(view, "planted", now)
 
     node._handlers[m.MembersUpdate] = on_members_update
 
@@ -132,15 +134,17 @@ def claim_too_soon(node: Node) -> None:
     membership = node.membership
 
     def claim_if_due(now: Millis) -> None:
-        if membership.master != node.this and membership.master in membership.suspicions.suspected:
-            membership._start_claim(now)
+        state = membership.state
+        if state.role is Role.SLAVE and state.master in state.suspicions.suspected:
+            membership.succession._start(state.joined(), now)
 
     def on_claim(sender: MemberId, message: m.MastershipClaim, now: Millis) -> None:
         if membership.view is not None:
-            membership.master = sender
+            membership.state.role, membership.state.master = Role.SLAVE, sender
+            membership.succession.claim = None
             node._out.send(sender, m.ClaimAnswer(message.claim_id, True, membership.view))
 
-    _replace(membership, "_claim_if_due", claim_if_due)
+    _replace(membership.succession, "claim_if_due", claim_if_due)
     node._handlers[m.MastershipClaim] = on_claim
 
 

@@ -41,6 +41,14 @@ class ViewInstalled(_Event, frozen=True):
     rule: str
 
 
+class ClusterStarted(_Event, frozen=True):
+    """The cluster has the members that it was to wait for: this member begins to work."""
+
+    view_version: int
+    size: int
+    waited_for: int
+
+
 class MemberSuspected(_Event, frozen=True):
     suspect: MemberId
     reason: str
@@ -57,6 +65,15 @@ class MemberAdmitted(_Event, frozen=True):
     view_version: int
     replaced: tuple[MemberId, ...]
     """Earlier incarnations on the joiner's address, removed by the same view."""
+    rejoins: bool = False
+    """Whether a member on its address was removed before."""
+    rule: str = "CS-10"
+
+
+class JoinRequestRefused(_Event, frozen=True):
+    joiner: MemberId
+    reason: str
+    rule: str
 
 
 class MemberRemoved(_Event, frozen=True):
@@ -91,6 +108,7 @@ class ClaimAnswered(_Event, frozen=True):
     accepted: bool
     not_suspected: tuple[MemberId, ...]
     """Older members that this member does not suspect: why it does not agree yet."""
+    rule: str
 
 
 class ClaimEnded(_Event, frozen=True):
@@ -98,6 +116,7 @@ class ClaimEnded(_Event, frozen=True):
     outcome: str
     left_out: tuple[MemberId, ...]
     took_ms: Millis
+    rule: str
 
 
 class ViewsDiverged(_Event, frozen=True):
@@ -111,6 +130,43 @@ class ViewsDiverged(_Event, frozen=True):
 class StaleMessageIgnored(_Event, frozen=True):
     peer: MemberId
     what: str
+    rule: str
+
+
+class ComplaintSent(_Event, frozen=True):
+    """A heartbeat came from somebody who is not in this member's list."""
+
+    complainee: MemberId
+    master: MemberId
+    rule: str
+
+
+class ComplaintJudged(_Event, frozen=True):
+    complainer: MemberId
+    complainee: MemberId
+    suspicion_sent_to: tuple[MemberId, ...]
+    rule: str
+
+
+class MemberQuestioned(_Event, frozen=True):
+    """Another member suspects one that this member does not watch, and it is asked whether it lives."""
+
+    suspect: MemberId
+    reported_by: MemberId
+    rule: str
+
+
+class OtherSideFound(_Event, frozen=True):
+    """A cluster of the same name with no member in common."""
+
+    other_master: MemberId
+    other_size: int
+    other_version: int
+    other_has_data: bool
+    view_version: int
+    size: int
+    has_data: bool
+    decision: str
     rule: str
 
 
@@ -193,8 +249,9 @@ class Ejected(_Event, frozen=True):
 
 
 Event = (
-    JoinAttemptFailed | Joined | JoinGivenUp | ViewInstalled | MemberSuspected | SuspicionRemoved | MemberAdmitted
-    | MemberRemoved | JoinAnswered | OutdatedViewHealed | ClaimStarted | ClaimAnswered | ClaimEnded | ViewsDiverged
-    | StaleMessageIgnored | TableSearchStarted | TableSearchEnded | TableInstalled | PartitionsAssigned
+    JoinAttemptFailed | Joined | JoinGivenUp | ViewInstalled | ClusterStarted | MemberSuspected | SuspicionRemoved
+    | MemberAdmitted | JoinRequestRefused | MemberRemoved | JoinAnswered | OutdatedViewHealed | ClaimStarted
+    | ClaimAnswered | ClaimEnded | ViewsDiverged | StaleMessageIgnored | ComplaintSent | ComplaintJudged
+    | MemberQuestioned | OtherSideFound | TableSearchStarted | TableSearchEnded | TableInstalled | PartitionsAssigned
     | PartitionsRepaired | CopyBegun | CopyCommitted | CopyGivenUp | FullyReplicated | LeaveStarted | Left | Ejected
 )  # fmt: skip

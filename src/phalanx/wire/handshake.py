@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.common.errors import UsageError
-from phalanx.common.ids import MemberId, address_of, incarnation_of, is_client, is_member, parse_address
+from phalanx.common.ids import MemberId, address_of, is_client, is_member, may_be_member
 from phalanx.wire.messages import PROTOCOL_VERSION, Handshake, Hello, Refused, Welcome
 
 
@@ -22,17 +21,9 @@ def judge_hello(message: Handshake, this: MemberId, cluster: str) -> Welcome | R
         )
     if is_member(message.receiver) and message.receiver != this:
         return Refused(f"another incarnation of the member listens at {address_of(this)} now")
-    if not is_client(message.sender) and not _can_be_member(message.sender):
+    if not is_client(message.sender) and not may_be_member(message.sender):
         return Refused(f"{message.sender!r} is neither a member's nor a client's identity")
     return Welcome(this)
-
-
-def _can_be_member(sender: str) -> bool:
-    """Whether there may be a member of that identity: answers go to its address."""
-    try:
-        return bool(incarnation_of(MemberId(sender))) and bool(parse_address(address_of(MemberId(sender))))
-    except UsageError:
-        return False
 
 
 def refusal_in(message: Handshake, wanted: str) -> str | None:

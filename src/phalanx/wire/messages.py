@@ -14,7 +14,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -65,6 +65,8 @@ class JoinResponse(_Message, tag=11, frozen=True):
 
     request_id: int
     view: MembersView
+    has_started: bool = True
+    """Whether the cluster has once had the members that it was to wait for."""
 
 
 class JoinRedirect(_Message, tag=12, frozen=True):
@@ -88,6 +90,8 @@ class MembersUpdate(_Message, tag=14, frozen=True):
     """The master publishes a view, whole, so that a missed one is repaired by the next."""
 
     view: MembersView
+    has_started: bool = True
+    """As in `JoinResponse`."""
 
 
 class MembersAck(_Message, tag=15, frozen=True):
@@ -97,12 +101,12 @@ class MembersAck(_Message, tag=15, frozen=True):
 
 
 class Heartbeat(_Message, tag=16, frozen=True):
-    """I am alive; this is the list that I have and the master that I follow (reference 001's master confirmation)."""
+    """I am alive, and this is the list that I have."""
 
     view_version: int
     view_maker: MemberId
-    master: MemberId
-    table_version: int
+    wants_answer: bool = False
+    """The receiver sends no heartbeats here by itself (large clusters), and is asked whether it lives."""
 
 
 class ExplicitSuspicion(_Message, tag=17, frozen=True):
@@ -113,7 +117,8 @@ class ExplicitSuspicion(_Message, tag=17, frozen=True):
 
     about_version: int
     about_maker: MemberId
-    view: MembersView
+    view: MembersView | None
+    """The sender's; None: it has joined no cluster."""
 
 
 class MastershipClaim(_Message, tag=18, frozen=True):
@@ -133,6 +138,59 @@ class ClaimAnswer(_Message, tag=19, frozen=True):
 
 class LeaveRequest(_Message, tag=20, frozen=True):
     """I want to leave: give others my replicas first, then publish a view without me."""
+
+
+class MasterConfirmation(_Message, tag=21, frozen=True):
+    """From a slave to its master: I still follow you, and this is what I have of yours."""
+
+    view_version: int
+    view_maker: MemberId
+    table_version: int
+    """-1: none that the receiver has confirmed as the master."""
+    wants_answer: bool = False
+    """As in `Heartbeat`."""
+
+
+class Complaint(_Message, tag=22, frozen=True):
+    """From a slave to its master: this member sends me heartbeats, and is not in my list."""
+
+    view_version: int
+    view_maker: MemberId
+    """The sender's view."""
+    complainee: MemberId
+    complainee_version: int
+    complainee_maker: MemberId
+    """The view that the complainee's heartbeat named."""
+
+
+class SuspicionReport(_Message, tag=23, frozen=True):
+    """Large clusters: I suspect a member that you may not watch. Ask it yourself whether it lives."""
+
+    suspect: MemberId
+    reason: str
+
+
+class MergeProbe(_Message, tag=24, frozen=True):
+    """From a master to where members were that it knows of: is there another side, and which of us joins the other?
+
+    A member that is no master passes it on to its own.
+    """
+
+    cluster: str
+    protocol: int
+    partition_count: int
+    view: MembersView
+    """The sender's side; its master made it or sent this."""
+    has_data: bool
+    about_version: int = 0
+    about_maker: str = ""
+    """The receiver's view that this answers; empty: it answers none, and decides nothing."""
+
+
+class MergeOrder(_Message, tag=25, frozen=True):
+    """From a master to its members: our side joins the other one, whose view this is."""
+
+    into: MembersView
 
 
 # --- partition table (reference 004) --------------------------------------------------------------------------------
@@ -478,7 +536,8 @@ class ErrorReply(_Message, tag=100, frozen=True):
 Handshake = Hello | Welcome | Refused
 MembershipMessage = (
     JoinRequest | JoinResponse | JoinRedirect | JoinRefused | MembersUpdate | MembersAck | Heartbeat
-    | ExplicitSuspicion | MastershipClaim | ClaimAnswer | LeaveRequest
+    | MasterConfirmation | ExplicitSuspicion | Complaint | SuspicionReport | MastershipClaim | ClaimAnswer
+    | LeaveRequest | MergeProbe | MergeOrder
 )  # fmt: skip
 TableMessage = TableUpdate | FetchTable | FetchedTable | TableRequest | TableAck
 Replicate = ReplicatePut | ReplicateRemove | ReplicateClear

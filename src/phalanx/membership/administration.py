@@ -1,0 +1,258 @@
+"""What the master alone does: admit, remove, publish, let go (reference 001, "Membership Update Process").
+
+Joiners that ask while the view that admitted others is still being acknowledged wait for that, and are then admitted
+together: many members that start at once need few views, and a single one waits for nobody. A joiner is answered when
+all members that existed before have acknowledged the view, or when the time for that is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from phalanx.common.ids import MemberId, Millis, address_of, incarnation_of, may_be_member
+from phalanx.membership.handover import HandOver
+from phalanx.membership.joining import refusal_of
+from phalanx.membership.publication import Publication, Publications
+from phalanx.membership.role import Turn
+from phalanx.membership.state import MembershipState
+from phalanx.wire import events
+from phalanx.wire.messages import (
+    Complaint,
+    JoinRedirect,
+    JoinRefused,
+    JoinRequest,
+    JoinResponse,
+    MasterConfirmation,
+    MembersAck,
+    MembersUpdate,
+)
+
+LEFT = "DESIGN 6 graceful shutdown"
+
+
+class Administration:
+    """Admission, removal and publication by one member, as long as it is the master."""
+
+    def __init__(self, state: MembershipState) -> None:
+        self._state = state
+        self._out = state.out
+        self._publications = Publications()
+        self._queued: dict[MemberId, int] = {}
+        """Joiners that wait for the next view, and the ids of their requests."""
+        self.hand_over: HandOver | None = None
+        """This member was the master and has made a view without itself: it decides nothing any more."""
+        self.next_publication = 0
+
+    def __repr__(self) -> str:
+        return f"Administration(publications={self._publications}, queued={list(self._queued)}, hand_over={self.hand_over})"
+
+    def next_deadline(self) -> Millis | None:
+        deadline = self._publications.next_deadline()
+        if self.hand_over is not None and (deadline is None or self.hand_over.deadline < deadline):
+            return self.hand_over.deadline
+        return deadline
+
+    def on_time(self, now: Millis) -> None:
+        """End what has waited long enough; publish what nobody may have missed (CS-19)."""
+        self.end_publications(now)
+        self._end_hand_over(now)
+        state = self._state
+        if state.is_master and now >= self.next_publication:
+            self.next_publication = now + state.config.publish_interval_ms
+            state.send_view(state.joined())
+
+    # --- joining ---------------------------------------------------------------------------------------------------
+
+    def on_join_request(self, sender: MemberId, message: JoinRequest, now: Millis) -> None:
+        state = self._state
+        view = state.view
+        refusal, rule = self._refusal(sender, message)
+        if refusal:
+            self._out.record(events.JoinRequestRefused(sender, refusal, rule))
+            self._out.send(sender, JoinRefused(message.request_id, False, refusal, view is not None))
+        elif state.is_master and not state.wants_to_leave:
+            if message.member not in state.members:
+                self._queued[message.member] = message.request_id
+                self._admit_queued(now)
+            elif not self._publications.renew(message.member, message.request_id):
+                self._out.send(message.member, JoinResponse(message.request_id, state.joined(), state.has_started))
+        elif state.master not in (None, state.this) and state.master not in state.suspicions.suspected:
+            self._out.send(sender, JoinRedirect(message.request_id, state.master))
+        else:
+            self._out.send(sender, JoinRefused(message.request_id, True, self._not_now(), view is not None))
+
+    def _refusal(self, sender: MemberId, message: JoinRequest) -> tuple[str, str]:
+        """Why the request can never be granted, and by which rule; empty if it may be."""
+        state = self._state
+        if refusal := refusal_of(sender, message, state.this, state.config):
+            return refusal, "CS-09"
+        joiner = message.member
+        identity, address = incarnation_of(joiner), address_of(joiner)
+        for member in (*state.members, *self._queued):
+            if incarnation_of(member) == identity and address_of(member) != address:
+                return f"a member of the same identity runs at {address_of(member)}: start this one anew", "EL-21"
+        most = state.config.max_members
+        if state.is_master and most and joiner not in state.members:
+            others = {address_of(member) for member in (*state.members, *self._queued)} - {address}
+            if len(others) >= most:
+                return f"the cluster has its maximum of {most} members (max_members)", "CS-09"
+        return "", ""
+
+    def _not_now(self) -> str:
+        state = self._state
+        if state.wants_to_leave:
+            return "this member leaves"
+        if state.view is None:
+            return "this member has not joined a cluster itself yet"
+        return "the master is suspected, or being replaced"
+
+    def _admit_queued(self, now: Millis) -> None:
+        """Append the queued joiners. Earlier incarnations on their addresses are dead (the address is taken): they go."""
+        state = self._state
+        if not self._queued or self._publications.is_waiting or not state.is_master:
+            return
+        joiners, self._queued = self._queued, {}
+        addresses = {address_of(joiner) for joiner in joiners}
+        view = state.joined()
+        replaced = frozenset(member for member in view.members if address_of(member) in addresses)
+        existing = [member for member in view.others(state.this) if member not in replaced]
+        new = view.with_change(state.this, replaced, tuple(joiners))
+        for joiner in joiners:
+            at = address_of(joiner)
+            before = tuple(member for member in view.members if member in replaced and address_of(member) == at)
+            rejoins = bool(before) or state.former.pop(at, None) is not None
+            self._out.record(events.MemberAdmitted(joiner, new.version, before, rejoins))
+        state.install(new, "CS-10 joined", now)
+        for joiner in joiners:
+            # Its address is in use again: there is no other side to look for.
+            state.former.pop(address_of(joiner), None)
+        deadline = now + state.config.join_acknowledgement_ms
+        self._publications.wait(Publication(new, existing, deadline, joiners))
+        state.send_view(new, skip=joiners)
+        self.end_publications(now)
+
+    def on_unreachable(self, peer: MemberId) -> None:
+        """A joiner that cannot be reached any more is not admitted."""
+        self._queued.pop(peer, None)
+
+    def on_members_ack(self, sender: MemberId, message: MembersAck, now: Millis) -> None:
+        self._publications.on_ack(sender, message.version)
+        self.end_publications(now)
+        if self.hand_over is not None:
+            self.hand_over.on_ack(sender, message.version)
+            self._end_hand_over(now)
+
+    def end_publications(self, now: Millis) -> None:
+        """Answer the joiners of the views that all have, or that have waited long enough; then admit the next ones."""
+        if not self._publications.is_waiting:
+            return
+        state = self._state
+        for publication in self._publications.take_ended(state.members, now):
+            view = self.hand_over.view if self.hand_over is not None else state.view
+            late = tuple(sorted(publication.waiting_for))
+            for joiner, request_id in publication.joiners.items():
+                if view is not None and joiner in view:
+                    self._out.record(events.JoinAnswered(joiner, view.version, late))
+                    self._out.send(joiner, JoinResponse(request_id, view, state.has_started))
+        self._admit_queued(now)
+
+    # --- removal ---------------------------------------------------------------------------------------------------
+
+    def remove(self, gone: Sequence[MemberId], rule: str, now: Millis, *, reason: str = "") -> None:
+        """Publish a view without some members. They are not told: whoever lives speaks, and is answered then (CS-42)."""
+        state = self._state
+        new = state.joined().with_change(state.this, frozenset(gone), ())
+        for member in gone:
+            why = reason or state.suspicions.suspected.get(member, "")
+            self._out.record(events.MemberRemoved(member, new.version, why, rule))
+        state.install(new, "CS-11 removed", now)
+        state.send_view(new)
+        self.end_publications(now)
+
+    def on_complaint(self, sender: MemberId, message: Complaint) -> None:
+        """CS-49: whoever of the two is not in this member's list is told to go its own way."""
+        state = self._state
+        if not state.is_master or not may_be_member(message.complainee):
+            return
+        told: list[MemberId] = []
+        if sender not in state.members:
+            told.append(sender)
+            self._tell(sender, message.view_version, message.view_maker)
+        if message.complainee not in state.members:
+            told.append(message.complainee)
+            self._tell(message.complainee, message.complainee_version, message.complainee_maker)
+        self._out.record(events.ComplaintJudged(sender, message.complainee, tuple(told), "CS-49"))
+        if not told:
+            # Both are members: the complainer has an old list.
+            self._out.send(sender, MembersUpdate(state.joined(), state.has_started))
+
+    def on_stranger(self, sender: MemberId, version: int, maker: MemberId, rule: str) -> None:
+        """CS-42: somebody who is not in the master's list follows it, or takes it for one of its own."""
+        self._state.tell_diverged(
+            sender, version, maker, "told a member that is not in the list to go its own way", rule
+        )
+
+    def _tell(self, peer: MemberId, version: int, maker: MemberId) -> None:
+        self._state.tell_diverged(peer, version, maker, "answered a complaint", "CS-49")
+
+    def heal(self, sender: MemberId, version: int) -> None:
+        """EL-32: a member that has an older list than this master gets the latest, it alone."""
+        state = self._state
+        view = state.joined()
+        if version < view.version:
+            self._out.record(events.OutdatedViewHealed(sender, version, view.version))
+            self._out.send(sender, MembersUpdate(view, state.has_started))
+
+    def on_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
+        """CS-28: a slave says that it follows this master."""
+        state = self._state
+        if sender in state.members:
+            state.suspicions.confirmed(sender, now)
+            if state.watching.is_ring:
+                # Elsewhere the heartbeat that comes along says it.
+                self.heal(sender, message.view_version)
+        else:
+            self.on_stranger(sender, message.view_version, message.view_maker, "CS-43")
+
+    # --- leaving ---------------------------------------------------------------------------------------------------
+
+    def let_go(self, members: list[MemberId], now: Millis) -> None:
+        """These leaving members have handed over what they held. The master itself leaves last."""
+        state = self._state
+        others = [member for member in members if member != state.this]
+        if others:
+            view = state.joined().with_change(state.this, frozenset(others), ())
+            for member in others:
+                self._out.send(member, MembersUpdate(view, state.has_started))
+            self.remove(others, LEFT, now, reason="it left")
+        elif state.this in members:
+            self._hand_over_mastership(now)
+
+    def _hand_over_mastership(self, now: Millis) -> None:
+        """Publish a view without this member, and stay until all have it: the next oldest is the master then."""
+        state = self._state
+        view = state.joined()
+        if not view.others(state.this):
+            state.leave()
+            return
+        new = view.with_change(state.this, frozenset({state.this}), ())
+        self._out.record(events.MemberRemoved(state.this, new.version, "it left", LEFT))
+        self._queued.clear()
+        state.turn(Turn.HANDS_OVER)
+        deadline = now + state.config.join_acknowledgement_ms
+        self.hand_over = HandOver(new, state.has_started, deadline, self._out)
+
+    def _end_hand_over(self, now: Millis) -> None:
+        if self.hand_over is not None and self.hand_over.is_over(now):
+            self.hand_over = None
+            self._state.leave()
+
+    def repeat_hand_over(self, member: MemberId) -> None:
+        """Tell a member that may not have heard who is the master now."""
+        if self.hand_over is not None:
+            self.hand_over.repeat(member)
+
+    def end(self) -> None:
+        self._publications.clear()
+        self._queued.clear()
+        self.hand_over = None

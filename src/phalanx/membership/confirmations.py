@@ -1,0 +1,41 @@
+"""Who has confirmed whom lately (reference 001, "Master confirmation timeout").
+
+A master expects each slave to say, again and again, that it still follows: heartbeats alone do not say that. In large
+clusters slaves expect as much of the master's answers, which come at the same pace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from phalanx.common.ids import MemberId, Millis
+
+
+class Confirmations:
+    """When each expected member was last heard to confirm."""
+
+    def __init__(self) -> None:
+        self._timeout_ms: Millis = 0
+        self._last: dict[MemberId, Millis] = {}
+
+    def expect(self, members: Collection[MemberId], timeout_ms: Millis, now: Millis) -> None:
+        """From now on expect exactly these to confirm; for those that are new to it, counting from now."""
+        self._timeout_ms = timeout_ms
+        self._last = {member: self._last.get(member, now) for member in members}
+
+    def confirmed(self, member: MemberId, now: Millis) -> None:
+        if member in self._last:
+            self._last[member] = now
+
+    def observer_was_away(self, missed_ms: Millis, now: Millis) -> None:
+        """This member itself did not run for so long; nobody could have been heard meanwhile."""
+        for member, last in self._last.items():
+            self._last[member] = min(last + missed_ms, now)
+
+    def missing(self, now: Millis) -> list[tuple[MemberId, str]]:
+        """Members that have not confirmed in time, each with the reason in words."""
+        return [
+            (member, f"no master confirmation for {now - last} ms; the limit is {self._timeout_ms} ms")
+            for member, last in self._last.items()
+            if now - last >= self._timeout_ms
+        ]

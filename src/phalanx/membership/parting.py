@@ -1,0 +1,53 @@
+"""Others went on without this member: does it come back to them, or go on without them?
+
+A member that hears that others went on without it either comes back to them as a new member or goes on without them.
+It comes back to those that are at least half of the members alive: a single one that could not hear the others for a
+while must not topple them, and the few that are left of a view must not split once more. Who is alive is not known at
+once (this member itself may just have woken up), so what the view does not decide is decided by who speaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.view import MembersView
+
+
+class Parting:
+    """Somebody said that it went on without this member; open until it is clear who are the many.
+
+    Ends at once if those that went on are half of the unsuspected members, else at `decide_at`, or with the view.
+    """
+
+    def __init__(self, this: MemberId, decide_at: Millis) -> None:
+        self.decide_at = decide_at
+        self._speaking = {this}
+        """This member and those that have spoken to it as to one of theirs since."""
+        self._told: dict[MemberId, MembersView] = {}
+        """Members that said that they went on, and their views."""
+
+    def __repr__(self) -> str:
+        return f"Parting(told_by={sorted(self._told)}, speaking={sorted(self._speaking)})"
+
+    @property
+    def told_by(self) -> list[MemberId]:
+        return list(self._told)
+
+    def told(self, sender: MemberId, view: MembersView) -> None:
+        self._told[sender] = view
+
+    def heard(self, member: MemberId) -> None:
+        self._speaking.add(member)
+
+    def to_follow(self, unsuspected: Collection[MemberId], now: Millis) -> tuple[MemberId, MembersView] | None:
+        """One of the many that went on, and its view, if that is decided; None: not, or not yet."""
+        if decided := self._at_least_half_of(unsuspected):
+            return decided
+        return self._at_least_half_of(self._speaking.union(self._told)) if now >= self.decide_at else None
+
+    def _at_least_half_of(self, members: Collection[MemberId]) -> tuple[MemberId, MembersView] | None:
+        for sender, view in self._told.items():
+            if 2 * sum(1 for member in members if member in view) >= len(members):
+                return sender, view
+        return None

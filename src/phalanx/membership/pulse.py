@@ -1,0 +1,110 @@
+"""What a member sends by the clock: heartbeats, confirmations of its master, and what reopens broken connections.
+
+A suspected member gets no heartbeat (CS-38), a suspected master no confirmation (CS-39). In large clusters heartbeats
+go to the neighbours on the ring only, suspicions are told to the member that has to act on them, and the master is
+confirmed so much rarer that its load does not grow with the cluster; it answers each confirmation with a heartbeat.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.membership.role import Role
+from phalanx.membership.state import MembershipState
+from phalanx.wire.messages import (
+    Heartbeat,
+    LeaveRequest,
+    MasterConfirmation,
+    MembersAck,
+    SuspicionReport,
+)
+
+
+class Pulse:
+    """The regular messages of one member."""
+
+    def __init__(self, state: MembershipState) -> None:
+        self._state = state
+        self._out = state.out
+        self._next_heartbeat: Millis | None = None
+        """None: not joined yet."""
+        self._next_confirmation = 0
+        self._confirmed: MemberId | None = None
+        """Whom this member confirmed last; a new master is confirmed at the next tick."""
+        self._asked_for_version = 0
+        """The newest list of which this member has heard in a heartbeat, and for which it has asked its master."""
+
+    def next_deadline(self) -> Millis:
+        """The next regular tick, or the time to look at suspicions."""
+        return self._state.suspicions.next_deadline(self._next_heartbeat or 0)
+
+    def begin(self, now: Millis) -> None:
+        """This member has joined: it speaks at once."""
+        if self._next_heartbeat is None:
+            self._next_heartbeat = now
+
+    def on_time(self, now: Millis) -> None:
+        state = self._state
+        if self._next_heartbeat is not None and now >= self._next_heartbeat:
+            self._next_heartbeat = now + state.config.heartbeat_interval_ms
+            self._tick(now)
+        for member in state.suspicions.to_reconnect(now):
+            if member in state.suspicions.suspected:
+                # No heartbeat (CS-38), only what opens the connection.
+                self._out.send(member, MembersAck(state.joined().version))
+            else:
+                state.send_heartbeat(member)
+
+    def _tick(self, now: Millis) -> None:
+        state = self._state
+        view, suspected = state.joined(), state.suspicions.suspected
+        heartbeat = Heartbeat(view.version, view.maker)
+        for member in state.watching.heartbeats_to:
+            if member not in suspected:
+                self._out.send(member, heartbeat)
+        master = state.master
+        if master is None or master == state.this or master in suspected:
+            pass
+        elif now >= self._next_confirmation or master != self._confirmed:
+            self._confirm(master, now)
+            if state.wants_to_leave:
+                self._out.send(master, LeaveRequest())
+        if state.watching.is_ring:
+            self._report_suspects()
+
+    def _confirm(self, master: MemberId, now: Millis) -> None:
+        state = self._state
+        view = state.joined()
+        self._confirmed = master
+        self._next_confirmation = now + state.config.confirmation_interval_ms * state.watching.pace
+        wants_answer = state.watching.is_ring and master not in state.watching.watched
+        confirmation = MasterConfirmation(view.version, view.maker, state.table_version, wants_answer)
+        self._out.send(master, confirmation)
+
+    def _report_suspects(self) -> None:
+        """Tell the member that has to act: the master, or, if it is suspected too, who would follow it."""
+        state = self._state
+        suspected = state.suspicions.suspected
+        if not suspected or state.is_master:
+            return
+        acts = next(member for member in state.joined().members if member not in suspected)
+        if acts != state.this:
+            for suspect in sorted(suspected):
+                self._out.send(acts, SuspicionReport(suspect, suspected[suspect]))
+
+    def report_now(self) -> None:
+        """Somebody has just been suspected: large clusters do not wait for the tick."""
+        if self._state.watching.is_ring and self._state.view is not None:
+            self._report_suspects()
+
+    def on_newer_version(self, version: int, now: Millis) -> None:
+        """A heartbeat names a list newer than this member's: its master is told what it has, and sends the latest."""
+        state = self._state
+        if state.watching.is_ring and state.role is Role.SLAVE and version > self._asked_for_version:
+            self._asked_for_version = version
+            if state.master is not None and state.master not in state.suspicions.suspected:
+                self._confirm(state.master, now)
+
+    def answer(self, sender: MemberId) -> None:
+        """The sender asked whether this member lives."""
+        if sender not in self._state.suspicions.suspected:
+            self._state.send_heartbeat(sender)

@@ -1,0 +1,149 @@
+"""The variables of one member's membership, and the few operations that every rule needs.
+
+One object, shared by the rules' own objects (`administration`, `succession`, `divergence`, `merging`, `pulse`): each
+decides about its part, and what it decides changes the variables here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import Address, MemberId, Millis, address_of
+from phalanx.common.invariant import invariant
+from phalanx.common.view import MembersView
+from phalanx.membership.parting import Parting
+from phalanx.membership.ring import Watching, plan_watching
+from phalanx.membership.role import Role, Turn, next_role
+from phalanx.membership.suspicion import Suspicions
+from phalanx.wire import events
+from phalanx.wire.effects import Finished, Outbox
+from phalanx.wire.messages import ExplicitSuspicion, Heartbeat, MembersUpdate
+
+REMEMBERED = 4_096
+"""Addresses of former members that are kept at most; the oldest are forgotten first."""
+
+
+class MembershipState:
+    """View, master, role and suspicions of one incarnation."""
+
+    def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox) -> None:
+        self.this = this
+        self.config = config
+        self.out = outbox
+        self.role = Role.JOINING
+        self.view: MembersView | None = None
+        """None until this member has joined, and again when this incarnation is over."""
+        self.members: frozenset[MemberId] = frozenset()
+        """Those of the view."""
+        self.master: MemberId | None = None
+        """Whom this member follows: itself, the master of its view, or a claimer that it agreed with."""
+        self.has_started = False
+        """Whether the cluster has once had the members that it was to wait for."""
+        self.leaving: set[MemberId] = set()
+        """On the master: members that asked to leave and are still in the view."""
+        self.wants_to_leave = False
+        self.suspicions = Suspicions(this, config, outbox)
+        self.watching = Watching((), (), 1)
+        self.former: dict[Address, Millis] = {}
+        """Addresses of members that are in the view no more, to when they may be forgotten; the latest last."""
+        self.parting: Parting | None = None
+        """Somebody said that it went on without this member, and it is open who are the many: no claim meanwhile."""
+        self.table_version = 0
+        """Of the installed partition table, as this member's master has confirmed it; -1: it has not."""
+
+    @property
+    def is_master(self) -> bool:
+        """Whether this member administrates the cluster: its claim, if it needed one, is over."""
+        return self.role is Role.MASTER
+
+    def joined(self) -> MembersView:
+        """The view of a member that has one."""
+        invariant(self.view is not None, "this member has joined")
+        return self.view  # type: ignore[return-value]  # held by the invariant
+
+    def turn(self, turn: Turn) -> None:
+        self.role = next_role(self.role, turn)
+
+    # --- views -----------------------------------------------------------------------------------------------------
+
+    def install(self, view: MembersView, rule: str, now: Millis) -> None:
+        """Make a view this member's own. The caller has seen to it that it is the master's, or is the master."""
+        invariant(self.this in view, "an installed view contains its installer (M3)", view=view)
+        invariant(self.view is None or view.version > self.view.version, "views only move on (M1)", view=view)
+        before = self.view.members if self.view is not None else ()
+        self.view = view
+        self.parting = None
+        self.members = frozenset(view.members)
+        self._remember_former(before, now)
+        self.leaving &= self.members
+        self.has_started = self.has_started or len(view.members) >= self.config.initial_members
+        self.watching = plan_watching(view, self.this, self.config.ring_above_members, self.config.ring_neighbours)
+        self.suspicions.watch(self.members, self.watching.watched, now)
+        self.expect_confirmations(now)
+        self.out.record(events.ViewInstalled(view.version, view.maker, view.master, view.members, rule))
+
+    def expect_confirmations(self, now: Millis) -> None:
+        """The master expects every slave to confirm it; in a large cluster slaves expect its answers (CS-29)."""
+        expected: Collection[MemberId] = ()
+        if self.is_master:
+            expected = self.joined().others(self.this)
+        elif self.watching.is_ring and self.master is not None and self.master not in self.watching.watched:
+            expected = (self.master,)
+        self.suspicions.expect_confirmations(expected, self.config.confirmation_timeout_ms * self.watching.pace, now)
+
+    def _remember_former(self, before: Collection[MemberId], now: Millis) -> None:
+        """EL-22: who was a member and is no more may live on another side of a cut."""
+        for member in before:
+            if member not in self.members:
+                address = address_of(member)
+                self.former.pop(address, None)
+                self.former[address] = now + self.config.former_members_ms
+        while len(self.former) > REMEMBERED:
+            del self.former[next(iter(self.former))]
+
+    def send_view(self, view: MembersView, skip: Collection[MemberId] = ()) -> None:
+        """Publish: to each member of the view a message with all of it (CS-18)."""
+        update = MembersUpdate(view, self.has_started)
+        for member in view.members:
+            if member != self.this and member not in skip:
+                self.out.send(member, update)
+
+    def question(self, suspects: Collection[MemberId], reported_by: MemberId, now: Millis) -> None:
+        """Large clusters: ask members that another one suspects, and that this one does not watch, whether they live."""
+        if not self.watching.is_ring:
+            return
+        for suspect in suspects:
+            if suspect != self.this and self.suspicions.question(suspect, now):
+                self.out.record(events.MemberQuestioned(suspect, reported_by, "EL-45"))
+                self.send_heartbeat(suspect, wants_answer=True)
+
+    def send_heartbeat(self, to: MemberId, *, wants_answer: bool = False) -> None:
+        view = self.joined()
+        self.out.send(to, Heartbeat(view.version, view.maker, wants_answer))
+
+    def tell_diverged(self, peer: MemberId, version: int, maker: MemberId, what: str, rule: str) -> None:
+        """Explicit suspicion: assume that I am dead, as far as your view `version` by `maker` goes (CS-40)."""
+        self.out.record(events.ViewsDiverged(peer, what, rule))
+        self.out.send(peer, ExplicitSuspicion(version, maker, self.view))
+
+    # --- ends ------------------------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        self.out.record(events.Left(self.joined().version))
+        self.end("left")
+
+    def eject(self, by: MemberId, view: MembersView, rule: str) -> None:
+        """Others go on without this member: it comes back to them as a new one, unless it meant to leave anyway."""
+        self.out.record(events.Ejected(by, view.version, rule))
+        if self.wants_to_leave:
+            self.leave()
+        else:
+            self.end("the cluster went on without this member", rejoin=view.members)
+
+    def end(self, reason: str, rejoin: tuple[MemberId, ...] = (), *, failed: bool = False) -> None:
+        """This incarnation is over."""
+        self.turn(Turn.ENDS)
+        self.view = self.master = self.parting = None
+        self.members = frozenset()
+        self.out.add(Finished(reason, rejoin, failed))
