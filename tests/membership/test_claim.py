@@ -304,3 +304,14 @@ def test_a_claim_does_not_wait_for_a_joiner_that_does_not_know_yet_that_it_was_a
     assert c.views_of("BC") == ["BC", "BC"]
     c.join("E", seeds="C")
     assert c.views_of("BCE") == ["BCE"] * 3
+
+
+@pytest.mark.rows("CS-66", "CS-63")
+def test_a_member_that_the_newest_list_had_removed_does_not_come_back_by_a_claim() -> None:
+    """A removed C, and only D has heard of it; then B, C and D suspect A, and C and D agree with B."""
+    b = Lone("B", "ABCD", 4)
+    b.refuse("A", hearing="CD")
+    agree(b, "C", "ABCD", 4)
+    agree(b, "D", "ABD", 5)
+    assert b.membership.view == MembersView(6, lone_id("B"), (lone_id("B"), lone_id("D")))
+    assert b.events_of(events.ClaimEnded)[0].left_out == (lone_id("C"),)

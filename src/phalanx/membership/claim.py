@@ -92,16 +92,18 @@ class Claim:
         return not self._ask_at or now >= self.deadline
 
     def final_view(self) -> MembersView:
-        """The claimer and all that agreed, in the order of the lists seen, one version above the greatest of them."""
-        version = max(view.version for view in self._views.values()) + 1
-        by_version = sorted(self._views.values(), key=lambda view: (-view.version, view.maker))
-        in_order = dict.fromkeys(member for view in by_version for member in view.members)
-        members = tuple(member for member in in_order if member in self._views and member != self._this)
-        return MembersView(version, self._this, (self._this, *members))
+        """The claimer and all that agreed, in the order of the newest of their lists, one version above it.
+
+        Who agreed with an older list and is not in the newest was removed in between (1. the master A removes C, and
+        only D hears of it; 2. A dies; 3. C and D agree with B): it is told so by the answer to its next heartbeat.
+        """
+        newest = max(self._views.values(), key=lambda view: (view.version, view.maker))
+        members = tuple(member for member in newest.members if member in self._views and member != self._this)
+        return MembersView(newest.version + 1, self._this, (self._this, *members))
 
     def left_out(self) -> tuple[MemberId, ...]:
         """Members that were asked and are not in the final list."""
-        return tuple(sorted(self._asked.difference(self._views)))
+        return tuple(sorted(self._asked.difference(self.final_view().members)))
 
     def _ask(self, member: MemberId, now: Millis) -> None:
         self._asked.add(member)

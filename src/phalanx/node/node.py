@@ -207,6 +207,7 @@ class Node:
         self._seen = (view, membership.master, membership.is_master, len(membership.leaving))
         if view is not None:
             leaving = sorted(membership.leaving)
+            keeper.has_started = membership.has_started
             keeper.on_membership(view, membership.master, membership.is_master, leaving, now)
             members = frozenset(view.members)
             if members != self._members:

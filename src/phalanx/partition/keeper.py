@@ -41,6 +41,8 @@ class PartitionKeeper:
         self._out = outbox
         self._view: MembersView | None = None
         self._master: MemberId | None = None
+        self.has_started = True
+        """Set by the node: False while the cluster has never had the members that it is to wait for."""
         self._leads = False
         self._leaving: Collection[MemberId] = ()
         self._search: TableSearch | None = None
@@ -229,7 +231,7 @@ class PartitionKeeper:
         self._publish(now)
 
     def _assign_first(self, now: Millis) -> None:
-        if self.is_assigned or not self.decides:
+        if self.is_assigned or not self.decides or not self.has_started:
             return
         members = [member for member in self._joined().members if member not in self._leaving]
         if not members:

@@ -13,6 +13,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.view import MembersView
 from phalanx.wire.events import (
+    ClusterStarted,
     CopyBegun,
     CopyCommitted,
     Ejected,
@@ -83,6 +84,11 @@ class EventLog:
             case Joined():
                 logger.info("%s joined the cluster. Membership=%d members, ver %d", this, len(event.members),
                             event.view_version)  # fmt: skip
+            case ClusterStarted() if event.waited_for > 1:
+                logger.info("%s begins to work: the cluster has had the %d members that it waited for", this,
+                            event.waited_for)  # fmt: skip
+            case ClusterStarted():
+                pass
             case JoinAttemptFailed():
                 logger.warning("Join attempt %d from %s to %s failed. Retrying (%s)", event.attempt, this, event.seed,
                                event.reason)  # fmt: skip

@@ -37,7 +37,7 @@ from phalanx.wire.effects import (
     Started,
     TimePassed,
 )
-from phalanx.wire.events import Joined
+from phalanx.wire.events import ClusterStarted
 from phalanx.wire.handshake import judge_hello
 from phalanx.wire.messages import ErrorReply, Handshake, Hello, Message, Reply, Welcome
 
@@ -123,7 +123,7 @@ class Member:
         self._timer_at = 0
         self._rearm_scheduled = False
         self._is_restarting = False
-        self._joined: asyncio.Future[None] = self._loop.create_future()
+        self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.caller = EmbeddedCaller(config, self.feed, self.now)
 
@@ -192,7 +192,7 @@ class Member:
         port = self._server.sockets[0].getsockname()[1]
         self._new_incarnation(config, port)
         try:
-            await asyncio.shield(self._joined)
+            await asyncio.shield(self._started)
         except BaseException:
             await self.stop(drain=False)
             raise
@@ -259,8 +259,8 @@ class Member:
                 self.caller.answered(reply)
             case Record(event):
                 self._events.record(event)
-                if isinstance(event, Joined) and not self._joined.done():
-                    self._joined.set_result(None)
+                if isinstance(event, ClusterStarted) and not self._started.done():
+                    self._started.set_result(None)
             case Finished():
                 self._loop.call_soon(self._on_finished, effect)
 
@@ -300,7 +300,7 @@ class Member:
         """Stop for good."""
         if self._ended.done():
             return
-        for waiting in (self._joined, self._ended):
+        for waiting in (self._started, self._ended):
             if waiting.done():
                 continue
             if error is not None:
@@ -364,7 +364,7 @@ class Member:
 
 
 async def start_member(config: Config | None = None) -> Member:
-    """Start a member in this event loop and wait until it has joined its cluster.
+    """Start a member in this event loop and wait until it has joined its cluster, and that has `initial_members`.
 
     Raises `UsageError` when it cannot listen on its address, `JoinFailed` when no seed admits it.
     """

@@ -1,0 +1,121 @@
+"""Two sides that both went on find each other and become one: `{A,B} | {C,D} => {A,B,C,D}`."""
+
+import pytest
+
+from harness import Cluster, lone_id, lone_view
+from phalanx.membership.merging import side_rank
+from phalanx.wire import events
+from phalanx.wire import messages as m
+
+
+def split(c: Cluster, one: str, other: str) -> None:
+    """Cut the two sides from one another until each goes on for itself."""
+    for name in one:
+        for far in other:
+            c.cut(name, far)
+    c.advance(30_000)
+    for side in (one, other):
+        assert {"".join(sorted(view)) for view in c.views_of(side)} == {side}
+
+
+def heal(c: Cluster) -> None:
+    c.cuts.clear()
+    for _ in range(30):
+        c.advance(1_000)
+        for name in [name for name in c.finished if name not in c.nodes and c.finished[name].rejoin]:
+            c.rejoin(name)
+
+
+@pytest.mark.rows("EL-22")
+@pytest.mark.parametrize(
+    ("one", "other", "goes_on"),
+    [("AB", "CD", "CD"), ("A", "BCD", "BCD"), ("ABC", "D", "ABC"), ("AC", "B", "AC"), ("A", "B", "B")],
+)
+def test_two_sides_become_one(one: str, other: str, goes_on: str) -> None:
+    """Without data more members win, then the newer list, then the greater name of the master."""
+    names = "".join(sorted(one + other))
+    c = Cluster(names)
+    c.advance(2_000)
+    split(c, one, other)
+    before = {name: c.id(name) for name in names}
+    heal(c)
+    assert {"".join(sorted(view)) for view in c.views_of(names)} == {names}
+    assert len({c.view(name) for name in names}) == 1
+    assert {name for name in names if c.id(name) == before[name]} == set(goes_on)
+    assert c.view(names[0])[: len(goes_on)] == goes_on
+
+
+def test_a_side_with_data_never_joins_one_without() -> None:
+    c = Cluster("ABCDE")
+    c.advance(2_000)
+    c.assign(rows=["AB"])
+    split(c, "AB", "CDE")
+    assert c.table("C").version > 0, "each side goes on with the table"
+    fresh = [side_rank(lone_view(names, 9), has_data) for names, has_data in (("ABCD", False), ("EF", True))]
+    assert fresh[0] < fresh[1]
+
+
+@pytest.mark.rows("EL-22")
+def test_a_cluster_that_nobody_split_off_looks_nowhere() -> None:
+    c = Cluster("ABC", seeds="A")
+    c.advance(60_000)
+    assert c.version("A") == 3
+    assert not c.events_of("A", events.OtherSideFound)
+    assert [pair for pair in c.links if not pair[1].startswith(("A", "B", "C"))] == []
+
+
+def test_a_side_acts_only_on_a_message_about_its_present_view() -> None:
+    """A stale one would send a whole healthy side to nowhere."""
+    c = Cluster("AB")
+    view = c.nodes["A"].membership.view
+    assert view is not None
+    c.hold_all()
+    theirs = lone_view("XYZ", 9)
+    for version, maker in ((0, ""), (view.version - 1, view.maker), (view.version, c.id("B"))):
+        c.say("A", "A", m.MergeProbe("phalanx", m.PROTOCOL_VERSION, 1, theirs, False, version, maker))
+        assert c.view("A") == "AB"
+    asked = [message for link in c.links.values() for _, message in link.queue if isinstance(message, m.MergeProbe)]
+    assert [(probe.view, probe.about_version, probe.about_maker) for probe in asked] == [(view, 9, lone_id("X"))] * 3
+    c.say("A", "A", m.MergeProbe("phalanx", m.PROTOCOL_VERSION, 1, theirs, False, view.version, view.maker))
+    assert c.finished["A"].rejoin == theirs.members
+    c.settle()
+
+
+@pytest.mark.parametrize("change", [{"cluster": "other"}, {"protocol": 1}, {"partition_count": 7}, {"view": "B"}])
+def test_what_is_no_other_side_of_this_cluster_is_not_joined(change: dict[str, object]) -> None:
+    c = Cluster("AB")
+    view = c.nodes["A"].membership.view
+    assert view is not None
+    c.hold_all()
+    fields: dict[str, object] = {"cluster": "phalanx", "protocol": m.PROTOCOL_VERSION, "partition_count": 1}
+    fields |= change
+    shared = fields.pop("view", None)
+    theirs = lone_view("XYZ", 9) if shared is None else lone_view("XYB", 9)
+    c.say(
+        "B", "A", m.MergeProbe(**fields, view=theirs, has_data=True, about_version=view.version, about_maker=view.maker)
+    )  # type: ignore[arg-type]
+    assert c.view("A") == "AB"
+    assert not c.events_of("A", events.OtherSideFound)
+
+
+def test_an_order_to_merge_is_taken_from_the_master_alone() -> None:
+    c = Cluster("ABC")
+    c.hold_all()
+    c.say("C", "B", m.MergeOrder(lone_view("XYZ", 9)))
+    assert c.view("B") == "ABC"
+    c.say("A", "B", m.MergeOrder(lone_view("XYZ", 9)))
+    assert c.finished["B"].rejoin == lone_view("XYZ", 9).members
+
+
+@pytest.mark.parametrize("first", range(4))
+def test_the_order_of_sides_is_total(first: int) -> None:
+    sides = [
+        (lone_view("AB", 5), False),
+        (lone_view("CDE", 5), False),
+        (lone_view("F", 9), True),
+        (lone_view("GH", 6), False),
+    ]
+    one = sides[first]
+    for other in sides:
+        if other is not one:
+            assert (side_rank(*one) < side_rank(*other)) != (side_rank(*other) < side_rank(*one))
