@@ -1,6 +1,7 @@
 """`phalanx simulate`: what it prints last, and how it ends."""
 
 import json
+import shlex
 import subprocess
 import sys
 
@@ -10,6 +11,8 @@ from typer.testing import CliRunner
 
 from phalanx.cli.simulate import simulate
 from phalanx.common.errors import UsageError
+from phalanx.common.ids import MemberId
+from phalanx.membership.suspicion import Suspicions
 
 app = typer.Typer()
 app.command()(simulate)
@@ -70,9 +73,41 @@ def test_a_violation_is_told_with_the_command_that_repeats_it() -> None:
     assert json.loads(lines[-1])["violations"]
 
 
+def test_an_exploration_ends_in_a_line_with_what_it_went_through() -> None:
+    status, lines = call("--explore", "3", "--depth", "4", "--limits", "crashes=1,times=0")
+    summary = json.loads(lines[-1])
+    assert status == 0
+    assert summary["states"] == sum(each["states"] for each in summary["explored"]) > 100
+    assert {each["start"] for each in summary["explored"]} > {"agreed", "behind"}
+    assert summary["explored"][0]["limits"]["crashes"] == 1
+    assert summary["explored"][0]["depth"] == 4
+
+
+def test_a_violation_of_an_exploration_is_told_with_the_steps_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgive_nobody(self: Suspicions, member: MemberId, now: int, rule: str) -> None:
+        """Planted: a suspicion never ends."""
+        self._detector.heartbeat(member, now)
+
+    monkeypatch.setattr(Suspicions, "heard", forgive_nobody)
+    status, lines = call("--explore", "3", "--start", "agreed", "--depth", "2")
+    assert status == 1
+    assert any(line.startswith("VIOLATION: ") for line in lines)
+    (repeat,) = [line for line in lines if line.startswith("repeat with: ")]
+    status, lines = call(*shlex.split(repeat.split("phalanx simulate ")[1]))
+    assert status == 1
+    assert any("BROKEN" in line for line in lines)
+    assert json.loads(lines[-1])["findings"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (("--explore", "9"), "from 2 to 6"),
+        (("--explore", "3", "--seed", "1"), "leave out --seed"),
+        (("--explore", "3", "--start", "nowhere"), "there is no start"),
+        (("--explore", "3", "--limits", "floods=1"), "expected NAME=NUMBER"),
+        (("--explore", "3", "--replay", "crash A"), "say with --start"),
+        (("--explore", "3", "--start", "agreed", "--replay", "fly A"), "is no step"),
         ((), "give either"),
         (("--seed", "1", "--seeds", "0:2"), "give either"),
         (("--seeds", "2:2"), "no range"),

@@ -165,6 +165,20 @@ def test_a_list_that_no_older_member_had_is_found_through_those_it_names() -> No
     assert b.view() == "BDEFG"
 
 
+@pytest.mark.rows("CS-66")
+@pytest.mark.parametrize("first", ["CD", "DC"])
+def test_a_member_that_was_removed_meanwhile_is_not_taken_back_behind_younger_ones(first: str) -> None:
+    """The master removed C, and D alone heard of it; C agrees with the list from before."""
+    b = Lone("B", "ABCD", 4)
+    b.refuse("A", hearing="CD")
+    for name in first:
+        agree(b, name, *{"C": ("ABCD", 4), "D": ("ABD", 5)}[name])
+    assert b.view() == "BD"
+    assert b.membership.view is not None
+    assert b.membership.view.version == 6
+    assert b.events_of(events.ClaimEnded)[0].left_out == (lone_id("C"),)
+
+
 def test_an_answer_to_an_earlier_claim_is_none() -> None:
     b = Lone("B", "ABC", 3)
     b.refuse("A", hearing="C")

@@ -1,6 +1,7 @@
 """`phalanx simulate`: plays histories of simulated clusters and says whether everything that must hold did.
 
-A seed repeats its history exactly. The last line of stdout is JSON; the exit status is 1 if a property was violated.
+A seed repeats its history exactly; `--explore` goes through all histories of a few members instead of drawn ones. The
+last line of stdout is JSON; the exit status is 1 if a property was violated.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from phalanx.cli.explore import DEFAULT_DEPTH, explore_all, replay_steps
 from phalanx.cli.output import as_json
 from phalanx.common.errors import UsageError
 from phalanx.sim.canaries import CANARIES
@@ -42,13 +44,37 @@ def simulate(
     ] = "",
     story: Annotated[bool, typer.Option("--story", help="Tell what happens, line by line (with --seed).")] = False,
     jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Processes to use (with --seeds).")] = 1,
+    explore: Annotated[
+        int | None, typer.Option("--explore", metavar="N", help="Go through all histories of so many members.")
+    ] = None,
+    depth: Annotated[int, typer.Option("--depth", metavar="N", min=1, help="Steps of a history (with --explore).")] = (
+        DEFAULT_DEPTH
+    ),
+    start: Annotated[
+        str, typer.Option("--start", metavar="NAME", help="Begin here, not everywhere (with --explore).")
+    ] = "",
+    limits: Annotated[
+        str, typer.Option("--limits", metavar="A=N,...", help="What may go wrong how often (with --explore).")
+    ] = "",
+    replay: Annotated[
+        str, typer.Option("--replay", metavar="STEPS", help="Play these steps instead (with --explore and --start).")
+    ] = "",
     as_machine: Annotated[bool, typer.Option("--json", help="For machines: only the JSON line on stdout.")] = False,
 ) -> None:
     """Play simulated clusters under faults, and check what must hold. Exit status 1: something did not."""
+    if explore is not None:
+        if seed is not None or seeds is not None or canary:
+            raise UsageError("--explore goes through all histories: leave out --seed, --seeds and --canary")
+        broken = (
+            replay_steps(explore, start, replay, is_quiet=as_machine)
+            if replay
+            else explore_all(explore, depth, start, limits, is_quiet=as_machine)
+        )
+        raise typer.Exit(1 if broken else 0)
     if canary and canary not in CANARIES:
         raise UsageError(f"--canary: there is no planted bug {canary!r}; there are {', '.join(CANARIES)}")
     if (seed is None) == (seeds is None):
-        raise UsageError("give either --seed N (one history) or --seeds A:B (the histories of A to B - 1)")
+        raise UsageError("give either --seed N (one history), --seeds A:B (the histories of A to B - 1) or --explore N")
     violated = (
         _play_one(seed, profile, canary, is_told=story and not as_machine, is_quiet=as_machine)
         if seed is not None

@@ -1,0 +1,245 @@
+"""One member of an exploration: the membership machine behind one door, with its own clock and what it is judged by.
+
+Members meet through messages alone, so each has a clock of its own and a message may take any time. What a member does
+is a function of its variables and the input; `MemberStates` numbers the states by their canonical form, keeps a frozen
+copy of each, and works each step out once. An exploration then moves numbers, and copies a member only where it does
+something that no member in that state has done before.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import re
+from collections.abc import Callable, Hashable
+from typing import get_args
+
+import msgspec
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.common.invariant import invariant
+from phalanx.membership.service import MembershipService
+from phalanx.sim.explore_form import CLOCK_START, form_of
+from phalanx.sim.explore_rules import Ghost, Seen, find_broken
+from phalanx.wire import messages as m
+from phalanx.wire.effects import Finished, LinkLost, LinkRefused, LinkUp, Outbox, Record, Send
+from phalanx.wire.events import Event
+
+Item = m.Message | LinkLost | LinkRefused | LinkUp
+"""What comes along a link."""
+
+CRASHED = 0
+"""The state of a member whose process has ended without a word."""
+MOST_MEMBERS = 6
+OVER = MOST_MEMBERS
+"""State n from 1 to this: the member ended its incarnation in favour of the n-th member. Greater: it runs."""
+
+
+def _handler_names() -> dict[type, str]:
+    """Message type to the method of the service that takes it: `MembersUpdate` to `on_members_update`."""
+    names = {}
+    for kind in get_args(m.MembershipMessage):
+        name = "on_" + re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+        invariant(hasattr(MembershipService, name), "every message about membership has a handler", kind=kind)
+        names[kind] = name
+    return names
+
+
+_HANDLERS = _handler_names()
+_TAKES_TIME = {
+    name for name in _HANDLERS.values() if "now" in inspect.signature(getattr(MembershipService, name)).parameters
+}
+
+
+class ExploredMember:
+    """The machine, its clock, and its part of the history that the rules look at."""
+
+    def __init__(self, this: MemberId, config: NodeConfig) -> None:
+        self.now: Millis = CLOCK_START
+        self.ghost = Ghost()
+        self._out = Outbox(this)
+        self.service = MembershipService(this, config, self._out)
+
+    def form(self) -> Hashable:
+        return form_of((self.service, self.ghost), self.now)
+
+    def seen(self) -> Seen:
+        service = self.service
+        suspected = tuple(sorted(service.suspicions.suspected))
+        return Seen(
+            service.this,
+            service.view,
+            service.master,
+            service.is_master,
+            service.is_claiming,
+            suspected,
+            service.is_over,
+        )
+
+    def due_in(self) -> Millis | None:
+        """How long until time alone will matter; None: never."""
+        deadline = self.service.next_deadline()
+        return None if deadline is None else max(0, deadline - self.now)
+
+    def take(self) -> tuple[list[tuple[Target, Item]], list[Event], Finished | None]:
+        """The effects so far: what is sent, what is recorded, and how the incarnation ended, if it did."""
+        effects = self._out.take()
+        sends: list[tuple[Target, Item]] = [(e.to, e.message) for e in effects if isinstance(e, Send)]
+        events: list[Event] = [effect.event for effect in effects if isinstance(effect, Record)]
+        return sends, events, next((effect for effect in effects if isinstance(effect, Finished)), None)
+
+    # --- inputs ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.service.start(self.now)
+
+    def receive(self, sender: MemberId, item: Item) -> None:
+        if isinstance(item, LinkLost | LinkRefused | LinkUp):
+            self.service.on_link(item, self.now)
+        else:
+            self._dispatch(sender, item)
+        self._take_own_messages()
+
+    def pass_time(self, ms: Millis) -> None:
+        """The clock goes on and the driver says so. A deadline that stays due is due again a moment later."""
+        self.now += ms
+        self.service.on_time(self.now, 0)
+        self._take_own_messages()
+        deadline = self.service.next_deadline()
+        if deadline is not None and deadline <= self.now:
+            self.now += 1
+
+    def _take_own_messages(self) -> None:
+        while self._out.loopback:
+            self._dispatch(self.service.this, self._out.loopback.popleft())
+
+    def _dispatch(self, sender: MemberId, message: m.Message) -> None:
+        name = _HANDLERS.get(type(message))
+        invariant(name is not None, "only messages about membership are explored", message=message)
+        handler: Callable[..., None] = getattr(self.service, name or "")
+        handler(sender, message, self.now) if name in _TAKES_TIME else handler(sender, message)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What a member did with one input."""
+
+    state: int
+    """Its new state."""
+    sends: tuple[tuple[int, Target, int], ...]
+    """Receiver's number, its name as it was used, and the number of the message."""
+    broken: tuple[tuple[str, str], ...]
+    """Rules that this step broke, and how."""
+    events: tuple[Event, ...]
+
+
+class MemberStates:
+    """All states that members were found in, and all steps between them."""
+
+    def __init__(self, members: tuple[MemberId, ...], config: NodeConfig) -> None:
+        self.members = members
+        self.config = config
+        self.seen: list[Seen | None] = [None] * (OVER + 1)
+        """What each state looks like from outside."""
+        self.due_in: list[Millis | None] = [None] * (OVER + 1)
+        self.items: list[Item] = []
+        self._frozen: list[bytes] = [b""] * (OVER + 1)
+        self._numbers: dict[Hashable, int] = {}
+        self._item_numbers: dict[Item, int] = {}
+        self._steps: dict[tuple[int, int, int], Step] = {}
+        self._by_address = {member.partition("/")[0]: number for number, member in enumerate(members)}
+
+    def __len__(self) -> int:
+        return len(self.seen)
+
+    @property
+    def worked_out(self) -> int:
+        """Steps that were worked out; all others were known."""
+        return len(self._steps)
+
+    def new(self, number: int) -> int:
+        """The state of a member that has not started."""
+        return self._number_of(ExploredMember(self.members[number], self.config))
+
+    def item(self, item: Item) -> int:
+        """The number of a message or of news of a link."""
+        number = self._item_numbers.get(item)
+        if number is None:
+            number = self._item_numbers[item] = len(self.items)
+            self.items.append(item)
+        return number
+
+    def start(self, state: int) -> Step:
+        return self._step(state, -1, 0, ExploredMember.start)
+
+    def receive(self, state: int, sender: int, item: int) -> Step:
+        step = self._steps.get((state, sender, item))
+        if step is not None:
+            return step
+        return self._step(
+            state, sender, item, lambda member: member.receive(self.members[sender], self.items[item]), self.items[item]
+        )
+
+    def pass_time(self, state: int, ms: Millis) -> Step:
+        return self._step(state, -2, ms, lambda member: member.pass_time(ms))
+
+    def wait(self, state: int, ms: Millis) -> int:
+        """The clock goes on and nobody asks the member."""
+
+        def wait(member: ExploredMember) -> None:
+            member.now += ms
+
+        return self._step(state, -3, ms, wait).state
+
+    def due_now(self, state: int) -> Millis:
+        """What `pass_time` needs to come to the next deadline."""
+        due_in = self.due_in[state]
+        invariant(due_in is not None, "this member waits for some time", state=self.seen[state])
+        return due_in or 0
+
+    def thaw(self, state: int) -> ExploredMember:
+        """A copy of a member in this state."""
+        member = pickle.loads(self._frozen[state])
+        invariant(isinstance(member, ExploredMember), "a state is a member")
+        return member  # type: ignore[no-any-return]
+
+    def _step(
+        self, state: int, kind: int, detail: int, act: Callable[[ExploredMember], None], item: Item | None = None
+    ) -> Step:
+        step = self._steps.get((state, kind, detail))
+        if step is None:
+            step = self._steps[state, kind, detail] = self._work_out(state, kind, act, item)
+        return step
+
+    def _work_out(self, state: int, kind: int, act: Callable[[ExploredMember], None], item: Item | None) -> Step:
+        member = self.thaw(state)
+        before = member.seen()
+        try:
+            act(member)
+            member.service.validate()
+        except Exception as error:  # whatever it is, a member must not fail
+            sends, events, _ = member.take()
+            return Step(CRASHED, (), (("a member never fails", f"{type(error).__name__}: {error}"),), tuple(events))
+        sends, events, end = member.take()
+        sender = self.members[kind] if kind >= 0 else None
+        broken = find_broken(before, member.seen(), sender, item, sends, events, member.ghost)
+        numbered = tuple((self._number_at(to), to, self.item(message)) for to, message in sends)
+        state = self._over(end) if end is not None else self._number_of(member)
+        return Step(state, numbered, tuple(broken), tuple(events))
+
+    def _over(self, end: Finished) -> int:
+        """Who never joined, or was asked to leave, ends in favour of nobody."""
+        return 1 + self._number_at(end.rejoin[0]) if end.rejoin else CRASHED
+
+    def _number_at(self, target: Target) -> int:
+        return self._by_address[target.partition("/")[0]]
+
+    def _number_of(self, member: ExploredMember) -> int:
+        form = member.form()
+        number = self._numbers.get(form)
+        if number is None:
+            number = self._numbers[form] = len(self.seen)
+            self.seen.append(member.seen())
+            self.due_in.append(member.due_in())
+            self._frozen.append(pickle.dumps(member, pickle.HIGHEST_PROTOCOL))
+        return number

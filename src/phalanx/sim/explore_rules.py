@@ -1,0 +1,213 @@
+"""What must hold in every step of a member and between any two members, told from outside.
+
+Only what a member shows is used (its view, whom it follows and suspects, what it says and what it was told), never the
+objects with which it decides. `Ghost` is the part of its history that some rules need; it is part of its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from phalanx.common.ids import MemberId, Target
+from phalanx.common.view import MembersView
+from phalanx.wire import messages as m
+from phalanx.wire.events import ClaimEnded, ClaimStarted, Event, MemberRemoved, ViewInstalled
+
+Broken = tuple[str, str]
+"""A rule, and how it was broken."""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A member as others could see it."""
+
+    this: MemberId
+    view: MembersView | None
+    master: MemberId | None
+    is_master: bool
+    is_claiming: bool
+    suspected: tuple[MemberId, ...]
+    is_over: bool
+
+
+class Ghost(msgspec.Struct):
+    """What the rules remember of a member."""
+
+    claim_id: int = 0
+    """Of its latest claim."""
+    agreed: dict[MemberId, int] = {}
+    """On the claimer: who agreed with the latest claim, and the version of the list that came with it."""
+    follows: MemberId | None = None
+    """Whose claim this member agreed with last, until a list of a later master came."""
+
+
+def find_broken(
+    before: Seen,
+    after: Seen,
+    sender: MemberId | None,
+    item: object,
+    sends: Sequence[tuple[Target, object]],
+    events: Sequence[Event],
+    ghost: Ghost,
+) -> list[Broken]:
+    """The rules that one step of one member broke. Brings the ghost up to date."""
+    if sender is not None and isinstance(item, m.ClaimAnswer) and item.accepted and item.view is not None:
+        is_present = before.is_claiming and item.claim_id == ghost.claim_id
+        ghost.agreed |= {sender: item.view.version} if is_present else {}
+    for event in events:
+        if isinstance(event, ClaimStarted):
+            ghost.claim_id, ghost.agreed, ghost.follows = event.claim_id, {}, None
+    broken = [*_installs(before, after, events, ghost)]
+    broken += _answers(before, after, sends, ghost)
+    broken += _claims(after, sends, events)
+    broken += _master_changes(before, after, sends, events)
+    broken += _own_views(after, sends, events)
+    if after.is_claiming != before.is_claiming and not after.is_claiming:
+        ghost.agreed = {}
+    return broken
+
+
+def _installs(before: Seen, after: Seen, events: Sequence[Event], ghost: Ghost) -> Iterator[Broken]:
+    latest = before.view
+    for event in events:
+        if not isinstance(event, ViewInstalled):
+            continue
+        view = MembersView(event.view_version, event.maker, event.members)
+        if after.this not in view.members:
+            yield "M3 view integrity", f"{after.this} installed {view}"
+        if latest is not None:
+            if view.version <= latest.version:
+                yield "M1 views only move on", f"{latest}, then {view}"
+            if not _same_order(latest.members, view.members):
+                yield "age order", f"{latest}, then {view}"
+        if view.maker == after.this:
+            yield from _own_install(before, view, events, ghost)
+        elif latest is not None:
+            yield from _foreign_install(before, latest, view, ghost)
+        latest = view
+
+
+def _own_install(before: Seen, view: MembersView, events: Sequence[Event], ghost: Ghost) -> Iterator[Broken]:
+    """The master's own next list, the first list of a claimer, or that of a seed."""
+    if before.view is None:
+        if view.members != (view.maker,):
+            yield "CS-08 only the master makes lists", f"formed {view}"
+        return
+    if before.is_master:
+        gone = {event.removed for event in events if isinstance(event, MemberRemoved)}
+        lost = [member for member in before.view.members if member not in view.members and member not in gone]
+        if lost:
+            yield "CS-11 removal is decided", f"{lost} not in {view}, and nobody said why"
+        return
+    if not any(isinstance(event, ClaimEnded) for event in events):
+        yield "CS-13 only the master removes", f"{before}, then {view}"
+        return
+    strangers = [each for each in view.members if each != view.maker and each not in ghost.agreed]
+    if strangers:
+        yield "CS-63 the final list holds those that agreed", f"{strangers} did not agree to {view}"
+    greatest = max([before.view.version, *(ghost.agreed.get(each, 0) for each in view.members)])
+    if view.version <= greatest:
+        yield "CS-65 the final version is above all", f"{view}, but {greatest} was seen"
+
+
+def _foreign_install(before: Seen, latest: MembersView, view: MembersView, ghost: Ghost) -> Iterator[Broken]:
+    """A list of another member: of the one that is followed, or of one that may come after it."""
+    followed, maker = ghost.follows, view.maker
+    if followed is None or followed == maker or followed not in latest.members:
+        ghost.follows = None if followed == maker else followed
+        return
+    if maker not in latest.members:
+        yield "CS-55 whom a member follows", f"it agreed with {followed}, then installed {view} of a stranger"
+        return
+    position = latest.members.index
+    if position(maker) < position(followed):
+        yield "CS-55 no list of an older master", f"it agreed with {followed}, then installed {view} of {maker}"
+    elif followed not in before.suspected and followed in view.members:
+        yield "CS-55 no list of a younger master", f"it agreed with {followed} unsuspected, then installed {view}"
+    ghost.follows = None
+
+
+def _answers(before: Seen, after: Seen, sends: Sequence[tuple[Target, object]], ghost: Ghost) -> Iterator[Broken]:
+    for to, message in sends:
+        if not isinstance(message, m.ClaimAnswer):
+            continue
+        if not message.accepted:
+            if before.master != after.master:
+                yield "CS-58 who does not agree follows as before", f"{before}, then {after}"
+            continue
+        if before.view is None or to not in before.view.members:
+            yield "CS-57 agreement with a member", f"{before} agreed with {to}"
+            continue
+        older = before.view.members[: before.view.members.index(MemberId(to))]
+        trusted = [each for each in older if each not in before.suspected]
+        if trusted or before.this in older:
+            yield (
+                "CS-58 agreement only if all older are suspected",
+                f"{before} agreed with {to}, not suspecting {trusted}",
+            )
+        if after.master != to:
+            yield "CS-57 who agrees follows the claimer", f"agreed with {to}, follows {after.master}"
+        ghost.follows = MemberId(to)
+
+
+def _claims(after: Seen, sends: Sequence[tuple[Target, object]], events: Sequence[Event]) -> Iterator[Broken]:
+    for event in events:
+        if isinstance(event, ClaimStarted):
+            view = after.view
+            older = view.members[: view.members.index(after.this)] if view is not None and after.is_claiming else ()
+            if any(each not in after.suspected for each in older):
+                yield "CS-54 a claim needs all older suspected", f"{after}"
+    for to, message in sends:
+        if isinstance(message, m.MastershipClaim) and to in after.suspected:
+            yield "CS-60 no claim to a suspected member", f"{after} asked {to}"
+
+
+def _master_changes(
+    before: Seen, after: Seen, sends: Sequence[tuple[Target, object]], events: Sequence[Event]
+) -> Iterator[Broken]:
+    if after.view is None or after.master == before.master:
+        return
+    agreed = any(isinstance(message, m.ClaimAnswer) and message.accepted for _, message in sends)
+    claims = after.master == after.this and any(isinstance(event, ClaimStarted) for event in events)
+    installed = any(isinstance(event, ViewInstalled) and event.master == after.master for event in events)
+    if not (agreed or claims or installed):
+        yield "CS-55 when the master changes", f"{before}, then {after}"
+
+
+def _own_views(after: Seen, sends: Sequence[tuple[Target, object]], events: Sequence[Event]) -> Iterator[Broken]:
+    """A list goes out under a member's name only if it is the one that it installed: a version means one list."""
+    installed = [(e.view_version, e.members) for e in events if isinstance(e, ViewInstalled) and e.maker == after.this]
+    for _, message in sends:
+        view = getattr(message, "view", None)
+        if not isinstance(view, MembersView) or view.maker != after.this or after.view is None or view == after.view:
+            continue
+        if (view.version, view.members) not in installed and after.this in view.members:
+            yield "view identity", f"{after} sent {view}"
+
+
+def find_conflict(one: Seen, other: Seen) -> Broken | None:
+    """What must hold between two members that run and have joined, at any time."""
+    mine, theirs = one.view, other.view
+    if mine is None or theirs is None:
+        return None
+    if (mine.version, mine.maker) == (theirs.version, theirs.maker) and mine != theirs:
+        return "view identity", f"{one.this} has {mine}, {other.this} has {theirs}"
+    if not _same_order(mine.members, theirs.members):
+        return "age order", f"{one.this} has {mine}, {other.this} has {theirs}"
+    if one.is_master and other.is_master and one.this in theirs.members and other.this in mine.members:
+        return "one master", f"{one.this} is master of {mine}, {other.this} of {theirs}"
+    for master, follower in ((one, other), (other, one)):
+        if not master.is_master or follower.master != master.this or master.view is None or follower.view is None:
+            continue
+        if follower.this not in master.view.members:
+            continue
+        if follower.view.version > master.view.version:
+            return "CS-25 a master's list is above its followers'", f"{master} and {follower}"
+        if follower.view.version == master.view.version and follower.view != master.view:
+            return "CS-25 a follower has its master's list", f"{master} and {follower}"
+    return None
+
+
+def _same_order(one: tuple[MemberId, ...], other: tuple[MemberId, ...]) -> bool:
+    return [each for each in one if each in other] == [each for each in other if each in one]

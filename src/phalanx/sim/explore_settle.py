@@ -1,0 +1,124 @@
+"""From any state, with no further faults: do the members that still run come to agree?
+
+One fair schedule is played: what is on its way arrives, whoever has crashed is found to be gone, and when nothing is
+left the clocks of all members go on together to the next deadline of any. It has converged when those that run are at
+rest in agreement, in one cluster: sides that went apart find each other, and who ended itself is not waited for; a state that returns, or too long a way, means that it never does.
+"""
+
+from __future__ import annotations
+
+from phalanx.sim.explore_member import CRASHED, OVER
+from phalanx.sim.explore_rules import Broken, Seen
+from phalanx.sim.explore_world import Action, ExploredWorld, WorldState
+
+MOST_MOVES = 3_000
+"""More are a conversation without end."""
+
+
+class Settling:
+    """Plays fair schedules; remembers from which states all went well."""
+
+    def __init__(self, world: ExploredWorld) -> None:
+        self._world = world
+        self._verdicts: dict[WorldState, tuple[Broken, ...]] = {}
+        """Every state that was on some way, and what it led to."""
+        self.moves = 0
+
+    def find_broken(self, state: WorldState) -> tuple[tuple[Broken, ...], list[Action]]:
+        """What goes wrong on the way or at its end, and the way as far as it is new; nothing if all is well."""
+        world = self._world
+        actions: list[Action] = []
+        at = self._stripped(world.heal(state))
+        way: dict[WorldState, None] = {}
+        while (verdict := self._verdicts.get(at)) is None:
+            if at in way or len(way) > MOST_MOVES:
+                verdict = (("fair schedules end in agreement", "; ".join(self.unmet(at)) or "it never rests"),)
+                break
+            way[at] = None
+            if not world.waiting(at) and not self.unmet(at):
+                verdict = ()
+                break
+            at, found = self._move(at, actions)
+            if found:
+                verdict = tuple(found)
+                break
+        self._verdicts.update(dict.fromkeys(way, verdict))
+        return verdict, actions
+
+    def _move(self, state: WorldState, actions: list[Action]) -> tuple[WorldState, list[Broken]]:
+        world = self._world
+        self.moves += 1
+        action = self._next(state)
+        if action is None:
+            return state, []
+        if action.what == "time":
+            due_in = world.states.due_in[state[action.member]] or 0
+            state = self._wait(state, due_in) if due_in else state
+        actions.append(action)
+        after, step = world.act(state, action)
+        found = [*step.broken] if step is not None else []
+        return self._stripped(after), found + world.find_conflicts(after, action.member)
+
+    def _next(self, state: WorldState) -> Action | None:
+        world = self._world
+        for sender, receiver in world.waiting(state):
+            return Action("deliver", receiver, sender)
+        for member in world.running(state):
+            seen = world.states.seen[state[member]]
+            for peer, name in enumerate(world.members):
+                if seen is not None and state[peer] <= OVER and _expects(seen, name):
+                    return Action("suspect", member, peer)
+        due = [(world.states.due_in[state[member]], member) for member in world.running(state)]
+        timed = [(due_in, member) for due_in, member in due if due_in is not None]
+        return Action("time", min(timed)[1]) if timed else None
+
+    def _wait(self, state: WorldState, ms: int) -> WorldState:
+        states = self._world.states
+        running = self._world.running(state)
+        return tuple(states.wait(number, ms) if at in running else number for at, number in enumerate(state))
+
+    def _stripped(self, state: WorldState) -> WorldState:
+        """Without budgets: a fair schedule has none."""
+        return (*state[:-1], state[-1] & self._world.without_budgets)
+
+    def unmet(self, state: WorldState) -> list[str]:
+        """What is missing to agreement, in words."""
+        world = self._world
+        shown = {number: world.states.seen[state[number]] for number in world.running(state)}
+        members = {seen.this: seen for seen in shown.values() if seen is not None}
+        unmet = []
+        views = set()
+        for seen in members.values():
+            if seen.view is None:
+                unmet.append(f"{seen.this} has not joined")
+                continue
+            views.add(seen.view)
+            if seen.is_claiming:
+                unmet.append(f"{seen.this} claims")
+            if seen.suspected:
+                unmet.append(f"{seen.this} suspects {', '.join(seen.suspected)}")
+            if seen.master != seen.view.members[0]:
+                unmet.append(f"{seen.this} follows {seen.master} in {seen.view}")
+            for other in seen.view.members:
+                theirs = members.get(other)
+                if theirs is None or theirs.view != seen.view:
+                    unmet.append(f"{seen.this} has {seen.view}, {other} has {theirs.view if theirs else 'crashed'}")
+        if len(views) > 1:
+            unmet.append(f"there are {len(views)} clusters")
+        if not members and not self._ended_for_the_crashed(state):
+            unmet.append("all ended themselves, in favour of each other")
+        return unmet
+
+    def _ended_for_the_crashed(self, state: WorldState) -> bool:
+        """Whether whoever ended did so, in the end, in favour of a member that crashed later."""
+        for number in range(self._world.count):
+            followed = {number}
+            while state[number] != CRASHED and (number := state[number] - 1) not in followed:
+                followed.add(number)
+            if state[number] != CRASHED:
+                return False
+        return True
+
+
+def _expects(seen: Seen, name: str) -> bool:
+    return seen.view is not None and name in seen.view.members and name not in seen.suspected
