@@ -10,12 +10,41 @@ The process only gathers; the member's `MembershipService` decides when to start
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import ClaimAnswer, MastershipClaim
+
+
+class Standing(enum.StrEnum):
+    """How a member stands to a claim."""
+
+    UNKNOWN = "not found yet"
+    ASKED = "asked"
+    AGREED = "agreed"
+    LEFT_OUT = "left out"
+
+
+class Step(enum.StrEnum):
+    """What changes that."""
+
+    FOUND = "it is in a list, younger than the claimer and not suspected"
+    NOT_YET = "it does not suspect all older ones yet, and is asked again"
+    AGREES = "it suspects all older ones too, and sends its list"
+    FAILS = "it is suspected, unreachable, or has not answered when the claim times out"
+
+
+STANDINGS: dict[tuple[Standing, Step], Standing] = {
+    (Standing.UNKNOWN, Step.FOUND): Standing.ASKED,
+    (Standing.ASKED, Step.NOT_YET): Standing.ASKED,
+    (Standing.ASKED, Step.AGREES): Standing.AGREED,
+    (Standing.ASKED, Step.FAILS): Standing.LEFT_OUT,
+    (Standing.AGREED, Step.FAILS): Standing.LEFT_OUT,
+}
+"""What leads from which to which; the claim is over when nobody is asked any more, or its time is over."""
 
 
 class Claim:
@@ -41,6 +70,13 @@ class Claim:
 
     def __repr__(self) -> str:
         return f"Claim({self.claim_id}, agreed={list(self._views)}, waiting_for={list(self._ask_at)})"
+
+    def standing_of(self, member: MemberId) -> Standing:
+        if member in self._views:
+            return Standing.AGREED
+        if member in self._ask_at:
+            return Standing.ASKED
+        return Standing.LEFT_OUT if member in self._asked else Standing.UNKNOWN
 
     def next_deadline(self) -> Millis:
         return min([self.deadline, *self._ask_at.values()])

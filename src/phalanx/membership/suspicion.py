@@ -29,21 +29,32 @@ class Trust(enum.StrEnum):
     QUESTIONED = "questioned"
     """Another member suspects it, and this one, which does not watch it, has asked it whether it lives."""
     SUSPECTED = "suspected"
-    GONE = "gone from the view"
+    GONE = "not in the view"
 
 
-TRUST_CHANGES: dict[tuple[Trust, str], Trust] = {
-    (Trust.TRUSTED, "silence, a refused connection, missing confirmations"): Trust.SUSPECTED,
-    (Trust.TRUSTED, "explicit suspicion"): Trust.SUSPECTED,
-    (Trust.TRUSTED, "reported by another, not watched here"): Trust.QUESTIONED,
-    (Trust.QUESTIONED, "any message from it"): Trust.TRUSTED,
-    (Trust.QUESTIONED, "no answer, a refused connection"): Trust.SUSPECTED,
-    (Trust.SUSPECTED, "a heartbeat, a list or a claim from it, its connection is back"): Trust.TRUSTED,
-    (Trust.SUSPECTED, "the master publishes a view without it"): Trust.GONE,
-    (Trust.TRUSTED, "the master publishes a view without it"): Trust.GONE,
-    (Trust.QUESTIONED, "the master publishes a view without it"): Trust.GONE,
+class Sign(enum.StrEnum):
+    """What changes that."""
+
+    IN_VIEW = "a view with it is installed"
+    SILENCE = "silence, a refused connection, missing confirmations, or its own word"
+    REPORT = "another member suspects it, and this one does not watch it"
+    NO_ANSWER = "no answer, or a refused connection"
+    LIFE = "a heartbeat, a list or a claim of it, or its connection is back"
+    OUT_OF_VIEW = "a view without it is installed"
+
+
+TRUST_CHANGES: dict[tuple[Trust, Sign], Trust] = {
+    (Trust.GONE, Sign.IN_VIEW): Trust.TRUSTED,
+    (Trust.TRUSTED, Sign.SILENCE): Trust.SUSPECTED,
+    (Trust.TRUSTED, Sign.REPORT): Trust.QUESTIONED,
+    (Trust.QUESTIONED, Sign.LIFE): Trust.TRUSTED,
+    (Trust.QUESTIONED, Sign.NO_ANSWER): Trust.SUSPECTED,
+    (Trust.SUSPECTED, Sign.LIFE): Trust.TRUSTED,
+    (Trust.SUSPECTED, Sign.OUT_OF_VIEW): Trust.GONE,
+    (Trust.TRUSTED, Sign.OUT_OF_VIEW): Trust.GONE,
+    (Trust.QUESTIONED, Sign.OUT_OF_VIEW): Trust.GONE,
 }
-"""The states of a suspicion, for people: what leads from which to which."""
+"""What leads from which to which; a suspected member stays suspected whatever else is said against it."""
 
 
 class Suspicions:
@@ -69,6 +80,14 @@ class Suspicions:
         """Member to reason."""
         self._cut_off: dict[MemberId, Millis] = {}
         """Suspected members without a connection, and when to try to open it again."""
+
+    def trust_in(self, member: MemberId) -> Trust:
+        """What this member thinks of another one now."""
+        if member not in self._members:
+            return Trust.GONE
+        if member in self.suspected:
+            return Trust.SUSPECTED
+        return Trust.QUESTIONED if member in self._questioned else Trust.TRUSTED
 
     # --- whom ------------------------------------------------------------------------------------------------------
 

@@ -21,16 +21,19 @@ class JoinAttemptFailed(_Event, frozen=True):
     attempt: int
     seed: str
     reason: str
+    rule: str = "EL-10"
 
 
 class Joined(_Event, frozen=True):
     view_version: int
     master: MemberId
     members: tuple[MemberId, ...]
+    rule: str = "EL-13"
 
 
 class JoinGivenUp(_Event, frozen=True):
     reason: str
+    rule: str = "EL-11"
 
 
 class ViewInstalled(_Event, frozen=True):
@@ -47,6 +50,7 @@ class ClusterStarted(_Event, frozen=True):
     view_version: int
     size: int
     waited_for: int
+    rule: str = "DESIGN 3 minimum cluster size"
 
 
 class MemberSuspected(_Event, frozen=True):
@@ -88,12 +92,14 @@ class JoinAnswered(_Event, frozen=True):
     view_version: int
     late: tuple[MemberId, ...]
     """Members that had not acknowledged the view in time."""
+    rule: str = "EL-17 EL-18"
 
 
 class OutdatedViewHealed(_Event, frozen=True):
     member_behind: MemberId
     its_version: int
     view_version: int
+    rule: str = "EL-32"
 
 
 class ClaimStarted(_Event, frozen=True):
@@ -234,10 +240,12 @@ class FullyReplicated(_Event, frozen=True):
 class LeaveStarted(_Event, frozen=True):
     leaver: MemberId
     replicas_to_hand_over: int
+    rule: str = "DESIGN 6 graceful shutdown"
 
 
 class Left(_Event, frozen=True):
     view_version: int
+    rule: str = "DESIGN 6 graceful shutdown"
 
 
 class Ejected(_Event, frozen=True):

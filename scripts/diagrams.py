@@ -1,0 +1,53 @@
+"""Draws the transition tables of the code into docs/membership.md, between the markers that name them.
+
+./run docs             rewrite what is stale
+./run docs --check     say whether something is (a test asks this)
+"""
+
+import enum
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from phalanx.membership.claim import STANDINGS
+from phalanx.membership.role import TRANSITIONS
+from phalanx.membership.suspicion import TRUST_CHANGES
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "membership.md"
+TABLES: dict[str, Mapping[tuple[enum.StrEnum, enum.StrEnum], enum.StrEnum]] = {
+    "role": TRANSITIONS,  # type: ignore[dict-item]  # each has enums of its own
+    "trust": TRUST_CHANGES,  # type: ignore[dict-item]
+    "claim": STANDINGS,  # type: ignore[dict-item]
+}
+
+
+def draw(table: Mapping[tuple[enum.StrEnum, enum.StrEnum], enum.StrEnum]) -> str:
+    """The table as a Mermaid state diagram; states in the order in which the table first names them."""
+    states = list(dict.fromkeys(state for (before, _), after in table.items() for state in (before, after)))
+    lines = ["```mermaid", "stateDiagram-v2", *(f"    {state.name}: {state.value}" for state in states)]
+    lines.append(f"    [*] --> {states[0].name}")
+    lines += [f"    {before.name} --> {after.name}: {turn.value}" for (before, turn), after in table.items()]
+    return "\n".join([*lines, "```"])
+
+
+def drawn(page: str) -> str:
+    """The page with every table drawn anew. Raises `KeyError` for a marker that names no table."""
+    marker = re.compile(r"(<!-- drawn: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+    return marker.sub(lambda found: f"{found[1]}{draw(TABLES[found[2]])}\n{found[3]}", page)
+
+
+def main() -> int:
+    old = PAGE.read_text(encoding="utf-8")
+    new = drawn(old)
+    if old == new:
+        return 0
+    if "--check" in sys.argv[1:]:
+        print(f"{PAGE.name}: a diagram is not what the code's table says; ./run docs draws it anew", file=sys.stderr)
+        return 1
+    PAGE.write_text(new, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""The transition tables are what the machines do: driven at random, they change in no other way; and the page shows them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness import Lone, lone_id, lone_view
+from phalanx.common.errors import InvariantViolation
+from phalanx.membership.claim import STANDINGS, Claim, Standing, Step
+from phalanx.membership.role import TRANSITIONS, Role, Turn, next_role
+from phalanx.membership.suspicion import TRUST_CHANGES, Sign, Trust
+from phalanx.wire import messages as m
+from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp, Outbox
+
+NAMES = "ABDE"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("turn", Turn)
+def test_a_turn_that_is_not_in_the_table_is_refused_with_its_story(role: Role, turn: Turn) -> None:
+    if (role, turn) in TRANSITIONS:
+        assert next_role(role, turn) is TRANSITIONS[role, turn]
+    else:
+        with pytest.raises(InvariantViolation, match=f"role=.*{role.name}.*turn=.*{turn.name}"):
+            next_role(role, turn)
+
+
+def test_every_role_is_reached_and_only_the_end_is_final() -> None:
+    assert {*TRANSITIONS.values(), Role.JOINING} == set(Role)
+    assert {role for role, _ in TRANSITIONS} == set(Role) - {Role.OVER}
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_what_a_member_thinks_of_others_changes_as_the_table_says(data: st.DataObject) -> None:
+    """A member of a ring, so that questions come up, hears, loses and waits; each change of trust is in the table."""
+    c = Lone("C", "ABCDEFGH", 8, ring_above_members=3, ring_neighbours=1, heartbeat_timeout_ms=3_000)
+    allowed = {(before, after) for (before, _), after in TRUST_CHANGES.items()}
+    for _ in range(data.draw(st.integers(1, 25))):
+        before = {name: c.membership.suspicions.trust_in(lone_id(name)) for name in NAMES}
+        name = data.draw(st.sampled_from(NAMES))
+        match data.draw(st.sampled_from(["hear", "lose", "refuse", "open", "report", "wait", "update"])):
+            case "hear":
+                c.hear(name, m.Heartbeat(8, lone_id("A")))
+            case "lose":
+                c.feed(LinkLost(lone_id(name)))
+            case "refuse":
+                c.feed(LinkRefused(lone_id(name), "refused"))
+            case "open":
+                c.feed(LinkUp(lone_id(name)))
+            case "report":
+                c.hear("F", m.SuspicionReport(lone_id(name), "silent"))
+            case "wait":
+                c.advance(data.draw(st.sampled_from([50, 400, 2_500])))
+            case "update":
+                version = c.membership.view.version + 1 if c.membership.view is not None else 0
+                c.hear("A", m.MembersUpdate(lone_view("ABCEFGH", version, maker="A")))
+        if c.finished is not None:
+            return
+        for other in NAMES:
+            now = c.membership.suspicions.trust_in(lone_id(other))
+            steps = {(before[other], now), (before[other], Trust.SUSPECTED), (Trust.SUSPECTED, now)}
+            assert before[other] is now or steps <= allowed | {(now, now)} or (before[other], now) in allowed
+
+
+def test_every_sign_and_every_step_is_of_use() -> None:
+    assert {sign for _, sign in TRUST_CHANGES} == set(Sign)
+    assert {step for _, step in STANDINGS} == set(Step)
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_members_stand_to_a_claim_as_the_table_says(data: st.DataObject) -> None:
+    claim = Claim(lone_id("B"), 1, lone_view("ABCDE", 5), (10_000, 100), Outbox())
+    allowed = {(before, after) for (before, _), after in STANDINGS.items()}
+    claim.ask_younger(lone_view("ABCD", 5), (), 0)
+    for now in range(data.draw(st.integers(1, 20))):
+        before = {name: claim.standing_of(lone_id(name)) for name in "CDE"}
+        name = data.draw(st.sampled_from("CDE"))
+        match data.draw(st.sampled_from(["agrees", "not yet", "joins", "fails", "refused", "ask"])):
+            case "agrees":
+                claim.on_answer(lone_id(name), m.ClaimAnswer(1, True, lone_view("ABCDE", 5)), (), now)
+            case "not yet":
+                claim.on_answer(lone_id(name), m.ClaimAnswer(1, False, lone_view("ABCDE", 5)), (), now)
+            case "joins":
+                claim.on_answer(lone_id(name), m.ClaimAnswer(1, False, None), (), now)
+            case "fails":
+                claim.leave_out(lone_id(name))
+            case "refused":
+                claim.on_refused(lone_id(name), 0, now)
+            case "ask":
+                claim.ask_again(now * 200)
+        for other in "CDE":
+            after = claim.standing_of(lone_id(other))
+            assert before[other] is after or (before[other], after) in allowed
+    assert {member for member in "CDE" if claim.standing_of(lone_id(member)) is Standing.AGREED} == {
+        member for member in "CDE" if lone_id(member) in claim.final_view()
+    }
+
+
+def test_the_diagrams_of_the_page_are_drawn_from_the_tables() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "diagrams.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
