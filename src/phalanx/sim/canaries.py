@@ -42,7 +42,8 @@ def install_older_views(node: Node) -> None:
         state = membership.state
         state.view = None
         state.suspicions.suspected.clear()
-        state.role, state.master = Role.SLAVE, view.master
+        state.role = Role.MASTER if view.master == node.this else Role.SLAVE
+        state.master = view.master
         state.install(view, "planted", now)
 
     node._handlers[m.MembersUpdate] = on_members_update
