@@ -2,10 +2,11 @@
 
 import pytest
 
-from harness import Cluster, lone_id, lone_view
+from harness import Cluster, lone_id, lone_view, name_of
 from phalanx.membership.merging import side_rank
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.effects import Received
 
 
 def split(c: Cluster, one: str, other: str) -> None:
@@ -119,3 +120,27 @@ def test_the_order_of_sides_is_total(first: int) -> None:
     for other in sides:
         if other is not one:
             assert (side_rank(*one) < side_rank(*other)) != (side_rank(*other) < side_rank(*one))
+
+
+@pytest.mark.parametrize("when", ["just assigned", "while the table is searched"])
+def test_a_master_says_that_its_side_has_data_as_soon_as_it_has(when: str) -> None:
+    """Else a side with all the data might join an empty one."""
+    c = Cluster("ABC")
+    c.assign()
+    if when == "while the table is searched":
+        c.hold_all()
+        c.release("AB", "AB")
+        c.swallow = lambda sender, receiver, message: isinstance(message, m.FetchedTable)
+        c.crash("A")
+        c.release()
+        c.advance(2_000)
+        assert c.nodes["B"].membership.is_master
+        assert c.nodes["B"].keeper.confirmed_version == -1
+    name = "B" if "A" not in c.nodes else "A"
+    view = c.nodes[name].membership.view
+    assert view is not None
+    c.hold_all()
+    c.feed(name, Received(lone_id("X"), m.MergeProbe("phalanx", m.PROTOCOL_VERSION, 1, lone_view("XYZ", 99), False,
+                                                    view.version, view.maker)))  # fmt: skip
+    assert c.view(name) == "".join(name_of(member) for member in view.members), "it stays what it is"
+    assert c.pending(name, "X", m.MergeProbe)[-1].has_data

@@ -71,7 +71,7 @@ class Merging:
         config = state.config
         version, maker = (about.version, about.maker) if about is not None else (0, "")
         probe = MergeProbe(config.cluster, PROTOCOL_VERSION, config.partition_count, state.joined(),
-                           state.table_version > 0, version, maker)  # fmt: skip
+                           state.has_data, version, maker)  # fmt: skip
         self._out.send(to, probe)
 
     def on_merge_probe(self, sender: MemberId, message: MergeProbe) -> None:
@@ -88,8 +88,7 @@ class Merging:
             return
         mine = state.joined()
         self._rarity = 1
-        has_data = state.table_version > 0
-        loses = side_rank(mine, has_data) < side_rank(theirs, message.has_data)
+        loses = side_rank(mine, state.has_data) < side_rank(theirs, message.has_data)
         answers_mine = (message.about_version, message.about_maker) == (mine.version, mine.maker)
         if loses and answers_mine:
             self._record(message, "this side joins the other one")
@@ -113,7 +112,7 @@ class Merging:
         self._out.record(
             events.OtherSideFound(
                 theirs.master, len(theirs.members), theirs.version, message.has_data,
-                mine.version, len(mine.members), state.table_version > 0, decision, "EL-57 EL-62",
+                mine.version, len(mine.members), state.has_data, decision, "EL-57 EL-62",
             )
         )  # fmt: skip
 

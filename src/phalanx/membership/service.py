@@ -86,6 +86,11 @@ class MembershipService:
         return self.state.master
 
     @property
+    def members(self) -> frozenset[MemberId]:
+        """Those of the view."""
+        return self.state.members
+
+    @property
     def is_master(self) -> bool:
         """Whether this member administrates the cluster: its claim, if it needed one, is over."""
         return self.state.role is Role.MASTER
@@ -154,10 +159,14 @@ class MembershipService:
                 earliest = deadline
         return earliest
 
-    def on_time(self, now: Millis, table_version: int) -> None:
+    def on_table(self, confirmed_version: int, *, has_data: bool) -> None:
+        """What this member has of its master's partition table (-1: nothing that it has confirmed), and of any."""
+        self.state.table_version = confirmed_version
+        self.state.has_data = has_data
+
+    def on_time(self, now: Millis) -> None:
         """Heartbeats, verdicts, and the ends of what waits."""
         state = self.state
-        state.table_version = table_version
         if self._joining is not None:
             self._follow_join(self._joining.on_time(now), now)
         if state.view is None:

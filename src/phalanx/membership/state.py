@@ -51,6 +51,8 @@ class MembershipState:
         """Somebody said that it went on without this member, and it is open who are the many: no claim meanwhile."""
         self.table_version = 0
         """Of the installed partition table, as this member's master has confirmed it; -1: it has not."""
+        self.has_data = False
+        """Whether the partitions are assigned."""
 
     @property
     def is_master(self) -> bool:

@@ -159,7 +159,7 @@ class Node:
     ) -> None:
         match event:
             case TimePassed():
-                self.membership.on_time(now, self.keeper.confirmed_version)
+                self.membership.on_time(now)
                 if self.membership.view is not None:
                     self.keeper.on_time(now)
                 self.grid.on_time(now)
@@ -209,7 +209,7 @@ class Node:
             leaving = sorted(membership.leaving)
             keeper.has_started = membership.has_started
             keeper.on_membership(view, membership.master, membership.is_master, leaving, now)
-            members = frozenset(view.members)
+            members = membership.members
             if members != self._members:
                 self._members = members
                 self.grid.on_view(members)
@@ -220,6 +220,7 @@ class Node:
             self.grid.on_table(keeper.table, keeper.confirmed_by, now)
             if newer:
                 self.calls.on_table(keeper.table, now)
+        membership.on_table(keeper.confirmed_version, has_data=keeper.is_assigned)
         self._let_leavers_go(now)
 
     def _end(self) -> None:

@@ -104,7 +104,7 @@ class ExploredMember:
     def pass_time(self, ms: Millis) -> None:
         """The clock goes on and the driver says so. A deadline that stays due is due again a moment later."""
         self.now += ms
-        self.service.on_time(self.now, 0)
+        self.service.on_time(self.now)
         self._take_own_messages()
         deadline = self.service.next_deadline()
         if deadline is not None and deadline <= self.now:
