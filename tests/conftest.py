@@ -22,6 +22,10 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, prin
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite-scenarios", action="store_true", help="write what tests/scenarios/*.txt show now")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RowsPlugin(load_rows()), "checklist-rows")
 

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -21,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from phalanx.cli.explore import DEFAULT_DEPTH, explore_all, replay_steps
 from phalanx.cli.output import as_json
+from phalanx.cli.scenario import play_scenario
 from phalanx.common.errors import UsageError
 from phalanx.sim.canaries import CANARIES
 from phalanx.sim.options import Profile, draw_options
@@ -43,6 +45,12 @@ def simulate(
         str, typer.Option("--canary", metavar="NAME", help="Plant this bug in every member: it should be found.")
     ] = "",
     story: Annotated[bool, typer.Option("--story", help="Tell what happens, line by line (with --seed).")] = False,
+    scenario: Annotated[
+        Path | None, typer.Option("--scenario", metavar="FILE", help="Play the history that a text file commands.")
+    ] = None,
+    rewrite: Annotated[
+        bool, typer.Option("--rewrite", help="Write what the commands show into the file (with --scenario).")
+    ] = False,
     jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Processes to use (with --seeds).")] = 1,
     explore: Annotated[
         int | None, typer.Option("--explore", metavar="N", help="Go through all histories of so many members.")
@@ -62,6 +70,12 @@ def simulate(
     as_machine: Annotated[bool, typer.Option("--json", help="For machines: only the JSON line on stdout.")] = False,
 ) -> None:
     """Play simulated clusters under faults, and check what must hold. Exit status 1: something did not."""
+    if scenario is not None:
+        if seed is not None or seeds is not None or explore is not None:
+            raise UsageError("give either --scenario FILE or seeds: a scenario's history is in its file")
+        if play_scenario(scenario, rewrite=rewrite, is_quiet=as_machine):
+            raise typer.Exit(1)
+        return
     if explore is not None:
         if seed is not None or seeds is not None or canary:
             raise UsageError("--explore goes through all histories: leave out --seed, --seeds and --canary")
@@ -74,7 +88,9 @@ def simulate(
     if canary and canary not in CANARIES:
         raise UsageError(f"--canary: there is no planted bug {canary!r}; there are {', '.join(CANARIES)}")
     if (seed is None) == (seeds is None):
-        raise UsageError("give either --seed N (one history), --seeds A:B (the histories of A to B - 1) or --explore N")
+        raise UsageError(
+            "give either --seed N (one history), --seeds A:B (the histories of A to B - 1), --scenario FILE or --explore N"
+        )
     violated = (
         _play_one(seed, profile, canary, is_told=story and not as_machine, is_quiet=as_machine)
         if seed is not None

@@ -1,0 +1,234 @@
+"""The simulated world that a scenario commands: fixed latency, no chance, and a hand on every message.
+
+On top of the world's own faults (crashes, pauses, connections that break and cannot be opened again) messages can
+vanish without a trace, one way too, or be held back and delivered in any order: what no connection does, but a path
+through several of them, an overloaded process or a lost publication may look like.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import Address, MemberId, Millis, Target, address_of, is_member
+from phalanx.common.table import PartitionTable
+from phalanx.sim.findings import Findings
+from phalanx.sim.host import Host
+from phalanx.sim.network import Channel, Network
+from phalanx.sim.options import Options, Profile, draw_options
+from phalanx.sim.scenario.facts import Fact, Names
+from phalanx.sim.view_checker import ViewChecker
+from phalanx.sim.world import World
+from phalanx.wire.events import Event, ViewInstalled
+from phalanx.wire.messages import MastershipClaim, Message, Reply
+
+FOREVER: Millis = 1 << 50
+LATENCY_MS = 1
+PARTITIONS = 7
+MUCH = 300
+"""Characters of an error that a member raised."""
+
+Sent = tuple[str, str, str]
+"""Kind of a message, and the hosts that it is from and to."""
+
+
+class StageOptions(Options, frozen=True, kw_only=True):
+    """Options of a world without chance; `config` is what the next process is started with."""
+
+    config: NodeConfig
+
+    def node_config(self, rejoin: tuple[Address, ...] = ()) -> NodeConfig:
+        return msgspec.structs.replace(self.config, seeds=rejoin + self.config.seeds)
+
+
+class Waiting(msgspec.Struct):
+    """A message that is held back."""
+
+    channel: Channel
+    message: Message
+
+
+class Dropping(msgspec.Struct):
+    """Messages that vanish on their way."""
+
+    kinds: frozenset[str]
+    """Empty: all."""
+    ways: frozenset[tuple[str, str]]
+    left: int
+    """How many more; -1: all, until the scenario heals."""
+
+    def takes(self, kind: str, way: tuple[str, str]) -> bool:
+        """Whether this one vanishes."""
+        if self.left == 0 or way not in self.ways or (self.kinds and kind not in self.kinds):
+            return False
+        self.left -= self.left > 0
+        return True
+
+
+class StageNetwork(Network):
+    """A network that counts what is sent, and on whose one-way cuts no connection opens."""
+
+    names: Names
+    told: Callable[[str, str, dict[str, str]], None]
+    """Is given a fact: who, its kind, its fields."""
+
+    def prepare(self, names: Names, told: Callable[[str, str, dict[str, str]], None]) -> None:
+        self.names, self.told = names, told
+        self.sent: Counter[Sent] = Counter()
+        self.one_way: set[tuple[str, str]] = set()
+        """Ways on which everything vanishes."""
+        self._asked: set[tuple[str, int, Target]] = set()
+
+    def send(self, host: Host, to: Target, message: Message) -> None:
+        way = self.names[host.address], self.names[address_of(to)]  # type: ignore[arg-type]  # there are no clients here
+        self.sent[type(message).__name__, *way] += 1
+        if isinstance(message, MastershipClaim):
+            asked = (str(host.member), message.claim_id, to)
+            if asked not in self._asked:
+                self._asked.add(asked)
+                self.told(self.names[str(host.member)], "ClaimAsked", {"target": self.names[to]})
+        super().send(host, to, message)
+
+    def process_ended(self, host: Host, *, delivers_all: bool) -> None:
+        """What a process had sent arrives, unless the scenario says otherwise."""
+        super().process_ended(host, delivers_all=True)
+
+    def _on_reached(self, channel: Channel, answered_at: Millis) -> None:
+        way = self.names[channel.opener.address], self.names[channel.receiver.address]
+        if channel.is_open and (way in self.one_way or way[::-1] in self.one_way):
+            # To open a connection takes both ways.
+            channel.is_open = False
+            self._agenda.call_at(answered_at, self._on_answered, channel, "no answer")
+        else:
+            super()._on_reached(channel, answered_at)
+
+
+class Stage(World):
+    """The world of one scenario."""
+
+    network: StageNetwork
+
+    def __init__(self, hosts: list[str]) -> None:
+        drawn = draw_options(0, Profile.QUIET)
+        fields = {name: getattr(drawn, name) for name in drawn.__struct_fields__}
+        fields |= {
+            "members": len(hosts), "hosts": len(hosts), "start_at_ms": (0,) * len(hosts), "faults": (),
+            "latency_ms": (LATENCY_MS, LATENCY_MS), "timer_slack_ms": 0, "validate_every": 1,
+        }  # fmt: skip
+        options = StageOptions(**fields, config=NodeConfig(partition_count=PARTITIONS))
+        self.facts: list[Fact] = []
+        self.problems: list[str] = []
+        """What must never happen, and did."""
+        super().__init__(options, _Watch(self))
+        addresses = [host.address for host in self.hosts]
+        self.names = Names(hosts, addresses)
+        self.network = StageNetwork(self.agenda, self.hosts, options.latency_ms, self.rng)
+        self.network.feed = self.feed
+        self.network.prepare(self.names, self.tell)
+        self.settings: dict[str, Any] = {"partition_count": PARTITIONS}
+        """What the next process is told."""
+        self.seeds: dict[str, tuple[str, ...]] = {}
+        """Hosts that were started with seeds of their own."""
+        self.dropping: list[Dropping] = []
+        self.holding: list[Dropping] = []
+        self.held: list[Waiting] = []
+        self.findings = Findings()
+        self.view_checker = ViewChecker(self.findings)
+        self._drawn = 0
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    def host(self, name: str) -> Host:
+        return self.hosts[self.names.hosts.index(name)]
+
+    def name(self, host: Host) -> str:
+        """The incarnation that runs there, or the host."""
+        return self.names[host.member or host.address]
+
+    def running(self) -> list[Host]:
+        return [host for host in self.hosts if host.node is not None]
+
+    def tell(self, who: str, kind: str, fields: dict[str, str]) -> None:
+        self.facts.append(Fact(self.now, who, kind, fields))
+
+    def seen(self, member: MemberId, event: Event) -> None:
+        """A member has recorded an event."""
+        fields = {name: self.names.shown(getattr(event, name)) for name in event.__struct_fields__}
+        self.tell(self.names[member], type(event).__name__, fields)
+        if isinstance(event, ViewInstalled):
+            self.view_checker.on_view(member, event, self.now)
+
+    # --- processes -------------------------------------------------------------------------------------------------
+
+    def start(self, host: Host, rejoin: tuple[Address, ...] = ()) -> None:
+        name = self.names[host.address]
+        seeds = tuple(self.host(seed).address for seed in self.seeds.get(name, tuple(self.names.hosts)))
+        config = NodeConfig(**self.settings | {"seeds": seeds})
+        self.options = msgspec.structs.replace(self.options, config=config)
+        super().start(host, rejoin)
+
+    def wake(self, host: Host) -> None:
+        """End a pause."""
+        if host.paused_until and host.member is not None:
+            self._resume(host, host.member)
+
+    def _draw_incarnation(self) -> str:
+        self._drawn += 1
+        return f"{self._drawn:08x}-0000-4000-8000-000000000000"
+
+    # --- messages --------------------------------------------------------------------------------------------------
+
+    def _deliver(self, host: Host, channel: Channel, what: Message | list[Message]) -> None:
+        messages: list[Message] = what if isinstance(what, list) else [what]
+        way = self.names[address_of(channel.sender)], self.names[host.address]
+        passed = [message for message in messages if self._passes(channel, message, way)]
+        if passed:
+            super()._deliver(host, channel, passed if len(passed) > 1 else passed[0])
+
+    def _passes(self, channel: Channel, message: Message, way: tuple[str, str]) -> bool:
+        kind = type(message).__name__
+        if way in self.network.one_way or any(dropping.takes(kind, way) for dropping in self.dropping):
+            return False
+        if any(holding.takes(kind, way) for holding in self.holding):
+            self.held.append(Waiting(channel, message))
+            return False
+        return True
+
+    def let_through(self, waiting: Waiting) -> None:
+        """Deliver a message that was held back, unless whom it is for runs no more."""
+        host, target = waiting.channel.receiver, waiting.channel.target
+        self.held.remove(waiting)
+        if host.node is not None and (not is_member(target) or host.member == target):
+            super()._deliver(host, waiting.channel, waiting.message)
+
+
+class _Watch:
+    """The world's observer: passes on what a scenario shows."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def on_event(self, host: Host, event: Event, now: Millis) -> None:
+        if host.member is not None:
+            self._stage.seen(host.member, event)
+
+    def on_table(self, host: Host, table: PartitionTable, now: Millis) -> None:
+        """Tables are not what scenarios show."""
+
+    def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
+        """Nor are answers."""
+
+    def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
+        stage = self._stage
+        if what == "started":
+            stage.names.add(member, host.incarnations)
+        stage.tell(stage.names[member], "Process", {"what": what})
+
+    def on_broken(self, host: Host, error: Exception, now: Millis) -> None:
+        told = f"{self._stage.name(host)} raised {type(error).__name__}: {str(error)[:MUCH]}"
+        if told not in self._stage.problems:
+            self._stage.problems.append(told)

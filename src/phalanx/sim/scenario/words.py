@@ -1,0 +1,116 @@
+"""How a scenario says what happened: decisions and effects in words of its own, with the rules that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from phalanx.sim.scenario.facts import Fact, rows_in
+
+NOT_MEMBERSHIP = frozenset({
+    "CopyBegun", "CopyCommitted", "CopyGivenUp", "FullyReplicated", "PartitionsAssigned", "PartitionsRepaired",
+    "TableInstalled", "TableSearchEnded", "TableSearchStarted",
+})  # fmt: skip
+"""Kinds of facts that membership scenarios leave out."""
+SAID_BY_OTHERS = frozenset({"Joined"})
+"""Kinds that follow from a fact that is shown."""
+MADE_TO_READ = frozenset({"reason", "what", "took_ms", "rule", "claim_id"})
+"""Fields that are wording, time or numbering."""
+
+
+def _admits(fields: dict[str, str]) -> str:
+    replaced = "" if fields["replaced"] == "[]" else f" in place of {fields['replaced']}"
+    return f"admits {fields['joiner']}{replaced}" + (", which was here before" if fields["rejoins"] == "yes" else "")
+
+
+def _answers(fields: dict[str, str]) -> str:
+    late = "" if fields["late"] == "[]" else f", not waiting for {fields['late']} any longer"
+    return f"answers {fields['joiner']}'s request to join{late}"
+
+
+def _answers_claim(fields: dict[str, str]) -> str:
+    if fields["accepted"] == "yes":
+        return f"agrees with {fields['claimer']}'s claim"
+    return f"does not agree with {fields['claimer']}'s claim: it does not suspect {fields['not_suspected']}"
+
+
+def _judges(fields: dict[str, str]) -> str:
+    told = fields["suspicion_sent_to"]
+    verdict = "both are members" if told == "[]" else f"explicit suspicion for {told}"
+    return f"judges {fields['complainer']}'s complaint about {fields['complainee']}: {verdict}"
+
+
+def _ends_claim(fields: dict[str, str]) -> str:
+    left_out = "nobody" if fields["left_out"] == "[]" else fields["left_out"]
+    return f"ends its claim: {fields['outcome']}, {left_out} left out"
+
+
+def _process(fields: dict[str, str]) -> str:
+    return {"started": "starts", "crashed": "crashes"}.get(fields["what"], f"ends: {fields['what']}")
+
+
+WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
+    "ClaimAnswered": _answers_claim,
+    "ClaimAsked": "asks {target} to agree with its claim",
+    "ClaimEnded": _ends_claim,
+    "ClaimStarted": "claims the mastership, suspecting {suspected}",
+    "ClusterStarted": "finds the cluster of {size} complete",
+    "ComplaintJudged": _judges,
+    "ComplaintSent": "complains to {master} about {complainee}",
+    "Ejected": "learns that {by} went on without it",
+    "JoinAnswered": _answers,
+    "JoinAttemptFailed": "fails to join through {seed} (attempt {attempt})",
+    "JoinGivenUp": "gives up joining",
+    "JoinRequestRefused": "refuses {joiner}",
+    "LeaveStarted": "lets {leaver} prepare to leave",
+    "Left": "leaves",
+    "MemberAdmitted": _admits,
+    "MemberQuestioned": "asks {suspect} whether it lives, for {reported_by}",
+    "MemberRemoved": "removes {removed}",
+    "MemberSuspected": "suspects {suspect}",
+    "OtherSideFound": "finds {other_master}'s side of {other_size}, its own has {size}: {decision}",
+    "OutdatedViewHealed": "sends v{view_version} to {member_behind}, which has v{its_version}",
+    "Process": _process,
+    "StaleMessageIgnored": "ignores a stale message of {peer}",
+    "SuspicionRemoved": "suspects {suspect} no more",
+    "ViewInstalled": "installs v{view_version} by {maker}: {members}",
+    "ViewsDiverged": "sends explicit suspicion to {peer}",
+}
+
+
+def is_shown(fact: Fact) -> bool:
+    return fact.kind not in NOT_MEMBERSHIP and fact.kind not in SAID_BY_OTHERS
+
+
+def say(fact: Fact) -> str:
+    """A fact in words, without who it is about."""
+    words = WORDS.get(fact.kind)
+    if words is None:
+        fields = ", ".join(f"{name}={value}" for name, value in fact.fields.items() if name not in MADE_TO_READ)
+        told = f"{fact.kind}({fields})"
+    elif isinstance(words, str):
+        told = words.format_map(fact.fields)
+    else:
+        told = words(fact.fields)
+    return told + rows_in(fact.fields.get("rule", ""))
+
+
+def tell(facts: Iterable[Fact]) -> list[str]:
+    """Lines in the order in which things first happened; what several members did alike is said once."""
+    who_did: dict[str, dict[str, int]] = {}
+    for fact in facts:
+        times = who_did.setdefault(say(fact), {})
+        times[fact.who] = times.get(fact.who, 0) + 1
+    return [f"{_who(times)}: {told}" for told, times in who_did.items()]
+
+
+def _who(times: dict[str, int]) -> str:
+    return " ".join(times) + (" (repeatedly)" if max(times.values()) > 1 else "")
+
+
+def names_or(names: Sequence[str], nobody: str) -> str:
+    return " ".join(names) if names else nobody
+
+
+def duration(ms: int) -> str:
+    """A time as scenarios say it, to a tenth of a second."""
+    return f"{ms / 1_000:.1f} s"
