@@ -328,6 +328,8 @@ class MembershipService:
                 state.leaving.add(self.this)
             # It was handed over to this member: others must have this view before they hear of the next one.
             state.send_view(view)
+            # Whom it suspected as a slave is a member still, and no verdict will come anew.
+            self._act_on(list(state.suspicions.suspected), now)
 
     # --- signs of life, and doubts ---------------------------------------------------------------------------------
 

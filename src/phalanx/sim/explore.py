@@ -150,7 +150,7 @@ def explore(members: int, start: str, limits: Limits, depth: int, **options: boo
 
 def replay(members: int, start: str, actions: Sequence[Action]) -> tuple[list[str], list[Broken]]:
     """Play these steps and tell them: each with what was sent and recorded; and the rules that were broken."""
-    world = ExploredWorld(members, Limits(crashes=15, breaks=15, suspicions=15, times=15, cuts=15))
+    world = ExploredWorld(members, Limits(crashes=15, breaks=15, suspicions=15, times=15, cuts=15, leaves=15))
     state = STARTS[start](world)
     lines: list[str] = []
     broken: list[Broken] = []

@@ -47,9 +47,8 @@ def _handler_names() -> dict[type, str]:
 
 
 _HANDLERS = _handler_names()
-_TAKES_TIME = {
-    name for name in _HANDLERS.values() if "now" in inspect.signature(getattr(MembershipService, name)).parameters
-}
+_TAKES = {name: len(inspect.signature(getattr(MembershipService, name)).parameters) - 1 for name in _HANDLERS.values()}
+"""How many of sender, message and time a handler wants."""
 
 
 class ExploredMember:
@@ -66,15 +65,15 @@ class ExploredMember:
 
     def seen(self) -> Seen:
         service = self.service
-        suspected = tuple(sorted(service.suspicions.suspected))
         return Seen(
             service.this,
             service.view,
             service.master,
             service.is_master,
             service.is_claiming,
-            suspected,
-            service.is_over,
+            tuple(sorted(service.suspicions.suspected)),
+            tuple(sorted(service.leaving)) if service.is_master else (),
+            service.state.wants_to_leave,
         )
 
     def due_in(self) -> Millis | None:
@@ -110,15 +109,23 @@ class ExploredMember:
         if deadline is not None and deadline <= self.now:
             self.now += 1
 
+    def leave(self) -> None:
+        """The operator wants this member to leave."""
+        self.service.leave()
+
+    def let_go(self) -> None:
+        """On the master: all who want to leave have handed over what they held."""
+        self.service.let_go(sorted(self.service.leaving), self.now)
+        self._take_own_messages()
+
     def _take_own_messages(self) -> None:
         while self._out.loopback:
             self._dispatch(self.service.this, self._out.loopback.popleft())
 
     def _dispatch(self, sender: MemberId, message: m.Message) -> None:
-        name = _HANDLERS.get(type(message))
-        invariant(name is not None, "only messages about membership are explored", message=message)
-        handler: Callable[..., None] = getattr(self.service, name or "")
-        handler(sender, message, self.now) if name in _TAKES_TIME else handler(sender, message)
+        invariant(type(message) in _HANDLERS, "only messages about membership are explored", message=message)
+        name = _HANDLERS[type(message)]
+        getattr(self.service, name)(*(sender, message, self.now)[: _TAKES[name]])
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -182,6 +189,12 @@ class MemberStates:
 
     def pass_time(self, state: int, ms: Millis) -> Step:
         return self._step(state, -2, ms, lambda member: member.pass_time(ms))
+
+    def leave(self, state: int) -> Step:
+        return self._step(state, -4, 0, ExploredMember.leave)
+
+    def let_go(self, state: int) -> Step:
+        return self._step(state, -5, 0, ExploredMember.let_go)
 
     def wait(self, state: int, ms: Millis) -> int:
         """The clock goes on and nobody asks the member."""

@@ -28,7 +28,9 @@ class Seen(msgspec.Struct, frozen=True):
     is_master: bool
     is_claiming: bool
     suspected: tuple[MemberId, ...]
-    is_over: bool
+    leaving: tuple[MemberId, ...]
+    """On the master: members that asked to leave, perhaps itself among them."""
+    wants_to_leave: bool
 
 
 class Ghost(msgspec.Struct):
@@ -81,48 +83,51 @@ def _installs(before: Seen, after: Seen, events: Sequence[Event], ghost: Ghost) 
                 yield "M1 views only move on", f"{latest}, then {view}"
             if not _same_order(latest.members, view.members):
                 yield "age order", f"{latest}, then {view}"
-        if view.maker == after.this:
-            yield from _own_install(before, view, events, ghost)
+        if latest is None and view.maker == after.this:
+            if view.members != (view.maker,):
+                yield "CS-08 only the master makes lists", f"{after.this} formed {view}"
+        elif latest is not None and view.maker == after.this:
+            # A list that was handed over in this step makes its oldest member the master.
+            is_master = before.is_master or (latest != before.view and latest.members[0] == after.this)
+            yield from _own_install(latest, view, events, ghost, is_master=is_master)
         elif latest is not None:
             yield from _foreign_install(before, latest, view, ghost)
         latest = view
 
 
-def _own_install(before: Seen, view: MembersView, events: Sequence[Event], ghost: Ghost) -> Iterator[Broken]:
-    """The master's own next list, the first list of a claimer, or that of a seed."""
-    if before.view is None:
-        if view.members != (view.maker,):
-            yield "CS-08 only the master makes lists", f"formed {view}"
-        return
-    if before.is_master:
+def _own_install(
+    latest: MembersView, view: MembersView, events: Sequence[Event], ghost: Ghost, *, is_master: bool
+) -> Iterator[Broken]:
+    """The master's own next list, or the first list of a claimer."""
+    if is_master:
         gone = {event.removed for event in events if isinstance(event, MemberRemoved)}
-        lost = [member for member in before.view.members if member not in view.members and member not in gone]
+        lost = [member for member in latest.members if member not in view.members and member not in gone]
         if lost:
             yield "CS-11 removal is decided", f"{lost} not in {view}, and nobody said why"
         return
     if not any(isinstance(event, ClaimEnded) for event in events):
-        yield "CS-13 only the master removes", f"{before}, then {view}"
+        yield "CS-13 only the master removes", f"{latest}, then {view}"
         return
     strangers = [each for each in view.members if each != view.maker and each not in ghost.agreed]
     if strangers:
         yield "CS-63 the final list holds those that agreed", f"{strangers} did not agree to {view}"
-    greatest = max([before.view.version, *(ghost.agreed.get(each, 0) for each in view.members)])
+    greatest = max([latest.version, *(ghost.agreed.get(each, 0) for each in view.members)])
     if view.version <= greatest:
         yield "CS-65 the final version is above all", f"{view}, but {greatest} was seen"
 
 
 def _foreign_install(before: Seen, latest: MembersView, view: MembersView, ghost: Ghost) -> Iterator[Broken]:
-    """A list of another member: of the one that is followed, or of one that may come after it."""
-    followed, maker = ghost.follows, view.maker
-    if followed is None or followed == maker or followed not in latest.members:
-        ghost.follows = None if followed == maker else followed
+    """A list of another master: of the one that is followed, or of one that may come after it."""
+    followed, master = ghost.follows, view.members[0]
+    if followed is None or followed == master or followed not in latest.members:
+        ghost.follows = None if followed == master else followed
         return
-    if maker not in latest.members:
+    if master not in latest.members:
         yield "CS-55 whom a member follows", f"it agreed with {followed}, then installed {view} of a stranger"
         return
     position = latest.members.index
-    if position(maker) < position(followed):
-        yield "CS-55 no list of an older master", f"it agreed with {followed}, then installed {view} of {maker}"
+    if position(master) < position(followed):
+        yield "CS-55 no list of an older master", f"it agreed with {followed}, then installed {view}"
     elif followed not in before.suspected and followed in view.members:
         yield "CS-55 no list of a younger master", f"it agreed with {followed} unsuspected, then installed {view}"
     ghost.follows = None

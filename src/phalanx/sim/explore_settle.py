@@ -68,6 +68,8 @@ class Settling:
             for peer, name in enumerate(world.members):
                 if seen is not None and state[peer] <= OVER and _expects(seen, name):
                     return Action("suspect", member, peer)
+            if seen is not None and seen.leaving:
+                return Action("release", member)
         due = [(world.states.due_in[state[member]], member) for member in world.running(state)]
         timed = [(due_in, member) for due_in, member in due if due_in is not None]
         return Action("time", min(timed)[1]) if timed else None
@@ -93,6 +95,8 @@ class Settling:
                 unmet.append(f"{seen.this} has not joined")
                 continue
             views.add(seen.view)
+            if seen.wants_to_leave:
+                unmet.append(f"{seen.this} has not left")
             if seen.is_claiming:
                 unmet.append(f"{seen.this} claims")
             if seen.suspected:

@@ -39,6 +39,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How often a member comes to its next deadline, whoever it is."""
     cuts: int = 0
     """Links that swallow, in one direction, all that is and will be in them."""
+    leaves: int = 0
+    """Members that are asked to leave in good order. They may go as soon as the master knows."""
 
 
 class Action(NamedTuple):
@@ -54,7 +56,7 @@ class Action(NamedTuple):
         return f"{self.what} {NAMES[self.sender]}>{NAMES[self.member]}"
 
 
-BUDGET_OF = {"crash": 0, "break": 1, "suspect": 2, "time": 3, "sleep": 3, "cut": 4}
+BUDGET_OF = {"crash": 0, "break": 1, "suspect": 2, "time": 3, "sleep": 3, "cut": 4, "leave": 5}
 """Action to the budget that it is taken from. Suspicion of a crashed member is free."""
 BUDGET_BITS = 4
 
@@ -66,7 +68,7 @@ def parse_actions(text: str) -> list[Action]:
         what, _, who = part.partition(" ")
         one, arrow, other = who.partition(">")
         is_of_two = what in ("deliver", "lose", "suspect", "break", "cut")
-        is_known = is_of_two or what in BUDGET_OF
+        is_known = is_of_two or what == "release" or what in BUDGET_OF
         if not is_known or len(one) != 1 or len(other) != is_of_two or not set(one + other) <= set(NAMES):
             raise ValueError(f"{part!r} is no step: expected, for example, 'deliver A>B' or 'crash A'")
         actions.append(Action(what, NAMES.index(other or one), NAMES.index(one) if arrow else -1))
@@ -97,7 +99,7 @@ class ExploredWorld:
         self._appended: dict[tuple[int, int], int] = {}
         self._pairs_in_order: set[tuple[int, int]] = set()
         """Pairs of members' states between which all is as it must be."""
-        budgets = (limits.crashes, limits.breaks, limits.suspicions, limits.times, limits.cuts)
+        budgets = (limits.crashes, limits.breaks, limits.suspicions, limits.times, limits.cuts, limits.leaves)
         self._budgets = budgets
         self._budget_shift = 2 * count * count
         self.without_budgets = (1 << self._budget_shift) - 1
@@ -161,6 +163,7 @@ class ExploredWorld:
                 yield Action("lose", receiver, sender)
         for member in running:
             yield from self._suspicions(state, member)
+            yield from self._departures(state, member)
         if self.is_left(state, "time"):
             for member in running:
                 if self.states.due_in[state[member]] is not None:
@@ -181,6 +184,13 @@ class ExploredWorld:
             is_news = peer != member and name in view.members and name not in seen.suspected
             if is_news and (is_left or state[peer] <= OVER):
                 yield Action("suspect", member, peer)
+
+    def _departures(self, state: WorldState, member: int) -> Iterator[Action]:
+        seen = self.states.seen[state[member]]
+        if seen is not None and seen.leaving:
+            yield Action("release", member)
+        if seen is not None and seen.view is not None and not seen.wants_to_leave and self.is_left(state, "leave"):
+            yield Action("leave", member)
 
     def _faults(self, state: WorldState, running: list[int]) -> Iterator[Action]:
         if self.is_left(state, "crash"):
@@ -211,6 +221,8 @@ class ExploredWorld:
         if what == "lose":
             after[self._link(sender, member)] = 0
             return tuple(after), None
+        if what == "release":
+            return self._stepped(after, member, self.states.let_go(state[member]))
         if what != "suspect" or state[sender] > OVER:
             after[-1] += 1 << (self._budget_shift + BUDGET_BITS * BUDGET_OF[what])
         if what == "suspect":
@@ -219,6 +231,8 @@ class ExploredWorld:
         if what == "time" or what == "sleep":
             ms = self.states.due_now(state[member]) if what == "time" else self.states.config.claim_timeout_ms
             return self._stepped(after, member, self.states.pass_time(state[member], ms))
+        if what == "leave":
+            return self._stepped(after, member, self.states.leave(state[member]))
         if what == "crash":
             after[member] = CRASHED
             self._drop_inbound(after, member)
