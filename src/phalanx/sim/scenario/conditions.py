@@ -152,9 +152,10 @@ def _down(since: Since, text: str) -> str:
 
 
 def _masters(since: Since, text: str) -> str:
-    """`masters A C`: these lead a cluster, and nobody else does."""
+    """`masters A C`: these lead a cluster, and nobody else that is not paused does."""
     stage = since.stage
-    leading = [host.node.this for host in stage.running() if host.node is not None and host.node.membership.is_master]
+    awake = [host.node for host in stage.running() if host.node is not None and not host.paused_until]
+    leading = [node.this for node in awake if node.membership.is_master]
     found = [stage.names[member] for member in leading]
     return "" if sorted(found) == sorted(parsing.words(text)) else names_or(found, "nobody")
 
@@ -164,7 +165,7 @@ def _whole(since: Since, text: str) -> str:
     stage = since.stage
     named = parsing.hosts(text, stage.names.hosts) if text else None
     hosts = stage.running() if named is None else [stage.host(name) for name in named]
-    unmet = []
+    unmet = [f"{stage.name(host)} will start" for host in stage.hosts if named is None and host.comes_back is not None]
     for host in hosts:
         membership = host.node.membership if host.node is not None else None
         view = membership.view if membership is not None else None

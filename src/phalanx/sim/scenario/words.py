@@ -39,6 +39,12 @@ def _judges(fields: dict[str, str]) -> str:
     return f"judges {fields['complainer']}'s complaint about {fields['complainee']}: {verdict}"
 
 
+def _ejected(fields: dict[str, str]) -> str:
+    if "EL-60" in fields["rule"]:
+        return f"is told by {fields['by']} that their side joins the other one"
+    return f"learns that {fields['by']} went on without it"
+
+
 def _ends_claim(fields: dict[str, str]) -> str:
     left_out = "nobody" if fields["left_out"] == "[]" else fields["left_out"]
     return f"ends its claim: {fields['outcome']}, {left_out} left out"
@@ -56,7 +62,7 @@ WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
     "ClusterStarted": "finds the cluster of {size} complete",
     "ComplaintJudged": _judges,
     "ComplaintSent": "complains to {master} about {complainee}",
-    "Ejected": "learns that {by} went on without it",
+    "Ejected": _ejected,
     "JoinAnswered": _answers,
     "JoinAttemptFailed": "fails to join through {seed} (attempt {attempt})",
     "JoinGivenUp": "gives up joining",
@@ -78,6 +84,9 @@ WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
 
 
 def is_shown(fact: Fact) -> bool:
+    """Whether a fact is shown when no kinds are asked for."""
+    if fact.kind == "ClusterStarted" and fact.fields["waited_for"] == "1":
+        return False
     return fact.kind not in NOT_MEMBERSHIP and fact.kind not in SAID_BY_OTHERS
 
 
