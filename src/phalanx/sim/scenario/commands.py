@@ -18,6 +18,8 @@ from phalanx.wire.messages import Put
 
 UNTIL_AT_MOST: Millis = 120_000
 """How long `until` waits when the scenario does not say."""
+OF_NO_INTEREST = frozenset({"cluster", "protocol", "partition_count", "request_id", "claim_id", "has_started"})
+"""Fields of messages that `held` leaves out."""
 
 Lines = list[str]
 
@@ -201,8 +203,8 @@ class Player:
         lines = []
         for way in dict.fromkeys(self._way(waiting.channel) for waiting in self.stage.held):
             for number, waiting in enumerate(self._held_on(way), 1):
-                fields = (getattr(waiting.message, field) for field in waiting.message.__struct_fields__)
-                told = ", ".join(self.stage.names.shown(field) for field in fields)
+                shown = [name for name in waiting.message.__struct_fields__ if name not in OF_NO_INTEREST]
+                told = ", ".join(self.stage.names.shown(getattr(waiting.message, name)) for name in shown)
                 lines.append(f"{way[0]} > {way[1]} {number}: {type(waiting.message).__name__}({told})")
         return lines or ["nothing is held back"]
 
