@@ -99,7 +99,11 @@ def test_conditions_that_do_not_hold(condition: str, instead: str) -> None:
         ("drop Letter A > B", "test.txt:6: expected one of the hosts"),
         ("advance 5", "test.txt:6: expected a duration such as 500ms"),
         ("set heartbeat 5", "test.txt:6: expected a setting of a member"),
-        ("set heartbeat_interval_ms 0", "test.txt:6: heartbeat_interval_ms: 0 must be greater than 0"),
+        ("set heartbeat_interval_ms soon", "test.txt:6: expected a value for heartbeat_interval_ms"),
+        (
+            "set heartbeat_interval_ms 0",
+            "test.txt:6: expected a value for heartbeat_interval_ms (heartbeat_interval_ms: 0 must be",
+        ),
         ("until sunset", "test.txt:6: expected a condition, one of: down, "),
         ("expect view A", "test.txt:6: expected hosts, a colon and a view"),
         ("expect view A: A,B", "test.txt:6: expected a view such as v3 by A: [A,B,C]"),

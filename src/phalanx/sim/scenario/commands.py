@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Millis
 from phalanx.sim.scenario import parsing, words
@@ -93,8 +95,11 @@ class Player:
         name, _, value = text.partition(" ")
         if name not in NodeConfig.__struct_fields__ or name == "seeds":
             raise wrong("a setting of a member such as heartbeat_timeout_ms", name)
-        self.stage.settings[name] = value.strip() if name == "cluster" else parsing.number(value.strip(), "a number")
-        NodeConfig(**self.stage.settings)
+        try:
+            given = msgspec.convert(self.stage.settings | {name: value.strip()}, NodeConfig, strict=False)
+        except msgspec.ValidationError as error:
+            raise wrong(f"a value for {name} ({error})", value.strip()) from None
+        self.stage.settings[name] = getattr(given, name)
         return []
 
     def crash(self, text: str) -> Lines:

@@ -28,7 +28,8 @@ from phalanx.wire.messages import MastershipClaim, Message, Reply
 
 FOREVER: Millis = 1 << 50
 LATENCY_MS = 1
-PARTITIONS = 7
+SETTINGS = {"partition_count": 7, "failure_detector": "deadline"}
+"""What members are told that differs from the defaults: silence ends at one known time."""
 MUCH = 300
 """Characters of an error that a member raised."""
 
@@ -119,7 +120,7 @@ class Stage(World):
             "members": len(hosts), "hosts": len(hosts), "start_at_ms": (0,) * len(hosts), "faults": (),
             "latency_ms": (LATENCY_MS, LATENCY_MS), "timer_slack_ms": 0, "validate_every": 1,
         }  # fmt: skip
-        options = StageOptions(**fields, config=NodeConfig(partition_count=PARTITIONS))
+        options = StageOptions(**fields, config=NodeConfig())
         self.facts: list[Fact] = []
         self.problems: list[str] = []
         """What must never happen, and did."""
@@ -129,7 +130,7 @@ class Stage(World):
         self.network = StageNetwork(self.agenda, self.hosts, options.latency_ms, self.rng)
         self.network.feed = self.feed
         self.network.prepare(self.names, self.tell)
-        self.settings: dict[str, Any] = {"partition_count": PARTITIONS}
+        self.settings: dict[str, Any] = {n: value for n, value in SETTINGS.items() if n in NodeConfig.__struct_fields__}
         """What the next process is told."""
         self.seeds: dict[str, tuple[str, ...]] = {}
         """Hosts that were started with seeds of their own."""
