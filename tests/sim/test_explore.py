@@ -11,14 +11,14 @@ from phalanx.membership.suspicion import Suspicions
 from phalanx.sim.explore import Exploration, Explored, replay
 from phalanx.sim.explore_form import CLOCK_START, FAR_MS, form_of
 from phalanx.sim.explore_starts import STARTS
-from phalanx.sim.explore_world import Action, ExploredWorld, Limits, parse_actions
+from phalanx.sim.explore_world import Action, ExploredWorld, Limits
 from phalanx.wire import messages as m
 
 ROWS = ("CS-21", "CS-24", "CS-25", "CS-54", "CS-55", "CS-57", "CS-58", "CS-60", "CS-63", "CS-65", "CS-66")
 
 
 def explore(members: int, start: str, depth: int, **limits: int) -> Explored:
-    usual = {"crashes": 0, "breaks": 0, "suspicions": 0, "times": 0, "cuts": 0, "leaves": 0}
+    usual = {"crashes": 0, "breaks": 0, "suspicions": 0, "times": 0, "cuts": 0, "leaves": 0, "returns": 0}
     return Exploration(members, start, Limits(**(usual | limits))).run(depth)
 
 
@@ -35,7 +35,9 @@ IN_BRIEF = [
     (3, "agreed", 8, {"crashes": 1, "suspicions": 1, "times": 1, "breaks": 1}, 50_000),
     (3, "agreed", 9, {"crashes": 1, "suspicions": 1, "times": 1, "cuts": 1}, 30_000),
     (3, "agreed", 8, {"leaves": 1, "crashes": 1, "suspicions": 1, "times": 1}, 30_000),
-    (3, "behind", 9, {"crashes": 1, "suspicions": 2, "times": 2}, 80_000),
+    (3, "agreed", 8, {"returns": 1, "crashes": 1, "suspicions": 1, "times": 1}, 15_000),
+    (3, "removal", 7, {"returns": 2, "suspicions": 1, "times": 2}, 10_000),
+    (3, "behind", 8, {"crashes": 1, "suspicions": 2, "times": 2}, 80_000),
     (3, "suspecting", 10, {"crashes": 1, "suspicions": 1, "times": 2}, 30_000),
     (3, "removal", 20, {"crashes": 1, "suspicions": 1, "times": 3}, 200),
     (3, "admission", 9, {"crashes": 1, "suspicions": 1, "times": 2}, 10_000),
@@ -52,6 +54,11 @@ AT_LENGTH = [
     (3, "agreed", 8, {"leaves": 1, "crashes": 1, "suspicions": 1, "times": 1, "breaks": 1}, 500_000),
     (4, "agreed", 7, {"crashes": 1, "suspicions": 3, "times": 1}, 800_000),
     (4, "agreed", 8, {"leaves": 1, "crashes": 1, "times": 1}, 80_000),
+    (3, "agreed", 8, {"returns": 2, "crashes": 1, "suspicions": 2, "times": 1}, 50_000),
+    (3, "agreed", 8, {"returns": 1, "leaves": 1, "crashes": 1, "suspicions": 1, "times": 1}, 100_000),
+    (3, "agreed", 8, {"returns": 1, "suspicions": 2, "times": 2, "breaks": 1}, 400_000),
+    (4, "agreed", 6, {"returns": 1, "crashes": 1, "suspicions": 2, "times": 1}, 100_000),
+    (4, "admission", 6, {"returns": 1, "suspicions": 1, "times": 1}, 50_000),
     (4, "behind", 7, {"crashes": 1, "suspicions": 2, "times": 1}, 200_000),
     (4, "removal", 10, {"crashes": 1, "suspicions": 2, "times": 2}, 300_000),
     (4, "admission", 8, {"crashes": 1, "suspicions": 1, "times": 1}, 200_000),
@@ -110,7 +117,7 @@ FOUND = [
 @pytest.mark.rows("CS-66")
 @pytest.mark.parametrize(("members", "start", "steps"), FOUND)
 def test_a_way_that_was_found_breaks_nothing_any_more(members: int, start: str, steps: str) -> None:
-    lines, broken = replay(members, start, parse_actions(steps))
+    lines, broken = replay(members, start, steps)
     assert not broken, "\n".join(lines)
 
 
@@ -192,7 +199,7 @@ def test_a_planted_bug_is_found(
     result = explore(members, start, depth, crashes=1, suspicions=1)
     assert what in {finding.what for finding in result.findings}, told(result)
     (found,) = [finding for finding in result.findings if finding.what == what]
-    _, broken = replay(members, start, parse_actions(found.steps))
+    _, broken = replay(members, start, found.steps)
     assert what in {each for each, _ in broken}, "the steps repeat it"
 
 
@@ -200,22 +207,29 @@ def test_a_planted_bug_is_found(
 
 
 def test_steps_are_read_as_they_are_told() -> None:
-    steps = [Action("deliver", 1, 0), Action("crash", 2), Action("suspect", 0, 2), Action("time", 1)]
-    told = ", ".join(map(str, steps))
-    assert told == "deliver A>B, crash C, suspect C>A, time B"
-    assert parse_actions(told) == steps
+    world = ExploredWorld(3, Limits(returns=1))
+    steps = [
+        Action("deliver", 1, 0),
+        Action("crash", 2),
+        Action("suspect", 0, 2),
+        Action("time", 1),
+        Action("return", 5),
+    ]
+    told = ", ".join(map(world.tell, steps))
+    assert told == "deliver A>B, crash C, suspect C>A, time B, return c"
+    assert world.read(told) == steps
 
 
-@pytest.mark.parametrize("text", ["deliver A", "crash A>B", "crash", "fly A", "deliver A>Z", "time AB"])
+@pytest.mark.parametrize("text", ["deliver A", "crash A>B", "crash", "fly A", "deliver A>Z", "time AB", "crash a"])
 def test_what_is_no_step_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no step"):
-        parse_actions(text)
+        ExploredWorld(3, Limits()).read(text)
 
 
 def test_what_cannot_be_done_is_not_replayed() -> None:
-    for steps in ("deliver A>B", "crash A, time A", "crash D"):
+    for steps in ("deliver A>B", "crash A, time A", "crash D", "return a"):
         with pytest.raises(ValueError):
-            replay(3, "agreed", parse_actions(steps))
+            replay(3, "agreed", steps)
 
 
 def test_a_form_takes_times_relative_to_the_clock_and_keeps_all_else() -> None:
@@ -229,9 +243,9 @@ def test_a_form_takes_times_relative_to_the_clock_and_keeps_all_else() -> None:
 
 @pytest.mark.parametrize("start", STARTS)
 def test_a_start_has_nothing_used_up_and_breaks_no_rule(start: str) -> None:
-    world = ExploredWorld(4, Limits(crashes=1, breaks=1, suspicions=1, times=1, cuts=1, leaves=1))
+    world = ExploredWorld(4, Limits(crashes=1, breaks=1, suspicions=1, times=1, cuts=1, leaves=1, returns=1))
     state = STARTS[start](world)
-    assert all(world.is_left(state, what) for what in ("crash", "break", "suspect", "time", "cut", "leave"))
+    assert all(world.is_left(state, what) for what in ("crash", "break", "suspect", "time", "cut", "leave", "return"))
     assert not [found for member in world.running(state) for found in world.find_conflicts(state, member)]
 
 

@@ -15,7 +15,7 @@ from phalanx.cli.output import as_json
 from phalanx.common.errors import UsageError
 from phalanx.sim.explore import Exploration, Explored, replay
 from phalanx.sim.explore_starts import STARTS
-from phalanx.sim.explore_world import SUPPORTED, Limits, parse_actions
+from phalanx.sim.explore_world import SUPPORTED, Limits
 
 DEFAULT_DEPTH = 8
 
@@ -40,7 +40,7 @@ def replay_steps(members: int, start: str, steps: str, *, is_quiet: bool) -> boo
         raise UsageError("--replay: say with --start where the steps begin")
     _check(members, start)
     try:
-        lines, broken = replay(members, start, parse_actions(steps))
+        lines, broken = replay(members, start, steps)
     except ValueError as error:
         raise UsageError(f"--replay: {error}") from error
     if not is_quiet:

@@ -22,6 +22,7 @@ from phalanx.sim.explore_world import Action, ExploredWorld, Limits, WorldState
 from phalanx.sim.story import short
 
 MOST_FINDINGS = 12
+EVERYTHING = Limits(crashes=15, breaks=15, suspicions=15, times=15, cuts=15, leaves=15, returns=15)
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -139,7 +140,7 @@ class Exploration:
         for what, story in broken:
             self._counts[what] += 1
             if what not in self._findings and len(self._findings) < MOST_FINDINGS:
-                steps, afterwards = (", ".join(map(str, each)) for each in (way, then))
+                steps, afterwards = (", ".join(map(self.world.tell, each)) for each in (way, then))
                 self._findings[what] = Finding(what, short(story), steps, afterwards)
 
 
@@ -148,21 +149,25 @@ def explore(members: int, start: str, limits: Limits, depth: int, **options: boo
     return Exploration(members, start, limits, **options).run(depth)
 
 
-def replay(members: int, start: str, actions: Sequence[Action]) -> tuple[list[str], list[Broken]]:
-    """Play these steps and tell them: each with what was sent and recorded; and the rules that were broken."""
-    world = ExploredWorld(members, Limits(crashes=15, breaks=15, suspicions=15, times=15, cuts=15, leaves=15))
+def replay(members: int, start: str, steps: str) -> tuple[list[str], list[Broken]]:
+    """Play these steps and tell them: each with what was sent and recorded; and the rules that were broken.
+
+    Raises ValueError for what is no step, or cannot be done.
+    """
+    world = ExploredWorld(members, EVERYTHING)
     state = STARTS[start](world)
     lines: list[str] = []
     broken: list[Broken] = []
-    for action in actions:
-        if max(action.member, action.sender) >= members or state[action.member] <= OVER:
-            raise ValueError(f"{action}: that member does not run")
-        if action.what in ("deliver", "lose") and (action.sender, action.member) not in world.waiting(state):
-            raise ValueError(f"{action}: nothing is on its way there")
-        if action.what == "deliver":
-            lines.append(f"{action}: {short(str(world.content(state, action.sender, action.member)[0]))}")
-        else:
-            lines.append(str(action))
+    for action in world.read(steps):
+        told = world.tell(action)
+        is_to_come = action.what == "return" and action.member in world.may_return(state)
+        if state[action.member] <= OVER and not is_to_come:
+            raise ValueError(f"{told}: that member does not run")
+        if action.what in ("deliver", "lose"):
+            if (action.sender, action.member) not in world.waiting(state):
+                raise ValueError(f"{told}: nothing is on its way there")
+            told += f": {short(str(world.content(state, action.sender, action.member)[0]))}"
+        lines.append(told)
         state, step = world.act(state, action)
         if step is None:
             continue

@@ -17,7 +17,7 @@ from typing import get_args
 import msgspec
 
 from phalanx.common.config import NodeConfig
-from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.common.ids import MemberId, Millis, Target, address_of
 from phalanx.common.invariant import invariant
 from phalanx.membership.service import MembershipService
 from phalanx.sim.explore_form import CLOCK_START, form_of
@@ -29,11 +29,12 @@ from phalanx.wire.events import Event
 Item = m.Message | LinkLost | LinkRefused | LinkUp
 """What comes along a link."""
 
-CRASHED = 0
-"""The state of a member whose process has ended without a word."""
 MOST_MEMBERS = 6
-OVER = MOST_MEMBERS
-"""State n from 1 to this: the member ended its incarnation in favour of the n-th member. Greater: it runs."""
+CRASHED = 0
+"""The state of a member whose process has ended without a word, or by its own will in favour of nobody."""
+ABSENT = OVER = 2 * MOST_MEMBERS + 1
+"""State n from 1 to below this: the member ended its incarnation in favour of the n-th one. This: it has not come yet.
+Greater: it runs."""
 
 
 def _handler_names() -> dict[type, str]:
@@ -154,7 +155,11 @@ class MemberStates:
         self._numbers: dict[Hashable, int] = {}
         self._item_numbers: dict[Item, int] = {}
         self._steps: dict[tuple[int, int, int], Step] = {}
-        self._by_address = {member.partition("/")[0]: number for number, member in enumerate(members)}
+        self._by_name: dict[str, int] = {}
+        """Member to its number; address to that of the first member there."""
+        for number, member in enumerate(members):
+            self._by_name[member] = number
+            self._by_name.setdefault(address_of(member), number)
 
     def __len__(self) -> int:
         return len(self.seen)
@@ -236,16 +241,13 @@ class MemberStates:
         sends, events, end = member.take()
         sender = self.members[kind] if kind >= 0 else None
         broken = find_broken(before, member.seen(), sender, item, sends, events, member.ghost)
-        numbered = tuple((self._number_at(to), to, self.item(message)) for to, message in sends)
+        numbered = tuple((self._by_name[to], to, self.item(message)) for to, message in sends)
         state = self._over(end) if end is not None else self._number_of(member)
         return Step(state, numbered, tuple(broken), tuple(events))
 
     def _over(self, end: Finished) -> int:
         """Who never joined, or was asked to leave, ends in favour of nobody."""
-        return 1 + self._number_at(end.rejoin[0]) if end.rejoin else CRASHED
-
-    def _number_at(self, target: Target) -> int:
-        return self._by_address[target.partition("/")[0]]
+        return 1 + self._by_name[end.rejoin[0]] if end.rejoin else CRASHED
 
     def _number_of(self, member: ExploredMember) -> int:
         form = member.form()

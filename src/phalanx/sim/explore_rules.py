@@ -13,7 +13,7 @@ import msgspec
 from phalanx.common.ids import MemberId, Target
 from phalanx.common.view import MembersView
 from phalanx.wire import messages as m
-from phalanx.wire.events import ClaimEnded, ClaimStarted, Event, MemberRemoved, ViewInstalled
+from phalanx.wire.events import ClaimEnded, ClaimStarted, Event, MemberAdmitted, MemberRemoved, ViewInstalled
 
 Broken = tuple[str, str]
 """A rule, and how it was broken."""
@@ -101,6 +101,7 @@ def _own_install(
     """The master's own next list, or the first list of a claimer."""
     if is_master:
         gone = {event.removed for event in events if isinstance(event, MemberRemoved)}
+        gone |= {member for event in events if isinstance(event, MemberAdmitted) for member in event.replaced}
         lost = [member for member in latest.members if member not in view.members and member not in gone]
         if lost:
             yield "CS-11 removal is decided", f"{lost} not in {view}, and nobody said why"
@@ -198,7 +199,9 @@ def find_conflict(one: Seen, other: Seen) -> Broken | None:
         return None
     if (mine.version, mine.maker) == (theirs.version, theirs.maker) and mine != theirs:
         return "view identity", f"{one.this} has {mine}, {other.this} has {theirs}"
-    if not _same_order(mine.members, theirs.members):
+    # Sides that know nothing of each other may have admitted the same joiners, which went to one of them.
+    is_one_side = one.this in theirs.members and other.this in mine.members
+    if is_one_side and not _same_order(mine.members, theirs.members):
         return "age order", f"{one.this} has {mine}, {other.this} has {theirs}"
     if one.is_master and other.is_master and one.this in theirs.members and other.this in mine.members:
         return "one master", f"{one.this} is master of {mine}, {other.this} of {theirs}"

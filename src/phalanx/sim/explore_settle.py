@@ -10,6 +10,7 @@ from __future__ import annotations
 from phalanx.sim.explore_member import CRASHED, OVER
 from phalanx.sim.explore_rules import Broken, Seen
 from phalanx.sim.explore_world import Action, ExploredWorld, WorldState
+from phalanx.wire.events import JoinGivenUp
 
 MOST_MOVES = 3_000
 """More are a conversation without end."""
@@ -57,6 +58,9 @@ class Settling:
         actions.append(action)
         after, step = world.act(state, action)
         found = [*step.broken] if step is not None else []
+        gave_up = step is not None and any(isinstance(event, JoinGivenUp) for event in step.events)
+        if gave_up and world.has_cluster(after):
+            found.append(("who comes back is admitted", f"{world.members[action.member]} gave up"))
         return self._stripped(after), found + world.find_conflicts(after, action.member)
 
     def _next(self, state: WorldState) -> Action | None:
@@ -70,6 +74,8 @@ class Settling:
                     return Action("suspect", member, peer)
             if seen is not None and seen.leaving:
                 return Action("release", member)
+        for member in self._coming_back(state):
+            return Action("return", member)
         due = [(world.states.due_in[state[member]], member) for member in world.running(state)]
         timed = [(due_in, member) for due_in, member in due if due_in is not None]
         return Action("time", min(timed)[1]) if timed else None
@@ -109,19 +115,13 @@ class Settling:
                     unmet.append(f"{seen.this} has {seen.view}, {other} has {theirs.view if theirs else 'crashed'}")
         if len(views) > 1:
             unmet.append(f"there are {len(views)} clusters")
-        if not members and not self._ended_for_the_crashed(state):
-            unmet.append("all ended themselves, in favour of each other")
+        unmet += [f"{world.members[number]} has not come back" for number in self._coming_back(state)]
         return unmet
 
-    def _ended_for_the_crashed(self, state: WorldState) -> bool:
-        """Whether whoever ended did so, in the end, in favour of a member that crashed later."""
-        for number in range(self._world.count):
-            followed = {number}
-            while state[number] != CRASHED and (number := state[number] - 1) not in followed:
-                followed.add(number)
-            if state[number] != CRASHED:
-                return False
-        return True
+    def _coming_back(self, state: WorldState) -> list[int]:
+        """Who ended itself in favour of others starts again, and so does nobody that crashed."""
+        world = self._world
+        return [number for number in world.may_return(state) if state[number - world.addresses] != CRASHED]
 
 
 def _expects(seen: Seen, name: str) -> bool:

@@ -57,14 +57,14 @@ class _Play:
 def agreed(world: ExploredWorld) -> WorldState:
     """All have joined and have the same view; nothing is on its way."""
     play = _Play(world)
-    play.join(world.count)
+    play.join(world.addresses)
     return play.done()
 
 
 def behind(world: ExploredWorld) -> WorldState:
     """As `agreed`, but the last but one never got the list that admitted the last."""
     play = _Play(world)
-    last, missing = world.count - 1, world.count - 2
+    last, missing = world.addresses - 1, world.addresses - 2
     play.join(last)
     play.start(last)
     play.settle(skip=((0, missing),))
@@ -79,7 +79,7 @@ def behind(world: ExploredWorld) -> WorldState:
 def suspecting(world: ExploredWorld) -> WorldState:
     """As `agreed`, but the second suspects the third."""
     play = _Play(world)
-    play.join(world.count)
+    play.join(world.addresses)
     play.act("suspect", 1, 2)
     play.settle()
     return play.done()
@@ -88,8 +88,8 @@ def suspecting(world: ExploredWorld) -> WorldState:
 def removal(world: ExploredWorld) -> WorldState:
     """The master has crashed after it removed the last member, which had crashed: its list is on the way to all."""
     play = _Play(world)
-    play.join(world.count)
-    last = world.count - 1
+    play.join(world.addresses)
+    last = world.addresses - 1
     play.act("crash", last)
     play.act("suspect", 0, last)
     play.act("crash", 0)
@@ -99,10 +99,10 @@ def removal(world: ExploredWorld) -> WorldState:
 def admission(world: ExploredWorld) -> WorldState:
     """The master has crashed after it admitted the last member: its list is on the way to all others."""
     play = _Play(world)
-    last = world.count - 1
+    last = world.addresses - 1
     play.join(last)
     play.start(last)
-    while len((play.seen(0).view or ()).members) < world.count:  # type: ignore[union-attr]  # it has joined
+    while len((play.seen(0).view or ()).members) < world.addresses:  # type: ignore[union-attr]  # it has joined
         play.act("deliver", 0, last) if (last, 0) in world.waiting(play.state) else play.act("time", last)
     play.act("crash", 0)
     return play.done()

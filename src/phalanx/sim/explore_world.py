@@ -16,7 +16,7 @@ import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, is_member, member_id
-from phalanx.sim.explore_member import CRASHED, MOST_MEMBERS, OVER, Item, MemberStates, Step
+from phalanx.sim.explore_member import ABSENT, CRASHED, MOST_MEMBERS, OVER, Item, MemberStates, Step
 from phalanx.sim.explore_rules import Broken, find_conflict
 from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp
 
@@ -25,6 +25,7 @@ WorldState = tuple[int, ...]
 NAMES = "ABCDEF"
 SUPPORTED = range(2, MOST_MEMBERS + 1)
 REFUSED = "connection refused"
+ANOTHER = "another member listens there"
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +42,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Links that swallow, in one direction, all that is and will be in them."""
     leaves: int = 0
     """Members that are asked to leave in good order. They may go as soon as the master knows."""
+    returns: int = 0
+    """Addresses at which a new process starts after the first one has ended, and wants to join."""
 
 
 class Action(NamedTuple):
@@ -50,29 +53,13 @@ class Action(NamedTuple):
     member: int
     sender: int = -1
 
-    def __str__(self) -> str:
-        if self.sender < 0:
-            return f"{self.what} {NAMES[self.member]}"
-        return f"{self.what} {NAMES[self.sender]}>{NAMES[self.member]}"
 
-
-BUDGET_OF = {"crash": 0, "break": 1, "suspect": 2, "time": 3, "sleep": 3, "cut": 4, "leave": 5}
+BUDGET_OF = {"crash": 0, "break": 1, "suspect": 2, "time": 3, "sleep": 3, "cut": 4, "leave": 5, "return": 6}
 """Action to the budget that it is taken from. Suspicion of a crashed member is free."""
 BUDGET_BITS = 4
 
 
-def parse_actions(text: str) -> list[Action]:
-    """The opposite of `str`, for a list with commas. Raises ValueError for what is none."""
-    actions = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        what, _, who = part.partition(" ")
-        one, arrow, other = who.partition(">")
-        is_of_two = what in ("deliver", "lose", "suspect", "break", "cut")
-        is_known = is_of_two or what == "release" or what in BUDGET_OF
-        if not is_known or len(one) != 1 or len(other) != is_of_two or not set(one + other) <= set(NAMES):
-            raise ValueError(f"{part!r} is no step: expected, for example, 'deliver A>B' or 'crash A'")
-        actions.append(Action(what, NAMES.index(other or one), NAMES.index(one) if arrow else -1))
-    return actions
+OF_TWO = ("deliver", "lose", "suspect", "break", "cut")
 
 
 def explored_config(count: int) -> NodeConfig:
@@ -88,19 +75,24 @@ class ExploredWorld:
     """The rules of movement. Holds no state of its own but what it has worked out before."""
 
     def __init__(self, count: int, limits: Limits) -> None:
-        self.count = count
+        self.addresses = count
+        second = NAMES[:count].lower() if limits.returns else ""
+        self.names = NAMES[:count] + second
+        """One letter for each member; a small one for who comes back at the address of a first one."""
+        self.count = count = len(self.names)
         self.members: tuple[MemberId, ...] = tuple(
-            member_id(Address(f"{name}:5701"), name.lower()) for name in NAMES[:count]
+            member_id(Address(f"{name.upper()}:5701"), f"{name.lower()}{1 if name.isupper() else 2}")
+            for name in self.names
         )
-        self.states = MemberStates(self.members, explored_config(count))
+        self.states = MemberStates(self.members, explored_config(self.addresses))
         self.queues: list[tuple[int, ...]] = [()]
         """What a link holds, by number: items, first the next to arrive."""
         self._queue_numbers: dict[tuple[int, ...], int] = {(): 0}
         self._appended: dict[tuple[int, int], int] = {}
         self._pairs_in_order: set[tuple[int, int]] = set()
         """Pairs of members' states between which all is as it must be."""
-        budgets = (limits.crashes, limits.breaks, limits.suspicions, limits.times, limits.cuts, limits.leaves)
-        self._budgets = budgets
+        self._budgets = (limits.crashes, limits.breaks, limits.suspicions, limits.times, limits.cuts, limits.leaves,
+                         limits.returns)  # fmt: skip
         self._budget_shift = 2 * count * count
         self.without_budgets = (1 << self._budget_shift) - 1
         self._bits_at = count + count * count
@@ -110,12 +102,37 @@ class ExploredWorld:
 
     def empty(self) -> WorldState:
         """Nobody has started."""
-        fresh = tuple(self.states.new(number) for number in range(self.count))
-        return fresh + (0,) * (self.count * self.count) + (0,)
+        fresh = tuple(self.states.new(number) for number in range(self.addresses))
+        absent = (ABSENT,) * (self.count - self.addresses)
+        return fresh + absent + (0,) * (self.count * self.count) + (0,)
 
     def started(self, state: WorldState, member: int) -> tuple[WorldState, Step]:
         """A member's process has started."""
         return self._stepped(list(state), member, self.states.start(state[member]))
+
+    # --- steps in words --------------------------------------------------------------------------------------------
+
+    def tell(self, action: Action) -> str:
+        """`crash A`, `deliver A>B`."""
+        member = self.names[action.member]
+        return f"{action.what} {member}" if action.sender < 0 else f"{action.what} {self.names[action.sender]}>{member}"
+
+    def read(self, steps: str) -> list[Action]:
+        """The opposite of `tell`, for a list with commas. Raises ValueError for what is none."""
+        actions = []
+        for part in filter(None, (part.strip() for part in steps.split(","))):
+            what, _, who = part.partition(" ")
+            one, arrow, other = who.partition(">")
+            is_known = what in OF_TWO or what == "release" or what in BUDGET_OF
+            if (
+                not is_known
+                or len(one) != 1
+                or len(other) != (what in OF_TWO)
+                or not set(one + other) <= set(self.names)
+            ):
+                raise ValueError(f"{part!r} is no step: expected, for example, 'deliver A>B' or 'crash A'")
+            actions.append(Action(what, self.names.index(other or one), self.names.index(one) if arrow else -1))
+        return actions
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
@@ -138,8 +155,10 @@ class ExploredWorld:
 
     def find_conflicts(self, state: WorldState, changed: int) -> list[Broken]:
         """What is wrong between one member and the others."""
-        found = []
+        found: list[Broken] = []
         one = state[changed]
+        if CRASHED < one < ABSENT and self._is_lost(state):
+            return [("somebody goes on", "all ended themselves, in favour of each other")]
         for number in range(self.count):
             other = state[number]
             if number == changed or one <= OVER or other <= OVER or (one, other) in self._pairs_in_order:
@@ -151,6 +170,29 @@ class ExploredWorld:
             else:
                 self._pairs_in_order |= {(one, other), (other, one)}
         return found
+
+    def has_cluster(self, state: WorldState) -> bool:
+        """Whether anybody has a view."""
+        seen = [self.states.seen[state[number]] for number in self.running(state)]
+        return any(each is not None and each.view is not None for each in seen)
+
+    def _is_lost(self, state: WorldState) -> bool:
+        """Whether nobody has a view any more, though nobody crashed in whose favour others ended."""
+        if self.has_cluster(state):
+            return False
+        for number in range(self.count):
+            followed = set()
+            while CRASHED < state[number] < ABSENT and number not in followed:
+                followed.add(number)
+                number = state[number] - 1
+            if followed and state[number] == CRASHED:
+                return False
+        return True
+
+    def may_return(self, state: WorldState) -> list[int]:
+        """Who may start at the address of a first member that is no more."""
+        first = range(self.count - self.addresses)
+        return [self.addresses + n for n in first if state[n] < ABSENT and state[self.addresses + n] == ABSENT]
 
     # --- what may happen -------------------------------------------------------------------------------------------
 
@@ -171,6 +213,9 @@ class ExploredWorld:
                     seen = self.states.seen[state[member]]
                     if seen is not None and seen.is_claiming:
                         yield Action("sleep", member)
+        if self.is_left(state, "return"):
+            for member in self.may_return(state):
+                yield Action("return", member)
         if len(running) > 1:
             yield from self._faults(state, running)
 
@@ -226,13 +271,18 @@ class ExploredWorld:
         if what != "suspect" or state[sender] > OVER:
             after[-1] += 1 << (self._budget_shift + BUDGET_BITS * BUDGET_OF[what])
         if what == "suspect":
-            after[-1] |= self._closed_bit(member, sender)
+            if state[sender] > OVER:
+                after[-1] |= self._closed_bit(member, sender)
             return self._stepped(after, member, self.states.receive(state[member], sender, self._refused[sender]))
         if what == "time" or what == "sleep":
             ms = self.states.due_now(state[member]) if what == "time" else self.states.config.claim_timeout_ms
             return self._stepped(after, member, self.states.pass_time(state[member], ms))
         if what == "leave":
             return self._stepped(after, member, self.states.leave(state[member]))
+        if what == "return":
+            # What its predecessor has sent is void when the new connections open.
+            self._drop(after, member - self.addresses)
+            return self._stepped(after, member, self.states.start(self.states.new(member)))
         if what == "crash":
             after[member] = CRASHED
             self._drop_inbound(after, member)
@@ -256,7 +306,10 @@ class ExploredWorld:
 
     def _stepped(self, after: list[int], member: int, step: Step) -> tuple[WorldState, Step]:
         after[member] = step.state
-        for receiver, target, item in step.sends:
+        for number, target, item in step.sends:
+            receiver = number
+            if after[receiver] <= OVER and not is_member(target):
+                receiver = self._who_listens(after, receiver)
             if after[receiver] <= OVER:
                 self._send_to_the_dead(after, member, receiver, target)
             elif not after[-1] & self._cut_bit(member, receiver):
@@ -274,11 +327,16 @@ class ExploredWorld:
         seen = self.states.seen[after[member]]
         if seen is None or (seen.view is not None and target in seen.view.members):
             return
-        refused = (
-            self._refused[receiver] if is_member(target) else self.states.item(LinkRefused(Address(target), REFUSED))
-        )
+        is_another = after[self._who_listens(after, receiver)] > OVER
+        refused = self.states.item(LinkRefused(Address(target), ANOTHER if is_another else REFUSED, final=is_another))
         if refused not in self.queues[after[self._link(receiver, member)]]:
             self._append(after, receiver, member, refused)
+
+    def _who_listens(self, after: list[int], member: int) -> int:
+        """The member that runs at an address, or the first one that did."""
+        first = member % self.addresses
+        second = first + self.addresses
+        return second if second < self.count and after[second] > OVER else first
 
     def _break(self, after: list[int], one: int, other: int) -> None:
         for sender, receiver in ((one, other), (other, one)):
@@ -289,6 +347,10 @@ class ExploredWorld:
         for sender in range(self.count):
             after[self._link(sender, member)] = 0
             after[-1] &= ~(self._closed_bit(sender, member) | self._closed_bit(member, sender))
+
+    def _drop(self, after: list[int], member: int) -> None:
+        for receiver in range(self.count):
+            after[self._link(member, receiver)] = 0
 
     def _append(self, after: list[int], sender: int, receiver: int, item: int) -> None:
         link = self._link(sender, receiver)
