@@ -48,6 +48,10 @@ TEXT = b"\xff\xff\xff\xf5"
 CLIENT = ClientId("client/1")
 
 
+EXACT_TIMES: dict[str, Any] = {"failure_detector": "deadline"}
+"""Tests of the protocol name the very millisecond of a suspicion; what phi learns is tested by itself."""
+
+
 def key_of(partition: int, partition_count: int, number: int = 0) -> bytes:
     """The `number`-th key of a fixed series that falls into the partition."""
     found = (key for i in range(10_000) if partition_of(key := TEXT + b"k%d" % i, partition_count) == partition)
@@ -116,7 +120,7 @@ class Cluster:
         assert name not in self.nodes
         self._incarnations[name] = number = self._incarnations.get(name, 0) + 1
         asked = tuple(address(seed) for seed in (self.seeds if seeds is None else seeds))
-        config = NodeConfig(seeds=asked, **(self.settings | settings))
+        config = NodeConfig(seeds=asked, **(EXACT_TIMES | self.settings | settings))
         node = self.nodes[name] = Node(member_id(address(name), f"{name}{number}"), config)
         self.finished.pop(name, None)
         self._woken[name] = self.now - 1
@@ -481,7 +485,7 @@ class Lone:
     def __init__(self, name: str, members: str, version: int, *, maker: str = "", **settings: Any) -> None:
         """The member has joined: it has the list of these members, made by their first unless told otherwise."""
         self.now = 100_000
-        config = NodeConfig(seeds=(address("Z"),), **({"partition_count": 1} | settings))
+        config = NodeConfig(seeds=(address("Z"),), **(EXACT_TIMES | {"partition_count": 1} | settings))
         self.node = Node(lone_id(name), config)
         self.sent: list[tuple[str, Any]] = []
         self.events: list[Any] = []

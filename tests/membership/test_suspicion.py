@@ -4,7 +4,8 @@ import pytest
 
 from harness import Cluster, Lone, address, lone_id, lone_view
 from phalanx.common.config import NodeConfig
-from phalanx.membership.failure_detector import ConnectionEvidence, DeadlineFailureDetector
+from phalanx.membership.connection_evidence import ConnectionEvidence
+from phalanx.membership.deadline_detector import DeadlineFailureDetector
 from phalanx.wire import events
 from phalanx.wire import messages as m
 from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp

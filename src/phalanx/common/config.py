@@ -38,7 +38,22 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Between two heartbeats to each member. Lower: faster healing of missed updates, more messages."""
 
     heartbeat_timeout_ms: Millis = 10_000
-    """Silence after which a member is suspected. Lower: hung members go sooner, and paused healthy ones too."""
+    """Silence after which a member is suspected at the latest. Lower: hung members go sooner, paused healthy ones too."""
+
+    failure_detector: str = "phi"
+    """"phi" learns the rhythm of each member and suspects it when it breaks; "deadline" waits for the timeout alone."""
+
+    phi_threshold: float = 8.0
+    """Suspected when a heartbeat so late had the probability 10 ** -threshold. Higher: slower, and fewer errors."""
+
+    phi_window: int = 100
+    """How many times between heartbeats are remembered of each member. More: steadier, slower to learn."""
+
+    phi_min_deviation_ms: Millis = 0
+    """Heartbeats are never taken to be more regular than this; 0: a quarter of the heartbeat interval."""
+
+    phi_acceptable_pause_ms: Millis = 0
+    """A pause that raises no suspicion beyond the usual rhythm; 0: half of the heartbeat timeout."""
 
     master_confirmation_interval_ms: Millis = 0
     """Between two confirmations of a slave that it follows its master; 0: as often as heartbeats."""
@@ -127,9 +142,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must be greater than 0")
         for name in ("master_confirmation_interval_ms", "master_confirmation_timeout_ms", "max_members",
-                     "ring_above_members"):  # fmt: skip
+                     "ring_above_members", "phi_min_deviation_ms", "phi_acceptable_pause_ms"):  # fmt: skip
             if getattr(self, name) < 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must not be negative")
+        self._check_detector()
         if 0 < self.max_members < self.initial_members:
             raise UsageError(
                 f"initial_members: the cluster would wait for {self.initial_members} members, but admits no more than "
@@ -145,4 +161,17 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(
                 f"heartbeat_timeout_ms: {self.heartbeat_timeout_ms} must be greater than heartbeat_interval_ms "
                 f"({self.heartbeat_interval_ms}), or every member is suspected between two heartbeats"
+            )
+
+    def _check_detector(self) -> None:
+        if self.failure_detector not in ("phi", "deadline"):
+            raise UsageError(f"failure_detector: {self.failure_detector!r} is neither 'phi' nor 'deadline'")
+        if not 1 <= self.phi_threshold <= 100:
+            raise UsageError(f"phi_threshold: {self.phi_threshold} is not between 1 and 100")
+        if not 10 <= self.phi_window <= 10_000:
+            raise UsageError(f"phi_window: {self.phi_window} is not between 10 and 10000")
+        if self.phi_acceptable_pause_ms >= self.heartbeat_timeout_ms > 0:
+            raise UsageError(
+                f"phi_acceptable_pause_ms: {self.phi_acceptable_pause_ms} must be less than heartbeat_timeout_ms "
+                f"({self.heartbeat_timeout_ms}), which ends every silence; 0 means half of it"
             )

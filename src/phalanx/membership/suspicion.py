@@ -17,7 +17,8 @@ from collections.abc import Collection
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.membership.confirmations import Confirmations
-from phalanx.membership.failure_detector import ConnectionEvidence, DeadlineFailureDetector, FailureDetector
+from phalanx.membership.connection_evidence import ConnectionEvidence
+from phalanx.membership.failure_detector import FailureDetector, make_failure_detector
 from phalanx.wire.effects import Outbox
 from phalanx.wire.events import MemberSuspected, SuspicionRemoved
 
@@ -65,7 +66,7 @@ class Suspicions:
         self._out = outbox
         self._config = config
         self._interval_ms = config.heartbeat_interval_ms
-        self._detector: FailureDetector = DeadlineFailureDetector(config.heartbeat_timeout_ms)
+        self._detector: FailureDetector = make_failure_detector(config)
         self._evidence = ConnectionEvidence(config.connection_grace_ms, config.retry_interval_ms)
         self._confirmations = Confirmations()
         self._members: frozenset[MemberId] = frozenset()

@@ -1,0 +1,49 @@
+"""Who has been silent for too long, when each member has a limit of its own: the bookkeeping of every detector.
+
+A look costs nothing until the earliest limit may have passed, and then one pass over the members.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.ids import MemberId, Millis
+
+
+class Silence:
+    """When each member was heard last, and when its silence will be too long."""
+
+    def __init__(self) -> None:
+        self.heard: dict[MemberId, Millis] = {}
+        self._due: dict[MemberId, Millis] = {}
+        """Member to the time at which its silence is too long."""
+        self._past: list[MemberId] = []
+        """Those whose time had come at the last look and who were not heard since, in the order of watching."""
+        self._nobody_before: Millis | None = None
+        """Before this nobody else can be due; heartbeats mostly move the true time on, a look moves this one."""
+
+    def hear(self, member: MemberId, heard: Millis, limit_ms: Millis) -> None:
+        """The member was heard then, and may be silent for so long from then on."""
+        self.heard[member] = heard
+        due = self._due[member] = heard + limit_ms
+        if member in self._past:
+            self._past.remove(member)
+        if self._nobody_before is None or due < self._nobody_before:
+            self._nobody_before = due
+
+    def forget(self, member: MemberId) -> None:
+        self.heard.pop(member, None)
+        self._due.pop(member, None)
+        if member in self._past:
+            self._past.remove(member)
+        if len(self._past) == len(self._due):
+            self._nobody_before = None
+
+    def past(self, now: Millis) -> list[MemberId]:
+        """The members that have been silent for too long, in the order of watching."""
+        if self._nobody_before is not None and now >= self._nobody_before:
+            self._past = [member for member, due in self._due.items() if due <= now]
+            self._nobody_before = min((due for due in self._due.values() if due > now), default=None)
+        return list(self._past)
+
+    def next_deadline(self) -> Millis | None:
+        """Never in the past after a look: who is found already wakes nobody again."""
+        return self._nobody_before

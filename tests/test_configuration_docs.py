@@ -1,0 +1,26 @@
+"""The table of settings names each setting once, with its present default."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from phalanx.runtime.config import Config
+
+TABLE = Path(__file__).parent.parent / "docs" / "configuration.md"
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return str(value)
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def test_the_table_of_settings_is_complete_and_its_defaults_are_true() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `([^`]*)` \|(.*)\|$", TABLE.read_text(encoding="utf-8"), re.MULTILINE)
+    told = [(name, default) for name, default, _ in rows]
+    true = [(field.name, shown(field.default)) for field in msgspec.structs.fields(Config)]
+    assert sorted(told) == sorted(true)
+    for name, _, cells in rows:
+        assert len([cell for cell in cells.split("|") if cell.strip()]) == 3, f"{name}: meaning, raising, lowering"
