@@ -37,7 +37,7 @@ class Scenario(pytest.Item):
         if self.config.getoption("--rewrite-scenarios"):
             self.path.write_text(played.text, encoding="utf-8")
         elif played.difference:
-            raise Broken(f"{played.difference}\nIf that is right: ./run test {HERE.name} --rewrite-scenarios")
+            raise Broken(f"{played.difference}\nIf that is right: ./run test tests/{HERE.name} --rewrite-scenarios")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if isinstance(excinfo.value, Broken | ScenarioError):

@@ -130,7 +130,7 @@ class Stage(World):
         self.network = StageNetwork(self.agenda, self.hosts, options.latency_ms, self.rng)
         self.network.feed = self.feed
         self.network.prepare(self.names, self.tell)
-        self.settings: dict[str, Any] = {n: value for n, value in SETTINGS.items() if n in NodeConfig.__struct_fields__}
+        self.settings: dict[str, Any] = dict(SETTINGS)
         """What the next process is told."""
         self.seeds: dict[str, tuple[str, ...]] = {}
         """Hosts that were started with seeds of their own."""
