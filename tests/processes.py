@@ -85,6 +85,11 @@ class Cluster:
             self.wait_views()
         return new
 
+    def adopt(self, member: MemberProcess) -> None:
+        """Look after a member that the test started itself: on a port of its choice, say."""
+        self._started.append(member)
+        self.members.append(member)
+
     def kill(self, member: MemberProcess) -> None:
         """Crash a member, and wait until the operating system has ended it."""
         member.kill()
