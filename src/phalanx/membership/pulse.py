@@ -88,6 +88,9 @@ class Pulse:
             return
         acts = next(member for member in state.joined().members if member not in suspected)
         if acts != state.this:
+            if acts not in state.watching.heartbeats_to:
+                # It may have gone on without this member, and can tell it so only by the view that a heartbeat names.
+                state.send_heartbeat(acts)
             for suspect in sorted(suspected):
                 self._out.send(acts, SuspicionReport(suspect, suspected[suspect]))
 

@@ -17,8 +17,8 @@ import msgspec
 from phalanx.sim.explore_member import OVER
 from phalanx.sim.explore_rules import Broken
 from phalanx.sim.explore_settle import Settling
-from phalanx.sim.explore_starts import STARTS
-from phalanx.sim.explore_world import Action, ExploredWorld, Limits, WorldState
+from phalanx.sim.explore_starts import begin
+from phalanx.sim.explore_world import Action, Limits, WorldState
 from phalanx.sim.story import short
 
 MOST_FINDINGS = 12
@@ -64,8 +64,7 @@ class Exploration:
         self._name = start
         self._limits = limits
         self._members = members
-        self.world = ExploredWorld(members, limits)
-        self._start = STARTS[start](self.world)
+        self.world, self._start = begin(start, members, limits)
         self._settling = Settling(self.world) if with_settling else None
         self._came_from: dict[WorldState, tuple[WorldState, Action] | None] = {self._start: None}
         self._findings: dict[str, Finding] = {}
@@ -154,8 +153,7 @@ def replay(members: int, start: str, steps: str) -> tuple[list[str], list[Broken
 
     Raises ValueError for what is no step, or cannot be done.
     """
-    world = ExploredWorld(members, EVERYTHING)
-    state = STARTS[start](world)
+    world, state = begin(start, members, EVERYTHING)
     lines: list[str] = []
     broken: list[Broken] = []
     for action in world.read(steps):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from phalanx.common.invariant import invariant
 from phalanx.sim.explore_member import OVER
 from phalanx.sim.explore_rules import Seen
-from phalanx.sim.explore_world import Action, ExploredWorld, WorldState
+from phalanx.sim.explore_world import Action, ExploredWorld, Limits, WorldState
 
 Start = Callable[[ExploredWorld], WorldState]
 
@@ -114,4 +114,12 @@ STARTS: dict[str, Start] = {
     "suspecting": suspecting,
     "removal": removal,
     "admission": admission,
+    "ring": agreed,
+    "ring-removal": removal,
 }
+
+
+def begin(start: str, members: int, limits: Limits) -> tuple[ExploredWorld, WorldState]:
+    """A world and its state at a start. Where its name says so, members watch neighbours on a ring."""
+    world = ExploredWorld(members, limits, is_ring=start.startswith("ring"))
+    return world, STARTS[start](world)

@@ -62,19 +62,25 @@ BUDGET_BITS = 4
 OF_TWO = ("deliver", "lose", "suspect", "break", "cut")
 
 
-def explored_config(count: int) -> NodeConfig:
-    """Settings under which one refused connection makes a suspicion, and nothing is published without a reason."""
+def explored_config(count: int, *, is_ring: bool = False) -> NodeConfig:
+    """Settings under which one refused connection makes a suspicion, and nothing is published without a reason.
+
+    Silence is judged by a fixed time: the rhythm of each member would tell states apart that differ in nothing else.
+    """
     addresses = tuple(Address(f"{name}:5701") for name in NAMES[:count])
     return NodeConfig(
         seeds=addresses, partition_count=1, heartbeat_interval_ms=1_000, heartbeat_timeout_ms=6_000,
-        connection_grace_ms=0, retry_interval_ms=1_000, merge_interval_ms=1_000, claim_timeout_ms=4_000, publish_interval_ms=10**9,
+        failure_detector="deadline", connection_grace_ms=0, retry_interval_ms=1_000, merge_interval_ms=1_000,
+        claim_timeout_ms=4_000, publish_interval_ms=10**9,
+        ring_above_members=2 if is_ring else 0, ring_neighbours=1,
     )  # fmt: skip
 
 
 class ExploredWorld:
     """The rules of movement. Holds no state of its own but what it has worked out before."""
 
-    def __init__(self, count: int, limits: Limits) -> None:
+    def __init__(self, count: int, limits: Limits, *, is_ring: bool = False) -> None:
+        """`is_ring`: members watch one neighbour each, as in large clusters; four and more do."""
         self.addresses = count
         second = NAMES[:count].lower() if limits.returns else ""
         self.names = NAMES[:count] + second
@@ -84,7 +90,7 @@ class ExploredWorld:
             member_id(Address(f"{name.upper()}:5701"), f"{name.lower()}{1 if name.isupper() else 2}")
             for name in self.names
         )
-        self.states = MemberStates(self.members, explored_config(self.addresses))
+        self.states = MemberStates(self.members, explored_config(self.addresses, is_ring=is_ring))
         self.queues: list[tuple[int, ...]] = [()]
         """What a link holds, by number: items, first the next to arrive."""
         self._queue_numbers: dict[tuple[int, ...], int] = {(): 0}
