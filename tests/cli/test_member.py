@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -91,6 +92,24 @@ def test_seeds_where_nobody_listens_end_it_with_status_1(tmp_path):
     result = run_member("--port", "0", "--seed", "127.0.0.1:1", "--config", config)
     assert result.returncode == 1
     assert re.fullmatch(r"phalanx: .*127\.0\.0\.1:1: Connection refused.*\n", result.stderr)
+
+
+@pytest.mark.rows("EL-28")
+def test_a_seed_that_is_not_there_yet_is_told_at_once_and_found_when_it_starts(cluster: Cluster, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    config = tmp_path / "patient.toml"
+    config.write_text("join_attempts = 1\njoin_timeout_ms = 60000\n")
+    seeds, options = [f"127.0.0.1:{port}"], ["--config", str(config)]
+    early = start_member_process(tmp_path / "early.log", seeds=seeds, cluster=cluster.name, options=options)
+    cluster.adopt(early)
+    told = f"cannot reach the seed 127.0.0.1:{port} (Connection refused): trying until "
+    wait_for(lambda: told in early.log.read_text(), "the only attempt, of a minute, tells at once")
+    cluster.adopt(start_member_process(tmp_path / "seed.log", port=port, cluster=cluster.name))
+    cluster.wait_views()
+    assert early.log.read_text().count(told) == 1
+    assert "Join attempt" not in early.log.read_text()
 
 
 def test_a_seed_of_another_cluster_ends_it_with_status_1(cluster: Cluster):

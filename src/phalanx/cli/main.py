@@ -14,6 +14,7 @@ from phalanx.cli.member import member
 from phalanx.cli.members import members
 from phalanx.cli.partitions import partitions
 from phalanx.cli.simulate import simulate
+from phalanx.cli.why import why
 from phalanx.demo.command import demo
 
 app = typer.Typer(
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command()(member)
 app.command()(members)
 app.command()(partitions)
+app.command()(why)
 app.add_typer(maps)
 app.command()(demo)
 app.command()(simulate)

@@ -20,7 +20,16 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.maps.requests import expect
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
-from phalanx.wire.messages import GetMembers, GetReplicas, GetTable, MembersReply, ReplicasReply, TableReply
+from phalanx.wire.messages import (
+    GetHistory,
+    GetMembers,
+    GetReplicas,
+    GetTable,
+    HistoryReply,
+    MembersReply,
+    ReplicasReply,
+    TableReply,
+)
 
 DEFAULT_TIMEOUT_S = 3.0
 
@@ -109,6 +118,10 @@ class Inquirer:
     def replicas(self) -> ReplicasReply:
         """What this member holds: entries, bytes, and what is not confirmed yet."""
         return self._ask(GetReplicas, ReplicasReply, "replicas")
+
+    def history(self) -> HistoryReply:
+        """The decisions that this member remembers, its list, and whom it suspects."""
+        return self._ask(GetHistory, HistoryReply, "history")
 
     def _ask(self, request: Callable[[int], Any], kind: type[R], what: str) -> R:
         wire = self._connected()

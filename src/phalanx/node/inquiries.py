@@ -10,14 +10,17 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.service import GridService
 from phalanx.membership.service import MembershipService
+from phalanx.node.history import History
 from phalanx.partition.keeper import PartitionKeeper
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
     ErrorReply,
+    GetHistory,
     GetMapNames,
     GetMembers,
     GetReplicas,
     GetTable,
+    HistoryReply,
     Inquiry,
     MembersReply,
     NamesReply,
@@ -31,11 +34,17 @@ class Inquiries:
     """Reads the machines of one member."""
 
     def __init__(
-        self, membership: MembershipService, keeper: PartitionKeeper, grid: GridService, outbox: Outbox
+        self,
+        membership: MembershipService,
+        keeper: PartitionKeeper,
+        grid: GridService,
+        history: History,
+        outbox: Outbox,
     ) -> None:
         self._membership = membership
         self._keeper = keeper
         self._grid = grid
+        self._history = history
         self._out = outbox
 
     def on_inquiry(self, caller: Target, request: Inquiry, now: Millis) -> None:
@@ -43,6 +52,9 @@ class Inquiries:
 
     def _answer(self, request: Inquiry, now: Millis) -> Reply:
         view = self._membership.view
+        if isinstance(request, GetHistory):
+            suspected = sorted(self._membership.suspicions.suspected) if view is not None else []
+            return HistoryReply(request.id, view, suspected, *self._history.tell(now))
         if view is None:
             return ErrorReply(request.id, ErrorCode.NOT_READY, "this member has not joined a cluster yet")
         match request:

@@ -19,6 +19,7 @@ from phalanx.grid.calls import CallRouter
 from phalanx.grid.operations import on_bulk_request, on_key_request
 from phalanx.grid.service import GridService
 from phalanx.membership.service import MembershipService
+from phalanx.node.history import History
 from phalanx.node.inquiries import Inquiries
 from phalanx.partition.keeper import PartitionKeeper
 from phalanx.wire import events
@@ -67,7 +68,8 @@ class Node:
         self.keeper = PartitionKeeper(this, config, self._out)
         self.grid = GridService(this, config, self.keeper.table, self._out)
         self.calls = CallRouter(config.call_timeout_ms, self._out)
-        self._inquiries = Inquiries(self.membership, self.keeper, self.grid, self._out)
+        self._history = History()
+        self._inquiries = Inquiries(self.membership, self.keeper, self.grid, self._history, self._out)
         self._handlers = self._routes()
         self._members: frozenset[MemberId] = frozenset()
         """Those of the installed view."""
@@ -101,6 +103,8 @@ class Node:
             self._follow_up(now)
         if self.grid.followed.acks:
             self.grid.followed.acknowledge()
+        if out.recorded:
+            self._history.add(out.recorded, now)
         return out.take()
 
     def _on_message(self, sender: Any, message: m.Message, now: Millis) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import Set
 
@@ -123,6 +124,8 @@ class Member:
         self._timer_at = 0
         self._rearm_scheduled = False
         self._is_restarting = False
+        self._told_of: set[Target] = set()
+        """Seeds of which this incarnation said that they do not let it connect."""
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.caller = EmbeddedCaller(config, self.feed, self.now)
@@ -201,6 +204,8 @@ class Member:
         self.node = Node(member_id(config.address(port), str(uuid.uuid4())), config)
         self.caller.attach(self.node)
         self._events.begin(self.node.this)
+        self._told_of.clear()
+        self._gives_up_at = time.time() + config.join_attempts * config.join_timeout_ms / 1000
         self.feed(Started())
 
     def _accept(self) -> Inbound:
@@ -357,7 +362,23 @@ class Member:
         del self._links[link.target]
         if not self._ended.done():
             refused = LinkRefused(link.target, reason, link.was_refused_by_peer)
+            if not link.is_up and not link.was_refused_by_peer:
+                self._tell_unreachable(link.target, reason)
             self.feed(LinkLost(link.target) if link.is_up else refused)
+
+    def _tell_unreachable(self, target: Target, reason: str) -> None:
+        """Say at once, and once, that a seed is not there: it may start a little later, so joining goes on for long."""
+        if self.view is not None or target in self._told_of or target not in self.config.seeds:
+            return
+        self._told_of.add(target)
+        until = time.strftime("%H:%M:%S", time.localtime(self._gives_up_at))
+        logger.warning(
+            "%s cannot reach the seed %s (%s): trying until %s, in case it starts later",
+            self.address,
+            target,
+            reason,
+            until,
+        )
 
     def _unexpected(self, link: Link, message: Message) -> None:
         raise ProtocolError(f"members answer on their own connections, not on this one ({type(message).__name__})")

@@ -113,11 +113,13 @@ class Outbox:
     What a member sends to itself does not leave: it waits in `loopback` and is handled within the same input.
     """
 
-    __slots__ = ("effects", "loopback", "this")
+    __slots__ = ("effects", "loopback", "recorded", "this")
 
     def __init__(self, this: MemberId | None = None) -> None:
         self.this = this
         self.effects: list[Effect] = []
+        self.recorded: list[Event] = []
+        """The events among the effects, for the member's history."""
         self.loopback: deque[Message] = deque()
 
     def send(self, to: Target, message: Message) -> None:
@@ -128,6 +130,7 @@ class Outbox:
 
     def record(self, event: Event) -> None:
         self.effects.append(Record(event))
+        self.recorded.append(event)
 
     def add(self, effect: Effect) -> None:
         self.effects.append(effect)
@@ -135,4 +138,6 @@ class Outbox:
     def take(self) -> list[Effect]:
         """The effects gathered so far; the box is empty afterwards."""
         effects, self.effects = self.effects, []
+        if self.recorded:
+            self.recorded.clear()
         return effects

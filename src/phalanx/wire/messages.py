@@ -459,6 +459,12 @@ class GetReplicas(_Message, tag=74, frozen=True):
     id: int
 
 
+class GetHistory(_Message, tag=75, frozen=True):
+    """The decisions that this member remembers; answered also by one that is in no cluster."""
+
+    id: int
+
+
 # --- replies --------------------------------------------------------------------------------------------------------
 
 
@@ -527,6 +533,20 @@ class ReplicasReply(_Message, tag=99, frozen=True):
     """How many backups of each partition this member is configured to keep."""
 
 
+class HistoryReply(_Message, tag=101, frozen=True):
+    """Decisions of this incarnation, oldest first."""
+
+    id: int
+    view: MembersView | None
+    suspected: list[MemberId]
+    ages: list[Millis]
+    """How long ago each was made."""
+    events: list[bytes]
+    """Each as JSON, so that a caller can read also kinds of events that it does not know."""
+    forgotten: int
+    """Older ones that are no more remembered."""
+
+
 class ErrorReply(_Message, tag=100, frozen=True):
     id: int
     code: ErrorCode
@@ -549,11 +569,11 @@ KeyRead = Get | Contains
 KeyWrite = Put | PutIfAbsent | Replace | Remove
 KeyRequest = KeyRead | KeyWrite
 BulkRequest = GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition
-Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas
+Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory
 Request = KeyRequest | BulkRequest | Inquiry
 Reply = (
     ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | TableReply | MembersReply
-    | NamesReply | ReplicasReply | ErrorReply
+    | NamesReply | ReplicasReply | HistoryReply | ErrorReply
 )  # fmt: skip
 Message = MembershipMessage | TableMessage | ReplicationMessage | Request | Reply
 """What may arrive after the handshake."""

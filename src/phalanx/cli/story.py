@@ -1,0 +1,253 @@
+"""What happened to one member, out of what many members decided: which decisions are about it, in words, and the end.
+
+Works on the fields of events, not on their kinds: a new kind of event that names a member, a rule and a reason is told
+as well. Only the conclusion looks for the kinds that end or begin a membership.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from phalanx.cli.rules import cite
+from phalanx.common.errors import UsageError
+from phalanx.common.ids import MemberId, address_of, incarnation_of, may_be_member
+
+NOT_ABOUT = ("master", "maker", "members", "by", "member", "other_master", "reported_by", "found_at")
+"""Fields that name who decided, or everybody: an event is not about them."""
+LISTS = ("ViewInstalled", "Joined")
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """One event that names its rule."""
+
+    at_ms: int
+    by: MemberId
+    event: str
+    fields: dict[str, Any]
+    """All others of the event."""
+
+    @property
+    def rule(self) -> str:
+        return str(self.fields.get("rule", ""))
+
+    @property
+    def reason(self) -> str:
+        return str(self.fields.get("reason", ""))
+
+    def names(self, member: MemberId, *fields: str) -> bool:
+        """Whether one of these fields (any that an event can be about, if none is given) holds the member."""
+        chosen = fields or tuple(name for name in self.fields if name not in NOT_ABOUT)
+        return any(member == value or member in _many(value) for value in map(self.fields.get, chosen))
+
+
+def _many(value: object) -> list[Any] | tuple[Any, ...]:
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+class Source(msgspec.Struct, kw_only=True):
+    """What was found to tell from."""
+
+    decisions: list[Decision]
+    """Oldest first."""
+    suspected_by: dict[MemberId, list[MemberId]] = {}
+    """Suspect to the members that suspect it now; only living members can be asked for that."""
+    notes: list[str] = []
+    """What is missing, for people."""
+    views: dict[MemberId, tuple[int, tuple[MemberId, ...]]] = {}
+    """Member to the version and members of the list that it has now, or had when its log ended."""
+
+    def known(self) -> list[MemberId]:
+        """Every incarnation that is named anywhere, in the order in which they appear."""
+        found: dict[MemberId, None] = {}
+        for decision in self.decisions:
+            for value in (decision.by, *decision.fields.values()):
+                for each in (value, *_many(value)):
+                    if isinstance(each, str) and may_be_member(each):
+                        found.setdefault(MemberId(each))
+        for _, members in self.views.values():
+            found.update(dict.fromkeys(members))
+        return list(found)
+
+
+def find_incarnations(text: str, known: Iterable[MemberId]) -> list[MemberId]:
+    """The incarnations that `host:port`, an identity or the beginning of an incarnation means; none if it is unknown.
+
+    Raises `UsageError` if it fits members on several addresses.
+    """
+    known = list(known)
+    if re.search(r":\d+$", text):
+        return [member for member in known if address_of(member) == text]
+    found = [member for member in known if (member if "/" in text else incarnation_of(member)).startswith(text)]
+    if len(found) > 1:
+        raise UsageError(f"{text!r} fits {', '.join(found)}: give more of it")
+    return found
+
+
+class Story:
+    """The decisions about the incarnations of one member."""
+
+    def __init__(self, source: Source, subjects: list[MemberId]) -> None:
+        self.source = source
+        self.subjects = subjects
+        """Oldest first; the last one is the one that the conclusion is about."""
+        self.decisions = [decision for decision in _told_once(source.decisions) if self._concerns(decision)]
+
+    def _concerns(self, decision: Decision) -> bool:
+        if any(decision.names(subject) for subject in self.subjects):
+            return True
+        if decision.by not in self.subjects or decision.event == "ViewInstalled":
+            return False
+        # Of its own decisions, those about itself: no field names anybody else.
+        named = [value for name, value in decision.fields.items() if name not in NOT_ABOUT]
+        return not any(isinstance(value, str) and may_be_member(value) for value in named)
+
+    def name(self, member: object) -> str:
+        """A member as lines show it: the incarnation matters where the address has several."""
+        text = MemberId(str(member))
+        several = len(self.subjects) > 1 and text in self.subjects
+        return f"{address_of(text)}/{incarnation_of(text)[:8]}" if several else address_of(text)
+
+    def words(self, decision: Decision) -> str:
+        """What was decided, and from what."""
+        form = _SENTENCES.get(decision.event)
+        shown = {name: self._shown(value) for name, value in decision.fields.items()}
+        if form is not None:
+            try:
+                return "; ".join(part for part in form.format_map(shown).split("; ") if not part.endswith(" nobody"))
+            except KeyError:
+                pass  # another version's event: in its own words
+        said = re.sub(r"(?<!^)(?=[A-Z])", " ", decision.event).lower()
+        rest = [f"{name.replace('_', ' ')} {text}" for name, text in shown.items() if name not in ("rule", "reason")]
+        return ", ".join([said, *rest])
+
+    def why(self, decision: Decision) -> str:
+        """The reason with its figures, and the rule in words."""
+        rule = f"({cite(decision.rule)})" if decision.rule else ""
+        return " ".join(part for part in (decision.reason, rule) if part)
+
+    def _shown(self, value: object) -> str:
+        if isinstance(value, str):
+            return self.name(value) if may_be_member(value) else value
+        if _many(value):
+            return ", ".join(self._shown(each) for each in _many(value))
+        return "nobody" if isinstance(value, (list, tuple)) else str(value)
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    def conclusion(self, when: Mapping[int, str]) -> tuple[str, str]:
+        """How things stand (`member`, `removed`, `left`, `gone`, `not admitted`) and the sentence that says it.
+
+        `when`: each decision's time in words.
+        """
+        subject = self.subjects[-1]
+        views = self.source.views
+        newest = max((view[0] for view in views.values()), default=0)
+        is_member = any(version == newest and subject in members for version, members in views.values())
+        status, said = self._present(subject, when) if is_member else self._gone(subject, when)
+        earlier = [self._gone(before, when)[1] for before in self.subjects[:-1]]
+        return status, ". Before: ".join([said, *reversed(earlier)])
+
+    def _present(self, subject: MemberId, when: Mapping[int, str]) -> tuple[str, str]:
+        begun = self._last(subject, "MemberAdmitted", "joiner")
+        said = f"{self.name(subject)} is a member now"
+        if begun is not None:
+            version = begun.fields.get("view_version")
+            said += f", since view {version}: admitted by {self.name(begun.by)}, {when[id(begun)]}"
+        elif (formed := next((d for d in self.decisions if d.by == subject and d.event == "Joined"), None)) is not None:
+            said += f", since view {formed.fields.get('view_version')}, {when[id(formed)]}"
+        suspecting = self.source.suspected_by.get(subject, [])
+        if suspecting:
+            last = self._last(subject, "MemberSuspected", "suspect")
+            because = f": {self.why(last)}" if last is not None else ""
+            said += f"; suspected by {', '.join(map(self.name, suspecting))}{because}"
+        return "member", said
+
+    def _gone(self, subject: MemberId, when: Mapping[int, str]) -> tuple[str, str]:
+        name = self.name(subject)
+        if (last := self._last(subject, "MemberRemoved", "removed")) is not None:
+            status = "left" if "graceful" in last.rule else "removed"
+            version = last.fields.get("view_version")
+            if status == "left":
+                return (
+                    status,
+                    f"{name} left: {self.name(last.by)} (master) let it go in view {version}, {when[id(last)]}",
+                )
+            said = f"{name} was removed by {self.name(last.by)} (master) in view {version}, {when[id(last)]}"
+            return status, f"{said}: {self.why(last)}"
+        if (last := self._last(subject, "ClaimEnded", "left_out")) is not None:
+            said = f"{name} was left out by {self.name(last.by)}, the new master, {when[id(last)]}"
+            return "removed", f"{said}: it did not agree to the claim ({cite(last.rule)})"
+        if (last := self._last(subject, "MemberAdmitted", "replaced")) is not None:
+            new = str(last.fields.get("joiner"))
+            said = f"{name} was replaced by {address_of(MemberId(new))}/{incarnation_of(MemberId(new))[:8]}"
+            return "removed", f"{said} in view {last.fields.get('view_version')}, {when[id(last)]}"
+        for event, status, verb in (("Left", "left", "left"), ("Ejected", "removed", "found that others went on")):
+            own = [decision for decision in self.decisions if decision.by == subject and decision.event == event]
+            if own:
+                return status, f"{name} {verb}, {when[id(own[-1])]} ({cite(own[-1].rule)})"
+        if (first := self._first_without(subject)) is not None:
+            return self._dropped(subject, first, when[id(first)])
+        if any(decision.names(subject, "members") for decision in self.source.decisions):
+            return "gone", f"{name} was a member; what became of it is not among what was found"
+        return "not admitted", f"{name} has not been admitted"
+
+    def _first_without(self, subject: MemberId) -> Decision | None:
+        """The first list without the member that somebody installed who had had one with it."""
+        had: set[MemberId] = set()
+        for decision in self.source.decisions:
+            if decision.event == "ViewInstalled":
+                if decision.names(subject, "members"):
+                    had.add(decision.by)
+                elif decision.by in had:
+                    return decision
+        return None
+
+    def _dropped(self, subject: MemberId, first: Decision, at: str) -> tuple[str, str]:
+        """By the list alone: a crashed master's removal is told by nothing else."""
+        name, maker, version = self.name(subject), first.fields.get("maker"), first.fields.get("view_version")
+        if maker == subject:
+            return "left", f"{name} left: as the master it made view {version} without itself, {at}"
+        said = f"{name} was removed by {self.name(maker)} (master) in view {version}, {at}"
+        suspicions = [d for d in self.decisions if d.event == "MemberSuspected" and d.names(subject, "suspect")]
+        own = [each for each in suspicions if each.by == maker] or suspicions
+        return "removed", f"{said}: {self.why(own[-1])}" if own else said
+
+    def _last(self, subject: MemberId, event: str, field: str) -> Decision | None:
+        found = [each for each in self.decisions if each.event == event and each.names(subject, field)]
+        return found[-1] if found else None
+
+
+def _told_once(decisions: list[Decision]) -> Iterable[Decision]:
+    """Without the lists that only repeat what the decision of their maker says."""
+    return (decision for decision in decisions if decision.event != "ViewInstalled")
+
+
+_SENTENCES = {
+    "JoinAttemptFailed": "attempt {attempt} to join through {seed} failed",
+    "Joined": "joined in view {view_version} of {master}",
+    "JoinGivenUp": "gave up joining",
+    "MemberSuspected": "suspects {suspect}",
+    "SuspicionRemoved": "suspects {suspect} no more",
+    "MemberAdmitted": "admits {joiner} in view {view_version}; it replaces {replaced}",
+    "JoinRequestRefused": "refuses {joiner}",
+    "MemberRemoved": "removes {removed} in view {view_version}",
+    "JoinAnswered": "answers {joiner} with view {view_version}; late: {late}",
+    "OutdatedViewHealed": "sends view {view_version} to {member_behind}, which had {its_version}",
+    "ClaimStarted": "claims the mastership in view {view_version}, suspecting {suspected}",
+    "ClaimEnded": "ends its claim: {outcome}; leaves out {left_out}",
+    "ClaimAnswered": "answers the claim of {claimer}, agreed: {accepted}; not suspected: {not_suspected}",
+    "ComplaintJudged": "judges the complaint of {complainer} about {complainee}; tells {suspicion_sent_to}",
+    "ViewsDiverged": "{what}: {peer}",
+    "StaleMessageIgnored": "ignores from {peer}: {what}",
+    "ComplaintSent": "complains to {master} of {complainee}",
+    "MemberQuestioned": "asks {suspect} whether it lives, for {reported_by} suspects it",
+    "LeaveStarted": "lets {leaver} leave: {replicas_to_hand_over} replicas to hand over",
+    "Left": "left in view {view_version}",
+    "Ejected": "learns from {by} that others went on without it in view {view_version}",
+    "ClusterStarted": "begins to work in view {view_version}: {size} members",
+}
+"""Of the kinds that are seen often. All others are told by their names and fields."""

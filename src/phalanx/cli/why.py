@@ -1,0 +1,189 @@
+"""`phalanx why`: what happened to a member, who decided it, and by which rule."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from phalanx.cli.app import fail
+from phalanx.cli.options import ClusterName, Json, ask_any
+from phalanx.cli.output import console, print_json
+from phalanx.cli.rules import meaning_of
+from phalanx.cli.story import LISTS, Decision, Source, Story, find_incarnations
+from phalanx.client.ask import Inquirer
+from phalanx.common.errors import UnavailableError, UsageError
+from phalanx.common.ids import MemberId, address_of
+from phalanx.wire.messages import HistoryReply
+
+ASKED_AT_ONCE = 16
+
+
+def why(
+    member: Annotated[str, typer.Argument(help="host:port, an identity, or the beginning of an incarnation.")],
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="HOST:PORT", help="Ask the members of the cluster of this one.")
+    ] = None,
+    event_log: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Read the event logs in a folder instead.")
+    ] = None,
+    cluster: ClusterName = "phalanx",
+    json: Json = False,
+) -> None:
+    """Tell what happened to a member, and why: who decided what, when, by which rule."""
+    if (at is None) == (event_log is None):
+        raise UsageError("give either --at HOST:PORT, to ask living members, or --event-log DIR, to read their logs")
+    source = ask_members(at, cluster) if at is not None else read_logs(event_log or Path(), cluster)
+    now = _now()
+    known = source.known()
+    subjects = find_incarnations(member, known)
+    if not subjects:
+        addresses = ", ".join(sorted({address_of(each) for each in known})) or "none"
+        fail(f"nothing is known of {member!r}; known are: {addresses}")
+    story = Story(source, subjects)
+    times = {id(each): _ago(now - each.at_ms) if at is not None else _clock(each.at_ms) for each in source.decisions}
+    status, said = story.conclusion(times)
+    if json:
+        print_json(_as_object(story, status, said, now))
+    else:
+        _show(story, said, times)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def ask_members(at: str, cluster: str) -> Source:
+    """What all members remember of which the first that answers knows. Raises `ConnectError` if none answers."""
+    asked, first, at_ms = ask_any(at, cluster, lambda inquirer: (inquirer.member(), inquirer.history(), _now()))
+    others = [other for other in (first.view.members if first.view is not None else ()) if other != asked]
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        answers = pool.map(lambda other: _history_of(other, cluster), others)
+        replies = {asked: (first, at_ms)} | dict(zip(others, answers, strict=True))
+    source = Source(decisions=[])
+    for member, reply in replies.items():
+        if reply is None:
+            source.notes.append(f"{address_of(member)} does not answer: what it decided is not told")
+            continue
+        _add_reply(source, member, *reply)
+    source.decisions.sort(key=lambda decision: decision.at_ms)
+    return source
+
+
+def _history_of(member: MemberId, cluster: str) -> tuple[HistoryReply, int] | None:
+    """What the member remembers, and when it said so: ages count from then."""
+    try:
+        with Inquirer(address_of(member), cluster=cluster) as inquirer:
+            # Another incarnation has come to the address meanwhile: it knows nothing of what this one decided.
+            return (inquirer.history(), _now()) if inquirer.member() == member else None
+    except UnavailableError:
+        return None
+
+
+def _add_reply(source: Source, member: MemberId, history: HistoryReply, at_ms: int) -> None:
+    for age, line in zip(history.ages, history.events, strict=True):
+        fields = msgspec.json.decode(line)
+        source.decisions.append(Decision(at_ms=at_ms - age, by=member, event=fields.pop("event"), fields=fields))
+    if history.view is not None:
+        source.views[member] = (history.view.version, history.view.members)
+    for suspect in history.suspected:
+        source.suspected_by.setdefault(suspect, []).append(member)
+    if history.forgotten:
+        source.notes.append(f"{address_of(member)} has forgotten {history.forgotten} older decisions")
+
+
+def read_logs(folder: Path, cluster: str) -> Source:
+    """What is in the event logs of a folder. Raises `UsageError` if there are none of that cluster."""
+    paths = sorted(folder.glob("*.jsonl"))
+    if not paths:
+        raise UsageError(f"{folder} holds no event log (*.jsonl): give the folder that members had as --event-log")
+    source, bad, names = Source(decisions=[]), 0, set()
+    for path in paths:
+        for line in path.read_bytes().splitlines():
+            try:
+                fields = msgspec.json.decode(line, type=dict[str, Any])
+                name = str(fields.pop("cluster"))
+                decision = Decision(
+                    at_ms=int(fields.pop("at")), by=MemberId(str(fields.pop("member"))),
+                    event=str(fields.pop("event")), fields=fields,
+                )  # fmt: skip
+                if name == cluster and decision.event in LISTS:
+                    source.views[decision.by] = (int(fields["view_version"]), tuple(fields["members"]))
+            except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+                bad += 1
+                continue
+            fields.pop("address", None)
+            names.add(name)
+            if name == cluster and decision.event in ("Left", "Ejected"):
+                source.views.pop(decision.by, None)
+            if name == cluster and decision.rule:
+                source.decisions.append(decision)
+    if cluster not in names:
+        others = ", ".join(map(repr, sorted(names))) or "none"
+        raise UsageError(f"{folder} holds nothing of cluster {cluster!r}; of these: {others}; see --cluster")
+    if bad:
+        source.notes.append(f"{bad} {'line is' if bad == 1 else 'lines are'} no event, and left out")
+    source.decisions.sort(key=lambda decision: decision.at_ms)
+    return source
+
+
+def _ago(age_ms: int) -> str:
+    seconds = max(age_ms, 0) / 1000
+    if seconds < 120:
+        return f"{seconds:.1f} s ago"
+    return f"{seconds / 60:.0f} min ago" if seconds < 7200 else f"{seconds / 3600:.1f} h ago"
+
+
+def _clock(at_ms: int) -> str:
+    at = dt.datetime.fromtimestamp(at_ms / 1000).astimezone()
+    return at.isoformat(sep=" ", timespec="milliseconds").rpartition("+")[0] or at.isoformat(sep=" ")
+
+
+def _show(story: Story, said: str, times: dict[int, str]) -> None:
+    out = console()
+    out.print(Text(said + "."), style="bold")
+    out.print()
+    rows = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
+    rows.add_column("when", justify="right", no_wrap=True)
+    rows.add_column("who", no_wrap=True)
+    rows.add_column("decided", overflow="fold")
+    for each in story.decisions:
+        line = Text(story.words(each))
+        if because := story.why(each):
+            line.append(f": {because}" if each.reason else f" {because}", style="dim")
+        rows.add_row(times[id(each)], story.name(each.by), line)
+    out.print(rows)
+    for note in story.source.notes:
+        out.print(Text(note), style="yellow")
+
+
+def _as_object(story: Story, status: str, said: str, now: int) -> dict[str, Any]:
+    return {
+        "member": story.subjects[-1],
+        "incarnations": story.subjects,
+        "status": status,
+        "conclusion": said,
+        "suspected_by": story.source.suspected_by.get(story.subjects[-1], []),
+        "decisions": [
+            {
+                "at": each.at_ms,
+                "age_ms": now - each.at_ms,
+                "by": each.by,
+                "event": each.event,
+                "said": story.words(each),
+                "reason": each.reason,
+                "rule": each.rule,
+                "meaning": meaning_of(each.rule),
+                "fields": each.fields,
+            }
+            for each in story.decisions
+        ],
+        "notes": story.source.notes,
+    }

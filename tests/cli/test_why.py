@@ -1,0 +1,169 @@
+"""`phalanx why`: the conclusion, the decisions behind it, and what is told when there is nothing to tell."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import phalanx
+from phalanx.cli.rules import MEANINGS, ROW, meaning_of
+from processes import Cluster, wait_for
+
+A, B, C = "127.0.0.1:1/aaaa-1", "127.0.0.1:2/bbbb-1", "127.0.0.1:3/cccc-1"
+B2 = "127.0.0.1:2/dddd-2"
+SILENT = "no heartbeat for 10003 ms; limit 10000 ms"
+
+
+def rules_in_source() -> set[str]:
+    """Every text in the machines that names a rule: it begins with a row."""
+    root = Path(phalanx.__file__).parent
+    files = [*(path for folder in ("membership", "partition", "node") for path in (root / folder).glob("*.py"))]
+    texts = [
+        node.value
+        for path in [*files, root / "wire" / "events.py"]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    return {text for text in texts if re.match(r"[A-Z]{2}-\d+( |$)", text)}
+
+
+def test_every_rule_that_decisions_name_is_told_in_words() -> None:
+    named = {row for rule in rules_in_source() for row in ROW.findall(rule)}
+    assert len(named) > 20
+    assert named - MEANINGS.keys() == set()
+    assert meaning_of("DESIGN 6 graceful shutdown") == "graceful shutdown"
+
+
+@pytest.fixture
+def why(phalanx_command, tmp_path):
+    """Writes events, one list per member, and asks about a member; what was found as an object."""
+
+    def run(member: str, **events: list[dict]) -> dict:
+        for name, decided in events.items():
+            by = {"A": A, "B": B, "C": C, "B2": B2}[name]
+            lines = [{"cluster": "phalanx", "member": by, "address": by.partition("/")[0], **each} for each in decided]
+            (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        result = phalanx_command("why", member, "--event-log", tmp_path, "--json")
+        assert result.exit_code == 0, result.stderr
+        return json.loads(result.stdout)
+
+    return run
+
+
+def view(at: int, version: int, maker: str, *members: str) -> dict:
+    return {
+        "at": at, "event": "ViewInstalled", "view_version": version, "maker": maker, "master": members[0],
+        "members": members, "rule": "CS-14",
+    }  # fmt: skip
+
+
+def suspects(at: int, whom: str) -> dict:
+    return {"at": at, "event": "MemberSuspected", "suspect": whom, "reason": SILENT, "rule": "CS-33 silence"}
+
+
+def removes(at: int, whom: str, version: int) -> dict:
+    return {
+        "at": at, "event": "MemberRemoved", "removed": whom, "view_version": version, "reason": SILENT, "rule": "CS-35",
+    }  # fmt: skip
+
+
+def admits(at: int, whom: str, version: int) -> dict:
+    return {
+        "at": at, "event": "MemberAdmitted", "joiner": whom, "view_version": version, "replaced": [], "rule": "CS-10",
+    }  # fmt: skip
+
+
+def test_a_removed_member_is_told_with_who_when_why_and_the_rule(why) -> None:
+    found = why(
+        "127.0.0.1:2",
+        A=[view(1, 1, A, A, B, C), suspects(5, B), removes(6, B, 2), view(6, 2, A, A, C)],
+        C=[view(2, 1, A, A, B, C), suspects(4, B), view(7, 2, A, A, C)],
+    )
+    assert found["status"] == "removed"
+    assert found["conclusion"].startswith("127.0.0.1:2 was removed by 127.0.0.1:1 (master) in view 2, ")
+    assert found["conclusion"].endswith(f": {SILENT} (CS-35 the master removes whom its failure detector suspects)")
+    assert [(each["by"], each["event"]) for each in found["decisions"]] == [
+        (C, "MemberSuspected"),
+        (A, "MemberSuspected"),
+        (A, "MemberRemoved"),
+    ]
+
+
+def test_one_that_came_back_is_told_with_both_incarnations(why) -> None:
+    found = why("127.0.0.1:2", A=[view(1, 1, A, A, B), removes(2, B, 2), admits(3, B2, 3), view(3, 3, A, A, B2)])
+    assert (found["status"], found["incarnations"]) == ("member", [B, B2])
+    assert "127.0.0.1:2/dddd-2 is a member now, since view 3: admitted by 127.0.0.1:1" in found["conclusion"]
+    assert "Before: 127.0.0.1:2/bbbb-1 was removed by 127.0.0.1:1 (master) in view 2" in found["conclusion"]
+    assert why("dddd")["incarnations"] == [B2]
+    assert why(B)["status"] == "removed"
+
+
+def test_a_crashed_master_is_told_by_the_next_masters_list(why) -> None:
+    found = why("127.0.0.1:1", B=[view(1, 1, A, A, B, C), suspects(5, A), view(6, 2, B, B, C)])
+    assert found["status"] == "removed"
+    assert found["conclusion"].startswith("127.0.0.1:1 was removed by 127.0.0.1:2 (master) in view 2, ")
+    assert SILENT in found["conclusion"]
+
+
+def test_a_master_that_left_is_told_by_its_last_list(why) -> None:
+    assert why("127.0.0.1:1", B=[view(1, 1, A, A, B), view(6, 2, A, B)])["status"] == "left"
+
+
+def test_an_event_of_a_kind_that_is_not_known_is_told_by_its_fields(why) -> None:
+    new = {
+        "at": 4,
+        "event": "MemberPraised",
+        "praised": B,
+        "points": 3,
+        "reason": "it is quick",
+        "rule": "XX-99 praise",
+    }
+    told = why("127.0.0.1:2", A=[view(1, 1, A, A, B), new])["decisions"][0]
+    assert told["said"] == "member praised, praised 127.0.0.1:2, points 3"
+    assert (told["reason"], told["meaning"]) == ("it is quick", "praise")
+
+
+def test_lines_that_are_no_events_are_counted(why, tmp_path) -> None:
+    (tmp_path / "broken.jsonl").write_text('{"at": 1, "eve\n[]\n')
+    assert why("127.0.0.1:1", A=[view(1, 1, A, A)])["notes"] == ["2 lines are no event, and left out"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told", "status"),
+    [
+        (["x"], "give either --at HOST:PORT", 2),
+        (["x", "--at", "127.0.0.1:1"], "cannot connect to 127.0.0.1:1", 1),
+        (["x", "--event-log", "DIR/none"], "holds no event log", 2),
+        (["x", "--event-log", "DIR", "--cluster", "other"], "of these: 'phalanx'", 2),
+        (["127.0.0.1:9", "--event-log", "DIR"], "nothing is known of '127.0.0.1:9'; known are: 127.0.0.1:1, ", 1),
+        (["127.0.0.1:", "--event-log", "DIR"], "nothing is known of", 1),
+        (["", "--event-log", "DIR"], "'' fits", 2),
+    ],
+)
+def test_what_cannot_be_told_is_one_line(why, phalanx_command, tmp_path, arguments, told, status) -> None:
+    why("127.0.0.1:1", A=[view(1, 1, A, A, B)])
+    result = phalanx_command("why", *(each.replace("DIR", str(tmp_path)) for each in arguments))
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (status, "", 1)
+    assert told in result.stderr
+
+
+def test_living_members_tell_what_became_of_a_dead_one(phalanx_command, cluster: Cluster) -> None:
+    first, second, third = cluster.start(3)
+    name, gone = ("--cluster", cluster.name), third.address
+    assert (
+        "is a member now, since view 3: admitted by"
+        in phalanx_command("why", gone, "--at", first.address, *name).stdout
+    )
+    cluster.kill(third)
+    wait_for(lambda: len(cluster.wait_views().members) == 2, "it is removed")
+    shown = phalanx_command("why", gone, "--at", second.address, *name)
+    assert shown.stdout.startswith(f"{gone} was removed by {first.address} (master) in view 4, ")
+    assert " s ago: " in shown.stdout
+    assert f"removes {gone} in view 4" in shown.stdout
+    told = json.loads(phalanx_command("why", gone, "--at", second.address, *name, "--json").stdout)
+    assert (told["status"], told["notes"]) == ("removed", [])
+    other = phalanx_command("why", gone, "--at", first.address, "--cluster", "other")
+    assert other.exit_code == 1
+    assert "belongs to cluster 'test'" in other.stderr
