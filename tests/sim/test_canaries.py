@@ -3,7 +3,8 @@
 import pytest
 
 from phalanx.sim.canaries import CANARIES
-from phalanx.sim.options import Profile, draw_options
+from phalanx.sim.drawing import draw_options
+from phalanx.sim.options import Profile
 from phalanx.sim.run import Result, repeat_command, run
 
 SEEDS = range(90)

@@ -5,7 +5,8 @@ import re
 import msgspec
 import pytest
 
-from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile, draw_options
+from phalanx.sim.drawing import draw_options
+from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
 from phalanx.sim.run import Result, repeat_command, run
 
 SEEDS = range(4)

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from phalanx.sim.options import Options, Profile, draw_options
+from phalanx.sim.drawing import draw_options
+from phalanx.sim.options import Options, Profile
 from phalanx.sim.run import Result, repeat_command, run
 
 

@@ -25,7 +25,8 @@ from phalanx.cli.output import as_json
 from phalanx.cli.scenario import play_scenario
 from phalanx.common.errors import UsageError
 from phalanx.sim.canaries import CANARIES
-from phalanx.sim.options import Profile, draw_options
+from phalanx.sim.drawing import draw_options
+from phalanx.sim.options import Profile
 from phalanx.sim.run import Result, digest_of_all, repeat_command, run
 from phalanx.sim.story import short
 

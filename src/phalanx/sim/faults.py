@@ -31,6 +31,7 @@ class Faults:
         """Nothing goes wrong any more."""
         self._world.network.heal()
         for host in self._world.hosts:
+            self._world.wake_up(host)
             host.crash_on.clear()
             host.crash_sending.clear()
 
@@ -67,6 +68,11 @@ class Faults:
                 world.start(host)
             case FaultKind.PAUSE:
                 world.pause(host, fault.lasts_ms)
+            case FaultKind.CLOCK_STEP:
+                host.clock_ahead_ms += fault.nth
+                world.touch(host)
+            case FaultKind.CUT_GROUP:
+                self._cut_group(fault.nth, world.now + fault.lasts_ms)
             case _:
                 invariant(other is not None, "the fault is between two hosts", fault=fault)
                 self._between(fault, host, other)  # type: ignore[arg-type]  # held by the invariant
@@ -78,10 +84,20 @@ class Faults:
                 network.lose(host, other)
             case FaultKind.LOSE_ONE_WAY:
                 network.lose(host, other, one_way=True)
+            case FaultKind.CUT_ONE_WAY:
+                network.cut_one_way(host, other, now + fault.lasts_ms)
             case FaultKind.CUT:
                 network.cut(host, other, now + fault.lasts_ms)
             case _:
                 network.lag(host, other, fault.nth, now + fault.lasts_ms)
+
+    def _cut_group(self, bits: int, until: int) -> None:
+        hosts = self._world.hosts
+        inside = [host for host in hosts if bits >> host.number & 1]
+        outside = [host for host in hosts if not bits >> host.number & 1]
+        for host in inside:
+            for other in outside:
+                self._world.network.cut(host, other, until)
 
     def _is_possible(self, fault: Fault, host: Host, other: Host | None) -> bool:
         match fault.kind:
@@ -91,8 +107,10 @@ class Faults:
                 return host.node is not None and (not host.has_joined or self._world.joined_count() > 1)
             case FaultKind.LEAVE:
                 return host.has_joined and not host.is_leaving and self._staying() > 1
-            case FaultKind.CRASH_ON | FaultKind.CRASH_SENDING | FaultKind.PAUSE:
+            case FaultKind.CRASH_ON | FaultKind.CRASH_SENDING | FaultKind.PAUSE | FaultKind.CLOCK_STEP:
                 return host.node is not None
+            case FaultKind.CUT_GROUP:
+                return True
             case _:
                 return other is not None and other is not host
 

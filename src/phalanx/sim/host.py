@@ -41,6 +41,10 @@ class Host:
         """Peer to the connection that this host opened to it."""
         self.inbound: dict[int, Channel] = {}
         """Connections that others opened to this host, by number."""
+        self.clock_ppm = 0
+        """By how many millionths its clock runs too fast."""
+        self.clock_ahead_ms: Millis = 0
+        """By how much its clock has jumped ahead."""
         self.crash_on: list[tuple[str, int, Millis]] = []
         """Crash when so many more messages of a type have been handled, and start again after a time."""
         self.crash_sending: list[tuple[str, int, Millis]] = []
@@ -48,6 +52,17 @@ class Host:
 
     def __repr__(self) -> str:
         return f"Host({self.number}, {self.node.this if self.node else 'down'})"
+
+    def clock(self, now: Millis) -> Millis:
+        """What its clock shows."""
+        return now + now * self.clock_ppm // 1_000_000 + self.clock_ahead_ms
+
+    def when(self, shown: Millis) -> Millis:
+        """The first time at which its clock shows this, or more."""
+        at = (shown - self.clock_ahead_ms) * 1_000_000 // (1_000_000 + self.clock_ppm)
+        while self.clock(at) < shown:
+            at += 1
+        return at
 
     @property
     def member(self) -> MemberId | None:

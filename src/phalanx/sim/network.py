@@ -25,6 +25,9 @@ from phalanx.wire.messages import Message
 DRAWN_AHEAD = 4_093
 """Latencies drawn at the start and used in turn: a draw for each message would cost more than all else here."""
 
+CONNECT_TIMEOUT_MS = 5_000
+"""After which an attempt to connect that nobody answers is given up."""
+
 ANOTHER = "another member listens there"
 
 
@@ -37,7 +40,7 @@ class Feed(Protocol):
 class Channel:
     """One connection in one direction."""
 
-    __slots__ = ("is_open", "lag_ms", "last_at", "number", "opener", "receiver", "sender", "target")
+    __slots__ = ("has_hole", "is_open", "lag_ms", "last_at", "number", "opener", "receiver", "sender", "target")
 
     def __init__(self, number: int, opener: Host, sender: MemberId, target: Target, receiver: Host) -> None:
         self.number = number
@@ -45,6 +48,8 @@ class Channel:
         self.sender = sender
         self.target = target
         self.receiver = receiver
+        self.has_hole = False
+        """Whether something sent on it was not let through: then it breaks as soon as something is."""
         self.is_open = True
         """False: what is in flight does not arrive. The sender may not know yet."""
         self.lag_ms: Millis = 0
@@ -61,6 +66,7 @@ class Network:
     def __init__(self, agenda: Agenda, hosts: list[Host], latency_ms: tuple[Millis, Millis], rng: Random) -> None:
         self._agenda = agenda
         self._by_address: dict[Address, Host] = {host.address: host for host in hosts}
+        self._hosts = hosts
         self._rng = rng
         shortest, longest = latency_ms
         self._latencies = [rng.randrange(shortest, longest + 1) for _ in range(DRAWN_AHEAD)]
@@ -72,6 +78,10 @@ class Network:
         """Pair of hosts to the additional latency and when it ends."""
         self._known_lost_at: dict[tuple[int, int], Millis] = {}
         """Opener and receiver to when the receiver knows of the last loss."""
+        self.lost_permille = 0
+        self.doubled_permille = 0
+        self._one_way_until: dict[tuple[int, int], Millis] = {}
+        """Sender and receiver, to when something arrives that way again."""
         self.feed: Feed
         """Set by the world."""
         self.messages = 0
@@ -91,6 +101,9 @@ class Network:
         else:
             channel.last_at = at
         self.messages += 1
+        if self.lost_permille or self.doubled_permille or self._one_way_until:
+            self._send_badly(host, channel, message, at)
+            return
         bucket = agenda.buckets.get(at)
         if bucket is None:
             agenda.buckets[at] = [(channel, message)]
@@ -102,6 +115,20 @@ class Network:
             bucket[-1] = (channel, [*last[1], message] if type(last[1]) is list else [last[1], message])
         else:
             bucket.append((channel, message))
+
+    def _send_badly(self, host: Host, channel: Channel, message: Message, at: Millis) -> None:
+        """Over a network that loses messages, hands some over twice, or lets nothing through this way."""
+        agenda, rng = self._agenda, self._rng
+        if self._one_way_until.get((host.number, channel.receiver.number), 0) > agenda.now:
+            channel.has_hole = True
+            return
+        chance = rng.random() * 1_000
+        if chance < self.lost_permille:
+            return
+        agenda.put(at, (channel, message))
+        if chance >= 1_000 - self.doubled_permille:
+            channel.last_at = at + self.latency()
+            agenda.put(channel.last_at, (channel, message))
 
     def latency(self) -> Millis:
         """The next drawn latency."""
@@ -133,7 +160,13 @@ class Network:
         if not channel.is_open:
             return
         reason = ""
-        if self._cut_until.get(_pair(channel.opener, receiver), 0) > self._agenda.now:
+        now = self._agenda.now
+        opens, answers = (channel.opener.number, receiver.number), (receiver.number, channel.opener.number)
+        silent_until = max(self._one_way_until.get(opens, 0), self._one_way_until.get(answers, 0))
+        if silent_until > now:
+            # Neither answer nor refusal comes, and what was sent in the hope of one is lost.
+            reason, answered_at = "timed out", min(silent_until, now + CONNECT_TIMEOUT_MS)
+        elif self._cut_until.get(_pair(channel.opener, receiver), 0) > now:
             reason = "no route to the host"
         elif receiver.node is None:
             reason = "connection refused"
@@ -172,6 +205,22 @@ class Network:
         self._cut_until[pair] = max(until, self._cut_until.get(pair, 0))
         self.lose(one, other)
 
+    def cut_one_way(self, sender: Host, receiver: Host, until: Millis) -> None:
+        """Let nothing through from one host to another until a time. Nobody is told; what tried breaks afterwards."""
+        way = (sender.number, receiver.number)
+        self._one_way_until[way] = max(until, self._one_way_until.get(way, 0))
+        self._agenda.call_at(self._one_way_until[way], self._end_one_way, sender, receiver)
+
+    def _end_one_way(self, sender: Host, receiver: Host) -> None:
+        if self._one_way_until.get((sender.number, receiver.number), 0) > self._agenda.now:
+            return
+        self._one_way_until.pop((sender.number, receiver.number), None)
+        holed = [c for c in sender.channels.values() if c.receiver is receiver and c.has_hole and c.is_open]
+        for channel in holed:
+            channel.is_open = False
+            channel.receiver.inbound.pop(channel.number, None)
+        self._tell_loss(holed)
+
     def lag(self, one: Host, other: Host, lag_ms: Millis, until: Millis) -> None:
         """Let messages between two hosts take longer until a time."""
         self._lags[_pair(one, other)] = (lag_ms, until)
@@ -187,6 +236,10 @@ class Network:
     def heal(self) -> None:
         """Nothing is cut off or slow any more."""
         self._cut_until.clear()
+        self.lost_permille = self.doubled_permille = 0
+        for sender, receiver in list(self._one_way_until):
+            self._one_way_until[sender, receiver] = 0
+            self._end_one_way(self._hosts[sender], self._hosts[receiver])
         for host in self._by_address.values():
             for channel in host.channels.values():
                 channel.lag_ms = 0

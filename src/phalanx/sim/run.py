@@ -15,12 +15,13 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.sim.canaries import CANARIES
 from phalanx.sim.data_checker import DataChecker, check_replicas
+from phalanx.sim.drawing import draw_options
 from phalanx.sim.faults import Faults
 from phalanx.sim.findings import Findings, Violation
 from phalanx.sim.host import Host
 from phalanx.sim.linearizability import calls_on, is_linearizable
 from phalanx.sim.liveness import find_unmet
-from phalanx.sim.options import FaultKind, Options, Profile, draw_options
+from phalanx.sim.options import FaultKind, Options, Profile
 from phalanx.sim.story import Story
 from phalanx.sim.table_checker import TableChecker
 from phalanx.sim.view_checker import ViewChecker

@@ -50,7 +50,7 @@ class Workload:
         self._options = options
         self._rng = Random(f"workload:{options.profile}:{options.seed}")
         self._kinds = [kind for kind, weight in options.mix.items() for _ in range(weight)]
-        self._twice_mean_ms = 2_000 / options.operations_per_second
+        self._twice_mean_ms = 2_000 / options.operations_per_second if options.operations_per_second else 0.0
         self._next_id = 0
         self._runs = True
         self._world: World
@@ -58,6 +58,8 @@ class Workload:
     def begin(self, world: World) -> None:
         """Start the programs."""
         self._world = world
+        if not self._twice_mean_ms:
+            return
         for host in world.hosts:
             host.next_turn = self._rng.random() * 1_000
             world.agenda.call_at(int(host.next_turn), self._turn, host)

@@ -20,7 +20,7 @@ from phalanx.node.node import Node
 from phalanx.sim.agenda import Agenda
 from phalanx.sim.host import Host
 from phalanx.sim.network import Channel, Network
-from phalanx.sim.options import Options
+from phalanx.sim.options import Options, Profile
 from phalanx.wire.codec import message_decoder
 from phalanx.wire.effects import (
     Answer,
@@ -71,6 +71,8 @@ class World:
         self.rng = Random(f"world:{options.profile}:{options.seed}")
         self.hosts = [Host(number, options.address(number)) for number in range(options.hosts)]
         self.network = Network(self.agenda, self.hosts, options.latency_ms, self.rng)
+        self.network.lost_permille = options.lost_permille
+        self.network.doubled_permille = options.doubled_permille
         self.network.feed = self.feed
         self.inputs = 0
         self.is_over = False
@@ -81,6 +83,9 @@ class World:
         """Hosts that are to be asked at the end of this millisecond."""
         self._slack_ms = options.timer_slack_ms
         self._validate_every = options.validate_every
+        self._clocks_differ = options.profile is Profile.MEMBERSHIP
+        for host, ppm in zip(self.hosts, options.clock_ppm, strict=False):
+            host.clock_ppm = ppm
         self._hash = hashlib.blake2b(digest_size=16)
         self._told = bytearray()
         """What the digest has yet to take in."""
@@ -154,7 +159,7 @@ class World:
     def _handle(self, host: Host, node: Node, event: Input) -> None:
         now = self.agenda.now
         try:
-            effects = node.handle(event, now)
+            effects = node.handle(event, host.clock(now) if self._clocks_differ else now)
             if self._validate_every and self.inputs % self._validate_every == 0:
                 node.validate()
         except Exception as error:  # whatever a member raises is a finding
@@ -201,6 +206,8 @@ class World:
             deadline = host.node.next_deadline()
             if deadline is None:
                 continue
+            if self._clocks_differ:
+                deadline = host.when(deadline)
             at = deadline if deadline > agenda.now else agenda.now + 1
             if host.wake_at < 0 or at < host.wake_at:
                 host.wake_at = at
@@ -254,8 +261,20 @@ class World:
         host.paused_until = self.now + lasts_ms
         self.agenda.call_at(host.paused_until, self._resume, host, host.node.this)
 
-    def _resume(self, host: Host, member: MemberId) -> None:
-        if host.member != member:
+    def wake_up(self, host: Host) -> None:
+        """End a pause before its time."""
+        if host.paused_until:
+            self._resume(host, host.member)
+
+    def touch(self, host: Host) -> None:
+        """Something other than an input changed what a member's clock shows: ask it again when to wake it."""
+        host.wake_at = -1
+        if not host.is_touched:
+            host.is_touched = True
+            self._touched.append(host)
+
+    def _resume(self, host: Host, member: MemberId | None) -> None:
+        if host.member != member or member is None:
             return
         host.paused_until = 0
         backlog, host.backlog = host.backlog, []
