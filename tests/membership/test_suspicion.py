@@ -77,7 +77,7 @@ def test_no_heartbeats_go_to_a_suspected_member() -> None:
     b.refuse("C", hearing="AD")
     b.sent.clear()
     b.advance(5_000, hearing="AD")
-    assert {type(message) for message in b.sent_to("C")} == {m.MembersAck}, "only what opens the connection again"
+    assert {type(message) for message in b.sent_to("C")} == {m.LifeProbe}, "only what asks for an answer"
     assert b.sent_to("D", m.Heartbeat)
     assert b.sent_to("A", m.Heartbeat)
 

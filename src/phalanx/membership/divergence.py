@@ -19,7 +19,7 @@ from phalanx.membership.parting import Parting
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
-from phalanx.wire.messages import ClaimAnswer, Complaint, ExplicitSuspicion, Heartbeat, JoinResponse
+from phalanx.wire.messages import ClaimAnswer, Complaint, ExplicitSuspicion, Heartbeat, JoinResponse, LifeProbe
 
 SAID = "it said that our views have diverged"
 
@@ -36,7 +36,7 @@ class Divergence:
 
     # --- saying it -------------------------------------------------------------------------------------------------
 
-    def on_stranger(self, sender: MemberId, message: Heartbeat) -> None:
+    def on_stranger(self, sender: MemberId, message: Heartbeat | LifeProbe) -> None:
         """A heartbeat from somebody who is not in this member's list: the master answers it, a slave complains."""
         state = self._state
         if state.is_master:

@@ -1,6 +1,8 @@
 """What a member sends by the clock: heartbeats, confirmations of its master, and what reopens broken connections.
 
-A suspected member gets no heartbeat (CS-38), a suspected master no confirmation (CS-39). In large clusters heartbeats
+A suspected member gets no heartbeat (CS-38), a suspected master no confirmation (CS-39), so two that suspect each other
+would stay apart for ever: each asks the other with a probe, and its answer proves that the way there and back is open
+again (1. nothing of B's reaches A, which suspects B and falls silent; 2. B suspects A; 3. the way is open again). In large clusters heartbeats
 go to the neighbours on the ring only, suspicions are told to the member that has to act on them, and the master is
 confirmed so much rarer that its load does not grow with the cluster; it answers each confirmation with a heartbeat.
 """
@@ -13,8 +15,8 @@ from phalanx.membership.state import MembershipState
 from phalanx.wire.messages import (
     Heartbeat,
     LeaveRequest,
+    LifeProbe,
     MasterConfirmation,
-    MembersAck,
     SuspicionReport,
 )
 
@@ -48,11 +50,7 @@ class Pulse:
             self._next_heartbeat = now + state.config.heartbeat_interval_ms
             self._tick(now)
         for member in state.suspicions.to_reconnect(now):
-            if member in state.suspicions.suspected:
-                # No heartbeat (CS-38), only what opens the connection.
-                self._out.send(member, MembersAck(state.joined().version))
-            else:
-                state.send_heartbeat(member)
+            state.send_heartbeat(member)
 
     def _tick(self, now: Millis) -> None:
         state = self._state
@@ -61,6 +59,9 @@ class Pulse:
         for member in state.watching.heartbeats_to:
             if member not in suspected:
                 self._out.send(member, heartbeat)
+        probe = LifeProbe(view.version, view.maker)
+        for member in suspected:
+            self._out.send(member, probe)
         master = state.master
         if master is None or master == state.this or master in suspected:
             pass

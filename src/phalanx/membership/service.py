@@ -38,6 +38,8 @@ from phalanx.wire.messages import (
     JoinRequest,
     JoinResponse,
     LeaveRequest,
+    LifeAnswer,
+    LifeProbe,
     MasterConfirmation,
     MastershipClaim,
     MembersAck,
@@ -198,13 +200,11 @@ class MembershipService:
             if not isinstance(event, LinkUp):
                 self.administration.on_unreachable(member)
         elif isinstance(event, LinkUp):
-            state.suspicions.connection_open(member, now)
+            state.suspicions.connection_open(member)
         elif isinstance(event, LinkRefused):
             state.suspicions.connection_refused(member, now)
             self._act_on(state.suspicions.review(now), now)
-        elif member in state.suspicions.suspected:
-            state.suspicions.connection_lost(member, now)
-        else:
+        elif member not in state.suspicions.suspected:
             state.send_heartbeat(member)
             self.administration.repeat_hand_over(member)
         self._after()
@@ -352,6 +352,16 @@ class MembershipService:
         if message.view_version > view.version:
             self.pulse.on_newer_version(message.view_version, now)
         self.administration.repeat_hand_over(sender)
+
+    def on_life_probe(self, sender: MemberId, message: LifeProbe, now: Millis) -> None:
+        if sender in self.state.members:
+            self._out.send(sender, LifeAnswer())
+        elif self.state.view is not None:
+            self.divergence.on_stranger(sender, message)
+
+    def on_life_answer(self, sender: MemberId, message: LifeAnswer, now: Millis) -> None:
+        if sender in self.state.suspicions.suspected:
+            self.state.suspicions.heard(sender, now, "CS-52 it answers")
 
     def on_master_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
         if not self.is_master:

@@ -2,11 +2,8 @@
 
 Combines the failure detector with the evidence of refused connections, of confirmations that a master misses and of
 questions that nobody answered, and remembers verdicts until they are taken back: a heartbeat, a member list from the
-master, or the return of a connection that was lost, ends a suspicion. What a suspicion leads to is decided elsewhere:
-removal on the master, possibly a mastership claim on a slave.
-
-Two slaves that suspect each other send each other no heartbeats. So that a short failure of their connection does not
-keep them apart for ever, each tries to open the connection again, without a heartbeat, and believes it when it opens.
+master, or the answer to a probe ends a suspicion. What a suspicion leads to is decided elsewhere: removal on the master,
+possibly a mastership claim on a slave.
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ class Sign(enum.StrEnum):
     SILENCE = "silence, a refused connection, missing confirmations, or its own word"
     REPORT = "another member suspects it, and this one does not watch it"
     NO_ANSWER = "no answer, or a refused connection"
-    LIFE = "a heartbeat, a list or a claim of it, or its connection is back"
+    LIFE = "a heartbeat, a list or a claim of it, or its answer to a probe"
     OUT_OF_VIEW = "a view without it is installed"
 
 
@@ -79,8 +76,6 @@ class Suspicions:
         """When the driver was last told to come back; coming much later means that this member was away."""
         self.suspected: dict[MemberId, str] = {}
         """Member to reason."""
-        self._cut_off: dict[MemberId, Millis] = {}
-        """Suspected members without a connection, and when to try to open it again."""
 
     def trust_in(self, member: MemberId) -> Trust:
         """What this member thinks of another one now."""
@@ -99,7 +94,6 @@ class Suspicions:
             self._evidence.reached(gone)
             self._questioned.pop(gone, None)
             self.suspected.pop(gone, None)
-            self._cut_off.pop(gone, None)
         for gone in sorted(self._watched - frozenset(watched)):
             self._detector.forget(gone)
         for member in watched:
@@ -125,7 +119,6 @@ class Suspicions:
         """The member is alive by its own word: a heartbeat, or a list from the master."""
         self._detector.heartbeat(member, now)
         self._evidence.reached(member)
-        self._cut_off.pop(member, None)
         self._questioned.pop(member, None)
         if self.suspected.pop(member, None) is not None:
             self._out.record(SuspicionRemoved(member, rule))
@@ -137,28 +130,16 @@ class Suspicions:
 
     # --- connections -----------------------------------------------------------------------------------------------
 
-    def connection_lost(self, member: MemberId, now: Millis) -> None:
-        """A connection broke. That says nothing of a member that is not suspected; of another one, how to reach it."""
-        if member in self.suspected:
-            self._cut_off.setdefault(member, now + self._interval_ms)
-
     def connection_refused(self, member: MemberId, now: Millis) -> None:
-        if member in self.suspected:
-            self._cut_off.setdefault(member, now + self._interval_ms)
-        elif member in self._members:
+        if member in self._members and member not in self.suspected:
             self._evidence.refused(member, now)
 
-    def connection_open(self, member: MemberId, now: Millis) -> None:
+    def connection_open(self, member: MemberId) -> None:
         self._evidence.reached(member)
-        if member in self._cut_off:
-            self.heard(member, now, "CS-33 the connection is back")
 
     def to_reconnect(self, now: Millis) -> list[MemberId]:
         """Members whose refused connection should be tried again now."""
-        due = [member for member, at in self._cut_off.items() if at <= now]
-        for member in due:
-            self._cut_off[member] = now + self._interval_ms
-        return due + [member for member in self._evidence.to_retry(now) if member not in self.suspected]
+        return [member for member in self._evidence.to_retry(now) if member not in self.suspected]
 
     # --- verdicts --------------------------------------------------------------------------------------------------
 
@@ -167,6 +148,7 @@ class Suspicions:
         if member not in self._members or member in self.suspected:
             return False
         self._questioned.pop(member, None)
+        self._evidence.reached(member)
         self.suspected[member] = reason
         self._out.record(MemberSuspected(member, reason, rule))
         return True
@@ -183,11 +165,7 @@ class Suspicions:
             asked = [member for member, until in self._questioned.items() if until <= now]
             waited = f"another member suspects it, and it did not answer within {2 * self._interval_ms} ms"
             found += [(member, waited, "EL-45") for member in asked]
-        suspects = [member for member, reason, rule in found if self.suspect(member, reason, rule)]
-        for member in suspects:
-            if self._evidence.is_refused(member):
-                self._cut_off[member] = now + self._interval_ms
-        return suspects
+        return [member for member, reason, rule in found if self.suspect(member, reason, rule)]
 
     def _was_away(self, missed_ms: Millis, now: Millis) -> None:
         """This member itself did not run: it distrusts itself first."""

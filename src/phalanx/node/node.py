@@ -275,6 +275,8 @@ class Node:
             m.MembersAck: membership.on_members_ack,
             m.Heartbeat: membership.on_heartbeat,
             m.MasterConfirmation: self._on_master_confirmation,
+            m.LifeProbe: membership.on_life_probe,
+            m.LifeAnswer: membership.on_life_answer,
             m.ExplicitSuspicion: membership.on_explicit_suspicion,
             m.Complaint: membership.on_complaint,
             m.SuspicionReport: membership.on_suspicion_report,

@@ -55,6 +55,7 @@ def draw_membership(rng: Random, seed: int) -> Options:
         copies_per_member=4,
         duration_ms=rng.randrange(4_000, 4_000 + 2 * timeout),
         heal_within_ms=240_000,
+        stays_whole_ms=2 * timeout,
         operations_per_second=0,
         registers=1,
         counters=1,

@@ -96,6 +96,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The safety phase: faults happen and the workload runs."""
     heal_within_ms: Millis
     """The liveness phase lasts at most so long."""
+    stays_whole_ms: Millis = 0
+    """How long the healed cluster must stay whole: what the last fault has set off may need a timeout to show."""
     operations_per_second: int
     """By each member."""
     registers: int

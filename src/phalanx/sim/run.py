@@ -127,13 +127,22 @@ class _Run:
         """Wait until the cluster is whole again; says what it waits for if that takes too long."""
         world, begin = self._world, self._world.now
         end = begin + self._options.heal_within_ms
+        whole_since: Millis | None = None
         while not world.is_over:
             self._faults.revive_seed()
             unmet = find_unmet(world, self._workload)
             if not unmet:
-                break
+                whole_since = world.now if whole_since is None else whole_since
+                if world.now >= whole_since + self._options.stays_whole_ms:
+                    return whole_since - begin
+            else:
+                whole_since = None
             if world.now >= end:
-                self._findings.add(world.now, "the cluster becomes whole after healing", "; ".join(unmet[:6]))
+                self._findings.add(
+                    world.now,
+                    "the cluster becomes whole after healing",
+                    "; ".join(unmet[:6]) or "it did not stay whole",
+                )
                 world.is_over = True
             world.run_until(world.now + LOOK_EVERY_MS)
         return world.now - begin

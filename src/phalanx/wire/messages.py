@@ -151,6 +151,17 @@ class MasterConfirmation(_Message, tag=21, frozen=True):
     """As in `Heartbeat`."""
 
 
+class LifeProbe(_Message, tag=26, frozen=True):
+    """I suspect you, so you get no heartbeats of mine; answer, and I know that the way there and back is open."""
+
+    view_version: int
+    view_maker: MemberId
+
+
+class LifeAnswer(_Message, tag=27, frozen=True):
+    """I got your probe. Whether I suspect you is another matter."""
+
+
 class Complaint(_Message, tag=22, frozen=True):
     """From a slave to its master: this member sends me heartbeats, and is not in my list."""
 
@@ -556,7 +567,7 @@ class ErrorReply(_Message, tag=100, frozen=True):
 Handshake = Hello | Welcome | Refused
 MembershipMessage = (
     JoinRequest | JoinResponse | JoinRedirect | JoinRefused | MembersUpdate | MembersAck | Heartbeat
-    | MasterConfirmation | ExplicitSuspicion | Complaint | SuspicionReport | MastershipClaim | ClaimAnswer
+    | MasterConfirmation | LifeProbe | LifeAnswer | ExplicitSuspicion | Complaint | SuspicionReport | MastershipClaim | ClaimAnswer
     | LeaveRequest | MergeProbe | MergeOrder
 )  # fmt: skip
 TableMessage = TableUpdate | FetchTable | FetchedTable | TableRequest | TableAck
