@@ -360,8 +360,9 @@ class MembershipService:
             self.divergence.on_stranger(sender, message)
 
     def on_life_answer(self, sender: MemberId, message: LifeAnswer, now: Millis) -> None:
-        if sender in self.state.suspicions.suspected:
-            self.state.suspicions.heard(sender, now, "CS-52 it answers")
+        state = self.state
+        if sender in state.suspicions.suspected:
+            state.suspicions.heard(sender, now, "CS-51 it answers" if sender == state.master else "CS-52 it answers")
 
     def on_master_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
         if not self.is_master:
