@@ -4,11 +4,14 @@ import pytest
 
 from phalanx.sim.canaries import CANARIES
 from phalanx.sim.drawing import draw_options
+from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
 from phalanx.sim.options import Profile
 from phalanx.sim.run import Result, repeat_command, run
 
 SEEDS = range(90)
 """Histories that one canary may survive before it counts as not found."""
+MEMBERSHIP_SEEDS = range(600)
+"""The same, for bugs of membership: its histories are short."""
 
 FOUND_BY = {
     "acknowledge-early": {"no acknowledged write is lost", "reads by the owner are not stale"},
@@ -27,22 +30,44 @@ FOUND_BY = {
 }  # fmt: skip
 
 
-def find(canary: str) -> Result:
-    for profile in (Profile.FAILOVER, Profile.DEFAULT):
-        for seed in SEEDS:
+MEMBERSHIP_FOUND_BY = {
+    "accept-equal-version": {"views only move on", "a list is the master's"},
+    "accept-any-list": {"a list is the master's"},
+    "claim-trusting-some": {"who claims suspects everybody older"},
+    "agree-trusting-all": {"who agrees suspects everybody older"},
+    "claim-own-version": {"a claimer's version is above all"},
+    "claim-without-asking": {"a claimer's list has those that agreed"},
+    "tell-nobody-removed": {"the cluster becomes whole after healing"},
+    "look-for-no-other-side": {"the cluster becomes whole after healing"},
+    "forgive-nobody": {"the cluster becomes whole after healing"},
+}
+
+
+def find(canary: str, *profiles: Profile, seeds: range = SEEDS) -> Result:
+    for profile in profiles:
+        for seed in seeds:
             result = run(draw_options(seed, profile), canary)
             if result.violations:
                 return result
-    raise AssertionError(f"{canary} was planted and not found in {2 * len(SEEDS)} histories")
+    raise AssertionError(f"{canary} was planted and not found in {len(profiles) * len(seeds)} histories")
 
 
 def test_every_canary_has_an_expectation() -> None:
-    assert set(FOUND_BY) == set(CANARIES)
+    assert set(FOUND_BY) | set(MEMBERSHIP_FOUND_BY) == set(CANARIES)
+    assert set(MEMBERSHIP_FOUND_BY) == set(MEMBERSHIP_CANARIES)
 
 
-@pytest.mark.parametrize("canary", CANARIES)
+@pytest.mark.parametrize("canary", FOUND_BY)
 def test_a_planted_bug_is_found(canary: str) -> None:
-    result = find(canary)
+    result = find(canary, Profile.FAILOVER, Profile.DEFAULT)
     assert result.violations[0].what in FOUND_BY[canary]
     assert f"--seed {result.seed}" in repeat_command(result)
+    assert f"--canary {canary}" in repeat_command(result)
+
+
+@pytest.mark.parametrize("canary", MEMBERSHIP_FOUND_BY)
+def test_a_planted_bug_of_membership_is_found(canary: str) -> None:
+    result = find(canary, Profile.MEMBERSHIP, seeds=MEMBERSHIP_SEEDS)
+    assert MEMBERSHIP_FOUND_BY[canary] & {violation.what for violation in result.violations}
+    assert f"--seed {result.seed} --profile membership" in repeat_command(result)
     assert f"--canary {canary}" in repeat_command(result)

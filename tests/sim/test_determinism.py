@@ -14,11 +14,12 @@ from phalanx.sim.run import digest_of_all, run, run_many
 PRINT_DIGEST = """
 from phalanx.sim.options import Profile
 from phalanx.sim.run import digest_of_all, run_many
-print(digest_of_all([*run_many(range(4)), *run_many(range(2), Profile.FAILOVER), *run_many(range(2), Profile.CUTS)]))
+of_others = [*run_many(range(2), Profile.FAILOVER), *run_many(range(2), Profile.CUTS)]
+print(digest_of_all([*run_many(range(4)), *of_others, *run_many(range(20), Profile.MEMBERSHIP)]))
 """
 
 
-@pytest.mark.parametrize("profile", [Profile.DEFAULT, Profile.FAILOVER, Profile.CUTS])
+@pytest.mark.parametrize("profile", [Profile.DEFAULT, Profile.FAILOVER, Profile.CUTS, Profile.MEMBERSHIP])
 def test_a_seed_repeats_its_history(profile: Profile) -> None:
     first, second = (digest_of_all(run_many(range(5, 8), profile)) for _ in range(2))
     assert first == second
@@ -39,10 +40,10 @@ def test_the_order_of_sets_and_dicts_of_an_interpreter_does_not_matter() -> None
 
 
 def test_the_printed_options_are_the_whole_history() -> None:
-    options = draw_options(12, Profile.FAILOVER)
-    again = msgspec.json.decode(msgspec.json.encode(options), type=Options)
-    assert again == options
-    assert run(again).digest == run(options).digest
+    for options in (draw_options(12, Profile.FAILOVER), draw_options(12, Profile.MEMBERSHIP)):
+        again = msgspec.json.decode(msgspec.json.encode(options), type=Options)
+        assert again == options
+        assert run(again).digest == run(options).digest
 
 
 def test_telling_the_story_changes_nothing() -> None:

@@ -48,8 +48,30 @@ def test_views_in_opposite_orders_are_found() -> None:
 
 def test_a_view_without_its_installer_is_found() -> None:
     c = Checked()
+    c.install("A", 4, "AC")
     c.install("B", 4, "AC")
     assert c.found == ["M3 view integrity"]
+
+
+def test_a_circle_of_views_through_several_members_is_found() -> None:
+    c = Checked()
+    c.install("A", 3, "ABC")
+    c.install("A", 4, "ABC")
+    c.install("B", 4, "ABC")
+    c.install("B", 4, "BC", maker="B")
+    assert "M1 view order" not in c.found  # no step up, but nobody went the other way
+    c.install("C", 4, "BC", maker="B")
+    c.install("C", 3, "ABC")
+    assert c.found.count("M1 view order") == 1
+    (story,) = [violation.story for violation in c.findings.violations if violation.what == "M1 view order"]
+    assert "A installed (3, 'A'), then (4, 'A'), B installed (4, 'A'), then (4, 'B')" in story
+
+
+def test_a_member_that_installs_the_same_view_again_is_found() -> None:
+    c = Checked()
+    c.install("A", 3, "AB")
+    c.install("A", 3, "AB")
+    assert c.found == ["views only move on", "M1 view order"]
 
 
 def test_two_meanings_of_one_view_are_found() -> None:
@@ -72,6 +94,66 @@ def test_members_that_change_places_are_found(later: str) -> None:
     c.install("C", 4, "ABC")
     c.install("C", 5, later)
     assert "age order" in c.found
+
+
+def test_a_view_that_its_maker_does_not_have_is_found() -> None:
+    c = Checked()
+    c.install("A", 3, "ABC")
+    c.install("B", 3, "ABC")
+    c.install("B", 4, "AB")
+    assert c.found == ["a view begins at its maker"]
+
+
+@pytest.mark.parametrize(
+    ("members", "found"), [("BC", []), ("BCD", ["a view begins at its maker"]), ("CB", ["a view begins at its maker"])]
+)
+def test_a_master_hands_over_exactly_the_list_without_itself(members: str, found: list[str]) -> None:
+    c = Checked()
+    for who in "ABC":
+        c.install(who, 3, "ABC")
+    c.install("B" if "B" in members else "C", 4, members)
+    assert [what for what in c.found if what != "age order"] == found
+
+
+def test_nobody_hands_over_but_the_master() -> None:
+    c = Checked()
+    for who in "ABC":
+        c.install(who, 3, "ABC")
+    c.install("C", 4, "AC", maker="B")
+    assert c.found == ["a view begins at its maker"]
+
+
+def test_a_member_that_is_named_twice_is_found() -> None:
+    c = Checked()
+    c.install("A", 2, "ABB")
+    assert c.found == ["a list names nobody twice"]
+
+
+def test_a_member_that_had_joined_and_comes_back_under_its_name_is_found() -> None:
+    c = Checked()
+    for who in "ABC":
+        c.install(who, 3, "ABC")
+    c.install("A", 4, "AB")
+    c.install("A", 5, "ABD")
+    c.install("A", 6, "ABDC")
+    assert c.found == ["who is gone does not come back"]
+
+
+def test_a_joiner_that_had_not_heard_of_its_admission_may_ask_again() -> None:
+    c = Checked()
+    c.install("A", 3, "ABC")
+    c.install("A", 4, "AB")
+    c.install("A", 5, "ABC")
+    c.install("C", 5, "ABC")
+    assert c.found == []
+
+
+def test_a_member_whose_view_is_none_that_it_installed_is_found() -> None:
+    c = Checked()
+    c.install("A", 2, "AB")
+    c.install("B", 2, "AB")
+    c.rest(A="AB", B="ABC")
+    assert c.found == ["M2 view agreement"]
 
 
 def test_a_member_that_never_installed_a_view_and_was_never_left_out_is_found() -> None:

@@ -26,8 +26,10 @@ from phalanx.cli.scenario import play_scenario
 from phalanx.common.errors import UsageError
 from phalanx.sim.canaries import CANARIES
 from phalanx.sim.drawing import draw_options
-from phalanx.sim.options import Profile
+from phalanx.sim.measures import distribution
+from phalanx.sim.options import Options, Profile
 from phalanx.sim.run import Result, digest_of_all, repeat_command, run
+from phalanx.sim.shrink import shrink
 from phalanx.sim.story import short
 
 TOLD_VIOLATIONS = 5
@@ -46,6 +48,9 @@ def simulate(
         str, typer.Option("--canary", metavar="NAME", help="Plant this bug in every member: it should be found.")
     ] = "",
     story: Annotated[bool, typer.Option("--story", help="Tell what happens, line by line (with --seed).")] = False,
+    shrunk: Annotated[
+        bool, typer.Option("--shrink", help="Play the smallest history found that violates the same (with --seed).")
+    ] = False,
     scenario: Annotated[
         Path | None, typer.Option("--scenario", metavar="FILE", help="Play the history that a text file commands.")
     ] = None,
@@ -93,7 +98,7 @@ def simulate(
             "give either --seed N (one history), --seeds A:B (the histories of A to B - 1), --scenario FILE or --explore N"
         )
     violated = (
-        _play_one(seed, profile, canary, is_told=story and not as_machine, is_quiet=as_machine)
+        _play_one(_options_of(seed, profile, canary, shrunk=shrunk), canary, is_told=story, is_quiet=as_machine)
         if seed is not None
         else _play_many(_parse_range(seeds or ""), profile, canary, jobs, is_quiet=as_machine)
     )
@@ -111,17 +116,21 @@ def _parse_range(text: str) -> range:
 # --- one history ----------------------------------------------------------------------------------------------------
 
 
-def _play_one(seed: int, profile: Profile, canary: str, *, is_told: bool, is_quiet: bool) -> bool:
+def _options_of(seed: int, profile: Profile, canary: str, *, shrunk: bool) -> Options:
     options = draw_options(seed, profile)
-    result = run(options, canary, story=is_told)
+    return shrink(options, canary) if shrunk else options
+
+
+def _play_one(options: Options, canary: str, *, is_told: bool, is_quiet: bool) -> bool:
+    result = run(options, canary, story=is_told and not is_quiet)
     if not is_quiet:
         if is_told:
             print(as_json(options))
             print("\n".join(result.story))
         _tell_violations(result)
     summary = {
-        "seed": seed,
-        "profile": profile,
+        "seed": options.seed,
+        "profile": options.profile,
         "canary": canary or None,
         "digest": result.digest,
         "violations": [{"at_ms": v.at_ms, "what": v.what, "story": v.story} for v in result.violations],
@@ -162,6 +171,9 @@ def _play_many(seeds: range, profile: Profile, canary: str, jobs: int, *, is_qui
         "violations": sum(len(result.violations) for result in failing),
         "failing_seeds": [result.seed for result in failing],
         **_rates(sum(result.simulated_ms for result in results), sum(result.cpu_s for result in results), results),
+        "healed_after_ms": distribution([result.healed_after_ms for result in results]),
+        "detected_after_ms": distribution([each for result in results for each in result.detected_after_ms]),
+        "mass_join_versions": distribution([r.mass_join_versions for r in results if r.mass_join_versions]),
         "took_s": round(time.monotonic() - began, 3),
     }
     print(as_json(_as_builtins(summary)))

@@ -14,6 +14,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.grid.replication import OwnedPartition, StreamState
 from phalanx.membership.role import Role
 from phalanx.node.node import Node
+from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
 from phalanx.wire import messages as m
 
 
@@ -163,5 +164,6 @@ CANARIES: dict[str, Callable[[Node], None]] = {
     "retry-once-only": retry_once_only,
     "resend-nothing": resend_nothing,
     "claim-too-soon": claim_too_soon,
+    **MEMBERSHIP_CANARIES,
 }
 """Name to what takes the rule out."""

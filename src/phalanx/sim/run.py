@@ -21,6 +21,8 @@ from phalanx.sim.findings import Findings, Violation
 from phalanx.sim.host import Host
 from phalanx.sim.linearizability import calls_on, is_linearizable
 from phalanx.sim.liveness import find_unmet
+from phalanx.sim.mastership_checker import MastershipChecker
+from phalanx.sim.measures import Measures
 from phalanx.sim.options import FaultKind, Options, Profile
 from phalanx.sim.story import Story
 from phalanx.sim.table_checker import TableChecker
@@ -45,6 +47,8 @@ class Result(msgspec.Struct, kw_only=True):
     simulated_ms: Millis
     healed_after_ms: Millis
     """From the end of the faults until nothing was left to wait for."""
+    detected_after_ms: list[Millis]
+    mass_join_versions: int
     operations: int
     messages: int
     inputs: int
@@ -99,6 +103,8 @@ class _Run:
         self._canary = canary
         self._findings = Findings()
         self._views = ViewChecker(self._findings)
+        self._masterships = MastershipChecker(self._findings)
+        self._measures = Measures(options)
         self._tables = TableChecker(self._findings, options.partitions, options.backups)
         self._workload = Workload(options)
         self._story = Story(story)
@@ -202,6 +208,8 @@ class _Run:
             violations=self._findings.violations,
             simulated_ms=world.now,
             healed_after_ms=healed_after_ms,
+            detected_after_ms=self._measures.detected_after_ms,
+            mass_join_versions=self._measures.mass_join_versions,
             operations=len(workload.operations),
             messages=world.network.messages,
             inputs=world.inputs,
@@ -223,8 +231,10 @@ class _Run:
             self._rules[rule] += 1
         member = _member(host)
         self._story.tell_event(now, member, event)
+        self._masterships.on_event(member, event, now)
         if isinstance(event, ViewInstalled):
             self._views.on_view(member, event, now)
+            self._measures.on_view(member, event, now)
         elif isinstance(event, PartitionsRepaired) and event.lost:
             self._counts["lost partitions"] += len(event.lost)
 
@@ -240,6 +250,7 @@ class _Run:
 
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
         self._story.tell(now, member, f"--- {what}")
+        self._measures.on_process(member, what, now)
         if what != "started":
             self._workload.on_process_ended(member, now)
             self._faults.on_process_ended(host, what)

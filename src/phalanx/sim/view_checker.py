@@ -1,7 +1,13 @@
 """Checks the views that members installed: order, agreement, integrity (reference 001, M1 to M3).
 
-M2 is judged as members can hold it: a member that missed a view and installed a later one has got what it said, for
-every view is whole; and a member is excused when it crashed, or when the installer's cluster goes on without it.
+* M1 is judged over all members together: what each installed next makes one graph of views, and a circle in it is a
+  conflict, also one that goes through several members, each of which for itself only moved on.
+* M2 is judged as members can hold it: a member that missed a view and installed a later one of the same installer has
+  got what it said, for every view is whole; and a member is excused when the installer's cluster went on without it.
+* A view is one value, and it begins at its maker; a master that leaves makes one without itself and installs it not.
+* Members are crash-stop: who had joined, was in a member's list and is no more does not come back under the same name,
+  and who stays keeps its place in the order of age. (A joiner that was admitted, was left out before it heard of that,
+  and asks again had not joined: it has installed no view that the member had with it.)
 """
 
 from __future__ import annotations
@@ -21,45 +27,110 @@ class ViewChecker:
         self.installed: dict[MemberId, list[ViewId]] = {}
         """Incarnation to the views that it installed, in order."""
         self.members_of: dict[ViewId, tuple[MemberId, ...]] = {}
-        self._order: set[tuple[ViewId, ViewId]] = set()
-        """Pairs of views that some member installed in this order."""
+        self._next: dict[ViewId, dict[ViewId, MemberId]] = {}
+        """View to the views that some member installed right after it, and a member that did."""
+        self._has_backward_step = False
+        """Whether somebody installed a view of no higher version than before: without that there is no circle."""
+        self._gone: dict[MemberId, dict[MemberId, int]] = {}
+        """Incarnation to the members that were in an earlier list of it and not in a later one, and its version."""
 
     def on_view(self, member: MemberId, event: ViewInstalled, now: Millis) -> None:
         """A member has installed a view."""
         view = (event.view_version, event.maker)
         if member not in event.members:
             self._findings.add(now, "M3 view integrity", f"{member} installed {view} without itself: {event.members}")
-        known = self.members_of.setdefault(view, event.members)
-        if known != event.members:
+        known = self.members_of.get(view)
+        if known is None:
+            self.members_of[view] = event.members
+            self._check_origin(member, event, now)
+        elif known is not event.members and known != event.members:
             self._findings.add(now, "view identity", f"{view} means {known} and, at {member}, {event.members}")
         if event.master != event.members[0]:
             self._findings.add(now, "the master is the oldest", f"{member}: {event.master} of {event.members}")
         before = self.installed.setdefault(member, [])
-        for earlier in before:
-            if (view, earlier) in self._order or view == earlier:
-                self._findings.add(now, "M1 view order", f"{member} installed {earlier}, then {view}; another did not")
-            self._order.add((earlier, view))
         if before:
             if view[0] <= before[-1][0]:
                 self._findings.add(now, "views only move on", f"{member} installed {before[-1]}, then {view}")
-            self._check_age(member, before[-1], view, now)
+                self._has_backward_step = True
+            self._check_order(member, before[-1], view, now)
+            self._check_age(member, self.members_of[before[-1]], event, now)
         before.append(view)
 
-    def _check_age(self, member: MemberId, earlier: ViewId, later: ViewId, now: Millis) -> None:
-        """Members that stay keep their order; those that come are younger."""
-        stayed = [each for each in self.members_of[earlier] if each in self.members_of[later]]
-        if list(self.members_of[later][: len(stayed)]) != stayed:
-            self._findings.add(
-                now, "age order", f"{member}: {self.members_of[earlier]}, then {self.members_of[later]}"
-            )  # fmt: skip
+    def _check_origin(self, member: MemberId, event: ViewInstalled, now: Millis) -> None:
+        """The first one that installs a view is its maker, or the maker has left with it."""
+        maker = event.maker
+        if maker == member:
+            if len(set(event.members)) != len(event.members):
+                self._findings.add(now, "a list names nobody twice", f"{member}: {event.members}")
+            return
+        own = self.installed.get(maker, [])
+        last = self.members_of[own[-1]] if own else ()
+        is_handed_over = last[:1] == (maker,) and event.members == last[1:] and event.view_version > own[-1][0]
+        if not is_handed_over:
+            told = (
+                f"{member} installed {(event.view_version, maker)} {event.members}, whose maker has {own[-1:]} {last}"
+            )
+            self._findings.add(now, "a view begins at its maker", told)
+
+    def _check_order(self, member: MemberId, earlier: ViewId, later: ViewId, now: Millis) -> None:
+        """M1. A circle needs a step to a version that is not higher: until there is one nothing need be searched."""
+        self._next.setdefault(earlier, {}).setdefault(later, member)
+        if not self._has_backward_step:
+            return
+        way = self._find_way(later, earlier)
+        if way is not None:
+            told = f"{member} installed {earlier}, then {later}; " + (", ".join(way) or "that is the same view")
+            self._findings.add(now, "M1 view order", told)
+
+    def _find_way(self, start: ViewId, end: ViewId) -> list[str] | None:
+        """Steps of members that lead from one view to another, in words; None: there are none."""
+        came_from: dict[ViewId, tuple[ViewId, MemberId] | None] = {start: None}
+        to_do = [start]
+        while to_do:
+            view = to_do.pop()
+            if view == end:
+                way = []
+                step = came_from[view]
+                while step is not None:
+                    way.append(f"{step[1]} installed {step[0]}, then {view}")
+                    view = step[0]
+                    step = came_from[view]
+                return way[::-1]
+            for following, who in self._next.get(view, {}).items():
+                if following not in came_from:
+                    came_from[following] = (view, who)
+                    to_do.append(following)
+        return None
+
+    def _check_age(self, member: MemberId, earlier: tuple[MemberId, ...], event: ViewInstalled, now: Millis) -> None:
+        """Members that stay keep their order; those that come are younger, and new."""
+        later = event.members
+        present = frozenset(later)
+        stayed = tuple(each for each in earlier if each in present)
+        if later[: len(stayed)] != stayed:
+            self._findings.add(now, "age order", f"{member}: {earlier}, then {later}")
+        gone = self._gone.setdefault(member, {})
+        for each in sorted(gone.keys() & present) if gone else ():
+            before = {view for view in self.installed[member] if view[0] < gone[each]}
+            if not before.isdisjoint(self.installed.get(each, ())):
+                told = (
+                    f"{member} has {each} again in {event.view_version} {later}; its list {gone[each]} was without it"
+                )
+                self._findings.add(now, "who is gone does not come back", told)
+        if len(stayed) != len(earlier):
+            gone.update((each, event.view_version) for each in earlier if each not in present)
 
     def check_agreement(self, correct: dict[MemberId, tuple[MemberId, ...]], now: Millis) -> None:
-        """M2, at rest. `correct`: the members that still run, and the view that each has now."""
+        """M2, at rest. `correct`: the members that still run, and the view that each has now.
+
+        Who is in a view of a member, and in all its later ones, must have installed one of them. Wherever that does not
+        hold it does not hold for the last of them either.
+        """
         for member, final in correct.items():
-            for version, maker in self.installed.get(member, []):
-                for other in self.members_of[version, maker]:
-                    later = [view for view in self.installed.get(other, []) if view[0] >= version]
-                    if other in final and not later:
-                        self._findings.add(
-                            now, "M2 view agreement", f"{member} installed {(version, maker)}; {other} never did"
-                        )  # fmt: skip
+            own = self.installed.get(member)
+            if not own or self.members_of[own[-1]] != final:
+                self._findings.add(now, "M2 view agreement", f"{member} has {final}, and installed {own} before")
+                continue
+            for other in final:
+                if own[-1] not in self.installed.get(other, ()):
+                    self._findings.add(now, "M2 view agreement", f"{member} installed {own[-1]}; {other} never did")

@@ -1,0 +1,117 @@
+"""Checks how the mastership passes on (reference 001): from what each member suspected, agreed to and installed.
+
+* A member claims when it suspects everybody older, and agrees with a claim under the same condition (CS-53, CS-57).
+* A view is made by the master of the view before it, or by a member that claimed: then all in it have agreed, and its
+  version is above all that they had (CS-65, CS-66).
+* A member takes a list of the master that it follows, or of one of which it suspects everybody older (CS-45).
+
+It keeps its own account of each member, from the facts that the member records; it asks no member anything.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.sim.findings import Findings
+from phalanx.wire.events import (
+    ClaimAnswered,
+    ClaimStarted,
+    Event,
+    MemberSuspected,
+    SuspicionRemoved,
+    ViewInstalled,
+)
+
+
+class _Account:
+    """One incarnation, as its facts tell it."""
+
+    __slots__ = ("agreed", "follows", "members", "suspected", "version")
+
+    def __init__(self, view: ViewInstalled) -> None:
+        self.version = view.view_version
+        self.members = view.members
+        self.follows = view.master
+        self.suspected: set[MemberId] = set()
+        self.agreed: dict[MemberId, int] = {}
+        """Members that agreed with its claim, and the versions of their lists then."""
+
+
+class MastershipChecker:
+    """Watches suspicions, claims and views of all members."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._accounts: dict[MemberId, _Account] = {}
+
+    def on_event(self, member: MemberId, event: Event, now: Millis) -> None:
+        """A member has recorded a fact."""
+        kind = type(event)
+        if kind is ViewInstalled:
+            self._on_view(member, event, now)  # type: ignore[arg-type]  # by its kind
+            return
+        account = self._accounts.get(member)
+        if account is None:
+            return
+        if kind is MemberSuspected:
+            account.suspected.add(event.suspect)  # type: ignore[union-attr]  # by its kind
+        elif kind is SuspicionRemoved:
+            account.suspected.discard(event.suspect)  # type: ignore[union-attr]  # by its kind
+        elif kind is ClaimStarted:
+            self._check_suspects_older(member, account, member, "who claims suspects everybody older", now)
+            account.follows = member
+            account.agreed = {}
+        elif kind is ClaimAnswered and event.accepted:  # type: ignore[union-attr]  # by its kind
+            claimer: MemberId = event.claimer  # type: ignore[union-attr]  # by its kind
+            self._check_suspects_older(member, account, claimer, "who agrees suspects everybody older", now)
+            account.follows = claimer
+            self._accounts[claimer].agreed[member] = account.version
+
+    def _check_suspects_older(
+        self, member: MemberId, account: _Account, than: MemberId, what: str, now: Millis
+    ) -> None:
+        trusted = _trusted_older(account, than)
+        if trusted:
+            self._findings.add(now, what, f"{member} in {account.members}, for {than}: does not suspect {trusted}")
+
+    def _on_view(self, member: MemberId, view: ViewInstalled, now: Millis) -> None:
+        account = self._accounts.get(member)
+        if account is None:
+            if view.maker == member and view.members != (member,):
+                self._findings.add(now, "who is new makes no view of others", f"{member}: {view.members}")
+            self._accounts[member] = _Account(view)
+            return
+        if view.maker != member:
+            self._check_followed(member, account, view, now)
+        elif account.members[0] != member:
+            self._check_claimed(member, account, view, now)
+        account.version, account.members, account.follows = view.view_version, view.members, view.master
+        account.suspected.intersection_update(view.members)
+        account.agreed = {}
+
+    def _check_followed(self, member: MemberId, account: _Account, view: ViewInstalled, now: Millis) -> None:
+        if view.maker == account.follows:
+            return
+        if view.master not in account.members or _trusted_older(account, view.master):
+            told = (
+                f"{member} follows {account.follows} and installed {view.view_version} by {view.maker}: {view.members}"
+            )
+            self._findings.add(now, "a list is the master's", told)
+
+    def _check_claimed(self, member: MemberId, account: _Account, view: ViewInstalled, now: Millis) -> None:
+        """A member that was not the master has made a view."""
+        if account.follows != member:
+            self._findings.add(now, "who makes a view is the master", f"{member} made {view.members}, without a claim")
+            return
+        against = [other for other in view.members if other != member and other not in account.agreed]
+        if against:
+            self._findings.add(now, "a claimer's list has those that agreed", f"{member} has {against}, who did not")
+        seen = max([account.version, *account.agreed.values()])
+        if view.view_version <= seen:
+            self._findings.add(now, "a claimer's version is above all", f"{member}: {view.view_version}, seen: {seen}")
+
+
+def _trusted_older(account: _Account, than: MemberId) -> list[MemberId]:
+    """Members older than one that the account's owner does not suspect; all that it does not, where that one is none."""
+    members = account.members
+    older = members[: members.index(than)] if than in members else members
+    return [each for each in older if each not in account.suspected]
