@@ -15,7 +15,7 @@ MEMBERSHIP_SEEDS = range(600)
 
 FOUND_BY = {
     "acknowledge-early": {"no acknowledged write is lost", "reads by the owner are not stale"},
-    "install-older-views": {"M1 view order", "views only move on", "age order"},
+    "install-older-views": {"M1 view order", "views only move on", "age order", "a list is the master's"},
     "promote-without-table": {"a member never fails", "the cluster becomes whole after healing"},
     "drop-replica-early": {
         "no acknowledged write is lost", "reads by the owner are not stale", "replicas are equal at rest",
@@ -26,7 +26,7 @@ FOUND_BY = {
     "resend-nothing": {
         "the cluster becomes whole after healing", "no acknowledged write is lost", "reads by the owner are not stale",
     },
-    "claim-too-soon": {"age order", "the cluster becomes whole after healing", "a member never fails"},
+    "claim-too-soon": {"who claims suspects everybody older", "who agrees suspects everybody older"},
 }  # fmt: skip
 
 
