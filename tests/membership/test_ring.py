@@ -140,3 +140,142 @@ def test_whole_again_after_half_of_a_large_cluster_hung_at_once() -> None:
         c.hang(name)
     c.advance(60_000)
     assert c.views_of("ACEGI") == ["ACEGI"] * 5
+
+
+def lose_from(c: Cluster, sender: str, receivers: str, kind: type = object) -> None:
+    """From now on messages of a kind vanish on these ways."""
+    before = c.swallow
+    c.swallow = lambda s, r, message: (
+        (s == sender and r in receivers and isinstance(message, kind)) or before(s, r, message)
+    )
+
+
+@pytest.mark.rows("EL-45", "CS-34")
+def test_a_question_that_is_lost_with_its_connection_is_asked_again() -> None:
+    """1. E is reported to A, healthy; 2. A's question is lost with their connection; 3. E speaks to A again too late."""
+    c = ring_of()
+    c.advance(3_000)
+    watched = c.nodes["A"].membership.state.watching.watched
+    asked = next(name for name in TEN[1:] if c.id(name) not in watched and "A" not in watchers(c, name))
+    lose_from(c, asked, "A", m.MasterConfirmation)
+    c.say(next(name for name in TEN[1:] if name != asked), "A", m.SuspicionReport(c.id(asked), "it looks dead to me"))
+    assert [heartbeat.wants_answer for heartbeat in c.pending("A", asked, m.Heartbeat)] == [True]
+    c.lose_link("A", asked, one_way=True, tell="A")
+    c.advance(2_500)
+    assert c.views_of(TEN) == [TEN] * 10
+
+
+@pytest.mark.rows("CS-50")
+def test_a_list_that_the_master_repeats_ends_the_suspicion_of_it() -> None:
+    """In a large cluster the master sends no heartbeats to a slave that has stopped to confirm it."""
+    c = ring_of()
+    state = c.nodes["E"].membership.state
+    assert state.suspicions.suspect(c.id("A"), "it did not answer", "EL-45")
+    c.say("A", "E", m.MembersUpdate(state.joined(), True))
+    assert c.id("A") not in state.suspicions.suspected
+
+
+@pytest.mark.rows("EL-45")
+def test_a_master_that_hangs_together_with_all_that_watch_it_is_replaced() -> None:
+    c = ring_of()
+    c.advance(3_000)
+    gone = "A" + watchers(c, "A")
+    for name in gone:
+        c.hang(name)
+    c.advance(40_000)
+    rest = "".join(name for name in TEN if name not in gone)
+    assert c.views_of(rest) == [rest] * 7
+
+
+@pytest.mark.rows("EL-45", "CS-53")
+def test_a_master_that_hangs_together_with_who_would_follow_it_is_replaced() -> None:
+    """Who watches A reports it to B, who watches B reports it to A: nobody that runs is told of both."""
+    c = ring_of()
+    c.advance(3_000)
+    c.hang("A")
+    c.hang("B")
+    c.advance(40_000)
+    assert c.views_of(TEN[2:]) == [TEN[2:]] * 8
+
+
+@pytest.mark.rows("EL-45")
+@pytest.mark.parametrize("how", ["hang", "crash"])
+def test_a_slave_that_fails_together_with_all_that_watch_it_is_removed(how: str) -> None:
+    c = ring_of()
+    c.advance(3_000)
+    slave = next(name for name in "EFGH" if "A" not in watchers(c, name))
+    gone = slave + watchers(c, slave)
+    for name in gone:
+        getattr(c, how)(name)
+    c.advance(40_000 if how == "hang" else 4_000)
+    rest = "".join(name for name in TEN if name not in gone)
+    assert c.views_of(rest) == [rest] * 7
+
+
+@pytest.mark.rows("EL-45", "CS-34")
+def test_a_member_that_the_master_reaches_and_its_watchers_do_not_stays() -> None:
+    c = ring_of()
+    c.advance(3_000)
+    unheard = next(name for name in "EFGH" if "A" not in watchers(c, name))
+    watching = watchers(c, unheard)
+    lose_from(c, unheard, watching)
+    c.advance(60_000)
+    assert c.views_of(TEN) == [TEN] * 10
+    suspected_by = {name for name, event in c.events if isinstance(event, events.MemberSuspected)}
+    assert suspected_by == set(watching)
+
+
+@pytest.mark.rows("EL-45", "CS-29")
+def test_a_member_that_its_watchers_hear_and_the_master_does_not_is_removed_in_time() -> None:
+    """Confirmations are rarer in a large cluster; how long the master puts up with silence is not as many times longer."""
+    c = ring_of()
+    c.advance(3_000)
+    unheard = next(name for name in "EFGH" if "A" not in watchers(c, name))
+    pace = c.nodes[unheard].membership.state.watching.pace
+    assert pace == 3
+    lose_from(c, unheard, "A")
+    c.advance(15_000 + 2 * (pace - 1) * 1_000 + 2_000)
+    rest = TEN.replace(unheard, "")
+    assert c.view("A") == rest
+    assert [event.rule for event in c.events_of("A", events.MemberSuspected)] == ["CS-29"]
+
+
+@pytest.mark.rows("EL-45")
+def test_reports_that_are_lost_are_repeated() -> None:
+    c = ring_of()
+    c.advance(3_000)
+    hung = next(name for name in "EFGH" if "A" not in watchers(c, name))
+    lost: list[str] = []
+
+    def lose(sender: str, receiver: str, message: m.Message) -> bool:
+        if isinstance(message, m.SuspicionReport) and len(lost) < 4:
+            lost.append(sender)
+            return True
+        return False
+
+    c.swallow = lose
+    c.hang(hung)
+    c.advance(18_000)
+    assert len(lost) == 4
+    assert c.view("A") == TEN.replace(hung, "")
+
+
+@pytest.mark.rows("CS-52", "EL-45")
+def test_a_suspicion_does_not_outlive_the_watching() -> None:
+    """1. E hangs and its watcher suspects it; 2. the ring changes, E's heartbeats go to others; 3. E is back."""
+    c = ring_of()
+    c.advance(3_000)
+    hung = next(name for name in "EFGH" if "A" not in watchers(c, name))
+    watching = watchers(c, hung)
+    lose_from(c, hung, watching, m.Heartbeat)
+    c.advance(12_000)
+    by = [name for name in watching if c.id(hung) in c.nodes[name].membership.suspicions.suspected]
+    assert by
+    for name in "KLMNOPQRSTUVWXYZ":
+        c.join(name)
+        if left := [name for name in by if name not in watchers(c, hung)]:
+            break
+    assert left
+    c.swallow = lambda sender, receiver, message: False
+    c.advance(10_000)
+    assert [name for name in left if c.nodes[name].membership.suspicions.suspected] == []

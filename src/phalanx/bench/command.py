@@ -19,6 +19,7 @@ from phalanx import __version__
 from phalanx.bench.backup import run_backup
 from phalanx.bench.blocking import run_bulk, run_single
 from phalanx.bench.embedded import run_embedded
+from phalanx.bench.membership import membership
 from phalanx.bench.memory import run_memory
 from phalanx.bench.plan import Plan, SkippedCase
 from phalanx.bench.report import print_report
@@ -43,8 +44,13 @@ WITHOUT_REDIS = (
     "redis-server, brew install redis) and its Python client (pip install 'phalanx[bench]')."
 )
 
+app = typer.Typer(name="bench", invoke_without_command=True)
+app.command()(membership)
 
+
+@app.callback()
 def bench(
+    context: typer.Context,
     only: Annotated[
         list[str] | None, typer.Option(help=f"Only these cases, separated by commas: {', '.join(CASES)}.")
     ] = None,
@@ -58,6 +64,8 @@ def bench(
 
     Starts members and redis-server processes of its own on free ports of the loopback interface, and ends them.
     """
+    if context.invoked_subcommand is not None:
+        return
     chosen = [name for text in only or [] for name in text.split(",") if name] or list(CASES)
     if unknown := sorted(set(chosen) - set(CASES)):
         raise typer.BadParameter(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import phalanx
-from phalanx.bench.command import bench
+from phalanx.bench.command import app as bench
 from phalanx.cli.app import CommandGroup
 from phalanx.cli.maps import app as maps
 from phalanx.cli.member import member
@@ -31,7 +31,7 @@ app.command()(why)
 app.add_typer(maps)
 app.command()(demo)
 app.command()(simulate)
-app.command()(bench)
+app.add_typer(bench)
 
 
 def _print_version(is_asked: bool) -> None:

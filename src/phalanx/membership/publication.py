@@ -23,6 +23,8 @@ class Publication:
         self.deadline = deadline
         self.joiners = joiners
         """The admitted members and the ids of their requests."""
+        self._members: Collection[MemberId] = ()
+        """Those of the view that was looked at last: each of thousands of acknowledgements asks whether it is over."""
 
     def __repr__(self) -> str:
         return f"Publication(ver:{self.view.version}, waiting_for={sorted(self.waiting_for)}, joiners={self.joiners})"
@@ -34,7 +36,9 @@ class Publication:
 
     def is_over(self, members: Collection[MemberId], now: Millis) -> bool:
         """Members that left are not waited for: their missing answer will not come, and is no acknowledgement."""
-        self.waiting_for.intersection_update(members)
+        if members is not self._members:
+            self._members = members
+            self.waiting_for.intersection_update(members)
         return not self.waiting_for or now >= self.deadline
 
 

@@ -96,7 +96,11 @@ class PartitionKeeper:
             self._publish_at = None
             self._redundancy.forget_all()
             return
-        self._confirmed = {m: version for m, version in self._confirmed.items() if m in view and not became_master}
+        if became_master:
+            self._confirmed.clear()
+        else:
+            members = frozenset(view.members)
+            self._confirmed = {m: version for m, version in self._confirmed.items() if m in members}
         if became_master:
             self._redundancy.forget_all()
             self._start_search(view, now)

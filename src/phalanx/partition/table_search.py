@@ -25,11 +25,12 @@ class TableSearch:
         self._out = outbox
         self._retry_ms = retry_ms
         self._tables = {this: own}
-        self.waiting_for = list(view.others(this))
+        self.waiting_for: dict[MemberId, None] = dict.fromkeys(view.others(this))
+        """In the order of age."""
         self._ask_at = 0
 
     def __repr__(self) -> str:
-        return f"TableSearch({self._search_id}, waiting_for={self.waiting_for})"
+        return f"TableSearch({self._search_id}, waiting_for={list(self.waiting_for)})"
 
     def ask(self, now: Millis) -> None:
         """Ask those that have not answered, if it is time."""
@@ -44,12 +45,12 @@ class TableSearch:
 
     def on_answer(self, sender: MemberId, message: FetchedTable) -> None:
         if message.search_id == self._search_id and sender in self.waiting_for:
-            self.waiting_for.remove(sender)
+            del self.waiting_for[sender]
             self._tables[sender] = message.table
 
     def on_view(self, view: MembersView) -> None:
         """Members that left will not answer."""
-        self.waiting_for = [member for member in self.waiting_for if member in view]
+        self.waiting_for = dict.fromkeys(member for member in view.members if member in self.waiting_for)
 
     def is_over(self) -> bool:
         return not self.waiting_for
