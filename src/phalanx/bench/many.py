@@ -18,6 +18,7 @@ from typing import Any
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, Millis, address_of, member_id
+from phalanx.common.view import MembersView
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 from phalanx.wire.codec import encode_frame
@@ -38,7 +39,7 @@ class StandIn:
         self.this = this
         self._config = config
         self._real = real
-        self._view: m.MembersView | None = None
+        self._view: MembersView | None = None
         self._next_tick: Millis | None = None
 
     def handle(self, event: Input, now: Millis) -> list[Effect]:

@@ -291,6 +291,8 @@ class MembershipService:
         if current is None:
             return
         if (view.version, view.maker) == (current.version, current.maker):
+            if sender == state.master and sender in state.members:
+                state.suspicions.heard(sender, now, "CS-50")
             self._out.send(sender, MembersAck(current.version))
             return
         is_passed_on = view.maker == state.master and sender in state.members

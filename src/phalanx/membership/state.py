@@ -92,7 +92,11 @@ class MembershipState:
             expected = self.joined().others(self.this)
         elif self.watching.is_ring and self.master is not None and self.master not in self.watching.watched:
             expected = (self.master,)
-        self.suspicions.expect_confirmations(expected, self.config.confirmation_timeout_ms * self.watching.pace, now)
+        # Two rare confirmations may be lost with their connections; a limit as many times longer as they are rarer would
+        # let a member that only the master does not hear stay for minutes.
+        config, rarer = self.config, self.watching.pace - 1
+        timeout_ms = config.confirmation_timeout_ms + 2 * rarer * config.confirmation_interval_ms
+        self.suspicions.expect_confirmations(expected, timeout_ms, now)
 
     def _remember_former(self, before: Collection[MemberId], now: Millis) -> None:
         """EL-22: who was a member and is no more may live on another side of a cut."""
@@ -118,11 +122,12 @@ class MembershipState:
         for suspect in suspects:
             if suspect != self.this and self.suspicions.question(suspect, now):
                 self.out.record(events.MemberQuestioned(suspect, reported_by, "EL-45"))
-                self.send_heartbeat(suspect, wants_answer=True)
+                self.send_heartbeat(suspect)
 
-    def send_heartbeat(self, to: MemberId, *, wants_answer: bool = False) -> None:
+    def send_heartbeat(self, to: MemberId) -> None:
+        """Whoever is being asked whether it lives is asked by this one too: a question is lost with its connection."""
         view = self.joined()
-        self.out.send(to, Heartbeat(view.version, view.maker, wants_answer))
+        self.out.send(to, Heartbeat(view.version, view.maker, self.suspicions.is_questioned(to)))
 
     def tell_diverged(self, peer: MemberId, version: int, maker: MemberId, what: str, rule: str) -> None:
         """Explicit suspicion: assume that I am dead, as far as your view `version` by `maker` goes (CS-40)."""

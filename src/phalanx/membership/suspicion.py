@@ -113,6 +113,10 @@ class Suspicions:
         self._questioned[member] = now + 2 * self._interval_ms
         return True
 
+    def is_questioned(self, member: MemberId) -> bool:
+        """Whether the member has been asked if it lives, and may still answer."""
+        return member in self._questioned
+
     # --- signs of life ---------------------------------------------------------------------------------------------
 
     def heard(self, member: MemberId, now: Millis, rule: str) -> None:
