@@ -187,3 +187,62 @@ def test_a_lag_delays_and_keeps_order() -> None:
     assert wires.numbers(1) == [1]
     wires.run()
     assert wires.numbers(1) == [1, 2, 3]
+
+
+def test_a_message_may_be_handed_over_twice_and_then_in_order() -> None:
+    wires = Wires()
+    wires.network.doubled_permille = 500
+    for number in range(200):
+        wires.send(0, B, number)
+    wires.run()
+    got = wires.numbers(1)
+    firsts = list(dict.fromkeys(got))
+    assert firsts == list(range(200))
+    assert 250 < len(got) < 350
+    for number in firsts:
+        assert got.count(number) in (1, 2)
+
+
+def test_a_message_may_be_lost_while_its_connection_stays() -> None:
+    wires = Wires()
+    wires.network.lost_permille = 500
+    for number in range(200):
+        wires.send(0, B, number)
+    wires.run()
+    got = wires.numbers(1)
+    assert got == sorted(got)
+    assert 60 < len(got) < 140
+    assert not wires.events(0, LinkLost)
+    assert not wires.events(1, LinkLost)
+
+
+def test_messages_on_different_connections_overtake_each_other() -> None:
+    wires = Wires(count=3)
+    wires.run(0)
+    for number in range(50):
+        wires.send(number % 2, "10.0.0.3:5701/a", number)
+    wires.run()
+    got = wires.numbers(2)
+    assert sorted(got) == list(range(50))
+    assert got != sorted(got)
+    assert [number for number in got if number % 2 == 0] == list(range(0, 50, 2))
+
+
+def test_one_way_is_silent_and_the_other_goes_on_until_the_connection_that_lost_something_breaks() -> None:
+    wires = Wires()
+    wires.send(0, B, 1)
+    wires.send(1, A, 2)
+    wires.run(500)
+    wires.network.cut_one_way(wires.hosts[0], wires.hosts[1], 1_000)
+    wires.agenda.now = 500
+    wires.send(0, B, 3)
+    wires.send(1, A, 4)
+    wires.run(999)
+    assert (wires.numbers(1), wires.numbers(0)) == ([1], [2, 4])
+    assert not wires.events(0, LinkLost)
+    wires.run()
+    assert wires.events(0, LinkLost) == [LinkLost(MemberId(B))]
+    wires.agenda.now = 2_000
+    wires.send(0, B, 5)
+    wires.run()
+    assert wires.numbers(1) == [1, 5]

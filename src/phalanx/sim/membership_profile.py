@@ -69,7 +69,9 @@ def draw_membership(rng: Random, seed: int) -> Options:
         ring_neighbours=rng.choice((1, 2, 3)),
         initial_members=rng.choice((1, 1, 1, min(2, members))),
     )
-    return msgspec.structs.replace(options, faults=_draw_faults(rng, options))
+    # Drawn last, so that both detectors meet the faults that the seed stands for.
+    faults, detector = _draw_faults(rng, options), rng.choice(("phi", "phi", "deadline"))
+    return msgspec.structs.replace(options, faults=faults, failure_detector=detector)
 
 
 def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:

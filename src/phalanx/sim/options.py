@@ -116,6 +116,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ring_above_members: int = 100
     ring_neighbours: int = 3
     initial_members: int = 1
+    failure_detector: str = "phi"
     validate_every: int = 7
     """Each member's whole state is validated after every n-th input; 0: never."""
 
@@ -138,4 +139,5 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             ring_above_members=self.ring_above_members,
             ring_neighbours=self.ring_neighbours,
             initial_members=self.initial_members,
+            failure_detector=self.failure_detector,
         )
