@@ -200,7 +200,7 @@ def find_conflict(one: Seen, other: Seen) -> Broken | None:
     if (mine.version, mine.maker) == (theirs.version, theirs.maker) and mine != theirs:
         return "view identity", f"{one.this} has {mine}, {other.this} has {theirs}"
     # Sides that know nothing of each other may have admitted the same joiners, which went to one of them.
-    is_one_side = one.this in theirs.members and other.this in mine.members
+    is_one_side = mine.maker in theirs.members or theirs.maker in mine.members
     if is_one_side and not _same_order(mine.members, theirs.members):
         return "age order", f"{one.this} has {mine}, {other.this} has {theirs}"
     if one.is_master and other.is_master and one.this in theirs.members and other.this in mine.members:
