@@ -49,6 +49,10 @@ def test_age_is_position_and_the_oldest_is_the_master() -> None:
     assert view.older_than(lone_id("C")) == (lone_id("A"), lone_id("B"))
     assert view.younger_than(lone_id("A")) == (lone_id("B"), lone_id("C"))
     assert view.younger_than(lone_id("C")) == ()
+    later = lone_view("BCA", 2)
+    assert later.master == lone_id("B"), "whatever the names say"
+    assert later.older_than(lone_id("A")) == (lone_id("B"), lone_id("C"))
+    assert later.younger_than(lone_id("C")) == (lone_id("A"),)
     with pytest.raises(InvariantViolation, match="only a member has older members"):
         view.older_than(lone_id("Z"))
 

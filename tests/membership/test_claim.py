@@ -242,6 +242,25 @@ def test_what_is_left_of_the_claim_is_told_for_people() -> None:
     assert claim.is_over(100)
 
 
+@pytest.mark.rows("CS-59")
+def test_only_younger_members_are_asked_whoever_is_suspected() -> None:
+    """An older member that is heard again during the claim is not asked: it would have to follow a younger one."""
+    outbox = Outbox(lone_id("C"))
+    claim = Claim(lone_id("C"), 1, lone_view("ABCDE", 3), (100, 10), outbox)
+    claim.ask_younger(lone_view("ABCDE", 3), (), 0)
+    assert [effect.to for effect in outbox.take() if isinstance(effect, Send)] == [lone_id("D"), lone_id("E")]
+
+
+@pytest.mark.rows("CS-73", "CS-64")
+def test_the_setting_says_when_a_claim_is_over() -> None:
+    b = Lone("B", "ABC", 3, claim_timeout_ms=2_000)
+    b.refuse("A", hearing="C")
+    b.advance(1_000, hearing="C")
+    assert b.view() == "ABC"
+    b.advance(1_000, hearing="C")
+    assert b.view() == "B"
+
+
 # --- in a cluster ---------------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,61 @@ def test_a_slave_that_hears_a_stranger_complains_to_its_master_and_says_nothing_
     assert c.events_of(events.ComplaintSent)[0].rule == "CS-48"
 
 
+def fitting(role: str) -> Lone:
+    """A member of [A,B,C] version 5 in this role."""
+    one = Lone({"slave": "C", "claimer": "B", "master": "B"}[role], "ABC", 5)
+    if role != "slave":
+        one.refuse("A", hearing="C")
+    if role == "master":
+        one.hear("C", m.ClaimAnswer(1, True, lone_view("ABC", 5)))
+    assert (one.membership.is_master, one.membership.is_claiming) == (role == "master", role == "claimer")
+    one.sent.clear()
+    return one
+
+
+FOREIGN = lone_view("YZ", 9)
+SAID = {
+    "an older version": m.Heartbeat(2, lone_id("A")),
+    "a newer version": m.Heartbeat(99, lone_id("A")),
+    "a confirmation": m.MasterConfirmation(2, lone_id("A"), -1),
+    "a join request": m.JoinRequest(1, lone_id("Z"), "phalanx", m.PROTOCOL_VERSION, 1),
+    "one for another cluster": m.JoinRequest(1, lone_id("Z"), "other", m.PROTOCOL_VERSION, 1),
+    "a redirect": m.JoinRedirect(1, lone_id("Z")),
+    "a refusal": m.JoinRefused(1, True, "not now", True),
+    "a list of mine": m.MembersUpdate(lone_view("ABC", 5)),
+    "a foreign list": m.MembersUpdate(FOREIGN),
+    "an acknowledgement": m.MembersAck(2),
+    "explicit suspicion": m.ExplicitSuspicion(2, lone_id("A"), FOREIGN),
+    "a claim": m.MastershipClaim(7),
+    "an agreement": m.ClaimAnswer(1, True, lone_view("ABC", 5)),
+    "no agreement": m.ClaimAnswer(1, False, lone_view("ABC", 5)),
+    "a report": m.SuspicionReport(lone_id("A"), "silent"),
+    "a wish to leave": m.LeaveRequest(),
+    "another side": m.MergeProbe("phalanx", m.PROTOCOL_VERSION, 1, FOREIGN, False),
+    "an order to merge": m.MergeOrder(FOREIGN),
+}
+ONLY = {
+    ("master", "Z", "a confirmation"),
+    ("master", "Z", "an older version"),
+    ("master", "Z", "a newer version"),
+    *((role, sender, "a foreign list") for role in ("slave", "claimer", "master") for sender in "CZ"),
+    *((role, sender, "a list of mine") for role in ("master",) for sender in "CZ"),
+}
+"""The cases 1 to 3 (case 4 needs a joiner, below): who, told what, by whom, says explicit suspicion to the sender."""
+
+
+@pytest.mark.rows("CS-47")
+@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize("sender", "CZ")
+@pytest.mark.parametrize("role", ["slave", "claimer", "master"])
+def test_explicit_suspicion_starts_in_its_cases_and_in_no_other(role: str, sender: str, said: str) -> None:
+    one = fitting(role)
+    speaker = "B" if (role, sender) == ("slave", "C") else sender
+    one.hear(speaker, SAID[said])
+    told = [to for to, _ in one.sent_of(m.ExplicitSuspicion)]
+    assert told == ([speaker] if (role, sender, said) in ONLY else [])
+
+
 @pytest.mark.rows("CS-48", "CS-39")
 def test_a_slave_does_not_complain_to_a_master_that_it_suspects() -> None:
     c = Lone("C", "ABC", 5)

@@ -87,6 +87,7 @@ def test_a_master_that_is_told_to_go_its_own_way_removes_the_sender() -> None:
     assert c.views_of("ABC") == ["ABC"] * 3
 
 
+@pytest.mark.rows("CS-40")
 def test_an_explicit_suspicion_about_an_earlier_view_is_ignored() -> None:
     """A delayed message must not split a healthy cluster (CHECKLIST A.6-21)."""
     c = Cluster("ABC")

@@ -76,12 +76,12 @@ def test_a_member_asks_its_seeds_with_an_id_and_its_own_name() -> None:
     assert c.asked == [(address("A"), request), (address("B"), request)]
 
 
-@pytest.mark.rows("EL-08", "EL-09", "EL-10", "EL-11")
+@pytest.mark.rows("EL-08", "EL-09", "EL-10", "EL-11", "EL-12")
 def test_a_join_is_tried_five_times_for_five_seconds_and_then_fails() -> None:
     b = Joiner("B", "A")
     b.advance(24_999)
     assert b.finished is None
-    assert len({request.request_id for _, request in b.asked}) == 5
+    assert len({request.request_id for _, request in b.asked}) == 5, "a fresh id for each attempt"
     b.advance(1)
     assert b.finished is not None
     assert b.finished.failed
@@ -293,11 +293,21 @@ def test_a_join_is_answered_when_all_existing_members_have_acknowledged_the_list
     c = Cluster("ABC")
     c.hold_all()
     c.start("D")
+    sent_to_joiner: list[m.Message] = []
+
+    def listen(sender: str, receiver: str, message: m.Message) -> bool:
+        if receiver == "D" and isinstance(message, m.MembersUpdate):
+            sent_to_joiner.append(message)
+        return False
+
+    c.swallow = listen
     c.release("D", "A")
     c.release("A", "D")
     c.settle()
     assert c.view("A") == "ABCD"
     assert c.version("A") == 4
+    assert [len(c.pending("A", member, m.MembersUpdate)) for member in "ABC"] == [0, 1, 1]
+    assert sent_to_joiner == [], "it was no member before: its answer is the list"
     for member in "BC":
         assert c.view("D") == ""
         c.deliver("A", member, m.MembersUpdate)
@@ -307,6 +317,14 @@ def test_a_join_is_answered_when_all_existing_members_have_acknowledged_the_list
     assert c.view("D") == "ABCD"
     answered = c.events_of("A", events.JoinAnswered)[-1]
     assert (answered.joiner, answered.late) == (c.id("D"), ())
+
+
+@pytest.mark.rows("EL-25")
+def test_the_first_joiner_is_answered_at_once_because_nobody_has_to_acknowledge() -> None:
+    c = Cluster("A")
+    c.start("B")
+    c.settle()
+    assert c.view("B") == "AB"
 
 
 @pytest.mark.rows("EL-17", "EL-26")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness import Cluster, lone_id, lone_view, name_of
+from harness import Cluster, address, lone_id, lone_view, name_of
 from phalanx.membership.merging import side_rank
 from phalanx.wire import events
 from phalanx.wire import messages as m
@@ -44,6 +44,21 @@ def test_two_sides_become_one(one: str, other: str, goes_on: str) -> None:
     assert len({c.view(name) for name in names}) == 1
     assert {name for name in names if c.id(name) == before[name]} == set(goes_on)
     assert c.view(names[0])[: len(goes_on)] == goes_on
+
+
+@pytest.mark.rows("EL-22")
+def test_sides_find_each_other_by_the_former_members_when_no_seed_lives() -> None:
+    """[A,B,C,D,E], A being the seed of all: A dies, then B,C | D,E."""
+    c = Cluster("ABCDE")
+    c.advance(2_000)
+    c.crash("A")
+    c.advance(3_000)
+    assert set(c.nodes["B"].membership.state.former) == {address("A")}
+    split(c, "BC", "DE")
+    assert set(c.nodes["B"].membership.state.former) == {address(name) for name in "ADE"}
+    heal(c)
+    assert {"".join(sorted(view)) for view in c.views_of("BCDE")} == {"BCDE"}
+    assert {name for name in "BCDE" if address(name) in c.nodes[c.master("B")].membership.state.former} == set()
 
 
 def test_a_side_with_data_never_joins_one_without() -> None:

@@ -115,9 +115,19 @@ def test_a_list_of_the_master_takes_the_suspicion_back() -> None:
 @pytest.mark.rows("CS-34", "CS-37")
 def test_suspicions_stay_where_they_are() -> None:
     c = Cluster("ABCD")
+    told: list[m.Message] = []
+
+    def listen(sender: str, receiver: str, message: m.Message) -> bool:
+        if not isinstance(message, m.Heartbeat | m.MasterConfirmation | m.MembersAck):
+            told.append(message)
+        return False
+
+    c.advance(2_000)
+    c.swallow = listen
     c.cut("B", "C")
     c.advance(5_000)
     assert [c.suspects(name) for name in "ABCD"] == ["", "C", "B", ""]
+    assert told == [], "neither to the master nor to each other"
     assert c.views_of("ABCD") == ["ABCD"] * 4
 
 

@@ -168,6 +168,44 @@ def test_the_master_removes_whom_it_suspects_at_once_and_publishes_the_whole_lis
     assert all(event.rule == "CS-35" and "refused" in event.reason for event in removed)
 
 
+@pytest.mark.rows("CS-11", "CS-35", "EL-43")
+def test_a_removal_goes_to_each_remaining_member_at_once() -> None:
+    c = Cluster("ABCD")
+    c.advance(2_000)
+    c.hold("A", "CD")
+    c.crash("B")
+    while c.view("A") == "ABCD":
+        c.advance(10)
+    for member in "CD":
+        assert [message.view.members for message in c.pending("A", member, m.MembersUpdate)] == [c.ids("ACD")]
+
+
+@pytest.mark.rows("EL-02", "CS-08")
+def test_only_the_coordinator_decides_who_is_a_member_and_where_the_partitions_are() -> None:
+    """A admits, removes and assigns; after it B does, and nobody else ever."""
+    c = Cluster("ABC", partition_count=4)
+    deciders: dict[type, set[str]] = {}
+
+    def listen(sender: str, receiver: str, message: m.Message) -> bool:
+        deciders.setdefault(type(message), set()).add(sender)
+        return False
+
+    c.swallow = listen
+    decisions = (m.MembersUpdate, m.TableUpdate)
+    c.assign()
+    c.join("D")
+    c.crash("C")
+    c.advance(3_000)
+    assert c.views_of("ABD") == ["ABD"] * 3
+    assert [deciders[kind] for kind in decisions] == [{"A"}] * 2
+    assert deciders[m.JoinResponse] == {"A"}
+    deciders.clear()
+    c.crash("A")
+    c.advance(3_000)
+    assert c.views_of("BD") == ["BD"] * 2
+    assert [deciders[kind] for kind in decisions] == [{"B"}] * 2
+
+
 @pytest.mark.rows("EL-42")
 def test_without_a_failed_member_nothing_is_published() -> None:
     c = Cluster("ABC", publish_interval_ms=10**9)
