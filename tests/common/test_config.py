@@ -20,6 +20,7 @@ from phalanx.common.ids import (
     parse_addresses,
 )
 from phalanx.common.invariant import invariant
+from phalanx.runtime.config import Config
 
 
 @pytest.mark.parametrize(
@@ -79,3 +80,11 @@ def test_an_invariant_tells_the_facts() -> None:
         invariant(0, "tables only move on", old=2, new="x")
     with pytest.raises(InvariantViolation, match=r"^all is well$"):
         invariant(None, "all is well")
+
+
+@pytest.mark.rows("CS-73")
+def test_the_membership_protocol_brought_two_settings() -> None:
+    """How long a claim may take, and the old log format; the time a claim takes is held in tests/membership/test_claim.py."""
+    settings = [name for name in Config.__struct_fields__ if "claim" in name or "legacy" in name]
+    assert settings == ["claim_timeout_ms", "legacy_member_list_format"]
+    assert (Config().claim_timeout_ms, Config().legacy_member_list_format) == (10_000, False)

@@ -44,6 +44,8 @@ SAID = {
     "a claim": m.MastershipClaim(7),
     "an agreement": m.ClaimAnswer(1, True, lone_view("ABC", 5)),
     "no agreement": m.ClaimAnswer(1, False, lone_view("ABC", 5)),
+    "a look whether it lives": m.LifeProbe(2, lone_id("A")),
+    "a sign of life": m.LifeAnswer(),
     "a report": m.SuspicionReport(lone_id("A"), "silent"),
     "a wish to leave": m.LeaveRequest(),
     "another side": m.MergeProbe("phalanx", m.PROTOCOL_VERSION, 1, FOREIGN, False),
@@ -53,6 +55,7 @@ ONLY = {
     ("master", "Z", "a confirmation"),
     ("master", "Z", "an older version"),
     ("master", "Z", "a newer version"),
+    ("master", "Z", "a look whether it lives"),
     *((role, sender, "a foreign list") for role in ("slave", "claimer", "master") for sender in "CZ"),
     *((role, sender, "a list of mine") for role in ("master",) for sender in "CZ"),
 }
