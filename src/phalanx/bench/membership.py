@@ -79,6 +79,7 @@ class Size(msgspec.Struct):
 class Study(msgspec.Struct):
     """One run."""
 
+    failure_detector: str
     latency_ms: Millis
     heartbeat_interval_ms: Millis
     heartbeat_timeout_ms: Millis
@@ -187,6 +188,9 @@ def membership(
     sizes: Annotated[str, typer.Option(help="Numbers of members, separated by commas.")] = "10,100,1000,3000",
     seconds: Annotated[float, typer.Option(help="Virtual seconds for which messages are counted.", min=1)] = 60.0,
     victims: Annotated[int, typer.Option(help="Members that fail, of each kind.", min=1)] = 5,
+    failure_detector: Annotated[str, typer.Option(help="Who judges silence: phi or deadline.")] = (
+        NodeConfig().failure_detector
+    ),
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON object.")] = False,
 ) -> None:
     """Measure what membership costs and how soon failures are found, from ten members to thousands, in simulation.
@@ -199,8 +203,8 @@ def membership(
         raise typer.BadParameter(f"{sizes!r} is not a list of numbers", param_hint="sizes") from None
     if numbers[0] < 3:
         raise typer.BadParameter("a cluster of fewer than 3 members has nobody left to agree", param_hint="sizes")
-    config = NodeConfig()
-    study = Study(LATENCY_MS, config.heartbeat_interval_ms, config.heartbeat_timeout_ms, [])
+    config = NodeConfig(failure_detector=failure_detector)
+    study = Study(failure_detector, LATENCY_MS, config.heartbeat_interval_ms, config.heartbeat_timeout_ms, [])
     progress = Console(stderr=True)
     for size in numbers:
         for is_ring in (False, True) if size > config.ring_above_members else (False,):
@@ -219,7 +223,7 @@ def print_study(study: Study, console: Console) -> None:
     console.print(_failures(study))
     console.print(
         f"Virtual time; every message takes {study.latency_ms} ms, heartbeats go out every "
-        f"{study.heartbeat_interval_ms} ms. Real members of each size: "
+        f"{study.heartbeat_interval_ms} ms, the failure detector is {study.failure_detector}. Real members of each size: "
         + ", ".join(f"{size.load.members_measured} of {size.members} ({size.watching})" for size in study.sizes)
         + f". Peak memory of the study: {study.peak_memory_mb} MB."
     )

@@ -17,10 +17,12 @@ from phalanx.common.errors import ProtocolError
 from phalanx.common.ids import MemberId, Target, address_of, host_and_port
 from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder, message_decoder, reply_decoder
 from phalanx.wire.handshake import refusal_in
-from phalanx.wire.messages import PROTOCOL_VERSION, Handshake, Hello, Message, Welcome
+from phalanx.wire.messages import PROTOCOL_VERSION, Handshake, Hello, MembersUpdate, Message, TableUpdate, Welcome
 
 MAX_BACKLOG_BYTES = 256 * 1024 * 1024
 """Unsent bytes to one peer after which it is given up."""
+PUBLISHED = frozenset({MembersUpdate, TableUpdate})
+"""Messages of which one object goes to all members."""
 CONNECT_TIMEOUT_S = 5.0
 """For opening a connection and the greeting together."""
 
@@ -37,6 +39,16 @@ class ConnectionGroup:
         self.max_frame_bytes = max_frame_bytes
         self.loop = asyncio.get_running_loop()
         self._due: list[FrameConnection] = []
+        self._published: tuple[Message | None, bytes] = (None, b"")
+        """The last list or table that was sent, and its frame: n members get it, and it names n members."""
+
+    def published_frame(self, message: Message) -> bytes:
+        """The frame of a message that goes to everybody, encoded for the first receiver only."""
+        published, frame = self._published
+        if published is not message:
+            frame = encode_frame(message, self.max_frame_bytes)
+            self._published = message, frame
+        return frame
 
     def flush_soon(self, connection: FrameConnection) -> None:
         """Let the connection write when this turn is over."""
@@ -205,6 +217,17 @@ class Link(FrameConnection):
             self.queue(message)
         else:
             self._waiting.append(encode_frame(message, self._max_frame_bytes))
+
+    def publish(self, message: Message) -> None:
+        """As `send`, for a message of which one object goes to many: it is encoded for the first of them only."""
+        frame = self._group.published_frame(message)
+        if not self.is_up:
+            self._waiting.append(frame)
+            return
+        self._out.append(frame)
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            self._group.flush_soon(self)
 
     def drop(self) -> None:
         """Close, and tell nobody."""

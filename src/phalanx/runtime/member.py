@@ -17,7 +17,7 @@ from phalanx.common.errors import EntryTooLarge, ErrorCode, InvariantViolation, 
 from phalanx.common.ids import ClientId, MemberId, Target, address_of, is_client, member_id
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.net.connection import ConnectionGroup, FrameConnection, Link, reason_of
+from phalanx.net.connection import PUBLISHED, ConnectionGroup, FrameConnection, Link, reason_of
 from phalanx.node.node import Node
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
@@ -283,7 +283,10 @@ class Member:
                 on_down=self._link_down,
                 on_message=self._unexpected,
             )
-        link.send(message)
+        if type(message) in PUBLISHED:
+            link.publish(message)
+        else:
+            link.send(message)
 
     def _on_finished(self, effect: Finished) -> None:
         """The incarnation is over: begin the next one on the same address, or end."""

@@ -1,0 +1,172 @@
+"""What membership costs in large clusters: counted, in virtual time, never timed."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from phalanx.bench import many
+from phalanx.bench.many import LATENCY_MS, MASTER, ManyMembers
+from phalanx.bench.membership import measure_failures, measure_load
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import Address, MemberId
+from phalanx.common.view import MembersView
+from phalanx.wire import events
+from phalanx.wire import messages as m
+from phalanx.wire.effects import Input, Received, TimePassed
+
+RING = NodeConfig()
+ALL = NodeConfig(ring_above_members=0)
+
+
+@pytest.mark.rows("EL-23", "CS-11")
+@pytest.mark.parametrize("config", [ALL, NodeConfig(ring_above_members=50)], ids=["all", "ring"])
+@pytest.mark.parametrize("kind", ["hung slave", "killed slave", "hung master", "killed master"])
+def test_a_view_change_takes_two_message_delays_from_the_decision(kind: str, config: NodeConfig) -> None:
+    """One for the list, one for the acknowledgements: at a hundred members as at three."""
+    found = measure_failures(lambda: ManyMembers(100, config), kind, victims=1)
+    assert found.not_found == 0
+    assert found.installed_ms == [LATENCY_MS]
+    assert found.acknowledged_ms == [2 * LATENCY_MS]
+
+
+@pytest.mark.rows("CS-33")
+@pytest.mark.parametrize("detector", ["phi", "deadline"])
+@pytest.mark.parametrize("size", [10, 200])
+@pytest.mark.parametrize("kind", ["killed slave", "killed master"])
+def test_a_killed_member_is_gone_within_one_heartbeat_interval(kind: str, size: int, detector: str) -> None:
+    config = NodeConfig(failure_detector=detector)
+    found = measure_failures(lambda: ManyMembers(size, config), kind, victims=3)
+    assert found.not_found == 0
+    assert max(found.found_ms) <= config.heartbeat_interval_ms
+
+
+@pytest.mark.rows("EL-45")
+def test_on_the_ring_what_a_member_sends_and_receives_does_not_grow_with_the_cluster() -> None:
+    small, large = (measure_load(ManyMembers(size, RING), 20.0) for size in (200, 800))
+    assert large.sent <= 1.05 * small.sent
+    assert large.received <= 1.05 * small.received
+    assert large.busiest <= 1.05 * small.busiest
+    assert large.busiest < 10
+    largest_without = measure_load(ManyMembers(100, ALL), 20.0)
+    assert largest_without.busiest > 190
+    # Confirmations are as much rarer as the cluster is larger.
+    assert large.master < largest_without.master
+
+
+# --- what one input costs ------------------------------------------------------------------------------------------
+
+
+class Counted(str):
+    """An identity whose comparisons are calls: a search through a list of members is counted as long as it is."""
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, other)  # type: ignore[arg-type]  # whatever it is, str says no
+
+    __hash__ = str.__hash__
+
+
+def counted_id(address: Address, incarnation: str) -> MemberId:
+    return MemberId(Counted(f"{address}/{incarnation}"))
+
+
+def cluster_of(size: int, config: NodeConfig) -> ManyMembers:
+    with patch.object(many, "member_id", counted_id):
+        return ManyMembers(size, config)
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many functions are called, in Python and in C."""
+    count = 0
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def cost_of(cluster: ManyMembers, number: int, event: Input) -> int:
+    node = cluster.nodes[number]
+    return calls_of(lambda: (node.handle(event, cluster.now), node.next_deadline()))
+
+
+def heartbeat(cluster: ManyMembers, receiver: int) -> Input:
+    view = cluster.nodes[receiver].membership.view  # type: ignore[union-attr]  # all are real
+    return Received(cluster.ids[-1], m.Heartbeat(view.version, view.maker))  # type: ignore[union-attr]  # has joined
+
+
+def confirmation(cluster: ManyMembers, receiver: int) -> Input:
+    view = cluster.nodes[receiver].membership.view  # type: ignore[union-attr]  # all are real
+    assert view is not None
+    return Received(cluster.ids[-1], m.MasterConfirmation(view.version, view.maker, 0, wants_answer=True))
+
+
+@pytest.mark.rows("EL-45")
+@pytest.mark.parametrize("config", [ALL, NodeConfig(ring_above_members=50)], ids=["all", "ring"])
+@pytest.mark.parametrize("receiver", [MASTER, 40], ids=["master", "slave"])
+@pytest.mark.parametrize("make", [heartbeat, confirmation])
+def test_a_heartbeat_costs_the_same_in_a_cluster_twice_as_large(
+    make: Callable[[ManyMembers, int], Input], receiver: int, config: NodeConfig
+) -> None:
+    small, large = (cluster_of(size, config) for size in (80, 160))
+    assert cost_of(small, receiver, make(small, receiver)) == cost_of(large, receiver, make(large, receiver))
+
+
+@pytest.mark.rows("EL-45")
+@pytest.mark.parametrize("config", [ALL, NodeConfig(ring_above_members=50)], ids=["all", "ring"])
+@pytest.mark.parametrize("number", [MASTER, 40], ids=["master", "slave"])
+def test_a_tick_costs_at_most_twice_as_much_in_a_cluster_twice_as_large(number: int, config: NodeConfig) -> None:
+    costs = []
+    for size in (80, 160):
+        cluster = cluster_of(size, config)
+        cluster.run_for(1_000)
+        deadline = cluster.nodes[number].next_deadline()
+        assert deadline is not None
+        cluster.now = max(deadline, cluster.now)
+        costs.append(cost_of(cluster, number, TimePassed()))
+    assert costs[1] <= 2.1 * costs[0]
+
+
+@pytest.mark.rows("EL-45", "EL-23")
+@pytest.mark.parametrize("config", [ALL, NodeConfig(ring_above_members=50)], ids=["all", "ring"])
+@pytest.mark.parametrize("number", [MASTER, 40], ids=["master", "slave"])
+def test_a_view_change_with_all_its_acknowledgements_costs_each_member_no_more_than_its_length(
+    number: int, config: NodeConfig
+) -> None:
+    costs = []
+    for size in (100, 200):
+        cluster = cluster_of(size, config)
+        node, feed, cost = cluster.nodes[number], cluster.feed, 0
+
+        def counted_feed(receiver: int, event: Input, feed: Any = feed, number: int = number) -> None:
+            nonlocal cost
+            is_about_the_list = isinstance(event, Received) and isinstance(
+                event.message, m.MembersUpdate | m.MembersAck
+            )
+            if receiver == number and (is_about_the_list or isinstance(event, TimePassed)):
+                cost += calls_of(lambda: feed(receiver, event))
+            else:
+                feed(receiver, event)
+
+        changed: list[events.Event] = []
+        cluster.on_event = lambda who, event, seen=changed, number=number: (  # type: ignore[misc]
+            seen.append(event) if who == number and isinstance(event, events.ViewInstalled) else None
+        )
+        cluster.kill(size - 1)
+        cluster.run_for(250)
+        cluster.feed = counted_feed  # type: ignore[method-assign]
+        cluster.run_for(150)
+        assert changed
+        view: MembersView | None = node.membership.view  # type: ignore[union-attr]  # all are real
+        assert view is not None
+        assert len(view.members) == size - 1
+        costs.append(cost)
+    assert costs[1] <= 2.3 * costs[0]
