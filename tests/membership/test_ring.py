@@ -258,3 +258,22 @@ def test_reports_that_are_lost_are_repeated() -> None:
     c.advance(18_000)
     assert len(lost) == 4
     assert c.view("A") == TEN.replace(hung, "")
+
+
+@pytest.mark.rows("EL-45", "CS-34")
+@pytest.mark.parametrize("paused", "AE")
+def test_a_member_that_one_other_cannot_hear_may_pause_as_long_as_anybody(paused: str) -> None:
+    """Its watcher reports it again and again; each time whoever has to act asks, and hears that it lives."""
+    c = ring_of()
+    c.advance(30_000)
+    deaf = next(name for name in watchers(c, paused) if name not in "AB")
+    lose_from(c, paused, deaf, m.Heartbeat)
+    lose_from(c, paused, deaf, m.LifeAnswer)
+    c.advance(15_000)
+    c.hang(paused)
+    c.advance(4_000)
+    c.resume(paused)
+    c.advance(3_000)
+    rest = TEN.replace(deaf, "")
+    assert c.views_of(rest) == [TEN] * 9
+    assert not [event for _, event in c.events if isinstance(event, events.ClaimStarted)]

@@ -70,8 +70,10 @@ class Suspicions:
         """The other members of the view."""
         self._watched: frozenset[MemberId] = frozenset()
         """Those whose heartbeats are expected."""
-        self._questioned: dict[MemberId, Millis] = {}
-        """Members that were asked whether they live, and when that is over."""
+        self._questioned: dict[MemberId, tuple[Millis, Millis]] = {}
+        """Members that were asked whether they live: when that is over, and how long they were given."""
+        self._answered: dict[MemberId, Millis] = {}
+        """Members that have answered such a question, and when they did last."""
         self._due = 0
         """When the driver was last told to come back; coming much later means that this member was away."""
         self.suspected: dict[MemberId, str] = {}
@@ -93,6 +95,7 @@ class Suspicions:
         for gone in sorted(self._members - others):
             self._evidence.reached(gone)
             self._questioned.pop(gone, None)
+            self._answered.pop(gone, None)
             self.suspected.pop(gone, None)
         for gone in sorted(self._watched - frozenset(watched)):
             self._detector.forget(gone)
@@ -110,8 +113,18 @@ class Suspicions:
             return False
         if member in self._questioned:
             return False
-        self._questioned[member] = now + 2 * self._interval_ms
+        # Who has just proved its accuser wrong may pause like anybody else: 1. nothing of E reaches its watcher H, which
+        # reports it for ever; 2. the master asks, and E answers; 3. E pauses for three seconds.
+        timeout_ms = self._config.heartbeat_timeout_ms
+        answered = self._answered.get(member)
+        is_accused_wrongly = answered is not None and now - answered < 2 * timeout_ms
+        patience_ms = max(timeout_ms if is_accused_wrongly else 0, 2 * self._interval_ms)
+        self._questioned[member] = now + patience_ms, patience_ms
         return True
+
+    def _take_answer(self, member: MemberId, now: Millis) -> None:
+        if self._questioned.pop(member, None) is not None:
+            self._answered[member] = now
 
     def is_questioned(self, member: MemberId) -> bool:
         """Whether the member has been asked if it lives, and may still answer."""
@@ -123,14 +136,14 @@ class Suspicions:
         """The member is alive by its own word: a heartbeat, or a list from the master."""
         self._detector.heartbeat(member, now)
         self._evidence.reached(member)
-        self._questioned.pop(member, None)
+        self._take_answer(member, now)
         if self.suspected.pop(member, None) is not None:
             self._out.record(SuspicionRemoved(member, rule))
 
     def confirmed(self, member: MemberId, now: Millis) -> None:
         """The member has confirmed this master."""
         self._confirmations.confirmed(member, now)
-        self._questioned.pop(member, None)
+        self._take_answer(member, now)
 
     # --- connections -----------------------------------------------------------------------------------------------
 
@@ -166,9 +179,9 @@ class Suspicions:
         found += [(member, reason, "CS-33 connection") for member, reason in self._evidence.unreachable(now)]
         found += [(member, reason, "CS-29") for member, reason in self._confirmations.missing(now)]
         if self._questioned:
-            asked = [member for member, until in self._questioned.items() if until <= now]
-            waited = f"another member suspects it, and it did not answer within {2 * self._interval_ms} ms"
-            found += [(member, waited, "EL-45") for member in asked]
+            asked = [(member, patience) for member, (until, patience) in self._questioned.items() if until <= now]
+            waited = "another member suspects it, and it did not answer within {} ms"
+            found += [(member, waited.format(patience), "EL-45") for member, patience in asked]
         return [member for member, reason, rule in found if self.suspect(member, reason, rule)]
 
     def _was_away(self, missed_ms: Millis, now: Millis) -> None:
@@ -176,8 +189,8 @@ class Suspicions:
         self._detector.observer_was_away(missed_ms, now)
         self._evidence.observer_was_away(missed_ms)
         self._confirmations.observer_was_away(missed_ms, now)
-        for member in self._questioned:
-            self._questioned[member] += missed_ms
+        for member, (until, patience_ms) in self._questioned.items():
+            self._questioned[member] = until + missed_ms, patience_ms
 
     def next_deadline(self, next_tick: Millis) -> Millis:
         """The earliest time at which this object must be asked again, given the member's next regular tick."""
@@ -189,7 +202,7 @@ class Suspicions:
             silence = self._detector.next_deadline()
             if silence is not None and silence < due:
                 due = silence
-        for until in self._questioned.values():
+        for until, _ in self._questioned.values():
             due = min(due, until)
         self._due = due
         return due
