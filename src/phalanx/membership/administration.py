@@ -70,6 +70,12 @@ class Administration:
         if refusal:
             self._out.record(events.JoinRequestRefused(sender, refusal, rule))
             self._out.send(sender, JoinRefused(message.request_id, False, refusal, view is not None))
+        elif state.is_master and message.member in state.removed:
+            # 1. J asks, and hangs. 2. It is admitted and, silent, removed. 3. Its repeated request arrives: the same
+            # incarnation would be a member again, at another age than those know that saw it before (EL-20).
+            reason = "this incarnation was a member and has been removed"
+            self._out.record(events.JoinRequestRefused(sender, reason, "EL-20 EL-21"))
+            self._out.send(sender, JoinRefused(message.request_id, True, reason, True, come_back=True))
         elif state.is_master and not state.wants_to_leave:
             if message.member not in state.members:
                 self._queued[message.member] = message.request_id
@@ -151,7 +157,12 @@ class Administration:
             view = self.hand_over.view if self.hand_over is not None else state.view
             late = tuple(sorted(publication.waiting_for))
             for joiner, request_id in publication.joiners.items():
-                if view is not None and joiner in view:
+                if view is None or joiner not in view:
+                    continue
+                if self.hand_over is not None:
+                    # The list is the next master's, which answers for itself.
+                    self._out.send(joiner, JoinRedirect(request_id, view.master))
+                else:
                     self._out.record(events.JoinAnswered(joiner, view.version, late))
                     self._out.send(joiner, JoinResponse(request_id, view, state.has_started))
         self._admit_queued(now)

@@ -46,5 +46,8 @@ class DeadlineFailureDetector:
             for member in self._silence.past(now)
         ]
 
+    def is_late(self, than_ms: Millis, now: Millis) -> bool:
+        return self._silence.is_late(than_ms, now)
+
     def next_deadline(self) -> Millis | None:
         return self._silence.next_deadline()

@@ -38,6 +38,9 @@ class FailureDetector(Protocol):
     def silent(self, now: Millis) -> list[tuple[MemberId, str]]:
         """The watched members that seem to be gone, each with the reason in words."""
 
+    def is_late(self, than_ms: Millis, now: Millis) -> bool:
+        """Whether a watched member was not heard for longer than that, and yet does not seem to be gone."""
+
     def next_deadline(self) -> Millis | None:
         """Before this time silence alone adds nobody to the answer of `silent`; None: it never does."""
 

@@ -120,6 +120,9 @@ class PhiFailureDetector:
     def silent(self, now: Millis) -> list[tuple[MemberId, str]]:
         return [(member, self._why(member, now)) for member in self._silence.past(now)]
 
+    def is_late(self, than_ms: Millis, now: Millis) -> bool:
+        return self._silence.is_late(than_ms, now)
+
     def next_deadline(self) -> Millis | None:
         return self._silence.next_deadline()
 

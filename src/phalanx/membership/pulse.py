@@ -56,7 +56,8 @@ class Pulse:
         state = self._state
         view, suspected = state.joined(), state.suspicions.suspected
         heartbeat = Heartbeat(view.version, view.maker)
-        for member in state.watching.heartbeats_to:
+        # Who hands the mastership over is in the others' list no more, and would be complained of.
+        for member in state.watching.heartbeats_to if state.role is not Role.HANDING_OVER else ():
             if member not in suspected:
                 self._out.send(member, heartbeat)
         probe = LifeProbe(view.version, view.maker)

@@ -173,7 +173,7 @@ class MembershipService:
             self._follow_join(self._joining.on_time(now), now)
         if state.view is None:
             return
-        self._act_on(state.suspicions.review(now), now)
+        self._act_on(state.suspicions.review(now, is_master=state.is_master), now)
         self._act_on(self.divergence.decide(now), now)
         if state.view is None:
             self._after()
@@ -203,7 +203,7 @@ class MembershipService:
             state.suspicions.connection_open(member)
         elif isinstance(event, LinkRefused):
             state.suspicions.connection_refused(member, now)
-            self._act_on(state.suspicions.review(now), now)
+            self._act_on(state.suspicions.review(now, is_master=state.is_master), now)
         elif member not in state.suspicions.suspected:
             state.send_heartbeat(member)
             self.administration.repeat_hand_over(member)
@@ -271,8 +271,14 @@ class MembershipService:
             self._follow_join(self._joining.on_redirect(sender, message, now), now)
 
     def on_join_refused(self, sender: MemberId, message: JoinRefused, now: Millis) -> None:
-        if self._joining is not None:
-            self._follow_join(self._joining.on_refused(sender, message, now), now)
+        joining = self._joining
+        if joining is None:
+            return
+        if message.come_back and joining.expects(message.request_id):
+            self.state.end("was removed before it knew that it had been admitted", rejoin=(sender,))
+            self._after()
+        else:
+            self._follow_join(joining.on_refused(sender, message, now), now)
 
     def on_join_request(self, sender: MemberId, message: JoinRequest, now: Millis) -> None:
         self.administration.on_join_request(sender, message, now)

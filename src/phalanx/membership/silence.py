@@ -44,6 +44,10 @@ class Silence:
             self._nobody_before = min((due for due in self._due.values() if due > now), default=None)
         return list(self._past)
 
+    def is_late(self, than_ms: Millis, now: Millis) -> bool:
+        """Whether somebody was not heard for longer than that, and yet not for too long."""
+        return any(now - heard > than_ms and self._due[member] > now for member, heard in self.heard.items())
+
     def next_deadline(self) -> Millis | None:
         """Never in the past after a look: who is found already wakes nobody again."""
         return self._nobody_before

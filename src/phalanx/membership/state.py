@@ -21,7 +21,7 @@ from phalanx.wire.effects import Finished, Outbox
 from phalanx.wire.messages import ExplicitSuspicion, Heartbeat, MembersUpdate
 
 REMEMBERED = 4_096
-"""Addresses of former members that are kept at most; the oldest are forgotten first."""
+"""Former members of whom something is kept; the oldest are forgotten first."""
 
 
 class MembershipState:
@@ -47,6 +47,8 @@ class MembershipState:
         self.watching = Watching((), (), 1)
         self.former: dict[Address, Millis] = {}
         """Addresses of members that are in the view no more, to when they may be forgotten; the latest last."""
+        self.removed: dict[MemberId, None] = {}
+        """Incarnations that are in the view no more, the latest last: they never come back."""
         self.parting: Parting | None = None
         """Somebody said that it went on without this member, and it is open who are the many: no claim meanwhile."""
         self.table_version = 0
@@ -105,8 +107,11 @@ class MembershipState:
                 address = address_of(member)
                 self.former.pop(address, None)
                 self.former[address] = now + self.config.former_members_ms
+                self.removed[member] = None
         while len(self.former) > REMEMBERED:
             del self.former[next(iter(self.former))]
+        while len(self.removed) > REMEMBERED:
+            del self.removed[next(iter(self.removed))]
 
     def send_view(self, view: MembersView, skip: Collection[MemberId] = ()) -> None:
         """Publish: to each member of the view a message with all of it (CS-18)."""

@@ -74,6 +74,8 @@ class Suspicions:
         """Members that were asked whether they live: when that is over, and how long they were given."""
         self._answered: dict[MemberId, Millis] = {}
         """Members that have answered such a question, and when they did last."""
+        self._together_at: Millis | None = None
+        """When a verdict of silence is acted on at the latest, although others are late too."""
         self._due = 0
         """When the driver was last told to come back; coming much later means that this member was away."""
         self.suspected: dict[MemberId, str] = {}
@@ -170,12 +172,15 @@ class Suspicions:
         self._out.record(MemberSuspected(member, reason, rule))
         return True
 
-    def review(self, now: Millis) -> list[MemberId]:
+    def review(self, now: Millis, *, is_master: bool = False) -> list[MemberId]:
         """Members that became suspected by now, in the order in which they were found."""
         if self._due and now - self._due > self._interval_ms:
             self._was_away(now - self._due, now)
         self._due = 0
-        found = [(member, reason, "CS-33 silence") for member, reason in self._detector.silent(now)]
+        silent = self._detector.silent(now)
+        if is_master and silent and self._waits_for_others(now):
+            silent = []
+        found = [(member, reason, "CS-33 silence") for member, reason in silent]
         found += [(member, reason, "CS-33 connection") for member, reason in self._evidence.unreachable(now)]
         found += [(member, reason, "CS-29") for member, reason in self._confirmations.missing(now)]
         if self._questioned:
@@ -183,6 +188,20 @@ class Suspicions:
             waited = "another member suspects it, and it did not answer within {} ms"
             found += [(member, waited.format(patience), "EL-45") for member, patience in asked]
         return [member for member, reason, rule in found if self.suspect(member, reason, rule)]
+
+    def _waits_for_others(self, now: Millis) -> bool:
+        """Whether a master is to wait, for one interval at most, for the verdicts on others that are late as well.
+
+        1. Nothing reaches the master A any more. 2. It misses B, C and D within one interval. 3. If it removed and
+        published one after another, B would have the list [A,B], C [A,B,C] and D [A,B,C,D], and each would go on alone;
+        removed together, nobody hears of it, and B, C and D go on together.
+        """
+        if self._together_at is None:
+            self._together_at = now + self._interval_ms
+        if now < self._together_at and self._detector.is_late(2 * self._interval_ms, now):
+            return True
+        self._together_at = None
+        return False
 
     def _was_away(self, missed_ms: Millis, now: Millis) -> None:
         """This member itself did not run: it distrusts itself first."""
@@ -204,5 +223,7 @@ class Suspicions:
                 due = silence
         for until, _ in self._questioned.values():
             due = min(due, until)
+        if self._together_at is not None:
+            due = min(due, self._together_at)
         self._due = due
         return due

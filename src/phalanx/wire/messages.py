@@ -84,6 +84,8 @@ class JoinRefused(_Message, tag=13, frozen=True):
     reason: str
     in_cluster: bool
     """Whether the one that refuses is in a cluster: then the asker must not form another."""
+    come_back: bool = False
+    """This incarnation was a member and has been removed: a new one of the same process may ask."""
 
 
 class MembersUpdate(_Message, tag=14, frozen=True):
