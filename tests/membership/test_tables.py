@@ -88,7 +88,7 @@ def test_members_stand_to_a_claim_as_the_table_says(data: st.DataObject) -> None
             case "not yet":
                 claim.on_answer(lone_id(name), m.ClaimAnswer(1, False, lone_view("ABCDE", 5)), (), now)
             case "joins":
-                claim.on_answer(lone_id(name), m.ClaimAnswer(1, False, None), (), now)
+                claim.on_answer(lone_id(name), m.ClaimAnswer(1, False, None, is_joining=True), (), now)
             case "fails":
                 claim.leave_out(lone_id(name))
             case "refused":

@@ -151,16 +151,16 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"initial_members: the cluster would wait for {self.initial_members} members, but admits no more than "
                 f"max_members ({self.max_members})"
             )
+        if self.heartbeat_timeout_ms <= self.heartbeat_interval_ms:
+            raise UsageError(
+                f"heartbeat_timeout_ms: {self.heartbeat_timeout_ms} must be greater than heartbeat_interval_ms "
+                f"({self.heartbeat_interval_ms}), or every member is suspected between two heartbeats"
+            )
         if self.confirmation_timeout_ms <= self.confirmation_interval_ms:
             raise UsageError(
                 f"master_confirmation_timeout_ms: {self.confirmation_timeout_ms} must be greater than "
                 f"master_confirmation_interval_ms ({self.confirmation_interval_ms}), or every member is removed between "
                 f"two confirmations"
-            )
-        if self.heartbeat_timeout_ms <= self.heartbeat_interval_ms:
-            raise UsageError(
-                f"heartbeat_timeout_ms: {self.heartbeat_timeout_ms} must be greater than heartbeat_interval_ms "
-                f"({self.heartbeat_interval_ms}), or every member is suspected between two heartbeats"
             )
 
     def _check_detector(self) -> None:

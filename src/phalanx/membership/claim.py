@@ -103,10 +103,10 @@ class Claim:
         """Take an agreement and follow the list that came with it. A refusal leaves the member to be asked again."""
         if answer.claim_id != self.claim_id or sender not in self._ask_at:
             return
-        if answer.view is None:
+        if answer.is_joining:
             self.leave_out(sender)
             return
-        if not answer.accepted:
+        if not answer.accepted or answer.view is None:
             return
         del self._ask_at[sender]
         self._refused_since.pop(sender, None)

@@ -107,7 +107,7 @@ class Succession:
         view = state.view
         if view is None:
             if state.role is Role.JOINING:
-                self._out.send(sender, ClaimAnswer(message.claim_id, False, None))
+                self._out.send(sender, ClaimAnswer(message.claim_id, False, None, is_joining=True))
             return
         if sender not in state.members or sender not in view.older_than(state.this):
             if state.is_master:
@@ -126,7 +126,7 @@ class Succession:
         else:
             state.question(not_suspected, sender, now)
         self._out.record(events.ClaimAnswered(sender, agrees, not_suspected, "CS-57" if agrees else "CS-58"))
-        self._out.send(sender, ClaimAnswer(message.claim_id, agrees, view))
+        self._out.send(sender, ClaimAnswer(message.claim_id, agrees, view if agrees else None))
 
     # --- lists of others -------------------------------------------------------------------------------------------
 

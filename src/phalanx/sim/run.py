@@ -162,7 +162,7 @@ class _Run:
             world.run_until(world.now + LOOK_EVERY_MS)
         now = world.now
         for key, operation in workload.final.items():
-            if not isinstance(operation.result, tuple):
+            if not isinstance(operation.result, tuple) and self._has_started():
                 self._findings.add(now, "every key can be read at rest", f"{key[4:].decode()}: {operation}")
         data = DataChecker(self._findings, self._tables, workload.partitions)
         data.check([*operations, *workload.final.values()], workload.final, now)
@@ -177,6 +177,10 @@ class _Run:
         if table is not None and table.version:
             rows = [table.replicas(partition) for partition in range(table.partition_count)]
             check_replicas([(_member(host), _held(host)) for host in joined], rows, self._findings, now)
+
+    def _has_started(self) -> bool:
+        """Whether a cluster has ever had the members that it waits for; before that it answers nothing."""
+        return any(host.node is not None and host.node.membership.has_started for host in self._world.hosts)
 
     def _check_linearizability(self, now: Millis) -> None:
         quiet = [

@@ -135,7 +135,9 @@ class ClaimAnswer(_Message, tag=19, frozen=True):
     claim_id: int
     accepted: bool
     view: MembersView | None
-    """None: the member was admitted but does not know it yet; it will ask again, and is not to be waited for."""
+    """None: not told. A refusal that is to be repeated carries no list: in large clusters there are many."""
+    is_joining: bool = False
+    """The member was admitted but does not know it yet; it will ask to join again, and is not to be waited for."""
 
 
 class LeaveRequest(_Message, tag=20, frozen=True):
