@@ -1,0 +1,193 @@
+"""What members say about membership, and the greeting on every connection (references 001 and 003)."""
+
+from __future__ import annotations
+
+from phalanx.common.ids import MemberId
+from phalanx.common.view import MembersView
+from phalanx.wire.message import WireMessage
+
+# --- handshake: the first frame each way on every connection --------------------------------------------------------
+
+
+class Hello(WireMessage, tag=1, frozen=True):
+    """The connecting side: who it is, and whom it means to reach."""
+
+    protocol: int
+    cluster: str
+    sender: str
+    """A member's identity, or the name that a client drew for itself; a later connection replaces an earlier one."""
+    receiver: str
+    """The member's identity, or only its address where the incarnation is not known yet."""
+
+
+class Welcome(WireMessage, tag=2, frozen=True):
+    """The accepting side: who it is."""
+
+    member: MemberId
+
+
+class Refused(WireMessage, tag=3, frozen=True):
+    """The accepting side will not talk, and says why. It closes the connection after this."""
+
+    reason: str
+
+
+# --- membership (references 001 and 003) ----------------------------------------------------------------------------
+
+
+class JoinRequest(WireMessage, tag=10, frozen=True):
+    """Ask to be admitted. Everything on which members must agree comes along."""
+
+    request_id: int
+    member: MemberId
+    cluster: str
+    protocol: int
+    partition_count: int
+
+
+class JoinResponse(WireMessage, tag=11, frozen=True):
+    """Admitted: the view that contains the joiner."""
+
+    request_id: int
+    view: MembersView
+    has_started: bool = True
+    """Whether the cluster has once had the members that it was to wait for."""
+
+
+class JoinRedirect(WireMessage, tag=12, frozen=True):
+    """Only the master admits; this is it."""
+
+    request_id: int
+    master: MemberId
+
+
+class JoinRefused(WireMessage, tag=13, frozen=True):
+    """Not admitted: for ever, or `retry` a little later."""
+
+    request_id: int
+    retry: bool
+    reason: str
+    in_cluster: bool
+    """Whether the one that refuses is in a cluster: then the asker must not form another."""
+    come_back: bool = False
+    """This incarnation was a member and has been removed: a new one of the same process may ask."""
+
+
+class MembersUpdate(WireMessage, tag=14, frozen=True):
+    """The master publishes a view, whole, so that a missed one is repaired by the next."""
+
+    view: MembersView
+    has_started: bool = True
+    """As in `JoinResponse`."""
+
+
+class MembersAck(WireMessage, tag=15, frozen=True):
+    """This version, or a newer one, is installed here."""
+
+    version: int
+
+
+class Heartbeat(WireMessage, tag=16, frozen=True):
+    """I am alive, and this is the list that I have."""
+
+    view_version: int
+    view_maker: MemberId
+    wants_answer: bool = False
+    """The receiver sends no heartbeats here by itself (large clusters), and is asked whether it lives."""
+
+
+class ExplicitSuspicion(WireMessage, tag=17, frozen=True):
+    """Our views have diverged: assume that I am dead and go your own way.
+
+    `about_…` names the receiver's view that this was said of; a receiver that has moved on ignores it.
+    """
+
+    about_version: int
+    about_maker: MemberId
+    view: MembersView | None
+    """The sender's; None: it has joined no cluster."""
+
+
+class MastershipClaim(WireMessage, tag=18, frozen=True):
+    """Everybody older than me is suspected: I continue as the master. Do you agree?"""
+
+    claim_id: int
+
+
+class ClaimAnswer(WireMessage, tag=19, frozen=True):
+    """The list of the member that was asked, and whether it agrees yet."""
+
+    claim_id: int
+    accepted: bool
+    view: MembersView | None
+    """None: not told. A refusal that is to be repeated carries no list: in large clusters there are many."""
+    is_joining: bool = False
+    """The member was admitted but does not know it yet; it will ask to join again, and is not to be waited for."""
+
+
+class LeaveRequest(WireMessage, tag=20, frozen=True):
+    """I want to leave: give others my replicas first, then publish a view without me."""
+
+
+class MasterConfirmation(WireMessage, tag=21, frozen=True):
+    """From a slave to its master: I still follow you, and this is what I have of yours."""
+
+    view_version: int
+    view_maker: MemberId
+    table_version: int
+    """-1: none that the receiver has confirmed as the master."""
+    wants_answer: bool = False
+    """As in `Heartbeat`."""
+
+
+class LifeProbe(WireMessage, tag=26, frozen=True):
+    """I suspect you, so you get no heartbeats of mine; answer, and I know that the way there and back is open."""
+
+    view_version: int
+    view_maker: MemberId
+
+
+class LifeAnswer(WireMessage, tag=27, frozen=True):
+    """I got your probe. Whether I suspect you is another matter."""
+
+
+class Complaint(WireMessage, tag=22, frozen=True):
+    """From a slave to its master: this member sends me heartbeats, and is not in my list."""
+
+    view_version: int
+    view_maker: MemberId
+    """The sender's view."""
+    complainee: MemberId
+    complainee_version: int
+    complainee_maker: MemberId
+    """The view that the complainee's heartbeat named."""
+
+
+class SuspicionReport(WireMessage, tag=23, frozen=True):
+    """Large clusters: I suspect a member that you may not watch. Ask it yourself whether it lives."""
+
+    suspect: MemberId
+    reason: str
+
+
+class MergeProbe(WireMessage, tag=24, frozen=True):
+    """From a master to where members were that it knows of: is there another side, and which of us joins the other?
+
+    A member that is no master passes it on to its own.
+    """
+
+    cluster: str
+    protocol: int
+    partition_count: int
+    view: MembersView
+    """The sender's side; its master made it or sent this."""
+    has_data: bool
+    about_version: int = 0
+    about_maker: str = ""
+    """The receiver's view that this answers; empty: it answers none, and decides nothing."""
+
+
+class MergeOrder(WireMessage, tag=25, frozen=True):
+    """From a master to its members: our side joins the other one, whose view this is."""
+
+    into: MembersView

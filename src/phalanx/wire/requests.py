@@ -1,0 +1,219 @@
+"""What callers ask of members (clients, and members on behalf of the program that embeds them), and the replies."""
+
+from __future__ import annotations
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
+from phalanx.wire.message import WireMessage
+
+# --- requests of callers --------------------------------------------------------------------------------------------
+
+
+class Get(WireMessage, tag=60, frozen=True):
+    id: int
+    map: str
+    key: bytes
+
+
+class Put(WireMessage, tag=61, frozen=True):
+    id: int
+    map: str
+    key: bytes
+    value: bytes
+    ttl_ms: Millis
+
+
+class PutIfAbsent(WireMessage, tag=62, frozen=True):
+    """Answered with the value that was there (nothing changed), or None (stored)."""
+
+    id: int
+    map: str
+    key: bytes
+    value: bytes
+    ttl_ms: Millis
+
+
+class Replace(WireMessage, tag=63, frozen=True):
+    """Store only if the key has a value, and, where `expected` is given, exactly that one. Answered with a flag."""
+
+    id: int
+    map: str
+    key: bytes
+    expected: bytes | None
+    value: bytes
+    ttl_ms: Millis
+
+
+class Remove(WireMessage, tag=64, frozen=True):
+    """Answered with the value that was there, or None."""
+
+    id: int
+    map: str
+    key: bytes
+
+
+class Contains(WireMessage, tag=65, frozen=True):
+    id: int
+    map: str
+    key: bytes
+
+
+class GetAll(WireMessage, tag=66, frozen=True):
+    """All keys must be owned by the receiver. The answer holds values for the first keys, as many as fit a reply."""
+
+    id: int
+    map: str
+    keys: list[bytes]
+
+
+class PutAll(WireMessage, tag=67, frozen=True):
+    """All keys must be owned by the receiver; otherwise nothing is stored."""
+
+    id: int
+    map: str
+    keys: list[bytes]
+    values: list[bytes]
+    ttl_ms: Millis
+
+
+class SizeOf(WireMessage, tag=68, frozen=True):
+    id: int
+    map: str
+    partitions: list[int]
+
+
+class ClearPartitions(WireMessage, tag=69, frozen=True):
+    id: int
+    map: str
+    partitions: list[int]
+
+
+class ScanPartition(WireMessage, tag=70, frozen=True):
+    """A page of entries in scan order (hash, then key bytes) behind `after_key`; empty: from the beginning."""
+
+    id: int
+    map: str
+    partition: int
+    after_key: bytes
+    max_bytes: int
+
+
+class GetTable(WireMessage, tag=71, frozen=True):
+    """The member's partition table. `assign`: let the cluster assign its partitions if that has not happened yet."""
+
+    id: int
+    assign: bool
+
+
+class GetMembers(WireMessage, tag=72, frozen=True):
+    """The member's view; changes nothing."""
+
+    id: int
+
+
+class GetMapNames(WireMessage, tag=73, frozen=True):
+    """Names of the maps that have entries on this member."""
+
+    id: int
+
+
+class GetReplicas(WireMessage, tag=74, frozen=True):
+    """What this member holds, for people: entries and bytes of the replicas, and what is not confirmed yet."""
+
+    id: int
+
+
+class GetHistory(WireMessage, tag=75, frozen=True):
+    """The decisions that this member remembers; answered also by one that is in no cluster."""
+
+    id: int
+
+
+# --- replies --------------------------------------------------------------------------------------------------------
+
+
+class ValueReply(WireMessage, tag=90, frozen=True):
+    id: int
+    value: bytes | None
+
+
+class ValuesReply(WireMessage, tag=91, frozen=True):
+    """Values of the first keys asked for, None where there is none; fewer than asked where a reply would be too big."""
+
+    id: int
+    values: list[bytes | None]
+
+
+class CountReply(WireMessage, tag=92, frozen=True):
+    id: int
+    count: int
+
+
+class FlagReply(WireMessage, tag=93, frozen=True):
+    id: int
+    flag: bool
+
+
+class DoneReply(WireMessage, tag=94, frozen=True):
+    id: int
+
+
+class PageReply(WireMessage, tag=95, frozen=True):
+    """`more`: ask again, behind the last key of this page."""
+
+    id: int
+    keys: list[bytes]
+    values: list[bytes]
+    more: bool
+
+
+class TableReply(WireMessage, tag=96, frozen=True):
+    id: int
+    table: PartitionTable
+    view: MembersView
+
+
+class MembersReply(WireMessage, tag=97, frozen=True):
+    id: int
+    view: MembersView
+    suspected: list[MemberId]
+
+
+class NamesReply(WireMessage, tag=98, frozen=True):
+    id: int
+    names: list[str]
+
+
+class ReplicasReply(WireMessage, tag=99, frozen=True):
+    id: int
+    owned: int
+    backups: int
+    entries: int
+    bytes: int
+    """Of serialised keys and values."""
+    unconfirmed: int
+    """Partitions that wait for a backup to confirm a write, or for a copy to end."""
+    backup_count: int = 0
+    """How many backups of each partition this member is configured to keep."""
+
+
+class HistoryReply(WireMessage, tag=101, frozen=True):
+    """Decisions of this incarnation, oldest first."""
+
+    id: int
+    view: MembersView | None
+    suspected: list[MemberId]
+    ages: list[Millis]
+    """How long ago each was made."""
+    events: list[bytes]
+    """Each as JSON, so that a caller can read also kinds of events that it does not know."""
+    forgotten: int
+    """Older ones that are no more remembered."""
+
+
+class ErrorReply(WireMessage, tag=100, frozen=True):
+    id: int
+    code: ErrorCode
+    text: str
