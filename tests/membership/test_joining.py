@@ -327,7 +327,7 @@ def test_the_first_joiner_is_answered_at_once_because_nobody_has_to_acknowledge(
     assert c.view("B") == "AB"
 
 
-@pytest.mark.rows("EL-17", "EL-26")
+@pytest.mark.rows("EL-17", "EL-26", "EL-46")
 def test_a_join_is_answered_after_two_seconds_although_a_member_has_not_acknowledged() -> None:
     c = Cluster("ABC")
     c.hold("C", "A")
