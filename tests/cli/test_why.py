@@ -152,16 +152,16 @@ def test_what_cannot_be_told_is_one_line(why, phalanx_command, tmp_path, argumen
 def test_living_members_tell_what_became_of_a_dead_one(phalanx_command, cluster: Cluster) -> None:
     first, second, third = cluster.start(3)
     name, gone = ("--cluster", cluster.name), third.address
-    assert (
-        "is a member now, since view 3: admitted by"
-        in phalanx_command("why", gone, "--at", first.address, *name).stdout
-    )
+    shown = phalanx_command("why", gone, "--at", first.address, *name)
+    # The second and the third may have come in with one view.
+    assert re.search(rf"is a member now, since view [23]: admitted by {first.address}", shown.stdout)
     cluster.kill(third)
     wait_for(lambda: len(cluster.wait_views().members) == 2, "it is removed")
+    removed_in = cluster.wait_views().version
     shown = phalanx_command("why", gone, "--at", second.address, *name)
-    assert shown.stdout.startswith(f"{gone} was removed by {first.address} (master) in view 4, ")
+    assert shown.stdout.startswith(f"{gone} was removed by {first.address} (master) in view {removed_in}, ")
     assert " s ago: " in shown.stdout
-    assert f"removes {gone} in view 4" in shown.stdout
+    assert f"removes {gone} in view {removed_in}" in shown.stdout
     told = json.loads(phalanx_command("why", gone, "--at", second.address, *name, "--json").stdout)
     assert (told["status"], told["notes"]) == ("removed", [])
     other = phalanx_command("why", gone, "--at", first.address, "--cluster", "other")

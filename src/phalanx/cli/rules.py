@@ -38,6 +38,7 @@ MEANINGS = {
     "EL-13": "an admitted member adopts the list that it was answered with",
     "EL-17": "a joiner is answered when all have the new list, or after the limit",
     "EL-18": "the answer to a joiner carries the list",
+    "EL-20": "who comes back is a new member, the youngest",
     "EL-21": "an identity belongs to one member only",
     "EL-32": "the master sends its list to whoever is behind",
     "EL-45": "in a large cluster others ask a suspect themselves",
