@@ -5,11 +5,11 @@ import pytest
 from phalanx.common.ids import MemberId
 from phalanx.common.table import build_table
 from phalanx.common.view import MembersView
-from phalanx.sim.data_checker import DataChecker, check_replicas
-from phalanx.sim.findings import Findings
+from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
+from phalanx.sim.checkers.findings import Findings
+from phalanx.sim.checkers.linearizability import calls_on, is_linearizable
+from phalanx.sim.checkers.table_checker import TableChecker
 from phalanx.sim.history import NEVER, Operation, Outcome
-from phalanx.sim.linearizability import calls_on, is_linearizable
-from phalanx.sim.table_checker import TableChecker
 
 A, B, C = MemberId("A"), MemberId("B"), MemberId("C")
 

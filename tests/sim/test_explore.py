@@ -8,10 +8,10 @@ from phalanx.membership.claim import Claim
 from phalanx.membership.role import Role, Turn
 from phalanx.membership.succession import Succession
 from phalanx.membership.suspicion import Suspicions
-from phalanx.sim.explore import Exploration, Explored, replay
-from phalanx.sim.explore_form import CLOCK_START, FAR_MS, form_of
-from phalanx.sim.explore_starts import STARTS, begin
-from phalanx.sim.explore_world import Action, ExploredWorld, Limits
+from phalanx.sim.exploration.form import CLOCK_START, FAR_MS, form_of
+from phalanx.sim.exploration.search import Exploration, Explored, replay
+from phalanx.sim.exploration.starts import STARTS, begin
+from phalanx.sim.exploration.world import Action, ExploredWorld, Limits
 from phalanx.wire import messages as m
 
 ROWS = ("CS-21", "CS-24", "CS-25", "CS-54", "CS-55", "CS-57", "CS-58", "CS-60", "CS-63", "CS-65", "CS-66")

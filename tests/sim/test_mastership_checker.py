@@ -3,8 +3,8 @@
 import pytest
 
 from phalanx.common.ids import MemberId
-from phalanx.sim.findings import Findings
-from phalanx.sim.mastership_checker import MastershipChecker
+from phalanx.sim.checkers.findings import Findings
+from phalanx.sim.checkers.mastership_checker import MastershipChecker
 from phalanx.wire.events import ClaimAnswered, ClaimStarted, MemberSuspected, SuspicionRemoved, ViewInstalled
 
 

@@ -3,8 +3,8 @@
 from phalanx.common.ids import MemberId
 from phalanx.common.table import build_table
 from phalanx.common.view import MembersView
-from phalanx.sim.findings import Findings
-from phalanx.sim.table_checker import TableChecker
+from phalanx.sim.checkers.findings import Findings
+from phalanx.sim.checkers.table_checker import TableChecker
 
 
 class Checked:

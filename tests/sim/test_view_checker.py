@@ -3,8 +3,8 @@
 import pytest
 
 from phalanx.common.ids import MemberId
-from phalanx.sim.findings import Findings
-from phalanx.sim.view_checker import ViewChecker
+from phalanx.sim.checkers.findings import Findings
+from phalanx.sim.checkers.view_checker import ViewChecker
 from phalanx.wire.events import ViewInstalled
 
 

@@ -13,9 +13,9 @@ import msgspec
 
 from phalanx.cli.output import as_json
 from phalanx.common.errors import UsageError
-from phalanx.sim.explore import Exploration, Explored, replay
-from phalanx.sim.explore_starts import STARTS
-from phalanx.sim.explore_world import SUPPORTED, Limits
+from phalanx.sim.exploration.search import Exploration, Explored, replay
+from phalanx.sim.exploration.starts import STARTS
+from phalanx.sim.exploration.world import SUPPORTED, Limits
 
 DEFAULT_DEPTH = 8
 

@@ -14,19 +14,19 @@ import msgspec
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.sim.canaries import CANARIES
-from phalanx.sim.data_checker import DataChecker, check_replicas
+from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
+from phalanx.sim.checkers.findings import Findings, Violation
+from phalanx.sim.checkers.linearizability import calls_on, is_linearizable
+from phalanx.sim.checkers.liveness import find_unmet
+from phalanx.sim.checkers.mastership_checker import MastershipChecker
+from phalanx.sim.checkers.table_checker import TableChecker
+from phalanx.sim.checkers.view_checker import ViewChecker
 from phalanx.sim.drawing import draw_options
 from phalanx.sim.faults import Faults
-from phalanx.sim.findings import Findings, Violation
 from phalanx.sim.host import Host
-from phalanx.sim.linearizability import calls_on, is_linearizable
-from phalanx.sim.liveness import find_unmet
-from phalanx.sim.mastership_checker import MastershipChecker
 from phalanx.sim.measures import Measures
 from phalanx.sim.options import FaultKind, Options, Profile
 from phalanx.sim.story import Story
-from phalanx.sim.table_checker import TableChecker
-from phalanx.sim.view_checker import ViewChecker
 from phalanx.sim.workload import Workload
 from phalanx.sim.world import World
 from phalanx.wire.events import Event, PartitionsRepaired, ViewInstalled

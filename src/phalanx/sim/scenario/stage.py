@@ -16,13 +16,13 @@ import msgspec
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, Millis, Target, address_of, is_member
 from phalanx.common.table import PartitionTable
+from phalanx.sim.checkers.findings import Findings
+from phalanx.sim.checkers.view_checker import ViewChecker
 from phalanx.sim.drawing import draw_options
-from phalanx.sim.findings import Findings
 from phalanx.sim.host import Host
 from phalanx.sim.network import Channel, Network
 from phalanx.sim.options import Options, Profile
 from phalanx.sim.scenario.facts import Fact, Names
-from phalanx.sim.view_checker import ViewChecker
 from phalanx.sim.world import World
 from phalanx.wire.events import Event, ViewInstalled
 from phalanx.wire.messages import MastershipClaim, Message, Reply

@@ -1,7 +1,7 @@
 """Every history of a few members, up to a bound: breadth first over all states that the real machines can reach.
 
-What may happen next in a state is in `explore_world`, what must hold in `explore_rules`, and what must follow in
-`explore_settle`. Two ways to the same state are one, so the first way found is a shortest one; it is told as a list of
+What may happen next in a state is in `world`, what must hold in `rules`, and what must follow in
+`settle`. Two ways to the same state are one, so the first way found is a shortest one; it is told as a list of
 steps that `replay` repeats.
 """
 
@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from phalanx.sim.explore_member import OVER
-from phalanx.sim.explore_rules import Broken
-from phalanx.sim.explore_settle import Settling
-from phalanx.sim.explore_starts import begin
-from phalanx.sim.explore_world import Action, Limits, WorldState
+from phalanx.sim.exploration.member import OVER
+from phalanx.sim.exploration.rules import Broken
+from phalanx.sim.exploration.settle import Settling
+from phalanx.sim.exploration.starts import begin
+from phalanx.sim.exploration.world import Action, Limits, WorldState
 from phalanx.sim.story import short
 
 MOST_FINDINGS = 12

@@ -20,8 +20,8 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis, Target, address_of
 from phalanx.common.invariant import invariant
 from phalanx.membership.service import MembershipService
-from phalanx.sim.explore_form import CLOCK_START, form_of
-from phalanx.sim.explore_rules import Ghost, Seen, find_broken
+from phalanx.sim.exploration.form import CLOCK_START, form_of
+from phalanx.sim.exploration.rules import Ghost, Seen, find_broken
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Finished, LinkLost, LinkRefused, LinkUp, Outbox, Record, Send
 from phalanx.wire.events import Event

@@ -7,9 +7,9 @@ rest in agreement, in one cluster: sides that went apart find each other, and wh
 
 from __future__ import annotations
 
-from phalanx.sim.explore_member import CRASHED, OVER
-from phalanx.sim.explore_rules import Broken, Seen
-from phalanx.sim.explore_world import Action, ExploredWorld, WorldState
+from phalanx.sim.exploration.member import CRASHED, OVER
+from phalanx.sim.exploration.rules import Broken, Seen
+from phalanx.sim.exploration.world import Action, ExploredWorld, WorldState
 from phalanx.wire.events import JoinGivenUp
 
 MOST_MOVES = 3_000

@@ -14,7 +14,7 @@ from __future__ import annotations
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable, Replicas
 from phalanx.common.view import MembersView
-from phalanx.sim.findings import Findings
+from phalanx.sim.checkers.findings import Findings
 
 
 class Step:

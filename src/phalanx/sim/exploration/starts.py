@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from phalanx.common.invariant import invariant
-from phalanx.sim.explore_member import OVER
-from phalanx.sim.explore_rules import Seen
-from phalanx.sim.explore_world import Action, ExploredWorld, Limits, WorldState
+from phalanx.sim.exploration.member import OVER
+from phalanx.sim.exploration.rules import Seen
+from phalanx.sim.exploration.world import Action, ExploredWorld, Limits, WorldState
 
 Start = Callable[[ExploredWorld], WorldState]
 

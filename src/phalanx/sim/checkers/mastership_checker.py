@@ -11,7 +11,7 @@ It keeps its own account of each member, from the facts that the member records;
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.sim.findings import Findings
+from phalanx.sim.checkers.findings import Findings
 from phalanx.wire.events import (
     ClaimAnswered,
     ClaimStarted,

@@ -17,9 +17,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.sim.findings import Findings
+from phalanx.sim.checkers.findings import Findings
+from phalanx.sim.checkers.table_checker import TableChecker
 from phalanx.sim.history import NEVER, Operation, Outcome
-from phalanx.sim.table_checker import TableChecker
 
 
 class Write(NamedTuple):

@@ -16,8 +16,8 @@ import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, is_member, member_id
-from phalanx.sim.explore_member import ABSENT, CRASHED, MOST_MEMBERS, OVER, Item, MemberStates, Step
-from phalanx.sim.explore_rules import Broken, find_conflict
+from phalanx.sim.exploration.member import ABSENT, CRASHED, MOST_MEMBERS, OVER, Item, MemberStates, Step
+from phalanx.sim.exploration.rules import Broken, find_conflict
 from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp
 
 WorldState = tuple[int, ...]

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.sim.findings import Findings
+from phalanx.sim.checkers.findings import Findings
 from phalanx.wire.events import ViewInstalled
 
 ViewId = tuple[int, MemberId]

@@ -1,0 +1,1 @@
+"""Judges of histories: they never call the code that they judge."""
