@@ -348,3 +348,18 @@ def test_a_member_that_the_newest_list_had_removed_does_not_come_back_by_a_claim
     agree(b, "D", "ABD", 5)
     assert b.membership.view == MembersView(6, lone_id("B"), (lone_id("B"), lone_id("D")))
     assert b.events_of(events.ClaimEnded)[0].left_out == (lone_id("C"),)
+
+
+@pytest.mark.rows("EL-20", "EL-21")
+def test_a_member_that_a_claim_leaves_out_never_comes_back_as_the_same_also_if_the_claimer_had_never_heard_of_it() -> (
+    None
+):
+    """C knows D, the claimer B does not; D is still joining. Its late request asks B for an age that C's list denies."""
+    b = Lone("B", "ABC", 3)
+    b.refuse("A", hearing="C")
+    agree(b, "C", "ABCD", 4)
+    b.hear("D", m.ClaimAnswer(b.sent_to("D", m.MastershipClaim)[-1].claim_id, False, None, is_joining=True))
+    assert b.membership.view == MembersView(5, lone_id("B"), (lone_id("B"), lone_id("C")))
+    b.hear("D", m.JoinRequest(1, lone_id("D"), "phalanx", m.PROTOCOL_VERSION, 1))
+    assert b.membership.view.version == 5
+    assert b.sent_to("D", m.JoinRefused)[-1].come_back

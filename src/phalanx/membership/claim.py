@@ -137,6 +137,10 @@ class Claim:
         members = tuple(member for member in newest.members if member in self._views and member != self._this)
         return MembersView(newest.version + 1, self._this, (self._this, *members))
 
+    def seen(self) -> list[MemberId]:
+        """All members of the lists of those that agreed, each once."""
+        return list(dict.fromkeys(member for view in self._views.values() for member in view.members))
+
     def left_out(self) -> tuple[MemberId, ...]:
         """Members that were asked and are not in the final list."""
         return tuple(sorted(self._asked.difference(self.final_view().members)))

@@ -79,7 +79,7 @@ class MembershipState:
         self.view = view
         self.parting = None
         self.members = frozenset(view.members)
-        self._remember_former(before, now)
+        self.forget_members(before, view.members, now)
         self.leaving &= self.members
         self.has_started = self.has_started or len(view.members) >= self.config.initial_members
         self.watching = plan_watching(view, self.this, self.config.ring_above_members, self.config.ring_neighbours)
@@ -100,10 +100,11 @@ class MembershipState:
         timeout_ms = config.confirmation_timeout_ms + 2 * rarer * config.confirmation_interval_ms
         self.suspicions.expect_confirmations(expected, timeout_ms, now)
 
-    def _remember_former(self, before: Collection[MemberId], now: Millis) -> None:
-        """EL-22: who was a member and is no more may live on another side of a cut."""
+    def forget_members(self, before: Collection[MemberId], staying: Collection[MemberId], now: Millis) -> None:
+        """EL-22: who was a member and is no more may live on another side of a cut; and never comes back as the same."""
+        staying = frozenset(staying)
         for member in before:
-            if member not in self.members:
+            if member not in staying:
                 address = address_of(member)
                 self.former.pop(address, None)
                 self.former[address] = now + self.config.former_members_ms

@@ -94,6 +94,8 @@ class Succession:
         self._out.record(
             events.ClaimEnded(claim.claim_id, "this member is the master", claim.left_out(), took_ms, "CS-63 CS-65")
         )
+        # Some of those that this list leaves out may never have been in a list of this member's own.
+        state.forget_members(claim.seen(), view.members, now)
         state.install(view, "CS-66 mastership claimed", now)
         if state.wants_to_leave:
             # It asked a master that is gone, and is the master itself now.
