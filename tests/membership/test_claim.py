@@ -363,3 +363,13 @@ def test_a_member_that_a_claim_leaves_out_never_comes_back_as_the_same_also_if_t
     b.hear("D", m.JoinRequest(1, lone_id("D"), "phalanx", m.PROTOCOL_VERSION, 1))
     assert b.membership.view.version == 5
     assert b.sent_to("D", m.JoinRefused)[-1].come_back
+
+
+@pytest.mark.rows("CS-65", "CS-25")
+def test_the_final_version_is_above_the_list_of_one_that_agreed_and_was_left_out_since() -> None:
+    b = Lone("B", "ABCD", 4)
+    b.refuse("A", hearing="CD")
+    agree(b, "C", "ABCD", 9)
+    b.refuse("C", hearing="D")
+    agree(b, "D", "ABCD", 4)
+    assert b.membership.view == MembersView(10, lone_id("B"), (lone_id("B"), lone_id("D")))

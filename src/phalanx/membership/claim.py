@@ -128,14 +128,15 @@ class Claim:
         return not self._ask_at or now >= self.deadline
 
     def final_view(self) -> MembersView:
-        """The claimer and all that agreed, in the order of the newest of their lists, one version above it.
+        """The claimer and all that agreed, in the order of the newest of their lists.
 
         Who agreed with an older list and is not in the newest was removed in between (1. the master A removes C, and
         only D hears of it; 2. A dies; 3. C and D agree with B): it is told so by the answer to its next heartbeat.
         """
         newest = max(self._views.values(), key=lambda view: (view.version, view.maker))
         members = tuple(member for member in newest.members if member in self._views and member != self._this)
-        return MembersView(newest.version + 1, self._this, (self._this, *members))
+        # Above every list that was seen, also of those that agreed and were left out since (CS-65).
+        return MembersView(self._newest.version + 1, self._this, (self._this, *members))
 
     def seen(self) -> list[MemberId]:
         """All members of the lists of those that agreed, each once."""
