@@ -429,3 +429,21 @@ def test_a_member_that_has_joined_takes_no_other_answer() -> None:
     assert b.membership.view == lone_view("AB", 2)
     assert b.finished is None
     assert member_id(address("B"), "1") == MemberId("B:5701/1")
+
+
+@pytest.mark.rows("EL-21")
+def test_of_two_incarnations_of_one_address_that_wait_together_the_later_is_admitted() -> None:
+    """1. J asks and waits for the view that admits C. 2. It dies, unnoticed. 3. The next one on its address asks too."""
+    c = Cluster("AB")
+    c.hold("B", "A")
+    c.start("C")
+    c.settle()
+    first, second = (member_id(address("J"), f"J{number}") for number in (1, 2))
+    for joiner in (first, second):
+        c.feed("A", Received(joiner, m.JoinRequest(1, joiner, "phalanx", m.PROTOCOL_VERSION, 1)))
+    c.release()
+    c.settle()
+    view = c.nodes["A"].membership.view
+    assert view is not None
+    assert second in view
+    assert first not in view

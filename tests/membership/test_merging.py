@@ -159,3 +159,18 @@ def test_a_master_says_that_its_side_has_data_as_soon_as_it_has(when: str) -> No
                                                     view.version, view.maker)))  # fmt: skip
     assert c.view(name) == "".join(name_of(member) for member in view.members), "it stays what it is"
     assert c.pending(name, "X", m.MergeProbe)[-1].has_data
+
+
+def test_a_leaving_master_does_not_come_back_on_the_other_side() -> None:
+    """It still hands over what it held when its side merges; only the others join the other side."""
+    c = Cluster("ABC")
+    c.assign(rows=["AB"])
+    view = c.nodes["A"].membership.view
+    assert view is not None
+    c.hold_all()
+    c.leave("A")
+    assert c.view("A") == "ABC"
+    theirs = lone_view("WXYZ", 9)
+    c.say("A", "A", m.MergeProbe("phalanx", m.PROTOCOL_VERSION, 1, theirs, True, view.version, view.maker))
+    assert c.finished["A"].rejoin == ()
+    assert [order.into for order in c.pending("A", "B", m.MergeOrder)] == [theirs]

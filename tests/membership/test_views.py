@@ -254,3 +254,13 @@ def test_versions_go_on_over_a_change_of_master(missed: str) -> None:
     assert len(set(c.views_of("BCD"))) == 1
     assert c.version("B") > 5
     assert c.views_of("BCD") == ["BCD" if missed else "BCDE"] * 3
+
+
+def test_a_claimer_takes_no_list_that_is_said_to_be_its_own() -> None:
+    """Nobody passes on to a member what it made itself: it would succeed to a mastership that it only claims."""
+    b = Lone("B", "ABC", 3)
+    b.refuse("A", hearing="C")
+    assert b.membership.is_claiming
+    b.hear("C", update("BC", 4, maker="B"))
+    assert b.membership.is_claiming
+    assert b.view() == "ABC"

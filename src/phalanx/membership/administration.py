@@ -78,6 +78,9 @@ class Administration:
             self._out.send(sender, JoinRefused(message.request_id, True, reason, True, come_back=True))
         elif state.is_master and not state.wants_to_leave:
             if message.member not in state.members:
+                # Who waits there under an older identity is dead: the address is taken.
+                at = address_of(message.member)
+                self._queued = {waits: asked for waits, asked in self._queued.items() if address_of(waits) != at}
                 self._queued[message.member] = message.request_id
                 self._admit_queued(now)
             elif not self._publications.renew(message.member, message.request_id):

@@ -94,7 +94,10 @@ class Merging:
             self._record(message, "this side joins the other one")
             for member in mine.others(state.this):
                 self._out.send(member, MergeOrder(theirs))
-            state.end("merges with another side of its cluster", rejoin=theirs.members)
+            if state.wants_to_leave:
+                state.leave()
+            else:
+                state.end("merges with another side of its cluster", rejoin=theirs.members)
         elif not loses or not answers_mine:
             if not answers_mine:
                 self._record(message, "this side is joined by the other one" if not loses else "it is asked")

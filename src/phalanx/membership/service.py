@@ -301,7 +301,8 @@ class MembershipService:
                 state.suspicions.heard(sender, now, "CS-50")
             self._out.send(sender, MembersAck(current.version))
             return
-        is_passed_on = view.maker == state.master and sender in state.members
+        # Nobody passes on to a member a list that it made itself.
+        is_passed_on = view.maker == state.master != self.this and sender in state.members
         if sender != state.master and not is_passed_on:
             may_follow = self.succession.may_follow(sender, view)
             if may_follow is False:
