@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.grid.outcomes import Outcomes
 from phalanx.grid.store import Replica
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import CopyAck, CopyChunk, CopyStart
@@ -38,9 +39,10 @@ class CopySender:
 
     def start(self, base_version: int, now: Millis, outbox: Outbox) -> None:
         replica = self._replica
+        outcomes = replica.outcomes.export()
         outbox.send(
-            self._member, CopyStart(self._partition, base_version, self._copy_id, replica.epoch, replica.seq)
-        )  # fmt: skip
+            self._member, CopyStart(self._partition, base_version, self._copy_id, replica.epoch, replica.seq, outcomes)
+        )
         self._send_next(now, outbox)
 
     def on_ack(self, message: CopyAck, now: Millis, outbox: Outbox) -> None:
@@ -104,6 +106,7 @@ class IncomingCopy:
         self.base_version = start.base_version
         """The partition's version for which the copy was ordered; 0: for a backup that the table lists already."""
         self.replica = Replica(start.epoch, start.seq, source)
+        self.replica.outcomes = Outcomes(start.outcomes)
         self._copy_id = start.copy_id
         self._expected = 0
 

@@ -44,6 +44,9 @@ def apply_write(replica: Replica, message: Replicate, now: Millis) -> None:
         replica.remove(message.map, message.keys)
     else:
         replica.clear(message.map)
+        return
+    if message.applied is not None:
+        replica.outcomes.note(message.applied, now)
 
 
 class Followed:

@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from phalanx.common.ids import Millis
+from phalanx.grid.outcomes import Outcomes
 from phalanx.partition.hashing import scan_position
 
 Position = tuple[int, bytes]
@@ -133,11 +134,11 @@ class Replica:
     """One replica of one partition: its maps, and how far it has followed the writes of which owner.
 
     `epoch` is the partition's version when the owner's rule began, `ruler` that owner, `seq` the number of the last
-    write applied. Two replicas with equal epoch, ruler and seq hold the same entries. The epoch alone says less: a
-    master may die after few have heard of its table, and the next master use the same version for another owner.
+    write applied. Two replicas with equal epoch, ruler and seq hold the same entries and outcomes. The epoch alone says
+    less: a master may die after few have heard of its table, and the next master use the same version for another owner.
     """
 
-    __slots__ = ("epoch", "maps", "ordered_for", "ruler", "seq")
+    __slots__ = ("epoch", "maps", "ordered_for", "outcomes", "ruler", "seq")
 
     def __init__(self, epoch: int = 0, seq: int = 0, ruler: str = "") -> None:
         self.epoch = epoch
@@ -148,6 +149,8 @@ class Replica:
         """The partition's version for which the master ordered this copy: until the table passes it, the copy may yet
         be committed. -1: not a copy."""
         self.maps: dict[str, MapStore] = {}
+        self.outcomes = Outcomes()
+        """What became of writes that may be asked for again."""
 
     def __repr__(self) -> str:
         return f"Replica(epoch={self.epoch}, seq={self.seq}, entries={self.entry_count()})"

@@ -40,6 +40,29 @@ class TableAck(WireMessage, tag=34, frozen=True):
 
 # --- replication and copies -----------------------------------------------------------------------------------------
 
+OutcomeValue = bytes | bool | None
+"""What a write of one key is answered with: the value that was there (or None), whether it was done, or nothing."""
+
+
+class AppliedOperation(WireMessage, frozen=True):
+    """By which operation a write came, and what its caller is told: noted wherever the write is applied."""
+
+    caller: str
+    number: int
+    open_from: int
+    """The caller asks for no operation with a lower number any more."""
+    outcome: OutcomeValue
+
+
+class RecordedCaller(WireMessage, frozen=True):
+    """The outcomes of one caller's operations, as a copy carries them."""
+
+    caller: str
+    floor: int
+    """An operation with a lower number and no outcome is over or forgotten."""
+    numbers: list[int]
+    outcomes: list[OutcomeValue]
+
 
 class ReplicatePut(WireMessage, tag=40, frozen=True):
     """The owner's `seq`-th write to a partition in its `epoch` (the partition's version when its ownership began)."""
@@ -52,16 +75,18 @@ class ReplicatePut(WireMessage, tag=40, frozen=True):
     values: list[bytes]
     ttl_ms: Millis
     """Time that the entries live from now on; 0: for ever."""
+    applied: AppliedOperation | None = None
 
 
 class ReplicateRemove(WireMessage, tag=41, frozen=True):
-    """As `ReplicatePut`: these keys are gone."""
+    """As `ReplicatePut`: these keys are gone. Without keys it says only what `applied` does, or that all before is there."""
 
     partition: int
     epoch: int
     seq: int
     map: str
     keys: list[bytes]
+    applied: AppliedOperation | None = None
 
 
 class ReplicateClear(WireMessage, tag=42, frozen=True):
@@ -126,6 +151,7 @@ class CopyStart(WireMessage, tag=48, frozen=True):
     copy_id: int
     epoch: int
     seq: int
+    outcomes: tuple[RecordedCaller, ...] = ()
 
 
 class CopyChunk(WireMessage, tag=49, frozen=True):

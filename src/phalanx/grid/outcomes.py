@@ -1,0 +1,183 @@
+"""What became of writes: the record beside a partition's entries that lets a write be asked for again.
+
+Each write of one key has an operation id: its caller, and a number that grows from call to call. Its outcome is noted
+in the same step that changes the entries, goes to the backups in the same message, and moves with every copy. So
+whoever owns the partition when a caller asks once more answers what the first owner would have, and applies nothing.
+
+What is forgotten, and why nothing is applied twice all the same:
+
+* what the caller says is over (`open_from`: it asks for no lower number any more). What still comes late is refused.
+* the oldest outcomes of a caller with more than `MAX_OUTCOMES` under way here, and values that removals returned beyond
+  `MAX_VALUE_BYTES` in one partition. Asked again, they are unknown: refused.
+* callers that were silent for `SILENT_MS`. No caller asks again so long after its first try, and no kernel goes on that
+  long to deliver it.
+
+An operation without a record whose number is below its caller's floor may have been applied: it never is again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+import msgspec
+
+from phalanx.common.ids import Millis, Target
+from phalanx.wire.replication_messages import AppliedOperation, OutcomeValue, RecordedCaller
+
+MAX_OUTCOMES = 1024
+"""Of one caller in one partition."""
+MAX_VALUE_BYTES = 1024 * 1024
+"""Of all values in the outcomes of one partition; the newest one stays, whatever its size."""
+SILENT_MS = 20 * 60_000
+"""A caller that wrote nothing to the partition for so long is dropped."""
+LOOK_EVERY_MS = 60_000
+"""Silent callers are looked for when another one comes, at most so often."""
+
+
+class Standing(enum.Enum):
+    """Of an operation that has no outcome here."""
+
+    NEW = enum.auto()
+    """It was not applied."""
+    FORGOTTEN = enum.auto()
+    """It is over, or may have been applied."""
+
+
+class CallerRecord(msgspec.Struct, gc=False):
+    """One caller's outcomes in one partition. One with a single call at a time needs no dict."""
+
+    floor: int
+    """What has a lower number and no outcome in `older` is forgotten."""
+    number: int
+    """The greatest number that was noted."""
+    outcome: OutcomeValue
+    """Of that one; void if it is below the floor."""
+    heard_at: Millis
+    """When the caller's last write was noted; -1: it came with a copy, and counts from the next look on."""
+    older: dict[int, OutcomeValue] | None = None
+    """Lower numbers, mostly in their order."""
+
+
+class Outcomes:
+    """The record of one replica of one partition."""
+
+    __slots__ = ("_look_at", "_value_bytes", "callers")
+
+    def __init__(self, recorded: Iterable[RecordedCaller] = ()) -> None:
+        self.callers: dict[str, CallerRecord] = {}
+        self._value_bytes = 0
+        self._look_at = 0
+        for told in recorded:
+            self._adopt(told)
+
+    def __repr__(self) -> str:
+        return f"Outcomes({self.export()})"
+
+    def find(self, caller: Target, number: int) -> OutcomeValue | Standing:
+        """What became of an operation."""
+        record = self.callers.get(caller)
+        if record is None or number > record.number:
+            return Standing.NEW
+        if number == record.number and number >= record.floor:
+            return record.outcome
+        if record.older is not None and number in record.older:
+            return record.older[number]
+        return Standing.FORGOTTEN if number < record.floor else Standing.NEW
+
+    def note(self, applied: AppliedOperation, now: Millis) -> None:
+        """An operation was applied, and what its caller said is over need not be kept."""
+        number, outcome = applied.number, applied.outcome
+        record = self.callers.get(applied.caller)
+        if record is None:
+            if now >= self._look_at:
+                self._drop_silent(now)
+            record = CallerRecord(min(applied.open_from, number), number, outcome, now)
+            self.callers[applied.caller] = record
+        else:
+            record.heard_at = now
+            if applied.open_from > record.floor:
+                self._close(record, min(applied.open_from, number))
+            if number > record.number:
+                if record.number >= record.floor:
+                    self._keep(record, record.number, record.outcome)
+                elif self._value_bytes:
+                    self._release(record.outcome)
+                record.number, record.outcome = number, outcome
+            elif number >= record.floor:
+                self._keep(record, number, outcome)
+            else:
+                return
+        if type(outcome) is bytes:
+            self._value_bytes += len(outcome)
+            if self._value_bytes > MAX_VALUE_BYTES:
+                self._forget_values(record)
+
+    def export(self) -> tuple[RecordedCaller, ...]:
+        """Everything, for a copy."""
+        exported = []
+        for caller, record in self.callers.items():
+            outcomes = dict(record.older) if record.older is not None else {}
+            if record.number >= record.floor:
+                outcomes[record.number] = record.outcome
+            exported.append(RecordedCaller(caller, record.floor, list(outcomes), list(outcomes.values())))
+        return tuple(exported)
+
+    def _adopt(self, told: RecordedCaller) -> None:
+        older = dict(zip(told.numbers, told.outcomes, strict=False))
+        number = max([told.floor - 1, *older])
+        outcome = older.pop(number, None) if number >= told.floor else None
+        self.callers[told.caller] = CallerRecord(told.floor, number, outcome, -1, older or None)
+        self._value_bytes += sum(len(value) for value in told.outcomes if type(value) is bytes)
+
+    def _keep(self, record: CallerRecord, number: int, outcome: OutcomeValue) -> None:
+        """Keep an outcome whose number is not the greatest; too many of them: forget the oldest."""
+        older = record.older
+        if older is None:
+            older = record.older = {}
+        older[number] = outcome
+        if len(older) >= MAX_OUTCOMES:
+            self._forget(record, next(iter(older)))
+
+    def _close(self, record: CallerRecord, floor: int) -> None:
+        """Drop what is over. (The outcome outside of `older` goes with the next one.)"""
+        record.floor = floor
+        older = record.older
+        while older:
+            number = next(iter(older))
+            if number >= floor:
+                return
+            self._release(older.pop(number))
+        record.older = None
+
+    def _forget(self, record: CallerRecord, number: int) -> None:
+        """Drop an outcome that may be asked for."""
+        if record.older is not None:
+            self._release(record.older.pop(number))
+        record.floor = max(record.floor, number + 1)
+
+    def _forget_values(self, newest: CallerRecord) -> None:
+        """Forget values, of the callers in the order of their coming, until the rest is small enough."""
+        for record in self.callers.values():
+            if self._value_bytes <= MAX_VALUE_BYTES:
+                return
+            for number in [number for number, value in (record.older or {}).items() if type(value) is bytes]:
+                self._forget(record, number)
+            if record is not newest and type(record.outcome) is bytes:
+                self._release(record.outcome)
+                record.outcome = None
+                record.floor = max(record.floor, record.number + 1)
+
+    def _drop_silent(self, now: Millis) -> None:
+        self._look_at = now + LOOK_EVERY_MS
+        for caller, record in list(self.callers.items()):
+            if record.heard_at < 0:
+                record.heard_at = now
+            elif now - record.heard_at >= SILENT_MS:
+                for outcome in (record.outcome, *(record.older or {}).values()):
+                    self._release(outcome)
+                del self.callers[caller]
+
+    def _release(self, outcome: OutcomeValue) -> None:
+        if type(outcome) is bytes:
+            self._value_bytes -= len(outcome)

@@ -1,0 +1,181 @@
+"""The record that lets a write be asked for again: what it answers, what it forgets, and that it never says "new" then."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phalanx.grid import outcomes as o
+from phalanx.grid.outcomes import Outcomes, Standing
+from phalanx.wire.replication_messages import AppliedOperation, OutcomeValue, RecordedCaller
+
+ME, OTHER = "client/1", "client/2"
+
+
+class Record:
+    def __init__(self) -> None:
+        self.outcomes = Outcomes()
+        self.now = 0
+
+    def note(self, number: int, outcome: OutcomeValue = None, *, open_from: int = 0, caller: str = ME) -> None:
+        self.outcomes.note(AppliedOperation(caller, number, open_from, outcome), self.now)
+
+    def find(self, number: int, caller: str = ME) -> OutcomeValue | Standing:
+        return self.outcomes.find(caller, number)  # type: ignore[arg-type]  # a text as good as any
+
+    def copied(self) -> "Record":
+        """As it comes out at the other end of a copy."""
+        copy = Record()
+        copy.outcomes = Outcomes(
+            msgspec.msgpack.decode(msgspec.msgpack.encode(self.outcomes.export()), type=tuple[RecordedCaller, ...])
+        )
+        return copy
+
+
+def test_what_was_noted_is_found_by_its_caller_and_number_alone() -> None:
+    record = Record()
+    record.note(3, b"old")
+    record.note(7, True)
+    record.note(5, None)
+    assert [record.find(number) for number in (3, 5, 7)] == [b"old", None, True]
+    assert [record.find(number) for number in (1, 4, 6, 8)] == [Standing.NEW] * 4
+    assert record.find(3, OTHER) is Standing.NEW
+
+
+def test_what_the_caller_said_is_over_is_forgotten_and_never_new_again() -> None:
+    record = Record()
+    for number in (2, 4, 6):
+        record.note(number, b"value")
+    record.note(8, False, open_from=6)
+    assert record.find(6) == b"value"
+    assert [record.find(number) for number in (1, 2, 4, 5)] == [Standing.FORGOTTEN] * 4
+    assert record.find(7) is Standing.NEW, "it is open"
+    record.note(9, None, open_from=9)
+    assert [record.find(number) for number in (6, 7, 8)] == [Standing.FORGOTTEN] * 3
+    assert record.find(9) is None
+    assert record.outcomes.callers[ME].older is None, "one call at a time needs no dict"
+
+
+def test_an_older_word_of_what_is_over_changes_nothing() -> None:
+    record = Record()
+    record.note(5, True, open_from=5)
+    record.note(6, True, open_from=2)
+    record.note(3, True, open_from=1)
+    assert [record.find(number) for number in (3, 4, 5, 6)] == [Standing.FORGOTTEN, Standing.FORGOTTEN, True, True]
+
+
+def test_nobody_says_that_calls_to_come_are_over() -> None:
+    record = Record()
+    record.note(5, True, open_from=1_000)
+    record.note(6, True, open_from=1_000)
+    assert record.find(6) is True
+    assert record.find(7) is Standing.NEW
+
+
+def test_the_oldest_of_too_many_outcomes_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(o, "MAX_OUTCOMES", 3)
+    record = Record()
+    for number in range(1, 7):
+        record.note(number, True)
+    assert [record.find(number) for number in range(1, 8)] == [Standing.FORGOTTEN] * 3 + [True] * 3 + [Standing.NEW]
+
+
+def test_values_beyond_the_limit_are_unknown_and_other_outcomes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(o, "MAX_VALUE_BYTES", 100)
+    record = Record()
+    record.note(1, b"x" * 60)
+    record.note(2, True)
+    record.note(1, b"x" * 40, caller=OTHER)
+    assert (record.find(1), record.find(2)) == (b"x" * 60, True)
+    record.note(3, b"x" * 200, caller="client/3")
+    assert (record.find(1), record.find(2)) == (Standing.FORGOTTEN, True)
+    assert record.find(1, OTHER) is Standing.FORGOTTEN, "it was the greatest number of its caller"
+    assert record.find(3, "client/3") == b"x" * 200
+    record.note(2, b"y", caller=OTHER)
+    assert record.find(2, OTHER) == b"y"
+    assert record.find(1, OTHER) is Standing.FORGOTTEN
+
+
+@pytest.mark.parametrize("ends", ["over", "forgotten", "silent"])
+def test_values_that_are_gone_count_no_more(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(o, "MAX_VALUE_BYTES", 100)
+    record = Record()
+    for number in range(1, 50):
+        record.now += o.SILENT_MS if ends == "silent" else 0
+        caller = f"client/{number}" if ends == "silent" else ME
+        record.note(number, b"x" * 60, open_from=number if ends == "over" else 0, caller=caller)
+        assert record.find(number, caller) == b"x" * 60
+        if number > 1 and ends != "silent":
+            assert record.find(number - 1) is Standing.FORGOTTEN
+
+
+def test_a_silent_caller_is_dropped_when_another_one_comes() -> None:
+    record = Record()
+    record.note(1, True)
+    record.note(2, True, caller=OTHER)
+    record.now = o.SILENT_MS - 1
+    record.note(3, True, caller=OTHER)
+    record.note(1, True, caller="client/3")
+    assert record.find(1) is True
+    record.now += o.LOOK_EVERY_MS
+    record.note(1, True, caller="client/4")
+    assert record.find(1) is Standing.NEW
+    assert record.find(3, OTHER) is True
+
+
+def test_what_came_with_a_copy_is_dropped_after_its_own_time() -> None:
+    record = Record()
+    record.note(1, True)
+    copy = record.copied()
+    copy.now = 10 * o.SILENT_MS
+    copy.note(1, True, caller=OTHER)
+    assert copy.find(1) is True, "how long it was silent is not known here"
+    copy.now += o.SILENT_MS
+    copy.note(1, True, caller="client/3")
+    assert copy.find(1) is Standing.NEW
+
+
+def test_a_copy_knows_that_the_newest_was_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(o, "MAX_VALUE_BYTES", 100)
+    record = Record()
+    record.note(1, True)
+    record.note(5, b"x" * 60)
+    record.note(1, b"x" * 60, caller=OTHER)
+    for known in (record, record.copied()):
+        assert known.find(1) is True
+        assert [known.find(number) for number in (3, 5)] == [Standing.FORGOTTEN] * 2
+        assert known.find(6) is Standing.NEW
+
+
+OPERATIONS = st.tuples(
+    st.sampled_from([ME, OTHER]), st.integers(1, 12), st.integers(0, 12), st.sampled_from([None, True, False, b"", b"v" * 9])
+)  # fmt: skip
+
+
+@given(st.lists(OPERATIONS, max_size=30))
+def test_nothing_that_was_noted_is_ever_new_and_a_copy_answers_alike(
+    operations: list[tuple[str, int, int, OutcomeValue]],
+) -> None:
+    """Bounds included, and in any order: a slow twin remembers everything."""
+    record = Record()
+    noted: dict[tuple[str, int], OutcomeValue] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(o, "MAX_OUTCOMES", 3)
+        patch.setattr(o, "MAX_VALUE_BYTES", 20)
+        for caller, number, open_from, outcome in operations:
+            found = record.find(number, caller)
+            if (caller, number) in noted:
+                assert found is Standing.FORGOTTEN or found == noted[caller, number]
+            else:
+                assert isinstance(found, Standing)
+            if found is Standing.NEW:
+                record.note(number, outcome, open_from=open_from, caller=caller)
+                noted[caller, number] = outcome
+                assert record.find(number, caller) == outcome or record.find(number, caller) is Standing.FORGOTTEN
+        copy = record.copied()
+    for caller in (ME, OTHER):
+        for number in range(15):
+            assert copy.find(number, caller) == record.find(number, caller)
+    assert copy.outcomes._value_bytes == record.outcomes._value_bytes
+    values = [v for told in copy.outcomes.export() for v in told.outcomes if isinstance(v, bytes)]
+    assert sum(map(len, values)) == record.outcomes._value_bytes
