@@ -1,0 +1,37 @@
+"""Every plan for few indexes, judged from outside, beside a search over everything that single migrations can do."""
+
+import pytest
+
+from phalanx.partition.planner import cancel_cycles, plan_migrations, prioritize
+from plans import check_plan, fewest_migrations, replicas, small_cases, text, without_cycles
+
+
+@pytest.mark.rows("DL-78", "DL-55", "DL-60", "DL-61", "DL-68")
+@pytest.mark.parametrize(("size", "cases"), [(0, 1), (1, 5), (2, 34), (3, 286), (4, 2840), (5, 32344)])
+def test_every_plan_keeps_the_bounds(size: int, cases: int):
+    seen = 0
+    for current, target in small_cases(size):
+        wanted = without_cycles(current, target)
+        assert tuple(cancel_cycles(current, target)) == wanted, (text(current), text(target))
+        planned = plan_migrations(current, target)
+        check_plan(current, wanted, planned)
+        check_plan(current, wanted, prioritize(planned))
+        seen += 1
+    assert seen == cases
+
+
+@pytest.mark.rows("DL-78")
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_a_plan_that_keeps_the_bounds_always_exists_and_is_hardly_shorter(size: int):
+    for current, target in small_cases(size):
+        wanted = without_cycles(current, target)
+        fewest = fewest_migrations(current, wanted)
+        assert fewest is not None, (text(current), text(target))
+        assert fewest <= len(plan_migrations(current, target)) <= fewest + 1, (text(current), text(target))
+
+
+@pytest.mark.rows("DL-61")
+def test_no_single_migrations_undo_a_ring_but_exchanges():
+    """That the search knows a ring apart: its shortest way is one exchange fewer than it has members."""
+    for target, fewest in (("BAC", 1), ("BCA", 2), ("CAB", 2)):
+        assert fewest_migrations(replicas("ABC"), replicas(target)) == fewest
