@@ -58,6 +58,12 @@ def leading(state: Replicas) -> int:
     return sum(1 for _ in itertools.takewhile(lambda member: member is not None, state))
 
 
+def rises_then_falls(counts: Sequence[int]) -> bool:
+    """Whether nothing is raised once something was lowered."""
+    changes = [after - before for before, after in itertools.pairwise(counts) if after != before]
+    return changes == sorted(changes, reverse=True)
+
+
 def step(state: Replicas, migration: Migration[str]) -> Replicas:
     """The replicas after one migration; fails if it does not fit them."""
     result = list(state)
@@ -97,6 +103,7 @@ def check_plan(start: Replicas, end: Replicas, plan: Plan) -> list[Replicas]:
     assert seen[-1] == end, where
     bound = min(count(start), count(end))
     assert all(count(state) >= bound for state in seen), where
+    assert rises_then_falls([count(state) for state in seen]), where
     if start and start[0] is not None:
         assert all(state[0] is not None for state in seen[:-1]), where
     if start:
@@ -181,3 +188,44 @@ def fewest_migrations(start: Replicas, end: Replicas) -> int | None:
                     following.append(after)
         level = following
     return None
+
+
+def plan_as_written(current: Replicas, target: Replicas) -> list[Migration[str]]:
+    """The reference's decision list, line by line, for a target without cycles and without holes in the middle.
+
+    An index that wants a new member while its own goes to a colder one is a shift down only if that one is empty. The
+    last rule looks back along who holds what until it finds a move or a shift up.
+    """
+    state, planned = current, []
+    index = 0
+    while index < len(state):
+        here, wanted = state[index], target[index]
+        if here == wanted:
+            index += 1
+            continue
+        if wanted is None:
+            assert here is not None
+            planned.append(clear(here, index))
+        elif wanted not in state:
+            colder = target.index(here) if here in target else -1
+            if here is None:
+                planned.append(copy(wanted, index))
+            elif colder > index and state[colder] is None:
+                planned.append(shift_down(here, index, colder, wanted))
+            else:
+                planned.append(move(index, here, wanted))
+        elif here is None:
+            planned.append(shift_up(wanted, state.index(wanted), index))
+        else:
+            place = index
+            while (member := target[place]) in state and target[state.index(member)] is not None:
+                place = state.index(member)
+            leaver = state[place]
+            assert member is not None
+            assert leaver is not None
+            if member in state:
+                planned.append(shift_up(member, state.index(member), place, leaver))
+            else:
+                planned.append(move(place, leaver, member))
+        state = step(state, planned[-1])
+    return planned
