@@ -165,7 +165,7 @@ def _chains(current: Sequence[M | None], wanted: Sequence[M | None]) -> tuple[li
 def _steps(
     chain: list[int], state: list[M | None], wanted: Sequence[M | None], raising: list[Iterator[Migration[M]]]
 ) -> Iterator[Migration[M]]:
-    """The migrations of one chain, each applied to the state when it is asked for; `raising` collects those that raise."""
+    """The migrations of one chain, each applied to the state when it is asked for; those that raise go into `raising`."""
     new, hole = wanted[chain[0]] is not None, state[chain[-1]] is None
     if not new:
         return _wander(chain, state, wanted) if hole else _shrink(chain, state, wanted, raising)
@@ -199,7 +199,7 @@ def _grow(chain: list[int], state: list[M | None], wanted: Sequence[M | None]) -
 
 
 def _wander(chain: list[int], state: list[M | None], wanted: Sequence[M | None]) -> Iterator[Migration[M]]:
-    """Nobody at the head, empty at the tail: the hole wanders to the head, which is the coldest if the target has no holes.
+    """Nobody at the head, empty at the tail: the hole wanders to the head (the coldest, if the target has no holes).
 
     Where it would come to a hotter index on its way, and break a replica there, the member at the head fills it at
     once instead. A ring of full indexes is left, and exchanges put it right.
