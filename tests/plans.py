@@ -87,7 +87,7 @@ def step(state: Replicas, migration: Migration[str]) -> Replicas:
 
 
 def states(start: Replicas, plan: Plan) -> list[Replicas]:
-    """The replicas after each migration, from the start on; fails where one does not fit, or a member is there twice."""
+    """The replicas after each migration, from the start on; fails where one does not fit or a member is twice."""
     seen = [start]
     for migration in plan:
         seen.append(step(seen[-1], migration))

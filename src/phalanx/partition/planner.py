@@ -165,7 +165,7 @@ def _chains(current: Sequence[M | None], wanted: Sequence[M | None]) -> tuple[li
 def _steps(
     chain: list[int], state: list[M | None], wanted: Sequence[M | None], raising: list[Iterator[Migration[M]]]
 ) -> Iterator[Migration[M]]:
-    """The migrations of one chain, each applied to the state when it is asked for; those that raise go into `raising`."""
+    """The migrations of one chain, each applied to the state when asked for; those that raise go into `raising`."""
     new, hole = wanted[chain[0]] is not None, state[chain[-1]] is None
     if not new:
         return _wander(chain, state, wanted) if hole else _shrink(chain, state, wanted, raising)
