@@ -9,6 +9,7 @@ import typer
 import phalanx
 from phalanx.bench.command import app as bench
 from phalanx.cli.app import CommandGroup
+from phalanx.cli.chaos import chaos
 from phalanx.cli.maps import app as maps
 from phalanx.cli.member import member
 from phalanx.cli.members import members
@@ -31,6 +32,7 @@ app.command()(why)
 app.add_typer(maps)
 app.command()(demo)
 app.command()(simulate)
+app.command()(chaos)
 app.add_typer(bench)
 
 

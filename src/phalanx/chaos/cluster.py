@@ -1,0 +1,265 @@
+"""The member processes of a run: started, looked at from outside, ended. What is done to them is decided elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from phalanx.chaos.plan import ACCEPTABLE_PAUSE_MS, HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS, Options
+from phalanx.client.ask import Inquirer, Placement
+from phalanx.common.errors import PhalanxError, UnavailableError
+from phalanx.common.ids import Address, MemberId, address_of
+from phalanx.common.view import MembersView
+from phalanx.runtime.processes import MemberProcess, start_member_process, stop_all
+from phalanx.wire.messages import ReplicasReply
+
+LOOK_EVERY_S = 0.1
+WHOLE_WITHIN_S = 120.0
+"""It takes seconds where all is well."""
+READY_WITHIN_S = 60.0
+SETTINGS = f"""\
+heartbeat_interval_ms = {HEARTBEAT_INTERVAL_MS}
+heartbeat_timeout_ms = {HEARTBEAT_TIMEOUT_MS}
+phi_acceptable_pause_ms = {ACCEPTABLE_PAUSE_MS}
+join_attempts = 60
+"""
+
+
+class Phase(enum.Enum):
+    """Where a process is in its life, as the one knows who does things to it."""
+
+    STARTING = "is starting"
+    READY = "serves"
+    LEAVING = "is leaving"
+    ENDED = "has ended"
+
+
+@dataclass(eq=False)
+class Soldier:
+    """A member process, and what was done to it."""
+
+    name: str
+    process: MemberProcess
+    address: Address | None = None
+    """Where it listens, as soon as it was ready."""
+    phase: Phase = Phase.STARTING
+    is_stopped: bool = False
+    """By SIGSTOP."""
+    inquirer: Inquirer | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.name}({self.process.pid}, {self.phase.value})"
+
+
+class NotWhole(PhalanxError):
+    """The cluster did not become whole in time; the message says what is missing."""
+
+
+class ChaosCluster:
+    """The members of one run."""
+
+    def __init__(self, folder: Path, options: Options) -> None:
+        self.name = f"chaos-{options.seed}-{os.getpid()}"
+        """Of no other run on this machine: ports are used again, and masters look for their clusters there."""
+        self.soldiers: list[Soldier] = []
+        """All that were started."""
+        self.problems: list[str] = []
+        """What no fault explains: a member that ended by itself, could not join, or could not leave."""
+        self._folder = folder
+        self._options = options
+        self._view: MembersView | None = None
+        """The newest that was seen here."""
+        self._config = folder / "members.toml"
+        self._config.write_text(SETTINGS)
+
+    # --- who is there ----------------------------------------------------------------------------------------------
+
+    def in_phase(self, *phases: Phase) -> list[Soldier]:
+        """Those in one of the phases, in the order of their start."""
+        return [soldier for soldier in self.soldiers if soldier.phase in phases]
+
+    def by_age(self) -> list[Soldier]:
+        """Those that serve, the oldest first by the newest list that was seen; others behind, in the order of start."""
+        order = {address_of(m): index for index, m in enumerate(self._view.members)} if self._view is not None else {}
+        serving = self.in_phase(Phase.READY)
+        return sorted(serving, key=lambda soldier: order.get(soldier.process.address, len(order)))
+
+    def oldest(self) -> Soldier | None:
+        """The master by the newest list that was seen here, whatever became of it since."""
+        master = address_of(self._view.master) if self._view is not None else None
+        return next((soldier for soldier in reversed(self.soldiers) if soldier.address == master), None)
+
+    def addresses(self) -> str:
+        """Of those that serve, as clients take them; those that are not stopped first."""
+        serving = sorted(self.in_phase(Phase.READY, Phase.LEAVING), key=lambda soldier: soldier.is_stopped)
+        return ",".join(soldier.process.address for soldier in serving)
+
+    # --- what is done to them ----------------------------------------------------------------------------------------
+
+    def start(self, port: int = 0) -> Soldier:
+        """Start a member that joins through those that serve; it may need some time to be ready."""
+        name = f"m{len(self.soldiers)}"
+        process = start_member_process(
+            self._folder / f"{name}.log",
+            seeds=[soldier.process.address for soldier in self.by_age()],
+            cluster=self.name,
+            port=port,
+            backup_count=self._options.backups,
+            partition_count=self._options.partitions,
+            event_log=self._folder / "events",
+            options=("--config", str(self._config)),
+        )
+        soldier = Soldier(name, process)
+        self.soldiers.append(soldier)
+        return soldier
+
+    async def wait_ready(self, soldier: Soldier) -> bool:
+        """Until it serves. If it cannot join, that is a problem, unless it was ended meanwhile."""
+        try:
+            await asyncio.to_thread(soldier.process.wait_ready, READY_WITHIN_S)
+        except UnavailableError as error:
+            if soldier.phase is Phase.STARTING:
+                self.problems.append(f"{soldier.name} could not join: {error}")
+                self.kill(soldier)
+            return False
+        soldier.address = soldier.process.address
+        if soldier.phase is Phase.STARTING:
+            soldier.phase = Phase.READY
+        return soldier.phase is Phase.READY
+
+    def kill(self, soldier: Soldier) -> None:
+        """SIGKILL."""
+        soldier.phase = Phase.ENDED
+        soldier.process.kill()
+
+    def pause(self, soldier: Soldier) -> None:
+        """SIGSTOP."""
+        soldier.is_stopped = True
+        soldier.process.signal(signal.SIGSTOP)
+
+    def resume(self, soldier: Soldier) -> None:
+        """SIGCONT."""
+        soldier.process.signal(signal.SIGCONT)
+        soldier.is_stopped = False
+
+    def begin_leave(self, soldier: Soldier) -> None:
+        """SIGTERM."""
+        soldier.phase = Phase.LEAVING
+        soldier.process.signal(signal.SIGTERM)
+
+    async def wait_left(self, soldier: Soldier) -> None:
+        """Until it has gone. That it does not go, or with another status than 0, is a problem."""
+        try:
+            status = await asyncio.to_thread(soldier.process.wait, WHOLE_WITHIN_S)
+        except UnavailableError as error:
+            self.problems.append(f"{soldier.name} did not leave: {error}")
+            return
+        if soldier.phase is Phase.LEAVING:  # not killed on its way
+            soldier.phase = Phase.ENDED
+            if status != 0:
+                self.problems.append(f"{soldier.name} left with status {status}: {soldier.process.last_log_line()}")
+
+    def find_fallen(self) -> None:
+        """Note those that ended although nobody made them."""
+        for soldier in self.in_phase(Phase.READY):
+            if not soldier.process.is_running:
+                soldier.phase = Phase.ENDED
+                status = soldier.process.wait()
+                self.problems.append(
+                    f"{soldier.name} ended by itself with status {status}: {soldier.process.last_log_line()}"
+                )
+
+    def stop(self) -> None:
+        """End all processes for certain, with no regard for the data."""
+        for soldier in self.soldiers:
+            soldier.process.signal(signal.SIGCONT)  # a stopped process would not notice that it is to end
+            if soldier.inquirer is not None:
+                soldier.inquirer.close()
+        stop_all([soldier.process for soldier in self.soldiers])
+
+    # --- is it whole -------------------------------------------------------------------------------------------------
+
+    async def wait_whole(self, *, at_rest: bool = False, waiting: Callable[[str], None] = lambda text: None) -> float:
+        """How long it took. Raises `NotWhole` at the deadline."""
+        began = time.monotonic()
+        while (missing := await self.find_missing(at_rest=at_rest)) is not None:
+            if time.monotonic() - began > WHOLE_WITHIN_S:
+                raise NotWhole(f"the cluster was not whole within {WHOLE_WITHIN_S:g} s: {missing}")
+            waiting(missing)
+            await asyncio.sleep(LOOK_EVERY_S)
+        return time.monotonic() - began
+
+    async def find_missing(self, *, at_rest: bool = False) -> str | None:
+        """Why the cluster is not whole, or None: all that serve have one list and one table, of exactly themselves and
+        perhaps those that come or go, and every partition has all its replicas.
+
+        `at_rest`: also nobody comes or goes, and nothing waits for a backup or a copy. Only one task asks at a time.
+        """
+        self.find_fallen()
+        return await asyncio.to_thread(self._find_missing, at_rest)
+
+    def _find_missing(self, at_rest: bool) -> str | None:
+        serving = self.in_phase(Phase.READY)
+        coming_or_going = self.in_phase(Phase.STARTING, Phase.LEAVING)
+        if at_rest and coming_or_going:
+            return f"{coming_or_going[0].name} {coming_or_going[0].phase.value}"
+        ids: list[MemberId] = []
+        placements: list[Placement] = []
+        for soldier in serving:
+            if soldier.is_stopped:
+                return f"{soldier.name} is stopped"
+            try:
+                inquirer = self._inquirer(soldier)
+                reply = inquirer.table()
+                ids.append(inquirer.member())
+            except UnavailableError as error:
+                return f"{soldier.name} does not answer: {error}"
+            placements.append(Placement(reply.view, reply.table, self._options.backups))
+        first = placements[0]
+        self._view = first.view
+        for soldier, placement in zip(serving, placements, strict=True):
+            if placement.view != first.view:
+                return (
+                    f"{soldier.name} has list version {placement.view.version}, {serving[0].name} {first.view.version}"
+                )
+            if placement.table != first.table:
+                mine, other = placement.table.version, first.table.version
+                return f"{soldier.name} has table version {mine}, {serving[0].name} {other}"
+        return self._find_missing_member(ids, coming_or_going, first.view) or self._find_missing_replica(first, at_rest)
+
+    def _find_missing_member(
+        self, ids: list[MemberId], coming_or_going: list[Soldier], view: MembersView
+    ) -> str | None:
+        for member in ids:
+            if member not in view:
+                return f"{member} is not in list version {view.version}"
+        others = [member for member in view.members if member not in ids]
+        if len(others) > len(coming_or_going):
+            return f"list version {view.version} has {', '.join(others)}"
+        return None
+
+    def _find_missing_replica(self, placement: Placement, at_rest: bool) -> str | None:
+        lacking, wanted = placement.lacking(), placement.wanted_replicas
+        if placement.table.version == 0 or lacking:
+            count = len(lacking) or self._options.partitions
+            return f"{count} partitions have fewer than {wanted} replicas by table version {placement.table.version}"
+        if at_rest:
+            for name, held in self.holdings().items():
+                if held.unconfirmed:
+                    return f"{name} waits for backups or copies of {held.unconfirmed} partitions"
+        return None
+
+    def holdings(self) -> dict[str, ReplicasReply]:
+        """What each that serves says that it holds. Raises `UnavailableError`."""
+        return {soldier.name: self._inquirer(soldier).replicas() for soldier in self.in_phase(Phase.READY)}
+
+    def _inquirer(self, soldier: Soldier) -> Inquirer:
+        if soldier.inquirer is None:
+            soldier.inquirer = Inquirer(soldier.process.address, cluster=self.name)
+        return soldier.inquirer

@@ -1,0 +1,62 @@
+"""What writers were told, write by write: the truth that the grid is compared with in the end."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from dataclasses import dataclass, field
+
+import msgspec
+
+UNIQUE, REGISTERS, COUNTERS = "unique", "registers", "counters"
+"""The maps: keys that are written once; values that one writer overwrites and removes; numbers that all writers raise."""
+
+Value = str | int | None
+"""None: the key has no value."""
+
+
+class Outcome(enum.StrEnum):
+    """What became of a write, as its caller was told."""
+
+    ACKNOWLEDGED = "acknowledged"
+    REFUSED = "refused"
+    """By compare-and-set: another value was there, nothing was changed."""
+    FAILED = "failed"
+    """`UnavailableError`: nothing was changed."""
+    INDETERMINATE = "indeterminate"
+    """`IndeterminateWrite`: done or not."""
+
+
+class Write(msgspec.Struct, frozen=True, gc=False):
+    """One write. Times are seconds since the beginning."""
+
+    writer: int
+    value: Value
+    """Written, or None: removed."""
+    outcome: Outcome
+    began_s: float
+    ended_s: float
+
+
+@dataclass
+class Ledger:
+    """All writes."""
+
+    maps: dict[str, dict[str, list[Write]]] = field(default_factory=lambda: {UNIQUE: {}, REGISTERS: {}, COUNTERS: {}})
+    """Map, then key, to its writes in the order in which they ended."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+    longest: dict[int, Write] = field(default_factory=dict)
+    """Writer to the write that it waited for the longest."""
+
+    def note(self, map_name: str, key: str, write: Write) -> None:
+        """A write has ended."""
+        self.maps[map_name].setdefault(key, []).append(write)
+        self.outcomes[write.outcome] += 1
+        longest = self.longest.get(write.writer)
+        if longest is None or write.ended_s - write.began_s > longest.ended_s - longest.began_s:
+            self.longest[write.writer] = write
+
+    @property
+    def operations(self) -> int:
+        """How many writes have ended."""
+        return self.outcomes.total()

@@ -1,0 +1,257 @@
+"""A run from its beginning to its end: members, writers, faults; then everything is healed, read and compared."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from phalanx.chaos.checks import Found, Violation, check_ledger
+from phalanx.chaos.cluster import ChaosCluster, NotWhole
+from phalanx.chaos.faults import FaultDone, Faults
+from phalanx.chaos.ledger import Ledger, Value, Write
+from phalanx.chaos.plan import Options, Plan, draw_plan
+from phalanx.chaos.writers import WriterTask
+from phalanx.client.aio import connect
+from phalanx.common.errors import UnavailableError
+
+THREADS = 64
+"""Each waits for one process, or asks."""
+AT_REST_WITHIN_S = 60.0
+READ_AT_ONCE = 1_000
+TICK_S = 0.2
+
+
+class Stall(msgspec.Struct, frozen=True):
+    """The write that a writer waited for the longest."""
+
+    writer: int
+    ms: int
+    began_s: float
+    outcome: str
+    faults: tuple[str, ...]
+
+
+class Times(msgspec.Struct, frozen=True):
+    """How long the cluster needed to be whole again after hurting faults, in seconds."""
+
+    count: int
+    median: float
+    longest: float
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What was done, and what was found."""
+
+    ok: bool
+    options: Options
+    command: str
+    seconds: float
+    """That writers wrote."""
+    operations: int
+    operations_per_s: float
+    outcomes: dict[str, int]
+    keys: int
+    reconnected: int
+    longest_stalls: list[Stall]
+    faults: dict[str, int]
+    """Members struck, by kind."""
+    masters_struck: int
+    skipped: int
+    until_whole_s: Times | None
+    at_rest_after_s: float | None
+    members_started: int
+    violations: list[Violation]
+    history: list[FaultDone]
+
+
+class Run:
+    """One run; `progress` may be asked at any time while it goes on."""
+
+    def __init__(self, options: Options, folder: Path, tell: Callable[[str], None]) -> None:
+        self.options = options
+        self.plan: Plan = draw_plan(options)
+        self.ledger = Ledger()
+        self._tell = tell
+        self._cluster = ChaosCluster(folder, options)
+        self._faults = Faults(self._cluster, options, self._now, tell)
+        self._writers = [
+            WriterTask(number, options.seed, self.ledger, self._cluster.addresses, self._cluster.name, self._now)
+            for number in range(options.writers)
+        ]
+        self._began = time.monotonic()
+        self._doing = "starts members"
+
+    def progress(self) -> str:
+        """One line for people."""
+        now = self._now()
+        waiting = max((now - began for w in self._writers if (began := w.began_s) is not None), default=0.0)
+        stall = f", a writer waits for {waiting:.1f} s" if waiting > 1 else ""
+        doing = self._faults.waits_for or self._doing
+        return f"{now:.0f} s, {self.ledger.operations:,} writes{stall} · {doing}"
+
+    async def run(self) -> Report:
+        """All of it. Every process has ended when this returns or raises."""
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
+        try:
+            return await self._run()
+        finally:
+            self._cluster.stop()
+
+    def _now(self) -> float:
+        return time.monotonic() - self._began
+
+    async def _run(self) -> Report:
+        await self._start()
+        self._began = time.monotonic()
+        self._doing = "writers write"
+        writing = [asyncio.create_task(writer.run()) for writer in self._writers]
+        violations: list[Violation] = []
+        try:
+            violations += await self._strike(writing)
+            self._doing = "writers finish"
+            for writer in self._writers:
+                writer.stop()
+            await asyncio.gather(*writing)
+        finally:
+            for task in writing:
+                task.cancel()
+        seconds = self._now()
+        at_rest_after_s = None
+        self._doing = "waits until the cluster is whole and at rest"
+        try:
+            at_rest_after_s = await self._cluster.wait_whole(at_rest=True, waiting=self._wait_for)
+        except NotWhole as error:
+            violations.append(Violation(str(error)))
+        violations += await self._check()
+        violations += [Violation(problem) for problem in self._cluster.problems]
+        return self._report(seconds, at_rest_after_s, violations)
+
+    async def _start(self) -> None:
+        """The first member by itself, so that all others find it; then whole, once somebody wants to write."""
+        first = self._cluster.start()
+        await self._cluster.wait_ready(first)
+        others = [self._cluster.start() for _ in range(self.options.members - 1)]
+        await asyncio.gather(*(self._cluster.wait_ready(soldier) for soldier in others))
+        async with connect(self._cluster.addresses(), cluster=self._cluster.name) as client:
+            await client.table()
+        await self._cluster.wait_whole(waiting=self._wait_for)
+
+    async def _strike(self, writing: Sequence[asyncio.Task[None]]) -> list[Violation]:
+        """Carry out the plan; a writer that ends by an error ends that, too."""
+        striking = asyncio.create_task(self._faults.carry_out(self.plan))
+        try:
+            await asyncio.wait([striking, *writing], return_when=asyncio.FIRST_COMPLETED)
+            for task in writing:
+                if task.done():
+                    task.result()
+            await striking
+        except NotWhole as error:
+            return [Violation(str(error))]
+        finally:
+            striking.cancel()
+        return []
+
+    async def _check(self) -> list[Violation]:
+        self._doing = "reads everything"
+        try:
+            async with connect(self._cluster.addresses(), cluster=self._cluster.name) as client:
+                found = {}
+                for name, keys in self.ledger.maps.items():
+                    entries = client.map(name)
+                    scanned: list[tuple[str, Value]] = [(key, value) async for key, value in entries.items()]
+                    looked_up: dict[str, Value] = {}
+                    wanted = list(keys)
+                    for start in range(0, len(wanted), READ_AT_ONCE):
+                        looked_up |= await entries.get_all(wanted[start : start + READ_AT_ONCE])
+                    found[name] = Found(scanned, looked_up, await entries.size())
+        except UnavailableError as error:
+            return [Violation(f"the maps could not be read in the end: {error}")]
+        violations = [
+            msgspec.structs.replace(violation, faults=self._faults.around(violation.between_s))
+            if violation.between_s is not None
+            else violation
+            for violation in check_ledger(self.ledger, found)
+        ]
+        return violations + await self._check_replicas(sum(read.size for read in found.values()))
+
+    async def _check_replicas(self, entries: int) -> list[Violation]:
+        """Members hold each entry as often as there are replicas: no copy is missing, and none is left where it was."""
+        self._doing = "counts replicas"
+        deadline = time.monotonic() + AT_REST_WITHIN_S
+        while True:
+            held = await asyncio.to_thread(self._cluster.holdings)
+            expected = entries * min(self.options.backups + 1, len(held))
+            found = sum(each.entries for each in held.values())
+            if found == expected:
+                return []
+            if time.monotonic() > deadline:
+                told = ", ".join(f"{name} {each.entries}" for name, each in held.items())
+                return [
+                    Violation(
+                        f"the members hold {found} entries ({told}), but {entries} keys with all replicas are {expected}"
+                    )
+                ]
+            await asyncio.sleep(TICK_S)
+
+    def _report(self, seconds: float, at_rest_after_s: float | None, violations: list[Violation]) -> Report:
+        ledger, done = self.ledger, self._faults.done
+        struck: Counter[str] = Counter()
+        for fault in done:
+            struck[fault.kind] += len(fault.members)
+        whole = sorted(fault.whole_after_s for fault in done if fault.whole_after_s is not None)
+        return Report(
+            ok=not violations,
+            options=self.options,
+            command=repeat_command(self.options),
+            seconds=round(seconds, 1),
+            operations=ledger.operations,
+            operations_per_s=round(ledger.operations / seconds, 1),
+            outcomes=dict(sorted(ledger.outcomes.items())),
+            keys=sum(map(len, ledger.maps.values())),
+            reconnected=sum(writer.reconnected for writer in self._writers),
+            longest_stalls=[self._stall(write) for _, write in sorted(ledger.longest.items())],
+            faults=dict(sorted(struck.items())),
+            masters_struck=sum(fault.master for fault in done),
+            skipped=self._faults.skipped,
+            until_whole_s=Times(len(whole), whole[len(whole) // 2], whole[-1]) if whole else None,
+            at_rest_after_s=round(at_rest_after_s, 2) if at_rest_after_s is not None else None,
+            members_started=len(self._cluster.soldiers),
+            violations=violations,
+            history=done,
+        )
+
+    def _stall(self, write: Write) -> Stall:
+        faults = self._faults.during(write.began_s, write.ended_s)
+        waited_ms = round((write.ended_s - write.began_s) * 1000)
+        return Stall(write.writer, waited_ms, round(write.began_s, 2), write.outcome, faults)
+
+    def _wait_for(self, missing: str) -> None:
+        self._doing = f"waits: {missing}"
+
+
+def repeat_command(options: Options) -> str:
+    """The command that draws the same faults."""
+    return (
+        f"phalanx chaos --seed {options.seed} --seconds {options.seconds:g} --members {options.members} "
+        f"--backups {options.backups} --writers {options.writers} --partitions {options.partitions}"
+    )
+
+
+async def run_chaos(run: Run, show: Callable[[str], None]) -> Report:
+    """The run, with its progress shown now and then."""
+    running = asyncio.create_task(run.run())
+    try:
+        while not running.done():
+            show(run.progress())
+            await asyncio.wait([running], timeout=TICK_S)
+        return await running
+    finally:
+        if not running.done():
+            running.cancel()
+            await asyncio.wait([running])

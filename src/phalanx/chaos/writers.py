@@ -1,0 +1,149 @@
+"""Writers: tasks that write as fast as they are let, note every outcome, and never stop before they are told to."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+from phalanx.chaos.ledger import COUNTERS, REGISTERS, UNIQUE, Ledger, Outcome, Value, Write
+from phalanx.client.aio import AsyncClient, connect
+from phalanx.common.errors import ConnectError, IndeterminateWrite, UnavailableError
+
+PAUSE_S = 0.002
+"""Between two writes: this is about who is served, not about how fast."""
+REGISTERS_EACH = 50
+COUNTERS_IN_ALL = 10
+PADDING = "." * 200
+"""At the end of unique values, so that a partition has something to move."""
+CALL_TIMEOUTS_S = (30.0, 3.0, 10.0)
+"""Of the writers in turn: who waits long is seldom left in doubt, who waits briefly often."""
+UNAVAILABLE_BEFORE_RECONNECT = 3
+
+
+class WriterTask:
+    """One writer with a client of its own."""
+
+    def __init__(
+        self,
+        number: int,
+        seed: int,
+        ledger: Ledger,
+        addresses: Callable[[], str],
+        cluster: str,
+        now: Callable[[], float],
+    ) -> None:
+        self.number = number
+        self.reconnected = 0
+        """How often the client had to be replaced, because it found nobody any more."""
+        self.began_s: float | None = None
+        """When the write under way began."""
+        self._rng = random.Random(f"phalanx chaos writer {seed} {number}")
+        self._ledger = ledger
+        self._addresses, self._cluster, self._now = addresses, cluster, now
+        self._stopping = False
+        self._written = 0
+        self._client: AsyncClient | None = None
+        self._unavailable = 0
+
+    def stop(self) -> None:
+        """Finish the write under way and end."""
+        self._stopping = True
+
+    async def run(self) -> None:
+        """Write until told to stop."""
+        try:
+            while not self._stopping:
+                try:
+                    await self._step(self._client or await self._connected())
+                except ConnectError:
+                    await asyncio.sleep(0.1)
+                await asyncio.sleep(PAUSE_S)
+                if self._unavailable >= UNAVAILABLE_BEFORE_RECONNECT:
+                    self.reconnected += 1
+                    await self._close()
+        finally:
+            await self._close()
+
+    async def _connected(self) -> AsyncClient:
+        timeout_s = CALL_TIMEOUTS_S[self.number % len(CALL_TIMEOUTS_S)]
+        self._client = await connect(self._addresses(), cluster=self._cluster, call_timeout_s=timeout_s)
+        self._unavailable = 0
+        return self._client
+
+    async def _close(self) -> None:
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.close()
+
+    async def _step(self, client: AsyncClient) -> None:
+        self._written += 1
+        drawn = self._rng.random()
+        if drawn < 0.25:
+            key = f"{self.number}-{self._written}"
+            await self._put(client, UNIQUE, key, f"{key} {PADDING}")
+        elif drawn < 0.35:
+            key = f"{self.number}-{self._written}"
+            await self._put_if_absent(client, key, f"{key} {PADDING}")
+        elif drawn < 0.65:
+            await self._put(client, REGISTERS, self._own_register(), self._written)
+        elif drawn < 0.7:
+            await self._remove(client, self._own_register())
+        else:
+            await self._increment(client, f"counter-{self._rng.randrange(COUNTERS_IN_ALL)}")
+
+    def _own_register(self) -> str:
+        return f"{self.number}-register-{self._rng.randrange(REGISTERS_EACH)}"
+
+    async def _put(self, client: AsyncClient, name: str, key: str, value: Value) -> None:
+        async def write() -> bool:
+            await client.map(name).put(key, value)
+            return True
+
+        await self._noted(name, key, value, write)
+
+    async def _put_if_absent(self, client: AsyncClient, key: str, value: Value) -> None:
+        async def write() -> bool:
+            return await client.map(UNIQUE).put_if_absent(key, value) is None
+
+        await self._noted(UNIQUE, key, value, write)
+
+    async def _remove(self, client: AsyncClient, key: str) -> None:
+        async def write() -> bool:
+            await client.map(REGISTERS).remove(key)
+            return True
+
+        await self._noted(REGISTERS, key, None, write)
+
+    async def _increment(self, client: AsyncClient, key: str) -> None:
+        counters = client.map(COUNTERS)
+        self.began_s = self._now()
+        try:
+            number = await counters.get(key)
+        except UnavailableError:
+            self._unavailable += 1
+            return
+        finally:
+            self.began_s = None
+
+        async def write() -> bool:
+            if number is None:
+                return await counters.put_if_absent(key, 1) is None
+            return await counters.compare_and_set(key, number, number + 1)
+
+        await self._noted(COUNTERS, key, (number or 0) + 1, write)
+
+    async def _noted(self, name: str, key: str, value: Value, write: Callable[[], Awaitable[bool]]) -> None:
+        began_s = self.began_s = self._now()
+        outcome = Outcome.INDETERMINATE  # also if this task is cancelled
+        try:
+            outcome = Outcome.ACKNOWLEDGED if await write() else Outcome.REFUSED
+            self._unavailable = 0
+        except IndeterminateWrite:
+            pass
+        except UnavailableError:
+            outcome = Outcome.FAILED
+            self._unavailable += 1
+        finally:
+            self.began_s = None
+            self._ledger.note(name, key, Write(self.number, value, outcome, began_s, self._now()))

@@ -1,0 +1,97 @@
+"""`phalanx chaos` as people run it: real processes, a minute of faults, and nothing left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from phalanx.cli.main import app
+from processes import wait_for
+
+MARK = "PHALANX_TEST_MARK"
+
+
+class Chaos:
+    """The command in a process of its own. All that it starts inherits a mark, and its own folder for files."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.mark = uuid.uuid4().hex
+        self.temporary = folder / "temporary"
+        self.temporary.mkdir()
+        self.story = folder / "story.txt"
+        environment = {**os.environ, MARK: self.mark, "TMPDIR": str(self.temporary)}
+        command = [sys.executable, "-m", "phalanx", "chaos", "--json", *arguments]
+        with self.story.open("w") as story:
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=story, env=environment, text=True, process_group=0
+            )
+
+    def marked(self) -> list[str]:
+        """States of the processes that the command started and that still run, itself included."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                environment = (folder / "environ").read_bytes()
+                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if f"{MARK}={self.mark}".encode() in environment:
+                found.append(state)
+        return found
+
+    def assert_nothing_is_left(self) -> None:
+        wait_for(lambda: not self.marked(), "no process is left", deadline_s=10)
+        assert [path.name for path in self.temporary.iterdir() if path.name.startswith("phalanx-chaos")] == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("seconds", "members", "backups", "seed"), [(60, 4, 1, 10), (30, 4, 0, 7)], ids=["a-minute", "without-backups"]
+)
+def test_the_ledger_holds(tmp_path: Path, seconds: int, members: int, backups: int, seed: int) -> None:
+    chaos = Chaos(tmp_path, f"--seconds={seconds}", f"--members={members}", f"--backups={backups}", f"--seed={seed}")
+    out, _ = chaos.process.communicate(timeout=500)
+    story = chaos.story.read_text()
+    assert chaos.process.returncode == 0, story
+    assert out.count("\n") == 1
+    report = json.loads(out)
+    assert report["ok"] is True
+    assert report["violations"] == []
+    assert report["outcomes"]["acknowledged"] > seconds * 20
+    assert report["keys"] > seconds * 5
+    assert report["faults"]["stop"] > 0
+    assert report["faults"]["join"] > 0
+    if backups:
+        assert {"kill", "restart", "hang", "pause"} <= report["faults"].keys()
+        assert report["until_whole_s"]["count"] >= 4
+    assert report["masters_struck"] > 0
+    assert "The ledger holds" in story
+    assert "Traceback" not in story
+    chaos.assert_nothing_is_left()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_while_a_member_is_stopped_it_leaves_nothing_behind(
+    tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    chaos = Chaos(tmp_path, "--seconds=60", "--seed=12")
+    wait_for(lambda: "T" in chaos.marked(), "a member is stopped", deadline_s=60)
+    chaos.process.send_signal(number)
+    assert chaos.process.wait(60) == status, chaos.story.read_text()
+    assert "Traceback" not in chaos.story.read_text()
+    chaos.assert_nothing_is_left()
+
+
+def test_too_few_members_are_refused_before_anything_is_started() -> None:
+    result = CliRunner().invoke(app, ["chaos", "--members", "2", "--backups", "1"])
+    assert result.exit_code == 2
+    assert "--members 2 are too few for --backups 1: give at least 3" in result.stderr
