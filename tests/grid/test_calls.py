@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from harness import KEY, MAP, Cluster, address
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Target, member_id
 from phalanx.common.table import PartitionTable, build_table
-from phalanx.grid.calls import RETRY_PAUSE_MS, CallRouter
+from phalanx.grid.calls import REPEAT_WITHIN_MS, RETRY_PAUSE_MS, CallRouter
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Answer, Call, LinkLost, LinkRefused, Outbox, Send
 
@@ -20,12 +21,12 @@ GET = m.Get(1, MAP, KEY)
 CONTAINS = m.Contains(1, MAP, KEY)
 PUT = m.Put(1, MAP, KEY, VALUE, 0)
 READS = [GET, CONTAINS]
-REPEATABLE = [*READS, PUT]
-ONCE_ONLY = [m.PutIfAbsent(1, MAP, KEY, VALUE, 0), m.Replace(1, MAP, KEY, None, VALUE, 0), m.Remove(1, MAP, KEY)]
+OPERATIONS = [PUT, m.PutIfAbsent(1, MAP, KEY, VALUE, 0), m.Replace(1, MAP, KEY, None, VALUE, 0), m.Remove(1, MAP, KEY)]
 BULK_READS = [m.GetAll(1, MAP, [KEY]), m.SizeOf(1, MAP, [0]), m.ScanPartition(1, MAP, 0, b"", 100)]
 BULK_WRITES = [m.PutAll(1, MAP, [KEY], [VALUE], 0), m.ClearPartitions(1, MAP, [0])]
 BULK = BULK_READS + BULK_WRITES
-ALL = REPEATABLE + ONCE_ONLY + BULK
+ONE_KEY = READS + OPERATIONS
+ALL = ONE_KEY + BULK
 
 
 def by_name(request: Any) -> str:
@@ -43,11 +44,14 @@ def owned_by(owner: MemberId | None, version: int = 1) -> PartitionTable:
 class Routed:
     """One call on a router that knows A as the owner, unless told otherwise."""
 
-    def __init__(self, request: Any, owner: MemberId | None = A, to: Target | None = None) -> None:
+    def __init__(
+        self, request: Any, owner: MemberId | None = A, to: Target | None = None, timeout_ms: int = TIMEOUT_MS
+    ) -> None:
         self.now = 0
         self.out = Outbox()
-        self.router = CallRouter(TIMEOUT_MS, self.out)
+        self.router = CallRouter(timeout_ms, self.out)
         self.sent: list[Target] = []
+        self.messages: list[Any] = []
         self.answer: Any = None
         if owner is not None:
             self.router.on_table(owned_by(owner), 0)
@@ -58,6 +62,7 @@ class Routed:
         for effect in self.out.take():
             if isinstance(effect, Send):
                 self.sent.append(effect.to)
+                self.messages.append(effect.message)
             elif isinstance(effect, Answer):
                 assert self.answer is None, "one call, one answer"
                 self.answer = effect.reply
@@ -117,7 +122,7 @@ def test_an_owner_that_is_not_ready_is_asked_again_a_little_later(request_: Any)
     assert call.answer is None
 
 
-@each(REPEATABLE + ONCE_ONLY)
+@each(ONE_KEY)
 def test_a_member_that_is_not_the_owner_has_done_nothing_so_the_owner_is_asked(request_: Any) -> None:
     call = Routed(request_)
     call.refused(ErrorCode.NOT_OWNER)
@@ -137,9 +142,9 @@ def test_a_request_for_many_goes_back_to_the_caller_when_its_owner_changed(reque
     assert moved.sent == [A]
 
 
-@each(REPEATABLE)
+@each(ONE_KEY)
 @pytest.mark.parametrize("how", ["lost", "moved", "ownership lost"])
-def test_what_says_the_same_twice_is_asked_again(request_: Any, how: str) -> None:
+def test_what_concerns_one_key_is_asked_again(request_: Any, how: str) -> None:
     call = Routed(request_)
     if how == "lost":
         call.lost()
@@ -150,35 +155,40 @@ def test_what_says_the_same_twice_is_asked_again(request_: Any, how: str) -> Non
     assert call.answer is None
 
 
-@each(ONCE_ONLY)
-@pytest.mark.parametrize("how", ["lost", "moved"])
-def test_a_write_whose_answer_depends_on_what_was_there_is_never_sent_twice(request_: Any, how: str) -> None:
+@each(ONE_KEY)
+def test_every_try_names_the_same_operation_and_has_an_id_of_its_own(request_: Any) -> None:
     call = Routed(request_)
-    if how == "lost":
+    for _ in range(3):
         call.lost()
-    else:
-        call.table(B)
+        call.advance(RETRY_PAUSE_MS)
+    assert [message.id for message in call.messages] == [1, -1, -2, -3]
+    if request_ in OPERATIONS:
+        assert [message.op for message in call.messages] == [0, 1, 1, 1]
+    same = [
+        msgspec.structs.replace(message, id=1, **({"op": 0} if request_ in OPERATIONS else {}))
+        for message in call.messages
+    ]
+    assert same == [request_] * 4
+
+
+@each(OPERATIONS)
+def test_an_owner_that_has_forgotten_the_outcome_ends_the_call(request_: Any) -> None:
+    call = Routed(request_)
+    call.refused(ErrorCode.INDETERMINATE)
     assert call.code is ErrorCode.INDETERMINATE
-    call.table(B)
-    call.advance(TIMEOUT_MS)
-    assert call.sent == [A]
 
 
-@each(ONCE_ONLY)
-def test_an_owner_that_lost_the_partition_says_itself_that_the_outcome_is_unknown(request_: Any) -> None:
-    call = Routed(request_)
-    call.refused(ErrorCode.OWNERSHIP_LOST)
-    assert call.code is ErrorCode.OWNERSHIP_LOST
-
-
-@each(ONCE_ONLY)
-def test_a_write_that_was_refused_before_may_still_be_sent(request_: Any) -> None:
-    """It was refused, not lost: the owner of that moment has not applied it."""
-    call = Routed(request_)
-    call.refused(ErrorCode.NOT_READY)
+@each(OPERATIONS)
+def test_a_write_is_not_asked_for_again_when_its_outcome_may_be_forgotten(request_: Any) -> None:
+    call = Routed(request_, timeout_ms=10 * REPEAT_WITHIN_MS)
+    call.advance(REPEAT_WITHIN_MS - RETRY_PAUSE_MS - 1)
     call.lost()
-    call.table(B)
-    assert call.sent == [A, B]
+    call.advance(RETRY_PAUSE_MS)
+    assert call.sent == [A, A]
+    call.lost()
+    call.advance(RETRY_PAUSE_MS)
+    assert call.code is ErrorCode.INDETERMINATE
+    assert call.sent == [A, A]
 
 
 @each(ALL)
@@ -209,7 +219,7 @@ def test_a_partition_without_an_owner_is_waited_for(request_: Any) -> None:
     assert call.sent == [A]
 
 
-@each(REPEATABLE + ONCE_ONLY)
+@each(ONE_KEY)
 def test_a_refused_connection_is_told_when_time_is_over(request_: Any) -> None:
     call = Routed(request_)
     while call.answer is None:
@@ -273,17 +283,18 @@ def test_an_embedded_call_is_answered_by_whoever_owns_the_partition_by_then() ->
     assert c.replies[read] == m.ValueReply(read, VALUE)
 
 
-def test_an_embedded_removal_that_its_dead_owner_may_have_done_is_unknown() -> None:
+def test_an_embedded_removal_that_its_dead_owner_did_not_get_is_done_by_the_next() -> None:
     c = Cluster("ABC")
     c.assign(rows=["AB"])
+    c.put("A", KEY, VALUE)
+    c.settle()
     c.hold("C", "A")
     removal = c.call("C", m.Remove, MAP, KEY)
     c.crash("A")
     c.release()
     c.advance(5_000)
-    reply = c.replies[removal]
-    assert isinstance(reply, m.ErrorReply)
-    assert reply.code is ErrorCode.INDETERMINATE
+    assert c.replies[removal] == m.ValueReply(removal, VALUE)
+    assert c.get("B", KEY) is None
 
 
 @pytest.mark.parametrize("caller", "ABC")

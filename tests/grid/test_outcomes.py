@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from phalanx.grid import outcomes as o
 from phalanx.grid.outcomes import Outcomes, Standing
-from phalanx.wire.replication_messages import AppliedOperation, OutcomeValue, RecordedCaller
+from phalanx.wire.replication_messages import OutcomeValue, RecordedCaller
 
 ME, OTHER = "client/1", "client/2"
 
@@ -18,7 +18,10 @@ class Record:
         self.now = 0
 
     def note(self, number: int, outcome: OutcomeValue = None, *, open_from: int = 0, caller: str = ME) -> None:
-        self.outcomes.note(AppliedOperation(caller, number, open_from, outcome), self.now)
+        self.outcomes.note(caller, number, open_from, outcome, self.now)
+
+    def note_next(self, number: int, open_from: int) -> bool:
+        return self.outcomes.note_next(ME, number, open_from, self.now)
 
     def find(self, number: int, caller: str = ME) -> OutcomeValue | Standing:
         return self.outcomes.find(caller, number)  # type: ignore[arg-type]  # a text as good as any
@@ -54,6 +57,22 @@ def test_what_the_caller_said_is_over_is_forgotten_and_never_new_again() -> None
     assert [record.find(number) for number in (6, 7, 8)] == [Standing.FORGOTTEN] * 3
     assert record.find(9) is None
     assert record.outcomes.callers[ME].older is None, "one call at a time needs no dict"
+
+
+def test_a_put_after_the_last_one_is_noted_in_a_short_step_and_anything_else_is_not() -> None:
+    record = Record()
+    assert not record.note_next(5, 5), "an unknown caller"
+    record.note(5, True)
+    assert record.note_next(7, 6)
+    assert [record.find(number) for number in (4, 5, 6, 7)] == [Standing.FORGOTTEN] * 2 + [Standing.NEW, None]
+    for number, open_from in ((7, 7), (6, 6), (9, 7), (9, 10)):
+        assert not record.note_next(number, open_from), "the same, an earlier one, one beside another, one after itself"
+    assert [record.find(number) for number in (6, 7, 9)] == [Standing.NEW, None, Standing.NEW]
+    record.note(9, True, open_from=7)
+    assert not record.note_next(11, 11), "there are several"
+    record.note(11, b"value", open_from=11)
+    assert not record.note_next(12, 12), "there are values to count"
+    assert record.find(11) == b"value"
 
 
 def test_an_older_word_of_what_is_over_changes_nothing() -> None:

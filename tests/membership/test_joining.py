@@ -188,7 +188,8 @@ def test_another_protocol_is_refused_for_good() -> None:
     request = m.JoinRequest(1, lone_id("B"), "phalanx", m.PROTOCOL_VERSION + 1, 1)
     effects = node.handle(Received(lone_id("B"), request), c.now)
     refusal = next(effect.message for effect in effects if isinstance(effect, Send))
-    assert refusal == m.JoinRefused(1, False, "this cluster speaks protocol 2, not 3: upgrade the older side", True)
+    text = f"this cluster speaks protocol {m.PROTOCOL_VERSION}, not {m.PROTOCOL_VERSION + 1}: upgrade the older side"
+    assert refusal == m.JoinRefused(1, False, text, True)
 
 
 # --- who may form a cluster -------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from harness import CLIENT, KEY, Cluster
-from phalanx.common.ids import MemberId
+from harness import CLIENT, KEY, MAP, Cluster
+from phalanx.common.ids import ClientId, MemberId
 from phalanx.wire import messages as m
 from phalanx.wire.codec import encode_frame
 from phalanx.wire.effects import Received
@@ -14,6 +14,7 @@ from strategies import REQUESTS, messages, structs
 
 FROM_ANYBODY = [kind for kind in m.Message.__args__ if kind not in REQUESTS]  # type: ignore[attr-defined]
 STRANGERS = st.sampled_from(["Z:5701/1", "A:5701/old", "B:5701/0", "/", "x/", "/x", "a/b/c", ":/:"])
+ANOTHER_CLIENT = ClientId("client/2")
 
 
 def running(**settings_: object) -> Cluster:
@@ -28,10 +29,11 @@ def works(cluster: Cluster) -> None:
     """All still agree, and a write goes through."""
     cluster.advance(3_000)
     assert cluster.views_of("ABC") == ["ABC"] * 3
-    partition = 0
-    write = cluster.put(cluster.replicas("A", partition)[0], cluster.key(partition), b"\0\0\0\0after")
+    write = m.Put(cluster.next_id(), MAP, cluster.key(0), b"\0\0\0\0after", 0)
+    cluster.replies.pop(write.id, None)
+    cluster.feed(cluster.replicas("A", 0)[0], Received(ANOTHER_CLIENT, write))
     cluster.settle()
-    assert cluster.is_done(write)
+    assert cluster.is_done(write.id)
 
 
 class Clients(RuleBasedStateMachine):

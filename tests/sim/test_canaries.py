@@ -22,7 +22,7 @@ FOUND_BY = {
     },
     "commit-copy-early": {"no acknowledged write is lost", "reads by the owner are not stale"},
     "skip-table-search": {"one owner per partition and version"},
-    "retry-once-only": {"a counter is raised once by a call", "reads by the owner are not stale"},
+    "forget-outcomes": {"a counter is raised once by a call"},
     "resend-nothing": {
         "the cluster becomes whole after healing", "no acknowledged write is lost", "reads by the owner are not stale",
     },

@@ -42,8 +42,9 @@ class Calls:
     ) -> Operation:  # fmt: skip
         operation = Operation(len(self.operations), kind, 0, C, (self.key,), begin)
         operation.end, operation.replier = end, by
-        operation.values = (value.encode(),) if value else ()
-        operation.expected = expected.encode() or None
+        as_stored = key_of if kind == "write_counter" else str.encode
+        operation.values = (as_stored(value),) if value else ()
+        operation.expected = as_stored(expected) if expected else None
         operation.outcome = outcome or (Outcome.OK if end != NEVER else Outcome.INDETERMINATE)
         operation.result = result  # type: ignore[assignment]
         self.operations.append(operation)
@@ -183,6 +184,60 @@ def test_a_counter_has_all_acknowledged_raises_and_no_more_than_were_asked_for(v
     c.add("write_counter", 5, NEVER, "3", expected="2")
     c.add("write_counter", 7, 8, "2", expected="1", result=False)
     c.final[c.key] = c.add("get", 99, 99, result=(key_of(str(value)),))
+    assert c.found() == expected
+
+
+@pytest.mark.parametrize(("left", "expected"), [("2", []), ("3", ["a counter is raised once by a call"])])
+def test_each_step_of_a_counter_was_made_by_one_call(left: str, expected: list[str]) -> None:
+    """The number of calls alone would hide it: one was acknowledged for a step that another one had made."""
+    c = Calls("c0")
+    c.add("write_counter", 1, 2, "1", result=(None,))
+    c.add("write_counter", 3, 4, "2", expected="1", result=True)
+    c.add("write_counter", 5, 6, "3", expected="2", result=False)
+    c.add("write_counter", 7, NEVER, "2", expected="1")
+    c.final[c.key] = c.add("get", 99, 99, result=(key_of(left),))
+    assert c.found() == expected
+
+
+def test_two_calls_that_raised_a_counter_to_the_same_are_found() -> None:
+    c = Calls("c0")
+    c.add("write_counter", 1, 2, "1", result=(None,))
+    for begin in (3, 5):
+        c.add("write_counter", begin, begin + 1, "2", expected="1", result=True)
+    c.add("write_counter", 7, 8, "3", expected="2", result=True)
+    c.final[c.key] = c.add("get", 99, 99, result=(key_of("3"),))
+    assert c.found() == ["a counter is raised once by a call"]
+
+
+@pytest.mark.parametrize("kind", ["replace", "put_if_absent"])
+@pytest.mark.parametrize(
+    ("begin", "by", "expected"),
+    [(6, A, []), (9, A, ["reads return what was written"]), (9, B, [])],
+    ids=["before its end", "after", "elsewhere"],
+)
+def test_a_try_that_was_lost_with_its_owner_may_have_been_seen_until_its_call_ended(
+    kind: str, begin: int, by: MemberId, expected: list[str]
+) -> None:
+    """The next owner found that nothing was to be changed, and the caller was told so."""
+    c = Calls()
+    c.put("one", 1, 2)
+    c.add(kind, 5, 8, "two", result=False if kind == "replace" else (b"one",))
+    c.get("two", begin, begin + 1, by)
+    c.last("one")
+    assert c.found() == expected
+
+
+@pytest.mark.parametrize(("begin", "expected"), [(6, []), (13, ["reads by the owner are not stale"])])
+def test_a_removal_that_was_lost_with_its_owner_may_have_been_seen_until_its_call_ended(
+    begin: int, expected: list[str]
+) -> None:
+    c = Calls()
+    c.put("one", 1, 2)
+    c.add("remove", 5, 12, result=(None,))
+    c.add("remove", 8, 9, result=(b"one",))
+    c.put("two", 10, 11)
+    c.get(None, begin, begin + 1)
+    c.last("two")
     assert c.found() == expected
 
 

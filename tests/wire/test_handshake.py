@@ -30,7 +30,10 @@ def test_members_and_clients_of_the_cluster_are_welcome(sender: str, receiver: s
     [
         (m.Welcome(THIS), "must be a Hello"),
         (m.Refused("no"), "must be a Hello"),
-        (hello(protocol=m.PROTOCOL_VERSION + 1), "speaks protocol 2, the peer 3: upgrade the older side"),
+        (
+            hello(protocol=m.PROTOCOL_VERSION + 1),
+            f"speaks protocol {m.PROTOCOL_VERSION}, the peer {m.PROTOCOL_VERSION + 1}: upgrade the older side",
+        ),
         (hello(cluster="other"), "belongs to cluster 'phalanx', not to 'other'"),
         (hello(receiver="A:5701/2"), "another incarnation of the member listens at A:5701 now"),
         (hello("stranger"), "'stranger' is neither a member's nor a client's identity"),

@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
-from itertools import cycle
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count, cycle, repeat
 from typing import Any
 
 import phalanx
@@ -32,14 +32,17 @@ from phalanx.wire.messages import PROTOCOL_VERSION, DoneReply, Hello, Put
 
 CONNECTIONS = 50
 GOAL = Goal(least=0.8)
+FIRST_NUMBER = 1 << 32
+"""From here on numbers take nine bytes in a message, the last eight of them the number itself."""
 
 
 class BareConnection(asyncio.Protocol):
     """Sends one prepared request after the other, each when the whole answer to the one before has come."""
 
-    def __init__(self, requests: Sequence[bytes], answer: bytes, greeting: bytes) -> None:
-        self._requests = cycle(requests)
-        self._answer = answer
+    def __init__(self, requests: Iterator[tuple[bytes, bytes]], greeting: bytes) -> None:
+        """`requests`: each with its answer."""
+        self._requests = requests
+        self._answer = b""
         self._greeting = greeting
         self._greeted = asyncio.get_running_loop().create_future()
         self._got = b""
@@ -60,7 +63,7 @@ class BareConnection(asyncio.Protocol):
         self._end, self._latencies = end, latencies
         self._done = asyncio.get_running_loop().create_future()
         self._sent_at = clock_ns()
-        self._write(next(self._requests))
+        self._write_next()
         await self._done
 
     def close(self) -> None:
@@ -88,7 +91,7 @@ class BareConnection(asyncio.Protocol):
         self._latencies.append(now - self._sent_at)
         if now < self._end:
             self._sent_at = now
-            self._write(next(self._requests))
+            self._write_next()
         else:
             done.set_result(None)
 
@@ -97,6 +100,10 @@ class BareConnection(asyncio.Protocol):
             if waiting is not None and not waiting.done():
                 waiting.set_exception(ConnectionResetError(f"the server closed the connection: {exc}"))
                 waiting.exception()
+
+    def _write_next(self) -> None:
+        request, self._answer = next(self._requests)
+        self._write(request)
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None:
@@ -113,6 +120,19 @@ def bare(connections: Sequence[BareConnection]) -> Callable[[float], Any]:
         return len(latencies), latencies
 
     return run
+
+
+def numbered(frames: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Prepared puts with their answers, for ever: each gets the next number in place of the one that it was made with."""
+    place = frames[0].index(_in_message(FIRST_NUMBER)) + 1
+    answer = encode_frame(DoneReply(FIRST_NUMBER))[:-8]
+    for number, frame in zip(count(FIRST_NUMBER), cycle(frames), strict=False):
+        written = number.to_bytes(8, "big")
+        yield frame[:place] + written + frame[place + 8 : -8] + written, answer + written
+
+
+def _in_message(number: int) -> bytes:
+    return b"\xcf" + number.to_bytes(8, "big")
 
 
 async def run_backup(plan: Plan) -> list[Comparison]:
@@ -152,15 +172,15 @@ async def _our_bare_connections(servers: Sequence[Server], stack: contextlib.Asy
     for key, value in zip(keys, values, strict=True):
         data = to_key_data(key)
         owner = table.owner(partition_of(data, table.partition_count))
-        requests[str(owner)].append(encode_frame(Put(1, MAP, data, to_data(value), 0)))
-    answer = encode_frame(DoneReply(1))
+        put = Put(FIRST_NUMBER, MAP, data, to_data(value), 0, 0, FIRST_NUMBER)
+        requests[str(owner)].append(encode_frame(put))
     connections = []
     for number in range(CONNECTIONS):
         member = table.members[number % len(table.members)]
         greeting = encode_frame(Hello(PROTOCOL_VERSION, "phalanx", f"client/bench-{number}", member))
         own = requests[member]
         start = number * len(own) // CONNECTIONS
-        connection = BareConnection(own[start:] + own[:start], answer, greeting)
+        connection = BareConnection(numbered(own[start:] + own[:start]), greeting)
         await _open(connection, *host_and_port(address_of(member)), stack)
         connections.append(connection)
     return bare(connections)
@@ -178,7 +198,7 @@ async def _their_bare_connections(
     connections = []
     for number in range(CONNECTIONS):
         start = number * KEY_COUNT // CONNECTIONS
-        connection = BareConnection(requests[start:] + requests[:start], b"+OK\r\n:1\r\n", b"")
+        connection = BareConnection(cycle(zip(requests[start:] + requests[:start], repeat(b"+OK\r\n:1\r\n"))), b"")
         await _open(connection, "127.0.0.1", servers[0].port, stack)
         connections.append(connection)
     return bare(connections)

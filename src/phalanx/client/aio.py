@@ -13,7 +13,7 @@ from phalanx.common.errors import ConnectError, EntryTooLarge, ErrorCode, Unavai
 from phalanx.common.ids import Target, parse_addresses
 from phalanx.common.table import PartitionTable
 from phalanx.maps.async_map import AsyncMap
-from phalanx.maps.requests import check_map_name, expect
+from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
 from phalanx.net.connection import ConnectionGroup, Link
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
@@ -39,6 +39,8 @@ class AsyncClient:
         self._links: dict[Target, Link] = {}
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._last_id = 0
+        self.open_from = 0
+        """No request with a lower number is under way."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._refusals: dict[str, str] = {}
@@ -93,7 +95,10 @@ class AsyncClient:
         if self._is_closed:
             future.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "the client is closed"))
             return future
-        self._futures[request.id] = future
+        futures = self._futures
+        if futures and request.id % OPEN_FROM_EVERY == 0:
+            self.open_from = next(iter(futures))
+        futures[request.id] = future
         self._carry_out(self._core.call(Call(partition, request, to), self._now()))
         if self._timer is None or self._core.wants_table:
             self._rearm()
@@ -149,6 +154,8 @@ class AsyncClient:
                     self._carry_out(self._core.cannot_send(effect, str(error)))
             elif type(effect) is Answer:
                 future = self._futures.pop(effect.reply.id, None)
+                if not self._futures:
+                    self.open_from = effect.reply.id + 1
                 if future is not None and not future.done():
                     future.set_result(effect.reply)
 

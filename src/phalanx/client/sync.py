@@ -15,6 +15,8 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from phalanx.client.core import ClientCore
 from phalanx.client.sync_map import SyncMap
 from phalanx.client.wire import RefusedByPeer, Wire
@@ -71,6 +73,8 @@ class Client:
         """Of the calls that are waited for: the reply, None until it has come."""
         self.next_id = itertools.count(1).__next__
         """A number for the next request."""
+        self.open_from = 0
+        """No request with a lower number is under way, or will be: one that comes late gets another number."""
         self._lock = threading.RLock()
         self._patience_s = min(call_timeout_s, 1.0)
         """How long the one who was asked is waited for before anything else is looked at."""
@@ -155,6 +159,8 @@ class Client:
     def call(self, partition: int, request: Any) -> Any:
         """Send a request to the owner of a partition and wait for its one reply."""
         with self._lock:
+            if request.id < self.open_from:
+                request = self._in_turn(request)
             started = int(monotonic() * 1000)
             owner = self._core.owner_for_only_call(partition, started)
             wire = self._wires.get(owner) if owner is not None else None
@@ -166,6 +172,7 @@ class Client:
             try:
                 messages = wire.exchange(request, self._patience_s)
                 if len(messages) == 1 and (reply := messages[0]).id == request.id and type(reply) is not ErrorReply:
+                    self.open_from = request.id + 1
                     return reply
             except EntryTooLarge as error:
                 return ErrorReply(request.id, ErrorCode.TOO_LARGE, str(error))
@@ -192,10 +199,16 @@ class Client:
             if self._is_closed:
                 closed = "the client is closed"
                 return [ErrorReply(call.request.id, ErrorCode.UNAVAILABLE, closed) for call in calls]
+            if any(call.request.id < self.open_from for call in calls):
+                calls = [msgspec.structs.replace(call, request=self._in_turn(call.request)) for call in calls]
             effects: list[Effect] = []
             for call in calls:
                 effects += self._core.call(call, self._now())
             return self._finish([call.request.id for call in calls], effects)
+
+    def _in_turn(self, request: Any) -> Any:
+        """The request with a new number: another thread took one after it and was first."""
+        return msgspec.structs.replace(request, id=self.next_id())
 
     def _finish(self, ids: list[int], effects: list[Effect]) -> list[Any]:
         """Carry on until these calls are answered; their replies. Answers to calls that were interrupted are dropped."""

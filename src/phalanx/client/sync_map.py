@@ -115,26 +115,30 @@ class SyncMap(MutableMapping[Any, Any]):
     def put(self, key: object, value: object, ttl: float | None = None) -> None:
         """Store a value; it lives for `ttl` seconds, or for ever. Returns when all synchronous backups have it."""
         data, client = to_key_data(key), self._client
-        request = Put(client.next_id(), self.name, data, to_data(value), ttl_to_ms(ttl) if ttl is not None else 0)
+        ttl_ms = ttl_to_ms(ttl) if ttl is not None else 0
+        request = Put(client.next_id(), self.name, data, to_data(value), ttl_ms, 0, client.open_from)
         expect(client.call(partition_of(data, client.partition_count), request), DoneReply, "put")
 
     def put_if_absent(self, key: object, value: object, ttl: float | None = None) -> Any:
         """Store a value unless the key has one. Returns the value that was there (nothing changed), or None."""
-        data = to_key_data(key)
-        request = PutIfAbsent(self._client.next_id(), self.name, data, to_data(value), ttl_to_ms(ttl))
+        data, client = to_key_data(key), self._client
+        number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
+        request = PutIfAbsent(number, self.name, data, to_data(value), ttl_ms, 0, client.open_from)
         present = expect(self._call(data, request), ValueReply, "put_if_absent").value
         return None if present is None else from_data(present)
 
     def replace(self, key: object, value: object, ttl: float | None = None) -> bool:
         """Store a value only if the key has one. Whether it had."""
-        data = to_key_data(key)
-        request = Replace(self._client.next_id(), self.name, data, None, to_data(value), ttl_to_ms(ttl))
+        data, client = to_key_data(key), self._client
+        number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
+        request = Replace(number, self.name, data, None, to_data(value), ttl_ms, 0, client.open_from)
         return expect(self._call(data, request), FlagReply, "replace").flag
 
     def compare_and_set(self, key: object, expected: object, value: object, ttl: float | None = None) -> bool:
         """Store a value only if the key has exactly the expected one (compared as stored). Whether it had."""
-        data = to_key_data(key)
-        request = Replace(self._client.next_id(), self.name, data, to_data(expected), to_data(value), ttl_to_ms(ttl))
+        data, client = to_key_data(key), self._client
+        number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
+        request = Replace(number, self.name, data, to_data(expected), to_data(value), ttl_ms, 0, client.open_from)
         return expect(self._call(data, request), FlagReply, "compare_and_set").flag
 
     def remove(self, key: object) -> Any:
@@ -220,8 +224,9 @@ class SyncMap(MutableMapping[Any, Any]):
         return expect(reply, ValueReply, "get").value
 
     def _remove(self, key: object) -> bytes | None:
-        data = to_key_data(key)
-        return expect(self._call(data, Remove(self._client.next_id(), self.name, data)), ValueReply, "remove").value
+        data, client = to_key_data(key), self._client
+        request = Remove(client.next_id(), self.name, data, 0, client.open_from)
+        return expect(self._call(data, request), ValueReply, "remove").value
 
     def _call(self, key: bytes, request: Any) -> Any:
         return self._client.call(partition_of(key, self._client.partition_count), request)

@@ -2,8 +2,8 @@
 
 Used by a member for the program that embeds it, and by clients. Each call goes to the owner of its partition by the
 newest table known here. It is asked again when the owner is not ready, has changed, or was lost, until the call's
-deadline. What may be repeated depends on the request: reads and writes that say the same twice may; a write whose
-answer depends on what was there (`ONCE_ONLY`) may not once it was sent, and ends as indeterminate instead.
+deadline. A write of one key names the same operation each time, and owners apply that once (`once`): its outcome is
+unknown only if the deadline comes first, or if an owner has forgotten it.
 
 A request that spans several partitions is handed back when its owner has changed: its parts may have different owners
 now, and only the caller can group it anew.
@@ -17,10 +17,12 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.wire.effects import Answer, Call, LinkLost, LinkRefused, Outbox
-from phalanx.wire.messages import ONCE_ONLY, WRITES, BulkRequest, ErrorReply, Reply
+from phalanx.wire.messages import OPERATIONS, WRITES, BulkRequest, ErrorReply, Reply, Request
 
 RETRY_PAUSE_MS = 20
 """Before a call that found no owner is tried again; a newer table ends the pause at once."""
+REPEAT_WITHIN_MS = 5 * 60_000
+"""A write is not asked for again later than that after its call began: by `SILENT_MS` its outcome may be forgotten."""
 
 
 class PendingCall(msgspec.Struct, gc=False):
@@ -87,9 +89,10 @@ class CallRouter:
     def on_reply(self, sender: Target, reply: Reply, now: Millis) -> None:
         """An answer. One to a call that is over, to an earlier try, or from a member not asked any more, is ignored.
 
-        Why to an earlier try: 1. A put is sent to O, the connection by which O answers breaks, the put is sent again.
-        2. O answers the first one, and the call ends. 3. Somebody else puts another value, and O confirms it. 4. The
-        second one arrives, and brings the old value back. So a call ends only when its last try has had its effect.
+        Why to an earlier try: 1. A put_if_absent is sent to O, the connection by which O answers breaks, it is sent
+        again. 2. O's answer to the first one comes: the key has a value. It left no outcome, for it changed nothing.
+        3. The key is removed. 4. The second one arrives, and stores. So a call ends only when its last try has had its
+        effect.
         """
         pending = self._pending.get(reply.id) if reply.id >= 0 else self._retries.get(reply.id)
         if pending is None or pending.target != sender or pending.asked_as != reply.id:
@@ -163,11 +166,14 @@ class CallRouter:
         pending.target = target
         request = call.request
         if pending.was_sent:
+            if isinstance(request, OPERATIONS) and now >= pending.deadline - self._timeout_ms + REPEAT_WITHIN_MS:
+                self._fail(pending, ErrorCode.INDETERMINATE, f"it is too late to ask again: {pending.why_waiting}")
+                return
             self._retries.pop(pending.asked_as, None)
             self._retries_made += 1
             pending.asked_as = -self._retries_made
             self._retries[pending.asked_as] = pending
-            request = msgspec.structs.replace(request, id=pending.asked_as)
+            request = _asked_again(request, pending.asked_as)
         pending.was_sent = True
         self._out.send(target, request)
 
@@ -178,12 +184,10 @@ class CallRouter:
         self.waiting[pending.call.request.id] = pending
 
     def _to_be_repeated(self, pending: PendingCall, reply: ErrorReply) -> bool:
-        """Whether an error leaves the call open. Only an owner that may have applied the write makes it unknown."""
+        """Whether an error leaves the call open."""
         if pending.call.to is not None:
             return False
-        if reply.code is ErrorCode.OWNERSHIP_LOST:
-            return not isinstance(pending.call.request, (*ONCE_ONLY, BulkRequest))
-        if reply.code is ErrorCode.NOT_OWNER:
+        if reply.code in (ErrorCode.OWNERSHIP_LOST, ErrorCode.NOT_OWNER):
             return not isinstance(pending.call.request, BulkRequest)
         return reply.code is ErrorCode.NOT_READY
 
@@ -192,8 +196,6 @@ class CallRouter:
         if pending.call.to is not None:
             code = ErrorCode.INDETERMINATE if isinstance(request, WRITES) else ErrorCode.UNAVAILABLE
             self._fail(pending, code, reason)
-        elif isinstance(request, ONCE_ONLY):
-            self._fail(pending, ErrorCode.INDETERMINATE, f"{reason} before it answered")
         elif isinstance(request, BulkRequest):
             self._fail(pending, ErrorCode.NOT_OWNER, reason)
         else:
@@ -221,3 +223,10 @@ class CallRouter:
             self.waiting.pop(request_id, None)
         if self._retries:
             self._retries.pop(pending.asked_as, None)
+
+
+def _asked_again(request: Request, request_id: int) -> Request:
+    """The request under another id; a write of one key names the same operation."""
+    if isinstance(request, OPERATIONS):
+        return msgspec.structs.replace(request, id=request_id, op=request.id)
+    return msgspec.structs.replace(request, id=request_id)

@@ -45,8 +45,8 @@ def apply_write(replica: Replica, message: Replicate, now: Millis) -> None:
     else:
         replica.clear(message.map)
         return
-    if message.applied is not None:
-        replica.outcomes.note(message.applied, now)
+    if (applied := message.applied) is not None:
+        replica.outcomes.note(applied.caller, applied.number, applied.open_from, applied.outcome, now)
 
 
 class Followed:

@@ -13,6 +13,7 @@ from phalanx.common.config import MAX_MAP_NAME_LENGTH
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.common.invariant import invariant
+from phalanx.grid.once import answer_unchanged, noted, was_applied
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.partition.hashing import partition_of, partitions_of
 from phalanx.wire.messages import (
@@ -25,6 +26,7 @@ from phalanx.wire.messages import (
     Get,
     GetAll,
     KeyRequest,
+    OutcomeValue,
     PageReply,
     Put,
     PutAll,
@@ -91,42 +93,55 @@ def _contains(grid: GridService, owned: OwnedPartition, caller: Target, request:
 
 
 def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put, now: Millis) -> None:
-    if _fits_one(grid, caller, request):
-        _store(grid, owned, caller, request, DoneReply(request.id), now)
+    if not _fits_one(grid, caller, request):
+        return
+    number = request.op or request.id
+    if (
+        not owned.streams
+        and not request.ttl_ms
+        and owned.replica.outcomes.note_next(caller, number, request.open_from, now)
+    ):
+        owned.put_unshared(request.map, request.key, request.value)
+        grid.out.send(caller, DoneReply(request.id))
+    elif not was_applied(grid, owned, caller, request):
+        _store(grid, owned, caller, request, DoneReply(request.id), None, now)
 
 
 def _put_if_absent(grid: GridService, owned: OwnedPartition, caller: Target, request: PutIfAbsent, now: Millis) -> None:
-    if not _fits_one(grid, caller, request):
+    if not _fits_one(grid, caller, request) or was_applied(grid, owned, caller, request):
         return
     store = owned.replica.maps.get(request.map)
     present = store.get(request.key, now) if store is not None else None
     if present is not None:
-        grid.out.send(caller, ValueReply(request.id, present))
+        answer_unchanged(grid, owned, caller, request, ValueReply(request.id, present), present, now)
     else:
-        _store(grid, owned, caller, request, ValueReply(request.id, None), now)
+        _store(grid, owned, caller, request, ValueReply(request.id, None), None, now)
 
 
 def _replace(grid: GridService, owned: OwnedPartition, caller: Target, request: Replace, now: Millis) -> None:
-    if not _fits_one(grid, caller, request):
+    if not _fits_one(grid, caller, request) or was_applied(grid, owned, caller, request):
         return
     store = owned.replica.maps.get(request.map)
     present = store.get(request.key, now) if store is not None else None
     if present is None or (request.expected is not None and request.expected != present):
-        grid.out.send(caller, FlagReply(request.id, False))
+        answer_unchanged(grid, owned, caller, request, FlagReply(request.id, False), False, now)
     else:
-        _store(grid, owned, caller, request, FlagReply(request.id, True), now)
+        _store(grid, owned, caller, request, FlagReply(request.id, True), True, now)
 
 
 def _remove(grid: GridService, owned: OwnedPartition, caller: Target, request: Remove, now: Millis) -> None:
+    if was_applied(grid, owned, caller, request):
+        return
     replica = owned.replica
     store = replica.maps.get(request.map)
     if store is None or request.key not in store.entries:
-        grid.out.send(caller, ValueReply(request.id, None))
+        answer_unchanged(grid, owned, caller, request, ValueReply(request.id, None), None, now)
         return
     present = store.get(request.key, now)
     replica.remove(request.map, [request.key])
     replica.seq += 1
-    message = ReplicateRemove(owned.number, replica.epoch, replica.seq, request.map, [request.key])
+    applied = noted(grid, owned, caller, request, present, now)
+    message = ReplicateRemove(owned.number, replica.epoch, replica.seq, request.map, [request.key], applied)
     grid.write(owned, message, caller, ValueReply(request.id, present))
 
 
@@ -136,8 +151,10 @@ def _store(
     caller: Target,
     request: Put | PutIfAbsent | Replace,
     reply: Reply,
+    outcome: OutcomeValue,
     now: Millis,
 ) -> None:
+    applied = noted(grid, owned, caller, request, outcome, now)
     ttl_ms = request.ttl_ms
     if not ttl_ms and not owned.streams:
         owned.put_unshared(request.map, request.key, request.value)
@@ -149,7 +166,7 @@ def _store(
         grid.note_expiry(owned)
     replica.seq += 1
     message = ReplicatePut(
-        owned.number, replica.epoch, replica.seq, request.map, [request.key], [request.value], ttl_ms
+        owned.number, replica.epoch, replica.seq, request.map, [request.key], [request.value], ttl_ms, applied
     )  # fmt: skip
     grid.write(owned, message, caller, reply)
 

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 import msgspec
 
 from phalanx.common.ids import Millis, Target
-from phalanx.wire.replication_messages import AppliedOperation, OutcomeValue, RecordedCaller
+from phalanx.wire.replication_messages import OutcomeValue, RecordedCaller
 
 MAX_OUTCOMES = 1024
 """Of one caller in one partition."""
@@ -85,33 +85,57 @@ class Outcomes:
             return record.older[number]
         return Standing.FORGOTTEN if number < record.floor else Standing.NEW
 
-    def note(self, applied: AppliedOperation, now: Millis) -> None:
-        """An operation was applied, and what its caller said is over need not be kept."""
-        number, outcome = applied.number, applied.outcome
-        record = self.callers.get(applied.caller)
+    def note_next(self, caller: str, number: int, open_from: int, now: Millis) -> bool:
+        """The usual course of a put in one short step: its caller has one call here at a time, and this one is new.
+
+        False, and nothing noted: it is not so.
+        """
+        record = self.callers.get(caller)
+        if (
+            record is None
+            or not record.number < open_from <= number
+            or record.older is not None
+            or self._value_bytes
+        ):  # fmt: skip
+            return False
+        record.floor = open_from
+        record.number = number
+        record.outcome = None
+        record.heard_at = now
+        return True
+
+    def note(self, caller: str, number: int, open_from: int, outcome: OutcomeValue, now: Millis) -> None:
+        """An operation was applied, and what its caller says is over (below `open_from`) need not be kept."""
+        record = self.callers.get(caller)
         if record is None:
             if now >= self._look_at:
                 self._drop_silent(now)
-            record = CallerRecord(min(applied.open_from, number), number, outcome, now)
-            self.callers[applied.caller] = record
-        else:
-            record.heard_at = now
-            if applied.open_from > record.floor:
-                self._close(record, min(applied.open_from, number))
-            if number > record.number:
-                if record.number >= record.floor:
-                    self._keep(record, record.number, record.outcome)
-                elif self._value_bytes:
-                    self._release(record.outcome)
-                record.number, record.outcome = number, outcome
-            elif number >= record.floor:
-                self._keep(record, number, outcome)
-            else:
-                return
+            record = self.callers[caller] = CallerRecord(min(open_from, number), number, outcome, now)
+        elif not self._note_beside(record, number, open_from, outcome, now):
+            return
         if type(outcome) is bytes:
             self._value_bytes += len(outcome)
             if self._value_bytes > MAX_VALUE_BYTES:
                 self._forget_values(record)
+
+    def _note_beside(
+        self, record: CallerRecord, number: int, open_from: int, outcome: OutcomeValue, now: Millis
+    ) -> bool:
+        """Note one more of a caller that is known; False if it is over already."""
+        record.heard_at = now
+        if open_from > record.floor:
+            self._close(record, min(open_from, number))
+        if number > record.number:
+            if record.number >= record.floor:
+                self._keep(record, record.number, record.outcome)
+            else:
+                self._release(record.outcome)
+            record.number, record.outcome = number, outcome
+            return True
+        if number >= record.floor:
+            self._keep(record, number, outcome)
+            return True
+        return False
 
     def export(self) -> tuple[RecordedCaller, ...]:
         """Everything, for a copy."""

@@ -50,9 +50,11 @@ class Caller(Protocol):
 
     partition_count: int
     call_timeout_s: float
+    open_from: int
+    """No request with a lower number is under way."""
 
     def next_id(self) -> int:
-        """A number for the next request."""
+        """A number for the next request. Requests are sent in the order of their numbers."""
 
     def call(self, partition: int, request: Any) -> Awaitable[Any]:
         """Send a request to the owner of the partition; its one reply, an `ErrorReply` included."""
@@ -90,33 +92,37 @@ class AsyncMap:
     async def put(self, key: object, value: object, ttl: float | None = None) -> None:
         """Store a value; it lives for `ttl` seconds, or for ever. Returns when all synchronous backups have it."""
         data, caller = to_key_data(key), self._caller
-        request = Put(caller.next_id(), self.name, data, to_data(value), ttl_to_ms(ttl) if ttl is not None else 0)
+        ttl_ms = ttl_to_ms(ttl) if ttl is not None else 0
+        request = Put(caller.next_id(), self.name, data, to_data(value), ttl_ms, 0, caller.open_from)
         reply = await caller.call(partition_of(data, caller.partition_count), request)
         expect(reply, DoneReply, "put")
 
     async def put_if_absent(self, key: object, value: object, ttl: float | None = None) -> Any:
         """Store a value unless the key has one. Returns the value that was there (nothing changed), or None."""
         data, caller = to_key_data(key), self._caller
-        request = PutIfAbsent(caller.next_id(), self.name, data, to_data(value), ttl_to_ms(ttl))
+        number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
+        request = PutIfAbsent(number, self.name, data, to_data(value), ttl_ms, 0, caller.open_from)
         present = expect(await self._call(data, request), ValueReply, "put_if_absent").value
         return None if present is None else from_data(present)
 
     async def replace(self, key: object, value: object, ttl: float | None = None) -> bool:
         """Store a value only if the key has one. Whether it had."""
-        data = to_key_data(key)
-        request = Replace(self._caller.next_id(), self.name, data, None, to_data(value), ttl_to_ms(ttl))
+        data, caller = to_key_data(key), self._caller
+        number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
+        request = Replace(number, self.name, data, None, to_data(value), ttl_ms, 0, caller.open_from)
         return expect(await self._call(data, request), FlagReply, "replace").flag
 
     async def compare_and_set(self, key: object, expected: object, value: object, ttl: float | None = None) -> bool:
         """Store a value only if the key has exactly the expected one (compared as stored). Whether it had."""
-        data = to_key_data(key)
-        request = Replace(self._caller.next_id(), self.name, data, to_data(expected), to_data(value), ttl_to_ms(ttl))
+        data, caller = to_key_data(key), self._caller
+        number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
+        request = Replace(number, self.name, data, to_data(expected), to_data(value), ttl_ms, 0, caller.open_from)
         return expect(await self._call(data, request), FlagReply, "compare_and_set").flag
 
     async def remove(self, key: object) -> Any:
         """Remove the key. Returns the value that was there, or None."""
-        data = to_key_data(key)
-        request = Remove(self._caller.next_id(), self.name, data)
+        data, caller = to_key_data(key), self._caller
+        request = Remove(caller.next_id(), self.name, data, 0, caller.open_from)
         present = expect(await self._call(data, request), ValueReply, "remove").value
         return None if present is None else from_data(present)
 

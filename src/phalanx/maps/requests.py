@@ -23,6 +23,9 @@ SCAN_PAGE_BYTES = 1024 * 1024
 REGROUP = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
 """Answers to one part of a bulk request after which its keys are grouped anew, by a newer table."""
 
+OPEN_FROM_EVERY = 8
+"""While requests are always under way, which is the oldest is looked up at every so manieth of them."""
+
 R = TypeVar("R")
 
 

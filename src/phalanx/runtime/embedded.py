@@ -10,7 +10,7 @@ from phalanx.common.errors import ErrorCode, UnavailableError
 from phalanx.common.table import PartitionTable
 from phalanx.grid.serialization import from_data, to_data, to_key_data
 from phalanx.maps.async_map import AsyncMap
-from phalanx.maps.requests import check_map_name, expect, ttl_to_ms
+from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect, ttl_to_ms
 from phalanx.partition.hashing import partition_of
 from phalanx.wire.effects import Call, Input
 from phalanx.wire.messages import DoneReply, ErrorReply, Get, GetTable, Put, Reply, Request, ValueReply
@@ -34,6 +34,8 @@ class EmbeddedCaller:
         self.now = now
         """The member's clock, for entries that expire."""
         self._last_id = 0
+        self.open_from = 0
+        """No request with a lower number is under way."""
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._loop = asyncio.get_running_loop()
 
@@ -59,7 +61,10 @@ class EmbeddedCaller:
         if self.node is None:
             future.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "this member is not running"))
             return future
-        self._futures[request.id] = future
+        futures = self._futures
+        if futures and request.id % OPEN_FROM_EVERY == 0:
+            self.open_from = next(iter(futures))
+        futures[request.id] = future
         self._feed(Call(partition, request))
         return future
 
@@ -72,6 +77,8 @@ class EmbeddedCaller:
 
     def answered(self, reply: Reply) -> None:
         future = self._futures.pop(reply.id, None)
+        if not self._futures:
+            self.open_from = reply.id + 1
         if future is not None and not future.done():
             future.set_result(reply)
 
@@ -121,5 +128,6 @@ class EmbeddedMap(AsyncMap):
         node = caller.node
         if ttl is None and node is not None and node.grid.put_alone(partition, self.name, key_data, value_data):
             return
-        request = Put(caller.next_id(), self.name, key_data, value_data, ttl_to_ms(ttl))
+        number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
+        request = Put(number, self.name, key_data, value_data, ttl_ms, 0, caller.open_from)
         expect(await caller.call(partition, request), DoneReply, "put")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import structs
+
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.grid.replication import OwnedPartition, StreamState
@@ -105,15 +107,16 @@ def skip_table_search(node: Node) -> None:
     _replace(keeper, "_start_search", start_search)
 
 
-def retry_once_only(node: Node) -> None:
-    """A write whose answer depends on what was there is sent again when its owner was lost."""
-    calls = node.calls
+def forget_outcomes(node: Node) -> None:
+    """A write that is asked for again is applied again: no owner looks at what became of it."""
+    for kind in m.OPERATIONS:
+        handler = node._handlers[kind]
 
-    def on_target_lost(pending: Any, reason: str, now: Millis) -> None:
-        pending.why_waiting = reason
-        calls._wait(pending, now)
+        def on_write(caller: Any, request: Any, now: Millis, handler: Any = handler) -> None:
+            # Without a number, for ids of later tries are below zero.
+            handler(caller, structs.replace(request, op=0), now)
 
-    _replace(calls, "_on_target_lost", on_target_lost)
+        node._handlers[kind] = on_write
 
 
 def resend_nothing(node: Node) -> None:
@@ -161,7 +164,7 @@ CANARIES: dict[str, Callable[[Node], None]] = {
     "drop-replica-early": drop_replica_early,
     "commit-copy-early": commit_copy_early,
     "skip-table-search": skip_table_search,
-    "retry-once-only": retry_once_only,
+    "forget-outcomes": forget_outcomes,
     "resend-nothing": resend_nothing,
     "claim-too-soon": claim_too_soon,
     **MEMBERSHIP_CANARIES,

@@ -13,6 +13,7 @@ import msgspec
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
+from phalanx.grid.store import Replica
 from phalanx.sim.canaries import CANARIES
 from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
 from phalanx.sim.checkers.findings import Findings, Violation
@@ -34,6 +35,8 @@ from phalanx.wire.messages import Reply
 
 LOOK_EVERY_MS = 100
 """In the liveness phase."""
+OUTCOMES = "(outcomes)"
+"""Instead of a map's name: the record of what became of writes."""
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -270,8 +273,19 @@ def _member(host: Host) -> MemberId:
 
 
 def _held(host: Host) -> tuple[tuple[int, dict[str, dict[bytes, bytes]]], ...]:
-    """The partitions that a member holds, with their entries."""
+    """The partitions that a member holds, with their entries; the outcomes that it remembers as a map of their own."""
     grid = host.node.grid  # type: ignore[union-attr]  # asked of running hosts only
     replicas = [(owned.number, owned.replica) for owned in grid.owned if owned is not None]
     replicas += list(grid.followed.replicas.items())
-    return tuple((number, {name: s.entries for name, s in replica.maps.items()}) for number, replica in replicas)
+    return tuple(
+        (number, {name: s.entries for name, s in replica.maps.items()} | {OUTCOMES: _remembered(replica)})
+        for number, replica in replicas
+    )
+
+
+def _remembered(replica: Replica) -> dict[bytes, bytes]:
+    told = replica.outcomes.export()
+    return {
+        each.caller.encode(): repr((each.floor, sorted(zip(each.numbers, each.outcomes, strict=True)))).encode()
+        for each in told
+    }

@@ -119,26 +119,32 @@ class Workload:
             return m.Get(number, MAP, key)
         if kind == "put":
             operation.values = (TEXT + b"v%d.0" % number,)
-            return m.Put(number, MAP, key, operation.values[0], 0)
+            return m.Put(number, MAP, key, operation.values[0], 0, 0, self._open_from(operation))
         if kind == "get_all":
             return m.GetAll(number, MAP, list(operation.keys))
         if kind == "remove":
-            return m.Remove(number, MAP, key)
+            return m.Remove(number, MAP, key, 0, self._open_from(operation))
         if kind == "write_counter":
             if operation.expected is None:
                 operation.values = (TEXT + b"1",)
-                return m.PutIfAbsent(number, MAP, key, operation.values[0], 0)
+                return m.PutIfAbsent(number, MAP, key, operation.values[0], 0, 0, self._open_from(operation))
             operation.values = (TEXT + b"%d" % (int(operation.expected[4:]) + 1),)
-            return m.Replace(number, MAP, key, operation.expected, operation.values[0], 0)
+            open_from = self._open_from(operation)
+            return m.Replace(number, MAP, key, operation.expected, operation.values[0], 0, 0, open_from)
         operation.values = tuple(TEXT + b"v%d.%d" % (number, index) for index in range(len(operation.keys)))
         value = operation.values[0]
         if kind == "put_all":
             return m.PutAll(number, MAP, list(operation.keys), list(operation.values), 0)
         if kind in ("put_if_absent", "lock"):
-            return m.PutIfAbsent(number, MAP, key, value, 0)
+            return m.PutIfAbsent(number, MAP, key, value, 0, 0, self._open_from(operation))
         invariant(kind == "replace", "every kind of operation has a request", kind=kind)
         operation.expected = self._some_expectation(key)
-        return m.Replace(number, MAP, key, operation.expected, value, 0)
+        return m.Replace(number, MAP, key, operation.expected, value, 0, 0, self._open_from(operation))
+
+    def _open_from(self, operation: Operation) -> int:
+        """The lowest number of a call that is under way at the member that asks."""
+        member = operation.member
+        return next((number for number, other in self.pending.items() if other.member == member), operation.id)
 
     def _some_expectation(self, key: bytes) -> bytes | None:
         """None (any value will do), or a value that the key may have now."""

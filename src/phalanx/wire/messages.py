@@ -32,6 +32,7 @@ from phalanx.wire.membership_messages import (
 )
 from phalanx.wire.message import PROTOCOL_VERSION
 from phalanx.wire.replication_messages import (
+    AppliedOperation,
     CopyAck,
     CopyChunk,
     CopyOrder,
@@ -39,8 +40,10 @@ from phalanx.wire.replication_messages import (
     CopyStart,
     FetchedTable,
     FetchTable,
+    OutcomeValue,
     Probe,
     ProbeAnswer,
+    RecordedCaller,
     ReplicateAck,
     ReplicateAcks,
     ReplicateClear,
@@ -106,15 +109,16 @@ Reply = (
 Message = MembershipMessage | TableMessage | ReplicationMessage | Request | Reply
 """What may arrive after the handshake."""
 
-ONCE_ONLY = (PutIfAbsent, Replace, Remove)
-"""Writes whose answer depends on what was there: sending one twice could answer wrongly."""
+OPERATIONS = (Put, PutIfAbsent, Replace, Remove)
+"""Writes that an owner applies once, however often they are asked for."""
 WRITES = (Put, PutIfAbsent, Replace, Remove, PutAll, ClearPartitions)
 """Requests that change something."""
 
 __all__ = [
-    "ONCE_ONLY",
+    "OPERATIONS",
     "PROTOCOL_VERSION",
     "WRITES",
+    "AppliedOperation",
     "BulkRequest",
     "ClaimAnswer",
     "ClearPartitions",
@@ -164,12 +168,14 @@ __all__ = [
     "MergeProbe",
     "Message",
     "NamesReply",
+    "OutcomeValue",
     "PageReply",
     "Probe",
     "ProbeAnswer",
     "Put",
     "PutAll",
     "PutIfAbsent",
+    "RecordedCaller",
     "Refused",
     "Remove",
     "Replace",

@@ -11,6 +11,12 @@ from phalanx.wire.message import WireMessage
 # --- requests of callers --------------------------------------------------------------------------------------------
 
 
+# The writes of one key are operations, each applied once however often it is asked for. An operation is named by its
+# sender, which is one incarnation of a member or one client, and a number: the id of the first request for it. A sender
+# asks for its operations in the order of their numbers. Later requests have ids below zero, and `op` says the number; in
+# the first it is 0. `open_from`: the sender will ask for no operation with a lower number any more.
+
+
 class Get(WireMessage, tag=60, frozen=True):
     id: int
     map: str
@@ -23,6 +29,8 @@ class Put(WireMessage, tag=61, frozen=True):
     key: bytes
     value: bytes
     ttl_ms: Millis
+    op: int = 0
+    open_from: int = 0
 
 
 class PutIfAbsent(WireMessage, tag=62, frozen=True):
@@ -33,6 +41,8 @@ class PutIfAbsent(WireMessage, tag=62, frozen=True):
     key: bytes
     value: bytes
     ttl_ms: Millis
+    op: int = 0
+    open_from: int = 0
 
 
 class Replace(WireMessage, tag=63, frozen=True):
@@ -44,6 +54,8 @@ class Replace(WireMessage, tag=63, frozen=True):
     expected: bytes | None
     value: bytes
     ttl_ms: Millis
+    op: int = 0
+    open_from: int = 0
 
 
 class Remove(WireMessage, tag=64, frozen=True):
@@ -52,6 +64,8 @@ class Remove(WireMessage, tag=64, frozen=True):
     id: int
     map: str
     key: bytes
+    op: int = 0
+    open_from: int = 0
 
 
 class Contains(WireMessage, tag=65, frozen=True):

@@ -6,9 +6,12 @@ What is promised, and therefore checked:
 * A read by the rightful owner is not older than a write that was acknowledged before the read began. Reads may be newer:
   the owner answers with writes that wait for their backups, and such a write may vanish with the owner. A member that
   others went on without may answer with old values until it notices; those are counted, not forbidden.
+* So a write that was told that it changed nothing may have been seen until then: its first owner was lost with it, and
+  the next one found nothing to change.
 * After everything healed, the value of a key is not older than any acknowledged write, unless all replicas in sync left
   the cluster that went on.
-* A counter is raised by each acknowledged compare-and-set once, and by each indeterminate one at most once.
+* A counter goes from each number to the next by one call: by one that was acknowledged, or by one that is unknown; an
+  acknowledged one has raised it, and one that was told that it changed nothing has not.
 * Of the callers of put-if-absent at most one is told that it stored, and its value stays.
 """
 
@@ -43,6 +46,8 @@ class Read(NamedTuple):
     operation: Operation
 
 
+ONCE = ("put_if_absent", "lock", "replace", "remove", "write_counter")
+"""Kinds of calls that may change nothing."""
 INITIAL = Write(None, -1, -1, False, None)
 """Before all: no value."""
 
@@ -65,6 +70,15 @@ def write_of(operation: Operation, key: bytes) -> Write | None:
     if kind == "remove" and isinstance(result, tuple) and result[0] is None:
         return None
     return Write(value, operation.begin, operation.end, True, operation)
+
+
+def unchanged_by_value(operations: list[Operation], key: bytes) -> dict[bytes | None, list[Operation]]:
+    """Calls that could have given the key a value (None: no value), and were told that they changed nothing."""
+    found: dict[bytes | None, list[Operation]] = {}
+    for operation in operations:
+        if operation.outcome is Outcome.OK and operation.kind in ONCE and write_of(operation, key) is None:
+            found.setdefault(operation.values[0] if operation.values else None, []).append(operation)
+    return found
 
 
 def read_of(operation: Operation, key: bytes) -> Read | None:
@@ -112,11 +126,18 @@ class DataChecker:
         for write in writes:
             by_value.setdefault(write.value, []).append(write)
         acknowledged = sorted((write for write in writes if write.acknowledged), key=lambda write: write.end)
+        unchanged = unchanged_by_value(operations, key)
         for operation in operations:
             read = read_of(operation, key)
             if read is None:
                 continue
             sources = [write for write in by_value.get(read.value, []) if write.begin <= read.end]
+            lost = [each for each in unchanged.get(read.value, []) if each.begin <= read.end and each is not operation]
+            if any(each.end >= read.begin for each in lost):
+                continue
+            if not sources and lost and not self._is_by_owner(key, read):
+                self.stale_reads += 1
+                continue
             if not sources:
                 story = f"{read.operation} found a value that nobody can have written"
                 self._findings.add(read.end, "reads return what was written", story)
@@ -127,10 +148,13 @@ class DataChecker:
             story = f"{read.operation} found the value of {sources[-1].operation} although {newer.operation} was acknowledged"
             if operation is last:
                 self._findings.add(now, "no acknowledged write is lost", story)
-            elif self._tables.owner_between(self._partitions[key], read.begin, read.end) == read.replier:
+            elif self._is_by_owner(key, read):
                 self._findings.add(read.end, "reads by the owner are not stale", story)
             else:
                 self.stale_reads += 1
+
+    def _is_by_owner(self, key: bytes, read: Read) -> bool:
+        return self._tables.owner_between(self._partitions[key], read.begin, read.end) == read.replier
 
     def _superseding(self, key: bytes, sources: list[Write], acknowledged: list[Write], read: Read) -> Write | None:
         """An acknowledged write before the read that came after every write that can have left this value."""
@@ -157,20 +181,33 @@ class DataChecker:
 
     def _check_counter(self, key: bytes, operations: list[Operation], last: Operation | None, now: Millis) -> None:
         raises = [operation for operation in operations if operation.kind == "write_counter"]
-        done = [each for each in raises if (write := write_of(each, key)) and write.acknowledged]
-        unknown = [each for each in raises if each.outcome in (Outcome.INDETERMINATE, Outcome.OPEN)]
         if last is None or not isinstance(last.result, tuple):
             return
         value = int(last.result[0][4:]) if last.result[0] else 0
-        if value > len(done) + len(unknown):
-            story = f"{key[4:].decode()} is {value}: raised by {len(done)} calls and perhaps {len(unknown)} more"
-            self._findings.add(now, "a counter is raised once by a call", story)
-        if value < len(done):
-            if any(self._excused(key, each) for each in done):
-                self.excused_losses += len(done) - value
-                return
-            story = f"{key[4:].decode()} is {value}, but {len(done)} calls that raised it were acknowledged"
-            self._findings.add(now, "no acknowledged write is lost", story)
+        done: dict[int, list[Operation]] = {}
+        unknown: set[int] = set()
+        """What acknowledged calls have, and unknown ones may have raised it to."""
+        for each in raises:
+            raised_to = int(each.values[0][4:])
+            if each.outcome in (Outcome.INDETERMINATE, Outcome.OPEN):
+                unknown.add(raised_to)
+            elif (write := write_of(each, key)) and write.acknowledged:
+                done.setdefault(raised_to, []).append(each)
+        name = key[4:].decode()
+        for number in range(1, value + 1):
+            if number not in done and number not in unknown:
+                story = f"{name} is {value}, and nobody raised it to {number}"
+                self._findings.add(now, "a counter is raised once by a call", story)
+        acknowledged = [each for several in done.values() for each in several]
+        if any(self._excused(key, each) for each in acknowledged):
+            self.excused_losses += max(len(acknowledged) - value, 0)
+            return
+        for number, several in sorted(done.items()):
+            if len(several) > 1:
+                story = f"{several[0]} and {several[1]} both raised {name} to {number}"
+                self._findings.add(now, "a counter is raised once by a call", story)
+            if number > value:
+                self._findings.add(now, "no acknowledged write is lost", f"{name} is {value}, but {several[0]}")
 
     def _check_lock(self, key: bytes, operations: list[Operation], now: Millis) -> None:
         winners = [o for o in operations if o.kind == "lock" and (write := write_of(o, key)) and write.acknowledged]

@@ -1,0 +1,113 @@
+"""A write is applied once, however often it is asked for: what its owner does before and after applying it.
+
+Before: an operation with an outcome in the partition's record is answered from there. Its first owner's answer waited
+for the backups, and this owner may be a backup of then that has more than the others, so this answer waits too: for an
+empty write behind everything that is here.
+
+After: the outcome goes into the record and, with the write, to the backups. A first try that changes nothing leaves no
+outcome: its answer either ends the call or is as good as none. For another one the outcome is noted even then:
+
+1. P asks A to store X if K has no value; the request is slow. The table makes B the owner, so P asks B.
+2. B finds a value: P is told so, and goes on. The value is removed; the table makes A the owner again.
+3. The first request arrives at A, and must not store X.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import Millis, Target
+from phalanx.grid.outcomes import Standing
+from phalanx.grid.replication import OwnedPartition
+from phalanx.wire.messages import (
+    AppliedOperation,
+    DoneReply,
+    FlagReply,
+    KeyWrite,
+    OutcomeValue,
+    Put,
+    Replace,
+    ReplicateRemove,
+    Reply,
+    ValueReply,
+)
+
+if TYPE_CHECKING:
+    from phalanx.grid.service import GridService
+
+
+def was_applied(grid: GridService, owned: OwnedPartition, caller: Target, request: KeyWrite) -> bool:
+    """Whether a write must not be applied (any more): then its caller is told what became of it."""
+    outcomes = owned.replica.outcomes
+    record = outcomes.callers.get(caller)
+    if record is None or not 0 < (number := request.op or request.id) <= record.number:
+        return False
+    outcome = outcomes.find(caller, number)
+    if outcome is Standing.NEW:
+        return False
+    if isinstance(outcome, Standing):
+        text = f"write {number} is over, or its outcome was forgotten"
+        grid.fail(caller, request.id, ErrorCode.INDETERMINATE, text)
+    elif (reply := _reply(request, outcome)) is None:
+        text = f"write {number} of this caller was another one: a number names one operation"
+        grid.fail(caller, request.id, ErrorCode.INVALID, text)
+    else:
+        _write_nothing(grid, owned, caller, request, reply, None)
+    return True
+
+
+def noted(
+    grid: GridService, owned: OwnedPartition, caller: Target, request: KeyWrite, outcome: OutcomeValue, now: Millis
+) -> AppliedOperation | None:
+    """Note a write that is applied here; what the backups are to note. None: nobody can ask for it again.
+
+    That is so if it has no number, and of this member's own program while nobody else has the partition: it is answered
+    within the same input.
+    """
+    number, open_from = request.op or request.id, request.open_from
+    if number < 1 or (caller == grid.this and not owned.streams and not request.op):
+        return None
+    owned.replica.outcomes.note(caller, number, open_from, outcome, now)
+    return AppliedOperation(caller, number, open_from, outcome) if owned.streams else None
+
+
+def answer_unchanged(
+    grid: GridService,
+    owned: OwnedPartition,
+    caller: Target,
+    request: KeyWrite,
+    reply: Reply,
+    outcome: OutcomeValue,
+    now: Millis,
+) -> None:
+    """Answer a write that changes nothing."""
+    if request.op:
+        _write_nothing(grid, owned, caller, request, reply, noted(grid, owned, caller, request, outcome, now))
+    else:
+        grid.out.send(caller, reply)
+
+
+def _write_nothing(
+    grid: GridService,
+    owned: OwnedPartition,
+    caller: Target,
+    request: KeyWrite,
+    reply: Reply,
+    applied: AppliedOperation | None,
+) -> None:
+    replica = owned.replica
+    replica.seq += 1
+    message = ReplicateRemove(owned.number, replica.epoch, replica.seq, request.map, [], applied)
+    grid.write(owned, message, caller, reply)
+
+
+def _reply(request: KeyWrite, outcome: OutcomeValue) -> Reply | None:
+    """The answer with that outcome; None if the request cannot have it."""
+    if isinstance(request, Replace):
+        return FlagReply(request.id, outcome) if isinstance(outcome, bool) else None
+    if isinstance(outcome, bool):
+        return None
+    if isinstance(request, Put):
+        return DoneReply(request.id) if outcome is None else None
+    return ValueReply(request.id, outcome)
