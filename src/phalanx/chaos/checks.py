@@ -31,14 +31,17 @@ class Violation(msgspec.Struct, frozen=True):
     found: str = ""
     between_s: tuple[float, float] | None = None
     """When the writes were made that matter here, from the first to the last."""
+    missed_s: float | None = None
+    """When a reader first did not find it."""
     faults: tuple[str, ...] = ()
     """What was done to members around that time."""
 
     def __str__(self) -> str:
-        if not self.key:
-            return self.what
-        when = f", written at {self.between_s[1]:.1f} s" if self.between_s is not None else ""
         around = "".join(f"\n      around it: {fault}" for fault in self.faults)
+        if not self.key:
+            return f"{self.what}{around}"
+        when = f", written until {self.between_s[1]:.1f} s" if self.between_s is not None else ""
+        when += f", missed from {self.missed_s:.1f} s on" if self.missed_s is not None else ""
         return f"{self.what}: {self.map}[{self.key}]: expected {self.expected}, found {self.found}{when}{around}"
 
 

@@ -51,6 +51,10 @@ class Soldier:
     phase: Phase = Phase.STARTING
     is_stopped: bool = False
     """By SIGSTOP."""
+    may_be_another: bool = True
+    """Whether a change of its incarnation has a reason: it was not seen yet, or it hung."""
+    member: MemberId | None = None
+    """Its incarnation, when it was last asked."""
     inquirer: Inquirer | None = None
 
     def __repr__(self) -> str:
@@ -71,6 +75,9 @@ class ChaosCluster:
         """All that were started."""
         self.problems: list[str] = []
         """What no fault explains: a member that ended by itself, could not join, or could not leave."""
+        self.unexplained: list[str] = []
+        """Members that were removed, and came back, although they never hung. On a busy machine that may happen; but
+        then more were taken away at once than there are backups, and nothing is promised."""
         self._folder = folder
         self._options = options
         self._view: MembersView | None = None
@@ -138,8 +145,9 @@ class ChaosCluster:
         soldier.phase = Phase.ENDED
         soldier.process.kill()
 
-    def pause(self, soldier: Soldier) -> None:
-        """SIGSTOP."""
+    def pause(self, soldier: Soldier, *, for_long: bool = False) -> None:
+        """SIGSTOP; `for_long`: it will be removed, and come back as another."""
+        soldier.may_be_another = soldier.may_be_another or for_long
         soldier.is_stopped = True
         soldier.process.signal(signal.SIGSTOP)
 
@@ -218,6 +226,7 @@ class ChaosCluster:
                 inquirer = self._inquirer(soldier)
                 reply = inquirer.table()
                 ids.append(inquirer.member())
+                self._note_incarnation(soldier, ids[-1])
             except UnavailableError as error:
                 return f"{soldier.name} does not answer: {error}"
             placements.append(Placement(reply.view, reply.table, self._options.backups))
@@ -232,6 +241,12 @@ class ChaosCluster:
                 mine, other = placement.table.version, first.table.version
                 return f"{soldier.name} has table version {mine}, {serving[0].name} {other}"
         return self._find_missing_member(ids, coming_or_going, first.view) or self._find_missing_replica(first, at_rest)
+
+    def _note_incarnation(self, soldier: Soldier, member: MemberId) -> None:
+        if member != soldier.member and not soldier.may_be_another:
+            self.unexplained.append(f"{soldier.name} was {soldier.member}, and came back as {member}")
+        if member != soldier.member:
+            soldier.member, soldier.may_be_another = member, False
 
     def _find_missing_member(
         self, ids: list[MemberId], coming_or_going: list[Soldier], view: MembersView

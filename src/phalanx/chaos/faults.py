@@ -124,7 +124,10 @@ class Faults:
                     self._waiting("")
                     victims = self._choose(fault, most=self._options.backups)
                     for soldier in victims:
-                        (self._cluster.pause if fault.kind is Kind.HANG else self._cluster.kill)(soldier)
+                        if fault.kind is Kind.HANG:
+                            self._cluster.pause(soldier, for_long=True)
+                        else:
+                            self._cluster.kill(soldier)
                     return self._begun(fault.kind, victims), victims
             if self._now() > deadline_s:
                 raise NotWhole(f"the cluster was not whole within {WHOLE_WITHIN_S:g} s: {missing}")

@@ -45,6 +45,10 @@ class Ledger:
     maps: dict[str, dict[str, list[Write]]] = field(default_factory=lambda: {UNIQUE: {}, REGISTERS: {}, COUNTERS: {}})
     """Map, then key, to its writes in the order in which they ended."""
     outcomes: Counter[str] = field(default_factory=Counter)
+    certain: list[str] = field(default_factory=list)
+    """Unique keys whose write was acknowledged, in that order."""
+    missed_s: dict[str, float] = field(default_factory=dict)
+    """Of those: which a reader did not find, and when it first did not."""
     longest: dict[int, Write] = field(default_factory=dict)
     """Writer to the write that it waited for the longest."""
 
@@ -52,6 +56,8 @@ class Ledger:
         """A write has ended."""
         self.maps[map_name].setdefault(key, []).append(write)
         self.outcomes[write.outcome] += 1
+        if map_name == UNIQUE and write.outcome is Outcome.ACKNOWLEDGED:
+            self.certain.append(key)
         longest = self.longest.get(write.writer)
         if longest is None or write.ended_s - write.began_s > longest.ended_s - longest.began_s:
             self.longest[write.writer] = write

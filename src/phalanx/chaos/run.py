@@ -14,15 +14,17 @@ import msgspec
 from phalanx.chaos.checks import Found, Violation, check_ledger
 from phalanx.chaos.cluster import ChaosCluster, NotWhole
 from phalanx.chaos.faults import FaultDone, Faults
-from phalanx.chaos.ledger import Ledger, Value, Write
+from phalanx.chaos.ledger import UNIQUE, Ledger, Value, Write
 from phalanx.chaos.plan import Options, Plan, draw_plan
-from phalanx.chaos.writers import WriterTask
+from phalanx.chaos.writers import ReaderTask, Surroundings, WriterTask
 from phalanx.client.aio import connect
 from phalanx.common.errors import UnavailableError
 
 THREADS = 64
 """Each waits for one process, or asks."""
 AT_REST_WITHIN_S = 60.0
+LONGEST_STALL_S = 20.0
+"""A write that takes longer has been forgotten by somebody. Those who are asked may hang, but not for so long."""
 READ_AT_ONCE = 1_000
 TICK_S = 0.2
 
@@ -57,6 +59,9 @@ class Report(msgspec.Struct, frozen=True):
     operations_per_s: float
     outcomes: dict[str, int]
     keys: int
+    reads: int
+    reads_missed: int
+    """Keys whose write was acknowledged and that a reader did not find at some time."""
     reconnected: int
     longest_stalls: list[Stall]
     faults: dict[str, int]
@@ -66,6 +71,8 @@ class Report(msgspec.Struct, frozen=True):
     until_whole_s: Times | None
     at_rest_after_s: float | None
     members_started: int
+    unexplained_removals: list[str]
+    """Of members that never hung: with these, more were taken away at once than was drawn."""
     violations: list[Violation]
     history: list[FaultDone]
 
@@ -80,10 +87,9 @@ class Run:
         self._tell = tell
         self._cluster = ChaosCluster(folder, options)
         self._faults = Faults(self._cluster, options, self._now, tell)
-        self._writers = [
-            WriterTask(number, options.seed, self.ledger, self._cluster.addresses, self._cluster.name, self._now)
-            for number in range(options.writers)
-        ]
+        around = Surroundings(options.seed, self.ledger, self._cluster.addresses, self._cluster.name, self._now)
+        self._writers = [WriterTask(around, number) for number in range(options.writers)]
+        self._reader = ReaderTask(around)
         self._began = time.monotonic()
         self._doing = "starts members"
 
@@ -110,13 +116,14 @@ class Run:
         await self._start()
         self._began = time.monotonic()
         self._doing = "writers write"
-        writing = [asyncio.create_task(writer.run()) for writer in self._writers]
+        tasks = [*self._writers, self._reader]
+        writing = [asyncio.create_task(task.run()) for task in tasks]
         violations: list[Violation] = []
         try:
             violations += await self._strike(writing)
             self._doing = "writers finish"
-            for writer in self._writers:
-                writer.stop()
+            for client in tasks:
+                client.stop()
             await asyncio.gather(*writing)
         finally:
             for task in writing:
@@ -130,6 +137,7 @@ class Run:
             violations.append(Violation(str(error)))
         violations += await self._check()
         violations += [Violation(problem) for problem in self._cluster.problems]
+        violations += self._check_stalls()
         return self._report(seconds, at_rest_after_s, violations)
 
     async def _start(self) -> None:
@@ -172,13 +180,30 @@ class Run:
                     found[name] = Found(scanned, looked_up, await entries.size())
         except UnavailableError as error:
             return [Violation(f"the maps could not be read in the end: {error}")]
-        violations = [
-            msgspec.structs.replace(violation, faults=self._faults.around(violation.between_s))
-            if violation.between_s is not None
-            else violation
-            for violation in check_ledger(self.ledger, found)
-        ]
+        violations = [self._explained(violation) for violation in check_ledger(self.ledger, found)]
         return violations + await self._check_replicas(sum(read.size for read in found.values()))
+
+    def _explained(self, violation: Violation) -> Violation:
+        """With what was done to members around that time."""
+        if violation.between_s is None:
+            return violation
+        faults = self._faults.around(violation.between_s)
+        missed_s = self.ledger.missed_s.get(violation.key) if violation.map == UNIQUE else None
+        if missed_s is not None:
+            faults = tuple(dict.fromkeys((*faults, *self._faults.around((missed_s, missed_s)))))
+        return msgspec.structs.replace(violation, missed_s=missed_s, faults=faults)
+
+    def _check_stalls(self) -> list[Violation]:
+        """The world never stops: a member that hangs is removed long before."""
+        return [
+            Violation(
+                f"writer {stall.writer} waited {stall.ms} ms for one write ({stall.outcome})",
+                between_s=(stall.began_s, stall.began_s + stall.ms / 1000),
+                faults=stall.faults,
+            )
+            for stall in map(self._stall, self.ledger.longest.values())
+            if stall.ms > LONGEST_STALL_S * 1000
+        ]
 
     async def _check_replicas(self, entries: int) -> list[Violation]:
         """Members hold each entry as often as there are replicas: no copy is missing, and none is left where it was."""
@@ -214,7 +239,9 @@ class Run:
             operations_per_s=round(ledger.operations / seconds, 1),
             outcomes=dict(sorted(ledger.outcomes.items())),
             keys=sum(map(len, ledger.maps.values())),
-            reconnected=sum(writer.reconnected for writer in self._writers),
+            reads=self._reader.reads,
+            reads_missed=len(ledger.missed_s),
+            reconnected=sum(task.reconnected for task in (*self._writers, self._reader)),
             longest_stalls=[self._stall(write) for _, write in sorted(ledger.longest.items())],
             faults=dict(sorted(struck.items())),
             masters_struck=sum(fault.master for fault in done),
@@ -222,6 +249,7 @@ class Run:
             until_whole_s=Times(len(whole), whole[len(whole) // 2], whole[-1]) if whole else None,
             at_rest_after_s=round(at_rest_after_s, 2) if at_rest_after_s is not None else None,
             members_started=len(self._cluster.soldiers),
+            unexplained_removals=self._cluster.unexplained,
             violations=violations,
             history=done,
         )

@@ -1,10 +1,13 @@
-"""Writers: tasks that write as fast as they are let, note every outcome, and never stop before they are told to."""
+"""Writers: tasks that write, note every outcome, and never stop before they are told to; and one that reads it back."""
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+
+import msgspec
 
 from phalanx.chaos.ledger import COUNTERS, REGISTERS, UNIQUE, Ledger, Outcome, Value, Write
 from phalanx.client.aio import AsyncClient, connect
@@ -19,55 +22,64 @@ PADDING = "." * 200
 CALL_TIMEOUTS_S = (30.0, 3.0, 10.0)
 """Of the writers in turn: who waits long is seldom left in doubt, who waits briefly often."""
 UNAVAILABLE_BEFORE_RECONNECT = 3
+READ_EVERY_S = 0.01
+RECENT = 200
+"""Of so many keys that were written last the reader takes every other one: what is new is lost first."""
 
 
-class WriterTask:
-    """One writer with a client of its own."""
+class Surroundings(msgspec.Struct, frozen=True):
+    """What a task is told of the run."""
 
-    def __init__(
-        self,
-        number: int,
-        seed: int,
-        ledger: Ledger,
-        addresses: Callable[[], str],
-        cluster: str,
-        now: Callable[[], float],
-    ) -> None:
-        self.number = number
+    seed: int
+    ledger: Ledger
+    addresses: Callable[[], str]
+    """Of members that serve now."""
+    cluster: str
+    now: Callable[[], float]
+    """Seconds since the beginning."""
+
+
+class ClientTask(abc.ABC):
+    """A task with a client of its own, which is replaced when it finds nobody any more."""
+
+    def __init__(self, around: Surroundings, number: int, call_timeout_s: float) -> None:
         self.reconnected = 0
         """How often the client had to be replaced, because it found nobody any more."""
         self.began_s: float | None = None
         """When the write under way began."""
-        self._rng = random.Random(f"phalanx chaos writer {seed} {number}")
-        self._ledger = ledger
-        self._addresses, self._cluster, self._now = addresses, cluster, now
+        self._rng = random.Random(f"phalanx chaos task {around.seed} {number}")
+        self._ledger, self._now = around.ledger, around.now
+        self._around, self._call_timeout_s = around, call_timeout_s
         self._stopping = False
-        self._written = 0
         self._client: AsyncClient | None = None
         self._unavailable = 0
+        """Calls that found nobody, since the last one that was answered."""
 
     def stop(self) -> None:
-        """Finish the write under way and end."""
+        """Finish the call under way and end."""
         self._stopping = True
 
     async def run(self) -> None:
-        """Write until told to stop."""
+        """Go on until told to stop."""
         try:
             while not self._stopping:
                 try:
                     await self._step(self._client or await self._connected())
                 except ConnectError:
                     await asyncio.sleep(0.1)
-                await asyncio.sleep(PAUSE_S)
                 if self._unavailable >= UNAVAILABLE_BEFORE_RECONNECT:
                     self.reconnected += 1
                     await self._close()
         finally:
             await self._close()
 
+    @abc.abstractmethod
+    async def _step(self, client: AsyncClient) -> None:
+        """One call, and a pause."""
+
     async def _connected(self) -> AsyncClient:
-        timeout_s = CALL_TIMEOUTS_S[self.number % len(CALL_TIMEOUTS_S)]
-        self._client = await connect(self._addresses(), cluster=self._cluster, call_timeout_s=timeout_s)
+        around = self._around
+        self._client = await connect(around.addresses(), cluster=around.cluster, call_timeout_s=self._call_timeout_s)
         self._unavailable = 0
         return self._client
 
@@ -76,7 +88,44 @@ class WriterTask:
             client, self._client = self._client, None
             await client.close()
 
+
+class ReaderTask(ClientTask):
+    """Reads keys whose write was acknowledged, and notes when one is not found: to know when it was lost."""
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around, -1, CALL_TIMEOUTS_S[0])
+        self.reads = 0
+
     async def _step(self, client: AsyncClient) -> None:
+        await asyncio.sleep(READ_EVERY_S)
+        certain = self._ledger.certain
+        if not certain:
+            return
+        newest = len(certain) - 1
+        oldest = max(newest - RECENT, 0) if self._rng.random() < 0.5 else 0
+        key = certain[self._rng.randint(oldest, newest)]
+        began_s = self._now()
+        try:
+            value = await client.map(UNIQUE).get(key)
+        except UnavailableError:
+            self._unavailable += 1
+            return
+        self._unavailable = 0
+        self.reads += 1
+        if value is None:
+            self._ledger.missed_s.setdefault(key, began_s)
+
+
+class WriterTask(ClientTask):
+    """One writer."""
+
+    def __init__(self, around: Surroundings, number: int) -> None:
+        super().__init__(around, number, CALL_TIMEOUTS_S[number % len(CALL_TIMEOUTS_S)])
+        self.number = number
+        self._written = 0
+
+    async def _step(self, client: AsyncClient) -> None:
+        await asyncio.sleep(PAUSE_S)
         self._written += 1
         drawn = self._rng.random()
         if drawn < 0.25:

@@ -122,6 +122,12 @@ def _show(console: Console, report: Report, kept: Path | None) -> None:
             f"writer {stall.writer} waited at most {stall.ms:,} ms ({stall.outcome}) at {stall.began_s:.1f} s{during}",
             markup=False, soft_wrap=True,
         )  # fmt: skip
+    if report.reads_missed:
+        console.print(
+            f"{report.reads_missed} acknowledged keys were not found by a reader at some time", style="yellow"
+        )
+    for removal in report.unexplained_removals:
+        console.print(f"a member was removed that never hung: {removal}", style="yellow", markup=False, soft_wrap=True)
     for violation in report.violations[:TOLD_VIOLATIONS]:
         console.print(f"✗ {violation}", style="red", markup=False, soft_wrap=True)
     if len(report.violations) > TOLD_VIOLATIONS:
