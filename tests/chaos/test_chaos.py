@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import phalanx
+from phalanx.chaos.ledger import COUNTERS, UNIQUE
 from phalanx.cli.main import app
 from processes import wait_for
 
@@ -95,3 +98,42 @@ def test_too_few_members_are_refused_before_anything_is_started() -> None:
     result = CliRunner().invoke(app, ["chaos", "--members", "2", "--backups", "1"])
     assert result.exit_code == 2
     assert "--members 2 are too few for --backups 1: give at least 3" in result.stderr
+
+
+@pytest.mark.long
+@pytest.mark.timeout(200)
+def test_what_a_stranger_does_to_the_maps_is_found(tmp_path: Path) -> None:
+    """A write that is lost, one that is done twice and one that nobody made, planted by another client."""
+    logs = tmp_path / "logs"
+    chaos = Chaos(tmp_path, "--seconds=10", "--backups=0", "--seed=5", "--writers=1", f"--keep-logs={logs}")
+    address = wait_for(lambda: ready_address(logs), "the first member has joined")
+    with phalanx.Client(address, cluster=f"chaos-5-{chaos.process.pid}") as grid:
+        unique, counters = grid.map(UNIQUE), grid.map(COUNTERS)
+        lost = wait_for(lambda: sorted(unique)[:1], "a key is written")[0]
+        wait_for(lambda: counters.get("counter-0"), "a counter is raised")
+        del unique[lost]
+        unique["ghost"] = "boo"
+        for _ in range(3):  # those that lose against the writer change nothing
+            wait_for(
+                lambda: counters.compare_and_set("counter-0", (number := counters["counter-0"]), number + 1), "raised"
+            )
+    out, _ = chaos.process.communicate(timeout=150)
+    story = chaos.story.read_text()
+    assert chaos.process.returncode == 1, story
+    found = {(violation["what"], violation["key"]) for violation in json.loads(out)["violations"]}
+    assert found == {
+        ("an acknowledged write is missing", lost),
+        ("a key that nobody wrote", "ghost"),
+        ("increments were done twice", "counter-0"),
+    }
+    assert f"an acknowledged write is missing: unique[{lost}]: expected '{lost} ..." in story
+    assert "drawn again by: phalanx chaos --seed 5" in story
+    chaos.assert_nothing_is_left()
+
+
+def ready_address(logs: Path) -> str | None:
+    """Where the first member listens, when it has formed its cluster."""
+    log = logs / "m0.log"
+    text = log.read_text() if log.exists() else ""
+    found = re.search(r"Member \[127\.0\.0\.1\]:(\d+) - \S+ this", text)
+    return f"127.0.0.1:{found[1]}" if found else None
