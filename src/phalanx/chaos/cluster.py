@@ -78,6 +78,8 @@ class ChaosCluster:
         self.unexplained: list[str] = []
         """Members that were removed, and came back, although they never hung. On a busy machine that may happen; but
         then more were taken away at once than there are backups, and nothing is promised."""
+        self._heard_of: set[MemberId] = set()
+        """All incarnations of members that serve, or served."""
         self._folder = folder
         self._options = options
         self._view: MembersView | None = None
@@ -136,6 +138,7 @@ class ChaosCluster:
                 self.kill(soldier)
             return False
         soldier.address = soldier.process.address
+        self._heard_of.add(soldier.process.member)
         if soldier.phase is Phase.STARTING:
             soldier.phase = Phase.READY
         return soldier.phase is Phase.READY
@@ -240,23 +243,31 @@ class ChaosCluster:
             if placement.table != first.table:
                 mine, other = placement.table.version, first.table.version
                 return f"{soldier.name} has table version {mine}, {serving[0].name} {other}"
-        return self._find_missing_member(ids, coming_or_going, first.view) or self._find_missing_replica(first, at_rest)
+        return self._find_missing_member(ids, first.view) or self._find_missing_replica(first, at_rest)
 
     def _note_incarnation(self, soldier: Soldier, member: MemberId) -> None:
         if member != soldier.member and not soldier.may_be_another:
             self.unexplained.append(f"{soldier.name} was {soldier.member}, and came back as {member}")
         if member != soldier.member:
+            self._heard_of.add(member)
             soldier.member, soldier.may_be_another = member, False
 
-    def _find_missing_member(
-        self, ids: list[MemberId], coming_or_going: list[Soldier], view: MembersView
-    ) -> str | None:
+    def _find_missing_member(self, ids: list[MemberId], view: MembersView) -> str | None:
+        """A member of the list that does not serve must be about to leave, or one that nobody has heard of: it is coming.
+
+        Not one that was killed a moment ago: its replicas are counted until it is removed.
+        """
         for member in ids:
             if member not in view:
                 return f"{member} is not in list version {view.version}"
-        others = [member for member in view.members if member not in ids]
-        if len(others) > len(coming_or_going):
-            return f"list version {view.version} has {', '.join(others)}"
+        leaving = [soldier.process.address for soldier in self.in_phase(Phase.LEAVING)]
+        coming = len(self.in_phase(Phase.STARTING))
+        for member in view.members:
+            if member in ids or address_of(member) in leaving:
+                continue
+            coming -= 1
+            if member in self._heard_of or coming < 0:
+                return f"list version {view.version} still has {member}"
         return None
 
     def _find_missing_replica(self, placement: Placement, at_rest: bool) -> str | None:
@@ -273,6 +284,12 @@ class ChaosCluster:
     def holdings(self) -> dict[str, ReplicasReply]:
         """What each that serves says that it holds. Raises `UnavailableError`."""
         return {soldier.name: self._inquirer(soldier).replicas() for soldier in self.in_phase(Phase.READY)}
+
+    def reborn(self) -> list[int]:
+        """Partitions that began empty, because nobody had them any more, by the newest table. Raises `UnavailableError`."""
+        tables = [self._inquirer(soldier).table().table for soldier in self.in_phase(Phase.READY)]
+        newest = max(tables, key=lambda table: table.version)
+        return [partition for partition, birth in enumerate(newest.births) if birth]
 
     def _inquirer(self, soldier: Soldier) -> Inquirer:
         if soldier.inquirer is None:

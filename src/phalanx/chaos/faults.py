@@ -61,6 +61,9 @@ class Faults:
         self._over = asyncio.Event()
         self._no_stops = asyncio.Lock()
         """Held from the look that finds the cluster whole until the fault has struck: nobody begins to leave meanwhile."""
+        self._witness: Soldier | None = None
+        """While members hang: one that they know, which does not leave. It tells them that the cluster went on without
+        them. If all that they know had left, they would take themselves for the cluster: another side of it."""
         self._errands: set[asyncio.Task[None]] = set()
         """What goes on after its fault struck: members that leave, join, are paused."""
 
@@ -112,6 +115,7 @@ class Faults:
             done.ended_s = round(self._now(), 2)
             await self._cluster.wait_whole(waiting=self._waiting)
             done.whole_after_s = round(self._now() - healed_s, 2)
+            self._witness = None
             self._waiting("")
 
     async def _strike_when_whole(self, fault: Fault) -> tuple[FaultDone, list[Soldier]]:
@@ -123,6 +127,8 @@ class Faults:
                 if missing is None:
                     self._waiting("")
                     victims = self._choose(fault, most=self._options.backups)
+                    if fault.kind is Kind.HANG:
+                        self._witness = next((s for s in reversed(self._able()) if s not in victims), None)
                     for soldier in victims:
                         if fault.kind is Kind.HANG:
                             self._cluster.pause(soldier, for_long=True)
@@ -182,8 +188,8 @@ class Faults:
         done.ended_s = round(self._now(), 2)
 
     def _begin_stop(self, fault: Fault) -> None:
-        able = [soldier for soldier in self._cluster.in_phase(Phase.READY) if not soldier.is_stopped]
-        victims = self._choose(fault, most=len(able) - self._options.fewest)
+        victims = self._choose(fault, most=len(self._able()) - self._options.fewest)
+        victims = [soldier for soldier in victims if soldier is not self._witness]
         if not victims:
             self.skipped += 1
             return
@@ -203,9 +209,13 @@ class Faults:
 
     # --- both --------------------------------------------------------------------------------------------------------
 
+    def _able(self) -> list[Soldier]:
+        """Those that serve and are not stopped, the oldest first."""
+        return [soldier for soldier in self._cluster.by_age() if not soldier.is_stopped]
+
     def _choose(self, fault: Fault, most: int) -> list[Soldier]:
         """Whom a fault strikes: by age among those that serve and are not stopped, at most so many."""
-        able = [soldier for soldier in self._cluster.by_age() if not soldier.is_stopped]
+        able = self._able()
         ranks = dict.fromkeys(rank % len(able) for rank in fault.ranks) if able else {}
         return [able[rank] for rank in ranks][: max(most, 0)]
 

@@ -25,6 +25,7 @@ THREADS = 64
 AT_REST_WITHIN_S = 60.0
 LONGEST_STALL_S = 20.0
 """A write that takes longer has been forgotten by somebody. Those who are asked may hang, but not for so long."""
+TOLD_AT_MOST = 10
 READ_AT_ONCE = 1_000
 TICK_S = 0.2
 
@@ -181,6 +182,8 @@ class Run:
         except UnavailableError as error:
             return [Violation(f"the maps could not be read in the end: {error}")]
         violations = [self._explained(violation) for violation in check_ledger(self.ledger, found)]
+        if reborn := await asyncio.to_thread(self._cluster.reborn):
+            violations.append(Violation(f"partitions lost all their replicas, and began empty: {shortened(reborn)}"))
         return violations + await self._check_replicas(sum(read.size for read in found.values()))
 
     def _explained(self, violation: Violation) -> Violation:
@@ -261,6 +264,12 @@ class Run:
 
     def _wait_for(self, missing: str) -> None:
         self._doing = f"waits: {missing}"
+
+
+def shortened(numbers: Sequence[int]) -> str:
+    """For people: some of them, and how many more there are."""
+    more = f" and {len(numbers) - TOLD_AT_MOST} more" if len(numbers) > TOLD_AT_MOST else ""
+    return ", ".join(map(str, numbers[:TOLD_AT_MOST])) + more
 
 
 def repeat_command(options: Options) -> str:

@@ -8,13 +8,13 @@ import random
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.status import Status
+from rich.markup import escape
 
 from phalanx.chaos.plan import Options
 from phalanx.chaos.run import Report, Run, run_chaos
@@ -76,8 +76,8 @@ async def _run(options: Options, folder: Path, console: Console) -> Report:
         console.print(f"  {line}", style="dim", markup=False, soft_wrap=True)
     console.print("[bold]Faults as they strike[/]")
     try:
-        with _status(console) as status:
-            return await run_chaos(run, status.update if status is not None else lambda text: None)
+        with _progress(console) as show:
+            return await run_chaos(run, show)
     except asyncio.CancelledError:
         if stopped_by:
             print("phalanx: stopped; all members were ended", file=sys.stderr)
@@ -86,12 +86,13 @@ async def _run(options: Options, folder: Path, console: Console) -> Report:
 
 
 @contextlib.contextmanager
-def _status(console: Console) -> Iterator[Status | None]:
+def _progress(console: Console) -> Iterator[Callable[[str], None]]:
+    """What shows one line that changes; nothing where there is no terminal."""
     if not console.is_terminal:
-        yield None
+        yield lambda text: None
         return
-    with console.status("", spinner="dots") as status:
-        yield status
+    with console.status("", spinner="dots", spinner_style="cyan") as status:
+        yield lambda text: status.update(escape(text))
 
 
 @contextlib.contextmanager
