@@ -115,17 +115,29 @@ def test_values_beyond_the_limit_are_unknown_and_other_outcomes_stay(monkeypatch
     assert record.find(1, OTHER) is Standing.FORGOTTEN
 
 
-@pytest.mark.parametrize("ends", ["over", "forgotten", "silent"])
+@pytest.mark.parametrize("ends", ["over", "forgotten"])
 def test_values_that_are_gone_count_no_more(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(o, "MAX_VALUE_BYTES", 100)
     record = Record()
-    for number in range(1, 50):
-        record.now += o.SILENT_MS if ends == "silent" else 0
-        caller = f"client/{number}" if ends == "silent" else ME
-        record.note(number, b"x" * 60, open_from=number if ends == "over" else 0, caller=caller)
-        assert record.find(number, caller) == b"x" * 60
-        if number > 1 and ends != "silent":
-            assert record.find(number - 1) is Standing.FORGOTTEN
+    record.note(1, b"x" * 60)
+    record.note(1, b"x" * 30, caller=OTHER)
+    for number in range(2, 50):
+        record.note(number, b"x" * 60, open_from=number if ends == "over" else 0)
+        assert record.find(number - 1) is Standing.FORGOTTEN
+        assert record.find(number) == b"x" * 60
+        assert record.find(1, OTHER) == b"x" * 30, "both are within the limit"
+
+
+def test_values_of_callers_that_are_gone_count_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(o, "MAX_VALUE_BYTES", 100)
+    record = Record()
+    for number in range(1, 20):
+        record.now += o.SILENT_MS
+        callers = [f"client/{number}/{which}" for which in "ab"]
+        for caller in callers:
+            record.note(1, b"x" * 20, caller=caller)
+            record.note(2, b"x" * 30, caller=caller)
+        assert [record.find(each, caller) for caller in callers for each in (1, 2)] == [b"x" * 20, b"x" * 30] * 2
 
 
 def test_a_silent_caller_is_dropped_when_another_one_comes() -> None:
@@ -140,6 +152,20 @@ def test_a_silent_caller_is_dropped_when_another_one_comes() -> None:
     record.note(1, True, caller="client/4")
     assert record.find(1) is Standing.NEW
     assert record.find(3, OTHER) is True
+
+
+@pytest.mark.parametrize("short_step", [True, False])
+def test_a_caller_that_goes_on_is_not_silent(short_step: bool) -> None:
+    record = Record()
+    record.note(1, True)
+    record.now = o.SILENT_MS - 1
+    if short_step:
+        assert record.note_next(2, 2)
+    else:
+        record.note(2, None, open_from=1)
+    record.now += o.SILENT_MS - 1
+    record.note(1, True, caller=OTHER)
+    assert record.find(2) is None
 
 
 def test_what_came_with_a_copy_is_dropped_after_its_own_time() -> None:

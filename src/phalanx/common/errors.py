@@ -62,8 +62,9 @@ class ErrorCode(enum.IntEnum):
     INVALID = 4
     """The request makes no sense to this member: the call is wrong and will stay wrong."""
     OWNERSHIP_LOST = 5
-    """The write was applied here, then ownership moved before the backups confirmed: its outcome is unknown."""
+    """The write was applied here, then ownership moved before the backups confirmed: ask the new owner."""
     UNAVAILABLE = 6
     """Given to the caller by its own router: no owner could be asked in time. Nothing was changed."""
     INDETERMINATE = 7
-    """Given to the caller by its own router: a write was sent and its outcome is unknown."""
+    """Given to the caller by its own router: a write was sent and its outcome is unknown. By an owner: it was applied, or
+    is over, and what became of it is forgotten."""
