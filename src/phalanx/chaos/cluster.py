@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.chaos.plan import ACCEPTABLE_PAUSE_MS, HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS, Options
+from phalanx.chaos.whole import Surveyed, find_missing
 from phalanx.client.ask import Inquirer, Placement
 from phalanx.common.errors import PhalanxError, UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of
@@ -207,79 +208,49 @@ class ChaosCluster:
         return time.monotonic() - began
 
     async def find_missing(self, *, at_rest: bool = False) -> str | None:
-        """Why the cluster is not whole, or None: all that serve have one list and one table, of exactly themselves and
-        perhaps those that come or go, and every partition has all its replicas.
-
-        `at_rest`: also nobody comes or goes, and nothing waits for a backup or a copy. Only one task asks at a time.
+        """Why the cluster is not whole, or None. `at_rest`: also nobody comes or goes, and nothing waits for a backup or a
+        copy. Only one task asks at a time.
         """
         self.find_fallen()
         return await asyncio.to_thread(self._find_missing, at_rest)
 
     def _find_missing(self, at_rest: bool) -> str | None:
-        serving = self.in_phase(Phase.READY)
         coming_or_going = self.in_phase(Phase.STARTING, Phase.LEAVING)
         if at_rest and coming_or_going:
             return f"{coming_or_going[0].name} {coming_or_going[0].phase.value}"
-        ids: list[MemberId] = []
-        placements: list[Placement] = []
-        for soldier in serving:
+        serving: dict[str, tuple[MemberId, Placement]] = {}
+        for soldier in self.in_phase(Phase.READY):
             if soldier.is_stopped:
                 return f"{soldier.name} is stopped"
             try:
                 inquirer = self._inquirer(soldier)
                 reply = inquirer.table()
-                ids.append(inquirer.member())
-                self._note_incarnation(soldier, ids[-1])
+                member = inquirer.member()
             except UnavailableError as error:
                 return f"{soldier.name} does not answer: {error}"
-            placements.append(Placement(reply.view, reply.table, self._options.backups))
-        first = placements[0]
-        self._view = first.view
-        for soldier, placement in zip(serving, placements, strict=True):
-            if placement.view != first.view:
-                return (
-                    f"{soldier.name} has list version {placement.view.version}, {serving[0].name} {first.view.version}"
-                )
-            if placement.table != first.table:
-                mine, other = placement.table.version, first.table.version
-                return f"{soldier.name} has table version {mine}, {serving[0].name} {other}"
-        return self._find_missing_member(ids, first.view) or self._find_missing_replica(first, at_rest)
+            self._note_incarnation(soldier, member)
+            self._view = reply.view
+            serving[soldier.name] = member, Placement(reply.view, reply.table, self._options.backups)
+        leaving = [soldier.process.address for soldier in self.in_phase(Phase.LEAVING)]
+        starting = len(self.in_phase(Phase.STARTING))
+        missing = find_missing(Surveyed(serving, leaving, starting, self._heard_of))
+        return missing or (self._find_unconfirmed() if at_rest else None)
 
     def _note_incarnation(self, soldier: Soldier, member: MemberId) -> None:
-        if member != soldier.member and not soldier.may_be_another:
+        if member == soldier.member:
+            return
+        if not soldier.may_be_another:
             self.unexplained.append(f"{soldier.name} was {soldier.member}, and came back as {member}")
-        if member != soldier.member:
-            self._heard_of.add(member)
-            soldier.member, soldier.may_be_another = member, False
+        self._heard_of.add(member)
+        soldier.member, soldier.may_be_another = member, False
 
-    def _find_missing_member(self, ids: list[MemberId], view: MembersView) -> str | None:
-        """A member of the list that does not serve must be about to leave, or one that nobody has heard of: it is coming.
-
-        Not one that was killed a moment ago: its replicas are counted until it is removed.
-        """
-        for member in ids:
-            if member not in view:
-                return f"{member} is not in list version {view.version}"
-        leaving = [soldier.process.address for soldier in self.in_phase(Phase.LEAVING)]
-        coming = len(self.in_phase(Phase.STARTING))
-        for member in view.members:
-            if member in ids or address_of(member) in leaving:
-                continue
-            coming -= 1
-            if member in self._heard_of or coming < 0:
-                return f"list version {view.version} still has {member}"
-        return None
-
-    def _find_missing_replica(self, placement: Placement, at_rest: bool) -> str | None:
-        lacking, wanted = placement.lacking(), placement.wanted_replicas
-        if placement.table.version == 0 or lacking:
-            count = len(lacking) or self._options.partitions
-            return f"{count} partitions have fewer than {wanted} replicas by table version {placement.table.version}"
-        if at_rest:
-            for name, held in self.holdings().items():
-                if held.unconfirmed:
-                    return f"{name} waits for backups or copies of {held.unconfirmed} partitions"
-        return None
+    def _find_unconfirmed(self) -> str | None:
+        try:
+            holdings = self.holdings()
+        except UnavailableError as error:
+            return str(error)
+        waiting = [name for name, held in holdings.items() if held.unconfirmed]
+        return f"{', '.join(waiting)} wait for backups or copies" if waiting else None
 
     def holdings(self) -> dict[str, ReplicasReply]:
         """What each that serves says that it holds. Raises `UnavailableError`."""
