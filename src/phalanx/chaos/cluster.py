@@ -160,6 +160,37 @@ class ChaosCluster:
         soldier.process.signal(signal.SIGCONT)
         soldier.is_stopped = False
 
+    async def wait_removed(self, soldier: Soldier) -> None:
+        """Until no member that serves has one that hangs in its list. Raises `NotWhole` if that does not come about."""
+        await self._wait_until(lambda: self._is_removed(soldier), f"{soldier.name} hangs, and is still in a list")
+
+    async def wait_back(self, soldier: Soldier) -> None:
+        """Until a member that was removed while it hung has come back as another. Raises `NotWhole` if it does not."""
+        await self._wait_until(lambda: self._is_back(soldier), f"{soldier.name} hung, and has not come back")
+
+    async def _wait_until(self, is_so: Callable[[], bool], problem: str) -> None:
+        deadline = time.monotonic() + WHOLE_WITHIN_S
+        while not await asyncio.to_thread(is_so):
+            if time.monotonic() > deadline:
+                raise NotWhole(f"after {WHOLE_WITHIN_S:g} s {problem}")
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def _is_removed(self, soldier: Soldier) -> bool:
+        serving = [other for other in self.in_phase(Phase.READY) if not other.is_stopped]
+        try:
+            views = [self._inquirer(other).table().view for other in serving]
+        except UnavailableError:
+            return False
+        return bool(views) and all(soldier.member not in view for view in views)
+
+    def _is_back(self, soldier: Soldier) -> bool:
+        inquirer = self._inquirer(soldier)
+        try:
+            inquirer.table()  # a member that has not joined yet refuses
+            return inquirer.member() != soldier.member
+        except UnavailableError:
+            return False
+
     def begin_leave(self, soldier: Soldier) -> None:
         """SIGTERM."""
         soldier.phase = Phase.LEAVING

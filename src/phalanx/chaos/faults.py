@@ -61,9 +61,10 @@ class Faults:
         self._over = asyncio.Event()
         self._no_stops = asyncio.Lock()
         """Held from the look that finds the cluster whole until the fault has struck: nobody begins to leave meanwhile."""
-        self._witness: Soldier | None = None
-        """While members hang: one that they know, which does not leave. It tells them that the cluster went on without
-        them. If all that they know had left, they would take themselves for the cluster: another side of it."""
+        self._known_to_hung: list[Soldier] = []
+        """While members hang: those that they know, who do not leave meanwhile. A member that resumes, and finds that
+        those with its backups have gone, would take itself for the cluster until somebody tells it: another side of it.
+        For the same reason members that hung together resume one after the other."""
         self._errands: set[asyncio.Task[None]] = set()
         """What goes on after its fault struck: members that leave, join, are paused."""
 
@@ -105,17 +106,14 @@ class Faults:
             done, victims = await self._strike_when_whole(fault)
             healed_s = self._now()
             if fault.kind is Kind.HANG:
-                await self._wait(fault.lasts_s)
-                for soldier in victims:
-                    self._cluster.resume(soldier)
-                healed_s = self._now()
+                healed_s = await self._hang(victims, fault.lasts_s)
             else:
                 await self._wait(fault.replaced_after_s)
                 await (self._restart(victims) if fault.kind is Kind.RESTART else self._top_up())
             done.ended_s = round(self._now(), 2)
             await self._cluster.wait_whole(waiting=self._waiting)
             done.whole_after_s = round(self._now() - healed_s, 2)
-            self._witness = None
+            self._known_to_hung = []
             self._waiting("")
 
     async def _strike_when_whole(self, fault: Fault) -> tuple[FaultDone, list[Soldier]]:
@@ -124,11 +122,14 @@ class Faults:
         while True:
             async with self._no_stops:
                 missing = await self._cluster.find_missing()
+                leaving = self._cluster.in_phase(Phase.LEAVING)
+                if missing is None and leaving and fault.kind is Kind.HANG:
+                    missing = f"{leaving[0].name} is leaving"
                 if missing is None:
                     self._waiting("")
                     victims = self._choose(fault, most=self._options.backups)
                     if fault.kind is Kind.HANG:
-                        self._witness = next((s for s in reversed(self._able()) if s not in victims), None)
+                        self._known_to_hung = self._able()
                     for soldier in victims:
                         if fault.kind is Kind.HANG:
                             self._cluster.pause(soldier, for_long=True)
@@ -139,6 +140,18 @@ class Faults:
                 raise NotWhole(f"the cluster was not whole within {WHOLE_WITHIN_S:g} s: {missing}")
             self._waiting(missing)
             await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _hang(self, victims: Sequence[Soldier], lasts_s: float) -> float:
+        """Until they are back; when the last one was resumed. To the end also when the time is over, or one might be
+        removed while it comes back."""
+        await asyncio.sleep(lasts_s)
+        resumed_s = self._now()
+        for soldier in victims:
+            await self._cluster.wait_removed(soldier)
+            self._cluster.resume(soldier)
+            resumed_s = self._now()
+            await self._cluster.wait_back(soldier)
+        return resumed_s
 
     async def _restart(self, victims: Sequence[Soldier]) -> None:
         for soldier in victims:
@@ -189,7 +202,7 @@ class Faults:
 
     def _begin_stop(self, fault: Fault) -> None:
         victims = self._choose(fault, most=len(self._able()) - self._options.fewest)
-        victims = [soldier for soldier in victims if soldier is not self._witness]
+        victims = [soldier for soldier in victims if soldier not in self._known_to_hung]
         if not victims:
             self.skipped += 1
             return
