@@ -21,7 +21,7 @@ class Record:
         self.outcomes.note(caller, number, open_from, outcome, self.now)
 
     def note_next(self, number: int, open_from: int) -> bool:
-        return self.outcomes.note_next(ME, number, open_from, self.now)
+        return self.outcomes.note_next(ME, number, open_from, None, self.now)
 
     def find(self, number: int, caller: str = ME) -> OutcomeValue | Standing:
         return self.outcomes.find(caller, number)  # type: ignore[arg-type]  # a text as good as any

@@ -99,7 +99,7 @@ def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put,
     if (
         not owned.streams
         and not request.ttl_ms
-        and owned.replica.outcomes.note_next(caller, number, request.open_from, now)
+        and owned.replica.outcomes.note_next(caller, number, request.open_from, None, now)
     ):
         owned.put_unshared(request.map, request.key, request.value)
         grid.out.send(caller, DoneReply(request.id))

@@ -85,27 +85,24 @@ class Outcomes:
             return record.older[number]
         return Standing.FORGOTTEN if number < record.floor else Standing.NEW
 
-    def note_next(self, caller: str, number: int, open_from: int, now: Millis) -> bool:
-        """The usual course of a put in one short step: its caller has one call here at a time, and this one is new.
+    def note_next(self, caller: str, number: int, open_from: int, outcome: bool | None, now: Millis) -> bool:
+        """The usual course in one short step: the caller has one call here at a time, and this one is new.
 
         False, and nothing noted: it is not so.
         """
         record = self.callers.get(caller)
-        if (
-            record is None
-            or not record.number < open_from <= number
-            or record.older is not None
-            or self._value_bytes
-        ):  # fmt: skip
+        if record is None or not record.number < open_from <= number or record.older is not None or self._value_bytes:
             return False
         record.floor = open_from
         record.number = number
-        record.outcome = None
+        record.outcome = outcome
         record.heard_at = now
         return True
 
     def note(self, caller: str, number: int, open_from: int, outcome: OutcomeValue, now: Millis) -> None:
         """An operation was applied, and what its caller says is over (below `open_from`) need not be kept."""
+        if not isinstance(outcome, bytes) and self.note_next(caller, number, open_from, outcome, now):
+            return
         record = self.callers.get(caller)
         if record is None:
             if now >= self._look_at:
