@@ -277,7 +277,7 @@ def test_full_redundancy_is_told_only_when_every_member_knows_of_it() -> None:
 
 
 def test_no_more_copies_at_a_time_than_an_owner_may_send() -> None:
-    c = Cluster("AB", partition_count=20, copies_per_member=3)
+    c = Cluster("AB", partition_count=20, migrations_per_member=3)
     c.crash("B")
     c.advance(2_000)
     c.assign()

@@ -17,7 +17,7 @@ def situation(seed: int, members: int, *faults: Fault, **changes: object) -> Opt
     usual = {
         "members": members, "hosts": members, "start_at_ms": (0,) * members, "backups": 1, "partitions": 12,
         "latency_ms": (1, 15), "heartbeat_interval_ms": 500, "heartbeat_timeout_ms": 5_000, "claim_timeout_ms": 10_000,
-        "copy_chunk_bytes": 300, "copies_per_member": 2, "duration_ms": 6_000, "operations_per_second": 50,
+        "copy_chunk_bytes": 300, "migrations_per_member": 2, "duration_ms": 6_000, "operations_per_second": 50,
         "registers": 50, "timer_slack_ms": 0, "validate_every": 1, "faults": faults,
     }  # fmt: skip
     return msgspec.structs.replace(draw_options(seed, Profile.QUIET), **(usual | changes))
@@ -52,7 +52,7 @@ def test_copies_are_overtaken_by_another_crash(seed: int) -> None:
     """A copy for a version of the partition that is over must not keep it from being copied anew."""
     first, second = Fault(3_000, FaultKind.CRASH, 2, lasts_ms=100), Fault(3_150, FaultKind.CRASH, 3, lasts_ms=100)
     third = Fault(3_500, FaultKind.CRASH, 4, lasts_ms=100)
-    play(situation(seed, 6, first, second, third, backups=2, copy_chunk_bytes=64, copies_per_member=1))
+    play(situation(seed, 6, first, second, third, backups=2, copy_chunk_bytes=64, migrations_per_member=1))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -31,6 +31,8 @@ MEANINGS = {
     "CS-66": "the new master publishes its list",
     "DL-05": "the master repairs the table when members leave",
     "DL-09": "a backup becomes the owner only by the master's table",
+    "DL-58": "the master repairs the table, finds the target and plans the migrations",
+    "DL-59": "every change of the members, and every failed migration, makes it plan anew",
     "EL-05": "the seed forms the cluster",
     "EL-10": "a failed attempt to join is repeated",
     "EL-11": "joining fails with the last attempt",

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from phalanx.client.wire import RefusedByPeer, Wire
 from phalanx.common.errors import ConnectError, ProtocolError
 from phalanx.common.ids import Address, MemberId
-from phalanx.common.table import PartitionTable
+from phalanx.common.table import HOLE, PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.maps.requests import expect
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
@@ -60,7 +60,9 @@ class Placement:
         """The partitions that have fewer replicas on members of the view than they should."""
         table, present = self.table, [member in self.view.members for member in self.table.members]
         wanted = self.wanted_replicas
-        return [partition for partition, row in enumerate(table.rows) if sum(present[i] for i in row) < wanted]
+        return [
+            partition for partition, row in enumerate(table.rows) if sum(present[i] for i in row if i != HOLE) < wanted
+        ]
 
     def counts(self) -> dict[MemberId, tuple[int, int]]:
         """Of each member of the view: how many partitions it owns, and how many it backs up."""

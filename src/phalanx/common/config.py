@@ -106,8 +106,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     copy_chunk_bytes: int = 512 * 1024
     """How much of a partition one message of a copy carries. More: fewer round trips, longer turns."""
 
-    copies_per_member: int = 4
-    """Partition copies that one owner sends at the same time."""
+    migrations_per_member: int = 10
+    """Migrations in which one member sends or receives at the same time. Lower: less load meanwhile, slower."""
+
+    max_parallel_migrations: int = 0
+    """Migrations that the cluster runs at the same time; 0: any number, 1: one by one."""
 
     call_timeout_ms: Millis = 30_000
     """How long a call on an embedded map may take in all, retries included."""
@@ -137,11 +140,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         if not 0 <= self.backup_count <= MAX_BACKUPS:
             raise UsageError(f"backup_count: {self.backup_count} is not between 0 and {MAX_BACKUPS}")
         for name in ("heartbeat_interval_ms", "retry_interval_ms", "join_timeout_ms", "copy_chunk_bytes",
-                     "copies_per_member", "join_attempts", "max_key_bytes", "max_value_bytes", "initial_members",
+                     "migrations_per_member", "join_attempts", "max_key_bytes", "max_value_bytes", "initial_members",
                      "ring_neighbours", "merge_interval_ms", "former_members_ms"):  # fmt: skip
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must be greater than 0")
-        for name in ("master_confirmation_interval_ms", "master_confirmation_timeout_ms", "max_members",
+        for name in ("max_parallel_migrations", "master_confirmation_interval_ms", "master_confirmation_timeout_ms", "max_members",
                      "ring_above_members", "phi_min_deviation_ms", "phi_acceptable_pause_ms"):  # fmt: skip
             if getattr(self, name) < 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must not be negative")

@@ -1,9 +1,10 @@
 """The partition table as a value: which members hold which replica of each partition.
 
-Only the master makes a new table. Each partition has a version that grows by one with every committed change (by two
-when a copy failed, so that both ends learn that it is over); the table's version is their sum. Every replica named
-here is complete: a copy in progress is not in the table. So any of them may be promoted without losing a write that
-was acknowledged.
+Only the master makes a new table. Each partition has a version that grows by one with every committed change, and by
+two where a migration failed: a destination that had committed it alone is then behind again. The table's version is
+their sum, so the same holds for it, while partitions change independently: of two tables the newer row counts for each
+partition. Every replica named here is complete: a migration under way is not in the table. So any of them may be
+promoted without losing a write that was acknowledged.
 
 Wire and memory form are one: members once, then indexes into them.
 """
@@ -16,8 +17,13 @@ import msgspec
 
 from phalanx.common.ids import MemberId
 
+HOLE = -1
+"""In a row: nobody holds the replica of this index. The owner's place is empty only where the whole row is."""
+
 Replicas = tuple[MemberId, ...]
-"""The members that hold a partition: the owner (index 0) and its backups, hotter first; empty: nobody."""
+"""The members that hold a partition: the owner and its backups, hotter first; empty: nobody."""
+Slots = tuple[MemberId | None, ...]
+"""As `Replicas`, by replica index: None where the replica of that index is missing."""
 
 
 class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
@@ -25,7 +31,7 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
 
     members: tuple[MemberId, ...]
     rows: tuple[tuple[int, ...], ...]
-    """Of each partition: its replicas as indexes into `members`."""
+    """Of each partition: by replica index, an index into `members` or `HOLE`; no holes at the end."""
     versions: tuple[int, ...]
     """Of each partition: how many changes it has seen."""
     version: int
@@ -40,7 +46,12 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
     def replicas(self, partition: int) -> Replicas:
         """Who holds the partition, owner first."""
         members = self.members
-        return tuple(members[index] for index in self.rows[partition])
+        return tuple([members[index] for index in self.rows[partition] if index != HOLE])
+
+    def slots(self, partition: int) -> Slots:
+        """Who holds which replica of the partition, by replica index."""
+        members = self.members
+        return tuple([members[index] if index != HOLE else None for index in self.rows[partition]])
 
     def owner(self, partition: int) -> MemberId | None:
         """Who owns the partition; None when all its replicas were lost or it was never assigned."""
@@ -57,32 +68,93 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         counts = dict.fromkeys(self.members, 0)
         for row in self.rows:
             for index in row:
-                counts[self.members[index]] += 1
+                if index != HOLE:
+                    counts[self.members[index]] += 1
         return counts
 
+    def replica_count(self, partition: int) -> int:
+        """How many replicas of the partition are available."""
+        return sum(1 for index in self.rows[partition] if index != HOLE)
+
     def with_changes(
-        self, changes: Mapping[int, Replicas], *, increment: int = 1, lost: Collection[int] = ()
+        self,
+        changes: Mapping[int, Slots],
+        *,
+        increment: int = 1,
+        increments: Mapping[int, int] | None = None,
+        lost: Collection[int] = (),
     ) -> PartitionTable:
-        """The table after the given partitions got new replicas, each with its version raised; `lost` begin empty."""
-        rows = {partition: self.replicas(partition) for partition in range(len(self.rows))} | dict(changes)
+        """The table after the given partitions got new replicas, each with its version raised; `lost` begin empty.
+
+        `increments`: by how much to raise the version of a partition where that is not `increment`.
+        """
         versions, births = list(self.versions), list(self.births)
         for partition in changes:
-            versions[partition] += increment
+            versions[partition] += increments.get(partition, increment) if increments else increment
         for partition in lost:
             births[partition] = versions[partition]
-        return build_table([rows[partition] for partition in range(len(self.rows))], versions, births)
+        return self.with_rows({p: (slots, versions[p], births[p]) for p, slots in changes.items()})
+
+    def with_rows(self, changes: Mapping[int, tuple[Slots, int, int]]) -> PartitionTable:
+        """The table with other rows: of each partition its replicas, version and birth."""
+        members = self.members
+        known = set(members)
+        new = {member for slots, _, _ in changes.values() for member in slots if member is not None} - known
+        if new:
+            table = _with_members(self, tuple(sorted(known | new)))
+            members, rows = table.members, list(table.rows)
+        else:
+            rows = list(self.rows)
+        index_of = {member: index for index, member in enumerate(members)}
+        versions, births = list(self.versions), list(self.births)
+        displaced: set[int] = set()
+        for partition, (slots, version, birth) in changes.items():
+            displaced.update(rows[partition])
+            rows[partition] = _row(slots, index_of)
+            versions[partition], births[partition] = version, birth
+        table = PartitionTable(members, tuple(rows), tuple(versions), sum(versions), tuple(births))
+        # Whoever holds nothing any more is not named. Most often the first rows tell that all are.
+        unnamed = displaced - {HOLE}
+        for row in rows:
+            if not unnamed:
+                return table
+            unnamed.difference_update(row)
+        return _with_members(table, tuple(member for index, member in enumerate(members) if index not in unnamed))
+
+    def newer_rows(self, than: PartitionTable) -> dict[int, tuple[Slots, int, int]]:
+        """The rows of this table that are newer than the other's: for `with_rows` of the other."""
+        return {
+            partition: (self.slots(partition), version, self.births[partition])
+            for partition, (version, other) in enumerate(zip(self.versions, than.versions, strict=True))
+            if version > other
+        }
 
 
 def build_table(
-    replicas: Sequence[Replicas], versions: Sequence[int], births: Sequence[int] | None = None
+    replicas: Sequence[Slots], versions: Sequence[int], births: Sequence[int] | None = None
 ) -> PartitionTable:
     """A table from the replicas of each partition."""
-    members = tuple(sorted({member for row in replicas for member in row}))
+    members = tuple(sorted({member for row in replicas for member in row if member is not None}))
     index_of = {member: index for index, member in enumerate(members)}
-    rows = tuple(tuple(index_of[member] for member in row) for row in replicas)
+    rows = tuple(_row(row, index_of) for row in replicas)
     return PartitionTable(members, rows, tuple(versions), sum(versions), tuple(births or (0,) * len(rows)))
 
 
 def unassigned_table(partition_count: int) -> PartitionTable:
     """The table before the first assignment: version 0, nobody owns anything."""
     return build_table([()] * partition_count, [0] * partition_count)
+
+
+def _row(slots: Slots, index_of: Mapping[MemberId, int]) -> tuple[int, ...]:
+    row = [HOLE if member is None else index_of[member] for member in slots]
+    while row and row[-1] == HOLE:
+        row.pop()
+    return tuple(row)
+
+
+def _with_members(table: PartitionTable, members: tuple[MemberId, ...]) -> PartitionTable:
+    """The same rows by other indexes: `members` names all that hold something."""
+    index_of = {member: index for index, member in enumerate(members)}
+    moved = [index_of.get(member, HOLE) for member in table.members]
+    rows = tuple([tuple([moved[index] if index != HOLE else HOLE for index in row]) for row in table.rows])
+    return PartitionTable(members, rows, table.versions, table.version, table.births)

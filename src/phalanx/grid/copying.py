@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.migration import Migration
 from phalanx.grid.outcomes import Outcomes
 from phalanx.grid.store import Replica
 from phalanx.wire.effects import Outbox
@@ -37,12 +38,13 @@ class CopySender:
     def __repr__(self) -> str:
         return f"CopySender({self._partition} to {self._member}, chunks sent: {self._sent})"
 
-    def start(self, base_version: int, now: Millis, outbox: Outbox) -> None:
+    def start(
+        self, base_version: int, migration: Migration[MemberId] | None, now: Millis, outbox: Outbox
+    ) -> None:  # fmt: skip
         replica = self._replica
         outcomes = replica.outcomes.export()
-        outbox.send(
-            self._member, CopyStart(self._partition, base_version, self._copy_id, replica.epoch, replica.seq, outcomes)
-        )
+        start = CopyStart(self._partition, base_version, self._copy_id, replica.epoch, replica.seq, migration, outcomes)
+        outbox.send(self._member, start)
         self._send_next(now, outbox)
 
     def on_ack(self, message: CopyAck, now: Millis, outbox: Outbox) -> None:
@@ -104,7 +106,7 @@ class IncomingCopy:
     def __init__(self, source: MemberId, start: CopyStart) -> None:
         self.source = source
         self.base_version = start.base_version
-        """The partition's version for which the copy was ordered; 0: for a backup that the table lists already."""
+        """The partition's version for which the migration was ordered; 0: for a backup that the table lists already."""
         self.replica = Replica(start.epoch, start.seq, source)
         self.replica.outcomes = Outcomes(start.outcomes)
         self._copy_id = start.copy_id

@@ -8,18 +8,21 @@ hold the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
 from phalanx.grid.copying import IncomingCopy
 from phalanx.grid.store import Replica
+from phalanx.wire import events
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
+    ActiveMigration,
     CopyAck,
     CopyChunk,
     CopyStart,
+    MigrationCommit,
     Probe,
     ProbeAnswer,
     Replicate,
@@ -27,6 +30,7 @@ from phalanx.wire.messages import (
     ReplicateAcks,
     ReplicatePut,
     ReplicateRemove,
+    Rule,
 )
 
 
@@ -58,6 +62,8 @@ class Followed:
         """Partition to a complete replica."""
         self.copies: dict[int, IncomingCopy] = {}
         """Partition to a copy that is arriving, or has arrived and is not in the table yet."""
+        self.incoming: dict[int, ActiveMigration] = {}
+        """Partition to the migration to this member for which a copy arrives or has arrived, and whose outcome is open."""
         self.acks: dict[MemberId, dict[int, ReplicateAck]] = {}
         """Owner and partition to what the owner is to be told at the end of this input."""
         self._owns = owns
@@ -121,7 +127,9 @@ class Followed:
         else:
             is_wanted = self._may_hold(partition, message.epoch)
         if is_wanted and not self._owns(partition) and self._believes(sender, partition, message.epoch):
-            self.copies[message.partition] = IncomingCopy(sender, message)
+            self.copies[partition] = IncomingCopy(sender, message)
+            if message.migration is not None:
+                self.incoming[partition] = ActiveMigration(partition, base_version, message.migration)
 
     def on_copy_chunk(self, sender: MemberId, message: CopyChunk, now: Millis) -> None:
         partition = message.partition
@@ -141,8 +149,11 @@ class Followed:
         """A copy is whole only if nothing of it was lost: what has not arrived completely is dropped."""
         for partition in [p for p, copy in self.copies.items() if copy.source == peer]:
             del self.copies[partition]
+            self.incoming.pop(partition, None)
 
-    def follow_table(self, table: PartitionTable, *, reconfirmed: bool) -> None:
+    def follow_table(
+        self, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool], *, reconfirmed: bool
+    ) -> None:
         """Drop what the table gives to others, except copies that the master has yet to decide about.
 
         A replica of an epoch that the table does not know yet stays: its owner works by a newer table, which is on its
@@ -159,11 +170,59 @@ class Followed:
             copy = self.copies[partition]
             if max(copy.base_version, copy.replica.epoch - 1) < versions[partition]:
                 del self.copies[partition]
+        for partition in [p for p, state in self.incoming.items() if versions[p] > state.base_version]:
+            self._finalize(self.incoming.pop(partition), table, outcomes)
         # What is here of a partition that was lost since was not in the table: it may miss writes that were confirmed.
         for partition in [p for p, replica in self.replicas.items() if replica.epoch < table.births[p]]:
             del self.replicas[partition]
         if reconfirmed:
             self._end_unknown_rules(table)
+
+    def _finalize(
+        self, state: ActiveMigration, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool]
+    ) -> None:
+        """The table tells how a migration to this member has ended."""
+        step, partition = state.migration, state.partition
+        before, after = step.destination_current_index, step.destination_new_index
+        version = table.versions[partition]
+        # What this member has committed itself is not in the master's list yet.
+        by_itself = version == state.base_version + 1 and table.slots(partition)[after:][:1] == (self.this,)
+        committed = outcomes.get((partition, state.base_version), by_itself)
+        self._out.record(
+            events.MigrationFinalized(partition, state.base_version, "destination", before, after, committed, version)
+        )
+
+    def refusal_to_commit(self, message: MigrationCommit) -> str | None:
+        """Why this member is not what the commit of a migration takes it for; None: it is."""
+        replica = self.replicas.get(message.partition)
+        if replica is None:
+            return "the replica is not complete"
+        is_listed = self._table is not None and self.this in self._table.replicas(message.partition)
+        if not is_listed and replica.ordered_for != message.base_version:
+            return "the replica was copied for another migration"
+        moves_ownership = message.migration.destination_new_index == 0
+        if (
+            replica.epoch != message.epoch
+            or replica.seq < message.seq
+            or (moves_ownership and replica.seq != message.seq)
+        ):
+            return f"the replica is at {replica.epoch}:{replica.seq}, the owner's was at {message.epoch}:{message.seq}"
+        return None
+
+    def unknown_rules(self) -> list[Rule]:
+        """The rules that replicas here follow, where they are newer than the table."""
+        table = self._table
+        return [
+            Rule(partition, replica.epoch, replica.ruler, replica.seq)
+            for partition, replica in self.replicas.items()
+            if table is not None and replica.epoch > table.versions[partition]
+        ]
+
+    def end(self) -> None:
+        """This incarnation is over."""
+        self.replicas.clear()
+        self.copies.clear()
+        self.incoming.clear()
 
     def _end_unknown_rules(self, table: PartitionTable) -> None:
         """Follow nobody whose rule the new master's table does not know, and hold what is here as this member's own.

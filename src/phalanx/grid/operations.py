@@ -59,7 +59,7 @@ def on_key_request(grid: GridService, caller: Target, request: KeyRequest, now: 
     partition = partition_of(request.key, grid.config.partition_count)
     owned = grid.owned[partition]
     if owned is None:
-        grid.refuse(caller, request.id, partition)
+        grid.refuse(caller, request, partition)
     else:
         _KEY_OPERATIONS[type(request)](grid, owned, caller, request, now)
 
@@ -176,7 +176,7 @@ def _store(
 
 def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) -> None:
     keys, name = request.keys, request.map
-    owned_ones = _owned_of(grid, caller, request.id, partitions_of(keys, grid.config.partition_count))
+    owned_ones = _owned_of(grid, caller, request, partitions_of(keys, grid.config.partition_count))
     if owned_ones is None:
         return
     values = [
@@ -209,7 +209,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         return
     if not _fits(grid, caller, request, request.keys, request.values):
         return
-    owned_ones = _owned_of(grid, caller, request.id, partitions_of(request.keys, grid.config.partition_count))
+    owned_ones = _owned_of(grid, caller, request, partitions_of(request.keys, grid.config.partition_count))
     if owned_ones is None:
         return
     name, ttl_ms = request.map, request.ttl_ms
@@ -238,7 +238,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
 
 
 def _size_of(grid: GridService, caller: Target, request: SizeOf, now: Millis) -> None:
-    if not _owns_all(grid, caller, request.id, request.partitions):
+    if not _owns_all(grid, caller, request, request.partitions):
         return
     size = 0
     for partition in dict.fromkeys(request.partitions):
@@ -248,7 +248,7 @@ def _size_of(grid: GridService, caller: Target, request: SizeOf, now: Millis) ->
 
 
 def _clear(grid: GridService, caller: Target, request: ClearPartitions, now: Millis) -> None:
-    if not _owns_all(grid, caller, request.id, request.partitions):
+    if not _owns_all(grid, caller, request, request.partitions):
         return
     write = PendingWrite(caller, DoneReply(request.id), 0)
     for partition in dict.fromkeys(request.partitions):
@@ -268,7 +268,7 @@ def _clear(grid: GridService, caller: Target, request: ClearPartitions, now: Mil
 
 
 def _scan(grid: GridService, caller: Target, request: ScanPartition, now: Millis) -> None:
-    if not _owns_all(grid, caller, request.id, (request.partition,)):
+    if not _owns_all(grid, caller, request, (request.partition,)):
         return
     store = _owned(grid, request.partition).replica.maps.get(request.map)
     max_bytes = min(max(request.max_bytes, 1), REPLY_BYTES)
@@ -285,24 +285,28 @@ def _owned(grid: GridService, partition: int) -> OwnedPartition:
     return owned  # type: ignore[return-value]  # held by the invariant
 
 
-def _owned_of(grid: GridService, caller: Target, request_id: int, partitions: list[int]) -> list[OwnedPartition] | None:
+def _owned_of(
+    grid: GridService, caller: Target, request: BulkRequest, partitions: list[int]
+) -> list[OwnedPartition] | None:
     """The owned partitions of these numbers; None, and the caller is told, if another member owns one of them."""
     owned_by_number = grid.owned
     found = [owned_by_number[partition] for partition in partitions]
     if not all(found):
-        grid.refuse(caller, request_id, partitions[found.index(None)])
+        grid.refuse(caller, request, partitions[found.index(None)])
         return None
     return found  # type: ignore[return-value]  # none of them is None
 
 
-def _owns_all(grid: GridService, caller: Target, request_id: int, partitions: Sequence[int] | dict[int, Any]) -> bool:
+def _owns_all(
+    grid: GridService, caller: Target, request: BulkRequest, partitions: Sequence[int] | dict[int, Any]
+) -> bool:
     for partition in partitions:
         if not 0 <= partition < grid.config.partition_count:
             text = f"there is no partition {partition}: this cluster has {grid.config.partition_count}"
-            grid.fail(caller, request_id, ErrorCode.INVALID, text)
+            grid.fail(caller, request.id, ErrorCode.INVALID, text)
             return False
         if grid.owned[partition] is None:
-            grid.refuse(caller, request_id, partition)
+            grid.refuse(caller, request, partition)
             return False
     return True
 

@@ -1,7 +1,7 @@
 """The owner's side of replication: one partition that this member owns, its backups, and the writes not yet confirmed.
 
 A write is applied here, numbered, sent to every stream, and confirmed to its caller when every stream that counts has
-acknowledged it. Streams are the backups in the master's table, and destinations of copies. What counts ends only by
+acknowledged it. Streams are the backups in the master's table, and destinations of migrations. What counts ends only by
 the table: a backup that does not answer holds the write up until the master takes it out; nothing is ever confirmed
 because time has passed.
 
@@ -16,8 +16,8 @@ A stream's life:
 A backup that needs a copy counts all the time: the table promises that it may be promoted. It acknowledges nothing
 until its copy is complete. A new destination does not count before CATCHING_UP, so a copy never holds up writes.
 The log keeps each write until all streams have acknowledged it; what a broken connection lost is sent again from it.
-A new destination is given up when its copy breaks off, but not once the master was told that it is complete: the master
-may have counted on it by then, and says so, or not, in its next table.
+A new destination is given up when its copy breaks off, but not once it counts: the master may have been told by then,
+and lets it commit, or not, in its next table. What an owner does in a migration stands in `outgoing`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Collection
+from typing import NamedTuple
 
 import msgspec
 
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.invariant import invariant
+from phalanx.common.migration import Migration
 from phalanx.grid.copying import CopySender
 from phalanx.grid.store import Replica
 from phalanx.wire.effects import Outbox
@@ -48,26 +50,32 @@ class StreamState(enum.Enum):
     IN_SYNC = enum.auto()
 
 
+class Destination(NamedTuple):
+    """Whom a migration that the master has ordered makes a replica, or moves to a hotter index."""
+
+    base_version: int
+    migration: Migration[MemberId]
+    member: MemberId
+
+
 class Stream:
     """One replica that follows this owner."""
 
     __slots__ = (
-        "acked", "copy", "counts", "heard_at", "is_reported", "is_unreachable", "member", "ordered", "state", "target_seq",
+        "acked", "copy", "counts", "heard_at", "is_unreachable", "member", "ordered", "state", "target_seq",
     )  # fmt: skip
 
-    def __init__(self, member: MemberId, acked: int, now: Millis, ordered: int | None) -> None:
+    def __init__(self, member: MemberId, acked: int, now: Millis, ordered: Destination | None) -> None:
         self.member = member
         self.acked = acked
         """The replica has all writes up to this number (a replica being copied: the number at which it began)."""
         self.state = StreamState.PROBING if ordered is None else StreamState.COPYING
         self.ordered = ordered
-        """The partition's version for which the master ordered this copy; None for a backup of the table."""
+        """The migration of which it is the destination; None for a backup of the table."""
         self.counts = ordered is None
         """Whether writes wait for its acknowledgement."""
         self.target_seq = 0
         """CATCHING_UP ends when this is acknowledged."""
-        self.is_reported = False
-        """Whether the master was told that the ordered copy is complete."""
         self.is_unreachable = False
         """Whether to ask it what it has as soon as a connection opens."""
         self.copy: CopySender | None = None
@@ -119,6 +127,10 @@ class OwnedPartition:
                 return False
         return True
 
+    def all_in_step(self) -> bool:
+        """Whether every stream takes the writes as they come."""
+        return all(stream.state is StreamState.IN_SYNC for stream in self.streams.values())
+
     # --- writes ----------------------------------------------------------------------------------------------------
 
     def append(self, message: Replicate, write: PendingWrite | None) -> bool:
@@ -146,26 +158,23 @@ class OwnedPartition:
             store.entries[key] = value
         replica.seq = self._log_from = replica.seq + 1
 
-    def on_ack(self, member: MemberId, message: ReplicateAck, now: Millis) -> bool:
-        """A replica has everything up to a number. True if a copy is complete by this: the master must hear of it."""
+    def on_ack(self, member: MemberId, message: ReplicateAck, now: Millis) -> None:
+        """A replica has everything up to a number."""
         stream = self.streams.get(member)
         if stream is None or message.epoch != self.replica.epoch:
-            return False
+            return
         stream.heard_at = now
         if message.seq > stream.acked:
             stream.acked = message.seq
         if stream.state is StreamState.COPYING and stream.copy is not None and stream.copy.is_complete:
             self._end_copy(stream)
         self._confirm()
-        return self._end_catching_up(stream)
+        self._end_catching_up(stream)
 
-    def _end_catching_up(self, stream: Stream) -> bool:
-        """Whether a new destination has what was confirmed without it: the master may count on it."""
-        if stream.state is not StreamState.CATCHING_UP or stream.acked < stream.target_seq:
-            return False
-        stream.state = StreamState.IN_SYNC
-        stream.is_reported = True
-        return True
+    def _end_catching_up(self, stream: Stream) -> None:
+        """A new destination that has what was confirmed without it is in sync: the master may count on it."""
+        if stream.state is StreamState.CATCHING_UP and stream.acked >= stream.target_seq:
+            stream.state = StreamState.IN_SYNC
 
     def _end_copy(self, stream: Stream) -> None:
         stream.copy = None
@@ -212,7 +221,7 @@ class OwnedPartition:
                 stream.counts = True
         for member in [m for m in self.streams if m not in backups]:
             ordered = self.streams[member].ordered
-            if ordered is None or ordered < version or reconfirmed:
+            if ordered is None or ordered.base_version < version or reconfirmed:
                 del self.streams[member]
         self._confirm()
 
@@ -223,55 +232,53 @@ class OwnedPartition:
             del self.streams[member]
         self._confirm()
 
-    def copy_to(self, member: MemberId, ordered: int, copy_id: int, chunk_bytes: int, now: Millis) -> bool:
-        """The master ordered a copy. A repeated order changes nothing; True if that copy is complete already."""
-        stream = self.streams.get(member)
-        if stream is None:
-            stream = self.streams[member] = Stream(member, self.replica.seq, now, ordered)
+    def copy_to(self, destination: Destination, copy_id: int, chunk_bytes: int, now: Millis) -> None:
+        """Bring the destination of a migration up to date: one that is a backup already is, or will be by itself."""
+        member = destination.member
+        if member not in self.streams:
+            stream = self.streams[member] = Stream(member, self.replica.seq, now, destination)
             self._start_copy(stream, copy_id, chunk_bytes, now)
-        return stream.state is StreamState.IN_SYNC and stream.ordered == ordered
 
     def on_probe_answer(
         self, member: MemberId, message: ProbeAnswer, copy_id: int, chunk_bytes: int, now: Millis
-    ) -> bool:
-        """A replica tells what it has: it gets the rest, or a copy. True if an ordered copy is complete by this."""
+    ) -> None:
+        """A replica tells what it has: it gets the rest, or a copy."""
         stream = self.streams.get(member)
         if stream is None or message.epoch != self.replica.epoch:
-            return False
+            return
         if message.seq < 0 and stream.state in (StreamState.IN_SYNC, StreamState.CATCHING_UP):
             # 1. This owner probed B by a new table. 2. B answered, then installed an older table that did not list it,
             # and dropped the replica. 3. B cannot follow the writes. So ask anew: B then gets what it lacks.
             self._doubt(stream, now)
-            return False
+            return
         if stream.state is not StreamState.PROBING:
-            return False
+            return
         stream.heard_at = now
         stream.is_unreachable = False
         if message.seq < self._log_from:
             self._start_copy(stream, copy_id, chunk_bytes, now)
-            return False
+            return
         stream.acked = message.seq
         stream.state = StreamState.IN_SYNC if stream.ordered is None else StreamState.CATCHING_UP
         for logged in self._log:
             if logged.seq > stream.acked:
                 self._out.send(member, logged)
         self._confirm()
-        return self._end_catching_up(stream)
+        self._end_catching_up(stream)
 
-    def on_link_lost(self, member: MemberId, now: Millis, *, is_refused: bool = False) -> bool:
-        """Messages to or from a replica may be lost. True if an ordered copy was given up by this.
+    def on_link_lost(self, member: MemberId, now: Millis, *, is_refused: bool = False) -> None:
+        """Messages to or from a replica may be lost: a destination that does not count yet is given up.
 
         `is_refused`: so would be what is sent to it now.
         """
         stream = self.streams.get(member)
         if stream is None:
-            return False
-        if stream.state is StreamState.COPYING and stream.ordered is not None and not stream.is_reported:
+            return
+        if not stream.counts:
             del self.streams[member]
             self._confirm()
-            return True
+            return
         self._doubt(stream, now, is_refused=is_refused)
-        return False
 
     def on_link_up(self, member: MemberId, now: Millis) -> None:
         """A connection to a replica is open."""
@@ -314,9 +321,11 @@ class OwnedPartition:
 
     def _start_copy(self, stream: Stream, copy_id: int, chunk_bytes: int, now: Millis) -> None:
         stream.state = StreamState.COPYING
-        stream.acked = self.replica.seq if stream.ordered is not None else stream.acked
+        stream.acked = self.replica.seq if not stream.counts else stream.acked
         stream.copy = CopySender(self.number, stream.member, copy_id, self.replica, chunk_bytes)
-        stream.copy.start(stream.ordered or 0, now, self._out)
+        ordered = stream.ordered
+        base_version, migration = (ordered.base_version, ordered.migration) if ordered is not None else (0, None)
+        stream.copy.start(base_version, migration, now, self._out)
 
     def abandon(self) -> list[PendingWrite]:
         """Ownership has moved: the writes whose outcome is open, each once."""

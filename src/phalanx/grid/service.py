@@ -2,7 +2,7 @@
 
 A request is served by the owner alone, by the table that is installed here; whoever asks the wrong member is told so,
 and nothing is done. What a request does stands in `operations`, how writes reach backups in `replication` and
-`following`, how partitions are copied in `copying`.
+`following`, how partitions are copied in `copying`, what an owner does in a migration in `outgoing`.
 """
 
 from __future__ import annotations
@@ -16,20 +16,26 @@ from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
 from phalanx.grid.following import Followed
 from phalanx.grid.operations import remove_keys
+from phalanx.grid.outgoing import OutgoingMigrations
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.store import Replica
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
+    ActiveMigration,
+    BulkRequest,
+    CompletedMigration,
     CopyAck,
-    CopyOrder,
-    CopyReport,
     ErrorReply,
+    KeyRequest,
+    MigrationCommit,
+    MigrationOrder,
     Probe,
     ProbeAnswer,
     Replicate,
     ReplicateAck,
     ReplicateAcks,
     Reply,
+    Rule,
 )
 
 EXPIRE_AT_MOST = 200
@@ -48,6 +54,8 @@ class GridService:
         self._max_key, self._max_value = config.max_key_bytes, config.max_value_bytes
         self.table = table
         self.owned: list[OwnedPartition | None] = [None] * config.partition_count
+        """Partitions that are owned here and answer; sealed ones do not (`outgoing`)."""
+        self.outgoing = OutgoingMigrations(self, lambda: self._confirmed_by, outbox)
         self.followed = Followed(this, self.owns, outbox)
         self.unsettled: dict[int, OwnedPartition] = {}
         """Owned partitions that wait for a replica: for an acknowledgement, a probe or a copy."""
@@ -59,26 +67,39 @@ class GridService:
         """When unsettled partitions and expiring entries are looked at next."""
 
     def __repr__(self) -> str:
-        owned = sum(1 for owned in self.owned if owned is not None)
-        return f"GridService(owned={owned}, followed={len(self.followed.replicas)}, unsettled={list(self.unsettled)})"
+        owned, followed = len(self.all_owned()), len(self.followed.replicas)
+        return f"GridService(owned={owned}, followed={followed}, unsettled={list(self.unsettled)}, {self.outgoing!r})"
 
     def owns(self, partition: int) -> bool:
-        return self.owned[partition] is not None
+        return self.owned[partition] is not None or partition in self.outgoing.sealed
+
+    def find_owned(self, partition: int) -> OwnedPartition | None:
+        """The partition if it is owned here, sealed or not."""
+        return self.owned[partition] or self.outgoing.sealed.get(partition)
+
+    def all_owned(self) -> list[OwnedPartition]:
+        """The partitions that are owned here, sealed ones last."""
+        return [owned for owned in self.owned if owned is not None] + list(self.outgoing.sealed.values())
 
     def validate(self) -> None:
         """What must hold between any two inputs."""
-        for partition, owned in enumerate(self.owned):
-            if owned is not None:
-                invariant(self.table.owner(partition) == self.this, "an owner owns by the table", partition=partition)
-                invariant(partition not in self.followed.replicas, "an owner follows nobody", partition=partition)
-                backups = set(self.table.replicas(partition)[1:])
-                counting = {member for member, stream in owned.streams.items() if stream.counts}
-                invariant(backups <= counting, "writes wait for every backup of the table", partition=partition)
+        for owned in self.all_owned():
+            partition = owned.number
+            invariant(self.table.owner(partition) == self.this, "an owner owns by the table", partition=partition)
+            invariant(partition not in self.followed.replicas, "an owner follows nobody", partition=partition)
+            backups = set(self.table.replicas(partition)[1:])
+            counting = {member for member, stream in owned.streams.items() if stream.counts}
+            invariant(backups <= counting, "writes wait for every backup of the table", partition=partition)
+        for partition in self.outgoing.sealed:
+            invariant(self.owned[partition] is None, "a sealed partition answers nothing", partition=partition)
 
     # --- requests --------------------------------------------------------------------------------------------------
 
-    def refuse(self, caller: Target, request_id: int, partition: int) -> None:
-        """Tell the caller of a request for a partition that this member does not own."""
+    def refuse(self, caller: Target, request: KeyRequest | BulkRequest, partition: int) -> None:
+        """A request for a partition that does not answer here: let it wait for its outcome, or tell the caller."""
+        request_id = request.id
+        if self.outgoing.sealed and self.outgoing.hold(caller, request, partition):
+            return
         if self.table.version == 0 or self.table.owner(partition) in (None, self.this):
             self.fail(caller, request_id, ErrorCode.NOT_READY, "the partition has no owner yet")
         else:
@@ -116,27 +137,39 @@ class GridService:
 
     # --- the table -------------------------------------------------------------------------------------------------
 
-    def on_table(self, table: PartitionTable, confirmed_by: MemberId | None, now: Millis) -> None:
+    def on_table(
+        self,
+        table: PartitionTable,
+        confirmed_by: MemberId | None,
+        completed: Collection[CompletedMigration],
+        now: Millis,
+    ) -> None:
         """The master's table was installed, or another master confirmed the one that is installed."""
         reconfirmed = confirmed_by != self._confirmed_by
         self._confirmed_by = confirmed_by
         before, self.table = self.table, table
         same_members = before.members == table.members
-        self.followed.follow_table(table, reconfirmed=reconfirmed)
+        outcomes = {(each.partition, each.base_version): each.committed for each in completed}
+        self.followed.follow_table(table, outcomes, reconfirmed=reconfirmed)
         for partition, row in enumerate(table.rows):
             if same_members and not reconfirmed and before.versions[partition] == table.versions[partition]:
                 continue
             owner = table.members[row[0]] if row else None
-            owned = self.owned[partition]
+            owned = self.find_owned(partition)
+            asked = self.outgoing.take_probe(partition)
+            if owned is not None:
+                self.outgoing.on_table(owned, table, outcomes, reconfirmed=reconfirmed)
             if owner == self.this:
                 if owned is None:
                     owned = self._take_over(partition, table.versions[partition])
-                backups = tuple(table.members[index] for index in row[1:])
+                backups = table.replicas(partition)[1:]
                 owned.follow_table(backups, table.versions[partition], reconfirmed, now)
                 if not owned.is_settled:
                     self.unsettled[partition] = owned
             elif owned is not None:
                 self._hand_over(owned, still_backup=self.this in table.replicas(partition))
+                if asked is not None:
+                    self.followed.on_probe(*asked)
 
     def _take_over(self, partition: int, epoch: int) -> OwnedPartition:
         """Become the owner: with the replica that is here, or with an empty one where nobody had any."""
@@ -162,57 +195,46 @@ class GridService:
                 text = f"partition {owned.number} got another owner before the backups confirmed the write"
                 self.fail(write.caller, write.reply.id, ErrorCode.OWNERSHIP_LOST, text)
 
-    def on_view(self, members: Collection[MemberId]) -> None:
+    def on_view(self, members: Collection[MemberId], now: Millis) -> None:
         """The view was installed."""
-        for owned in self.owned:
-            if owned is not None and owned.streams:
+        for owned in self.all_owned():
+            if owned.streams:
                 owned.on_view(members)
-                self._note_settled(owned)
+                self._note_progress(owned, now)
 
     def end(self) -> None:
         """This incarnation is over: what it held is served by others."""
-        for owned in self.owned:
-            if owned is not None:
-                self._hand_over(owned, still_backup=False)
-        self.followed.replicas.clear()
-        self.followed.copies.clear()
+        self.outgoing.end()
+        for owned in self.all_owned():
+            self._hand_over(owned, still_backup=False)
+        self.followed.end()
 
     # --- replication -----------------------------------------------------------------------------------------------
 
     def on_replicate_ack(self, sender: MemberId, message: ReplicateAck, now: Millis) -> None:
-        owned = self.owned[message.partition]
-        if owned is not None and owned.on_ack(sender, message, now):
-            self._report(owned, sender, done=True)
-        self._note_settled(owned)
+        owned = self.find_owned(message.partition)
+        if owned is not None:
+            owned.on_ack(sender, message, now)
+            self._note_progress(owned, now)
 
     def on_replicate_acks(self, sender: MemberId, message: ReplicateAcks, now: Millis) -> None:
         for ack in message.acks:
             self.on_replicate_ack(sender, ack, now)
 
     def on_probe(self, sender: MemberId, message: Probe) -> None:
-        self.followed.on_probe(sender, message)
+        if not self.outgoing.answer_probe(sender, message):
+            self.followed.on_probe(sender, message)
 
     def on_probe_answer(self, sender: MemberId, message: ProbeAnswer, now: Millis) -> None:
-        owned = self.owned[message.partition]
-        chunk_bytes = self.config.copy_chunk_bytes
-        if owned is not None and owned.on_probe_answer(sender, message, self._next_copy_id(), chunk_bytes, now):
-            self._report(owned, sender, done=True)
-        if owned is not None and not owned.is_settled:
-            self.unsettled[owned.number] = owned
-        self._note_settled(owned)
-
-    def on_copy_order(self, sender: MemberId, message: CopyOrder, now: Millis) -> None:
-        """Of this member's master. An order for another version of the partition is too old or too new: ignored."""
-        owned = self.owned[message.partition]
-        if owned is None or self.table.versions[message.partition] != message.base_version:
-            return
-        self.unsettled[owned.number] = owned
-        chunk_bytes = self.config.copy_chunk_bytes
-        if owned.copy_to(message.destination, message.base_version, self._next_copy_id(), chunk_bytes, now):
-            self._report(owned, message.destination, done=True)
+        owned = self.find_owned(message.partition)
+        if owned is not None:
+            owned.on_probe_answer(sender, message, self.next_copy_id(), self.config.copy_chunk_bytes, now)
+            if not owned.is_settled:
+                self.unsettled[owned.number] = owned
+            self._note_progress(owned, now)
 
     def on_copy_ack(self, sender: MemberId, message: CopyAck, now: Millis) -> None:
-        owned = self.owned[message.partition]
+        owned = self.find_owned(message.partition)
         if owned is not None:
             owned.on_copy_ack(sender, message, now)
 
@@ -221,28 +243,44 @@ class GridService:
         if not is_refused:
             self.followed.on_link_lost(peer)
         for owned in list(self.unsettled.values()):
-            if owned.on_link_lost(peer, now, is_refused=is_refused):
-                self._report(owned, peer, done=False)
-            self._note_settled(owned)
+            owned.on_link_lost(peer, now, is_refused=is_refused)
+            self._note_progress(owned, now)
 
     def on_link_up(self, peer: MemberId, now: Millis) -> None:
         """A connection to the peer is open."""
         for owned in self.unsettled.values():
             owned.on_link_up(peer, now)
 
-    def _report(self, owned: OwnedPartition, destination: MemberId, *, done: bool) -> None:
-        """Tell the master how a copy that it ordered stands."""
-        if self._confirmed_by is not None:
-            version = self.table.versions[owned.number]
-            self.out.send(self._confirmed_by, CopyReport(owned.number, version, destination, done))
-
-    def _next_copy_id(self) -> int:
+    def next_copy_id(self) -> int:
         self._copies_made += 1
         return self._copies_made
 
-    def _note_settled(self, owned: OwnedPartition | None) -> None:
-        if owned is not None and owned.is_settled:
+    def _note_progress(self, owned: OwnedPartition, now: Millis) -> None:
+        if self.outgoing.active:
+            self.outgoing.go_on(owned, now)
+        if owned.is_settled:
             self.unsettled.pop(owned.number, None)
+
+    # --- migrations ------------------------------------------------------------------------------------------------
+
+    def on_migration_order(self, message: MigrationOrder, now: Millis) -> None:
+        """Of this member's master. One for another version of the partition than the installed one is ignored (DL-27):
+        too old it is over, too new it comes again.
+        """
+        owned = self.find_owned(message.partition)
+        if owned is not None and self.table.versions[message.partition] == message.base_version:
+            self.outgoing.on_order(owned, message, now)
+
+    def refusal_to_commit(self, message: MigrationCommit) -> str | None:
+        """Why this member cannot commit a migration to it; None: it has what it must have."""
+        if self.table.versions[message.partition] == message.row.version:
+            return None
+        return self.followed.refusal_to_commit(message)
+
+    def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[Rule, ...]]:
+        """What a new master must know besides the table (DL-29)."""
+        states = [*self.outgoing.states(), *self.followed.incoming.values()]
+        return tuple(states), tuple(self.followed.unknown_rules())
 
     # --- time ------------------------------------------------------------------------------------------------------
 
@@ -257,11 +295,12 @@ class GridService:
         for owned in list(self.unsettled.values()):
             owned.ask_if_silent(now)
             for member in owned.stalled_copies(now):
-                if owned.on_link_lost(member, now):
-                    self._report(owned, member, done=False)
-            self._note_settled(owned)
+                owned.on_link_lost(member, now)
+            self._note_progress(owned, now)
         for owned in list(self._expiring.values()):
-            self._expire(owned, now)
+            # What a sealed partition holds stays as its new owner has it.
+            if owned.number not in self.outgoing.sealed:
+                self._expire(owned, now)
 
     def _expire(self, owned: OwnedPartition, now: Millis) -> None:
         still_expiring = False

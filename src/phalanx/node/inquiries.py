@@ -72,12 +72,12 @@ class Inquiries:
                 assert_never(request)
 
     def _map_names(self) -> list[str]:
-        owned = [owned.replica for owned in self._grid.owned if owned is not None]
+        owned = [owned.replica for owned in self._grid.all_owned()]
         return sorted({name for replica in owned for name, store in replica.maps.items() if store.entries})
 
     def _replicas(self, request_id: int) -> ReplicasReply:
         grid = self._grid
-        owned = [owned.replica for owned in grid.owned if owned is not None]
+        owned = [owned.replica for owned in grid.all_owned()]
         followed = list(grid.followed.replicas.values())
         return ReplicasReply(
             request_id,

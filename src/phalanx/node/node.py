@@ -65,8 +65,9 @@ class Node:
         self.config = config
         self._out = Outbox(this)
         self.membership = MembershipService(this, config, self._out)
-        self.keeper = PartitionKeeper(this, config, self._out)
+        self.keeper = PartitionKeeper(this, config, self._out, lambda: self.grid.undecided())
         self.grid = GridService(this, config, self.keeper.table, self._out)
+        self._released = self.grid.outgoing.released
         self.calls = CallRouter(config.call_timeout_ms, self._out)
         self._history = History()
         self._inquiries = Inquiries(self.membership, self.keeper, self.grid, self._history, self._out)
@@ -118,7 +119,7 @@ class Node:
             if kind in _REQUESTS:
                 self.keeper.want_table(now)
             self._follow_up(now)
-        elif self._out.loopback:
+        elif self._out.loopback or self._released:
             self._follow_up(now)
         # Otherwise membership and table are what they were: no need to look at what has changed.
 
@@ -129,6 +130,10 @@ class Node:
             # Changes first: a message to this member itself may speak of the table that has just been installed.
             if self._changed():
                 self._spread_changes(now)
+            elif self._released:
+                # Their partition is decided: they are served as if they came now.
+                caller, request = self._released.popleft()
+                self._handlers[type(request)](caller, request, now)
             elif loopback:
                 message = loopback.popleft()
                 self._handlers[type(message)](self.this, message, now)
@@ -216,12 +221,13 @@ class Node:
             members = membership.members
             if members != self._members:
                 self._members = members
-                self.grid.on_view(members)
-        if self._seen_table != (keeper.table, keeper.confirmed_by):
+                self.grid.on_view(members, now)
+        table, confirmed_by = self._seen_table
+        if keeper.table is not table or keeper.confirmed_by != confirmed_by:
             self._is_serving = keeper.is_assigned
             newer = keeper.table is not self._seen_table[0]
             self._seen_table = (keeper.table, keeper.confirmed_by)
-            self.grid.on_table(keeper.table, keeper.confirmed_by, now)
+            self.grid.on_table(keeper.table, keeper.confirmed_by, keeper.completed, now)
             if newer:
                 self.calls.on_table(keeper.table, now)
         membership.on_table(keeper.confirmed_version, has_data=keeper.is_assigned)
@@ -286,12 +292,15 @@ class Node:
             m.MergeProbe: membership.on_merge_probe,
             m.MergeOrder: membership.on_merge_order,
             m.TableUpdate: lambda sender, message, now: keeper.on_table_update(sender, message),
+            m.TableChanges: lambda sender, message, now: keeper.on_table_changes(sender, message),
             m.FetchTable: lambda sender, message, now: keeper.on_fetch_table(sender, message),
             m.FetchedTable: keeper.on_fetched_table,
             m.TableAck: self._on_table_ack,
             m.TableRequest: lambda sender, message, now: keeper.on_table_request(sender, now),
-            m.CopyReport: keeper.on_copy_report,
-            m.CopyOrder: self._on_copy_order,
+            m.MigrationOrder: self._on_migration_order,
+            m.MigrationReady: keeper.on_migration_ready,
+            m.MigrationCommit: self._on_migration_commit,
+            m.MigrationAnswer: self._on_migration_answer,
             m.ReplicateAck: grid.on_replicate_ack,
             m.ReplicateAcks: grid.on_replicate_acks,
             m.Probe: lambda sender, message, now: grid.on_probe(sender, message),
@@ -308,6 +317,19 @@ class Node:
         invariant(set(routes) == set(get_args(m.Message)), "every kind of message has a handler")
         return routes
 
-    def _on_copy_order(self, sender: MemberId, message: m.CopyOrder, now: Millis) -> None:
-        if sender == self.keeper.confirmed_by:
-            self.grid.on_copy_order(sender, message, now)
+    def _on_migration_order(self, sender: MemberId, message: m.MigrationOrder, now: Millis) -> None:
+        if sender == self.keeper.confirmed_by == self.membership.master:
+            self.grid.on_migration_order(message, now)
+
+    def _on_migration_commit(self, sender: MemberId, message: m.MigrationCommit, now: Millis) -> None:
+        """Commit a migration to this member if the table and the replica are what the master takes them for."""
+        refusal = self.keeper.refusal_to_commit(sender, message) or self.grid.refusal_to_commit(message)
+        if refusal is None:
+            self.keeper.commit(message)
+        self._out.send(
+            sender, m.MigrationAnswer(message.partition, message.base_version, refusal is None, refusal or "")
+        )  # fmt: skip
+
+    def _on_migration_answer(self, sender: MemberId, message: m.MigrationAnswer, now: Millis) -> None:
+        self.keeper.on_migration_answer(sender, message, now)
+        self._let_leavers_go(now)

@@ -1,44 +1,66 @@
 """The partition table at one member, and the master's duties for it.
 
 Everywhere: a table is installed only from this member's master and only if it is newer. A backup that notices that
-its owner is gone does nothing until the master's table says so.
+its owner is gone does nothing until the master's table says so. One row may be ahead of the master's table: that of a
+migration to this member which it was told to commit (reference 004, 2.1); the master follows when it has heard so.
 
-On the master, in this order: after a change of master, search for the most recent table; take members that left out
-of it (backups take over, rows without survivors get a new owner); publish; order copies for what is missing. The first
-assignment waits until somebody wants to use the data, so that members started together share it evenly.
+On the master, in this order (DL-58): after a change of master, search for the most recent table (`table_search`); take
+members that left out of it (`repair`); work out where every replica should be (`assignment`); migrate step by step
+(`migrating`). What others know of all this stands in `publishing`. The first assignment waits until somebody wants to
+use the data, so that members started together share it evenly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
-from phalanx.common.table import PartitionTable, Replicas, unassigned_table
+from phalanx.common.table import PartitionTable, Slots, unassigned_table
 from phalanx.common.view import MembersView
 from phalanx.partition.assignment import assign
+from phalanx.partition.migrating import Migrating, Outcome
+from phalanx.partition.publishing import Publishing
 from phalanx.partition.redundancy import Redundancy
 from phalanx.partition.repair import Repair, repair
 from phalanx.partition.table_search import TableSearch
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
-from phalanx.wire.messages import CopyReport, FetchedTable, FetchTable, TableAck, TableRequest, TableUpdate
+from phalanx.wire.messages import (
+    ActiveMigration,
+    CompletedMigration,
+    FetchedTable,
+    FetchTable,
+    MigrationAnswer,
+    MigrationCommit,
+    MigrationReady,
+    Rule,
+    TableAck,
+    TableChanges,
+    TableRequest,
+    TableUpdate,
+)
 
-COALESCE_PUBLICATIONS_MS = 20
-"""Commits of copies that come within this time share one publication; a change of owners goes out at once."""
+Undecided = Callable[[], tuple[tuple[ActiveMigration, ...], tuple[Rule, ...]]]
+"""What this member's replicas know that no table tells."""
 
 
 class PartitionKeeper:
     """The installed partition table, and on the master what is being done about it."""
 
-    def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox) -> None:
+    def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox, undecided: Undecided) -> None:
         self.this = this
         self.table = unassigned_table(config.partition_count)
+        self.installed_version = 0
+        """Of the master's table that is installed; rows that are ahead of it do not count."""
         self.confirmed_by: MemberId | None = None
-        """The master that published the installed table or confirmed it; copies ordered by another one are over."""
+        """The master that published the installed table or confirmed it; migrations ordered by another are over."""
+        self.completed: tuple[CompletedMigration, ...] = ()
+        """How the latest migrations ended, as the master last told (DL-26)."""
         self._config = config
         self._out = outbox
+        self._undecided = undecided
         self._view: MembersView | None = None
         self._master: MemberId | None = None
         self.has_started = True
@@ -47,20 +69,15 @@ class PartitionKeeper:
         self._leaving: Collection[MemberId] = ()
         self._search: TableSearch | None = None
         self._searches_made = 0
-        self._redundancy = Redundancy(config, outbox)
-        self._publish_at: Millis | None = None
-        self._unpublished: set[int] = set()
-        """Partitions whose latest change waits for the next publication: their owners would not know an order for it."""
-        self._next_publication = 0
-        self._confirmed: dict[MemberId, int] = {}
-        """On the master: the newest table of which a member has said that it has it."""
-        self._looked_at: PartitionTable | None = None
-        """On the master: the table that was last searched for what is missing, which takes a look at every partition."""
+        self.migrating = Migrating(config, outbox)
+        self._redundancy = Redundancy(outbox)
+        self._publishing = Publishing(config.publish_interval_ms, config.retry_interval_ms, outbox)
+        self._plan_because = ""
+        """On the master: why targets must be worked out anew; empty: they need not."""
         self._asked_for_table_at: Millis | None = None
 
     def __repr__(self) -> str:
-        copies = list(self._redundancy.copies.values())
-        return f"PartitionKeeper(version={self.table.version}, search={self._search}, copies={copies})"
+        return f"PartitionKeeper(version={self.table.version}, search={self._search}, {self.migrating!r})"
 
     @property
     def decides(self) -> bool:
@@ -74,14 +91,17 @@ class PartitionKeeper:
     @property
     def confirmed_version(self) -> int:
         """The version of the installed table; -1 where this member's master has not confirmed it yet."""
-        return self.table.version if self.confirmed_by == self._master else -1
+        return self.installed_version if self.confirmed_by == self._master else -1
 
     def validate(self) -> None:
         """What must hold between any two inputs."""
         table = self.table
         invariant(table.version == sum(table.versions), "the table's version is the sum of its partitions'")
+        invariant(table.version >= self.installed_version, "no row is older than the master's table", keeper=self)
         for partition, row in enumerate(table.rows):
-            invariant(len(set(row)) == len(row), "no member holds two replicas of a partition", partition=partition)
+            held = [index for index in row if index >= 0]
+            invariant(len(set(held)) == len(held), "no member holds two replicas of a partition", partition=partition)
+            invariant(not row or row[0] >= 0, "a partition that anybody holds has an owner", partition=partition)
 
     # --- every member ----------------------------------------------------------------------------------------------
 
@@ -90,39 +110,82 @@ class PartitionKeeper:
     ) -> None:
         """The view, the master or the set of leaving members changed."""
         became_master = leads and not self._leads
+        if self._view is None or self._view.members != view.members:
+            self._plan_because = "the members changed"
+        elif set(leaving) != set(self._leaving):
+            self._plan_because = "other members want to leave"
         self._view, self._master, self._leads, self._leaving = view, master, leads, leaving
         if not leads:
             self._search = None
-            self._publish_at = None
-            self._redundancy.forget_all()
+            self.migrating.forget_all()
             return
         if became_master:
-            self._confirmed.clear()
-        else:
-            members = frozenset(view.members)
-            self._confirmed = {m: version for m, version in self._confirmed.items() if m in members}
-        if became_master:
-            self._redundancy.forget_all()
+            self._publishing.confirmed.clear()
+            self.migrating.forget_all()
             self._start_search(view, now)
-        elif self._search is not None:
-            self._search.on_view(view)
+        else:
+            self._publishing.keep_only(frozenset(view.members))
+            if self._search is not None:
+                self._search.on_view(view)
         self._end_search_if_over(now)
         if self.decides:
             self._repair(now)
-            self._order_missing(now)
+            self._go_on(now)
 
     def on_table_update(self, sender: MemberId, message: TableUpdate) -> None:
+        """The whole table, from this member's master."""
         if sender != self._master or self._leads:
             return
         self.confirmed_by = sender
-        if message.table.version > self.table.version:
-            self._install(message.table)
-        self._out.send(sender, TableAck(self.table.version))
+        if message.table.version > self.installed_version:
+            ahead = self.table.newer_rows(message.table) if self.table.version > self.installed_version else {}
+            table = message.table.with_rows(ahead) if ahead else message.table
+            # Of each partition the newer row: with the same sum it is what this member has already.
+            self._install(table if table.version > self.table.version else self.table, message.table.version)
+        self.completed = message.completed
+        self._out.send(sender, TableAck(self.installed_version))
+
+    def on_table_changes(self, sender: MemberId, message: TableChanges) -> None:
+        """What has changed since the table that this member should have."""
+        if sender != self._master or self._leads:
+            return
+        is_behind = self.confirmed_by != sender or message.from_version > self.installed_version
+        if not is_behind and message.version > self.installed_version:
+            versions = self.table.versions
+            rows = {
+                change.partition: (change.slots, change.version, change.birth)
+                for change in message.changes
+                if change.version > versions[change.partition]
+            }
+            self._install(self.table.with_rows(rows) if rows else self.table, message.version)
+            self.completed = message.completed
+        self._out.send(sender, TableAck(self.installed_version, is_behind))
 
     def on_fetch_table(self, sender: MemberId, message: FetchTable) -> None:
         """Only the master that this member follows is told: the answer promises to take no older master's table."""
         if sender == self._master:
-            self._out.send(sender, FetchedTable(message.search_id, self.table))
+            self._out.send(sender, self._answer(message.search_id))
+
+    def _answer(self, search_id: int) -> FetchedTable:
+        return FetchedTable(search_id, self.table, self.completed, *self._undecided())
+
+    def refusal_to_commit(self, sender: MemberId, message: MigrationCommit) -> str | None:
+        """Why the commit of a migration to this member cannot be (DL-27); None: the table allows it."""
+        if sender != self._master or sender != self.confirmed_by:
+            return "it does not come from the master whose table is installed"
+        version = self.table.versions[message.partition]
+        if version == message.row.version and self.table.slots(message.partition) == message.row.slots:
+            return None
+        if version != message.base_version or message.row.version != message.base_version + 1:
+            return f"the partition has version {version} here, not {message.base_version}"
+        return None
+
+    def commit(self, message: MigrationCommit) -> None:
+        """Install the row of a migration to this member, ahead of the master's table."""
+        row = message.row
+        if self.table.versions[row.partition] < row.version and not self._leads:
+            rows = {row.partition: (row.slots, row.version, row.birth)}
+            self._install(self.table.with_rows(rows), self.installed_version)
 
     def want_table(self, now: Millis) -> None:
         """Somebody wants to use the data and there is no assignment yet."""
@@ -134,91 +197,95 @@ class PartitionKeeper:
             self._asked_for_table_at = now
             self._out.send(self._master, TableRequest())
 
-    # --- the master ------------------------------------------------------------------------------------------------
+    # --- the master: what it hears ---------------------------------------------------------------------------------
 
     def on_table_request(self, sender: MemberId, now: Millis) -> None:
         if self.decides:
             self._assign_first(now)
-            self._out.send(sender, TableUpdate(self.table))
+            self._publishing.tell_all(sender, self.table)
 
     def on_fetched_table(self, sender: MemberId, message: FetchedTable, now: Millis) -> None:
         if self._search is not None:
             self._search.on_answer(sender, message)
-            self._confirmed[sender] = message.table.version
+            self._publishing.note_confirmed(sender, 0)
             self._end_search_if_over(now)
             if self.decides:
                 self._repair(now)
-                self._order_missing(now)
+                self._go_on(now)
 
-    def on_copy_report(self, sender: MemberId, message: CopyReport, now: Millis) -> None:
-        if not self.decides:
-            return
-        replicas = self._redundancy.on_report(sender, message, self.table, now)
-        if replicas is not None:
-            self._change({message.partition: replicas}, now, COALESCE_PUBLICATIONS_MS)
-        self._order_missing(now)
+    def on_migration_ready(self, sender: MemberId, message: MigrationReady, now: Millis) -> None:
+        if self.decides and (outcome := self.migrating.on_ready(sender, message, self.table, now)) is not None:
+            self._apply([outcome], now)
+            self._go_on(now)
+
+    def on_migration_answer(self, sender: MemberId, message: MigrationAnswer, now: Millis) -> None:
+        if self.decides and (outcome := self.migrating.on_answer(sender, message, self.table, now)) is not None:
+            self._apply([outcome], now)
+            # Somebody who took part may have left meanwhile: then the row waited for this answer.
+            self._repair(now)
+            self._go_on(now)
 
     def on_confirmation(self, sender: MemberId, table_version: int, now: Millis) -> None:
         """A member that missed a table gets the present one; one that speaks for the first time can be given replicas."""
-        if self.decides:
-            is_new = sender not in self._confirmed
-            self._confirmed[sender] = max(table_version, self._confirmed.get(sender, -1))
-            if table_version < self.table.version:
-                self._out.send(sender, TableUpdate(self.table))
-            if is_new:
-                self._order_missing(now)
+        if self.decides and self._publishing.on_confirmation(sender, table_version, self.table, now):
+            self._plan_because = "a member has joined"
+            self._go_on(now)
 
     def on_table_ack(self, sender: MemberId, message: TableAck, now: Millis) -> None:
         """A member has the table; what only this master knows would be lost with it."""
-        if self.decides:
-            self._confirmed[sender] = max(message.version, self._confirmed.get(sender, -1))
-            if self._redundancy.degraded_since is not None and self._is_known_to_all():
-                self._order_missing(now)
+        if not self.decides:
+            return
+        is_new = self._publishing.note_confirmed(sender, message.version)
+        if message.is_behind:
+            self._publishing.tell_all(sender, self.table)
+        self._publishing.evict(self._joined().others(self.this))
+        self._note_redundancy(now)
+        if is_new:
+            self._plan_because = "a member has joined"
+            self._go_on(now)
+
+    # --- the master: what it does ----------------------------------------------------------------------------------
 
     def may_leave(self) -> list[MemberId]:
-        """Leaving members whose replicas all have enough others, as all that stay know: nothing is lost when they go."""
-        view = self._joined()
+        """Leaving members that hold nothing any more, as all that stay know: nothing is lost when they go."""
         if not self.decides or not self._is_known_to_all():
             return []
-        leaving = set(self._leaving)
-        return [m for m in self._leaving if not self._redundancy.still_needed(m, self.table, view, leaving)]
+        return [member for member in self._leaving if not self.replicas_to_hand_over(member)]
 
     def replicas_to_hand_over(self, member: MemberId) -> int:
-        return self._redundancy.still_needed(member, self.table, self._joined(), set(self._leaving) | {member})
+        """How many replicas others must take over before this member may go."""
+        if all(other in self._leaving or other == member for other in self._joined().members):
+            return 0
+        return self.table.loads().get(member, 0)
 
     def end(self) -> None:
         """This incarnation is over: it follows nobody and decides nothing."""
         self._master = None
         self._leads = False
         self._search = None
-        self._publish_at = None
-        self._redundancy.forget_all()
+        self.migrating.forget_all()
 
     def next_deadline(self) -> Millis | None:
         if not self._leads:
             return None
         if self._search is not None:
             return self._search.next_deadline()
-        deadline = self._next_publication
-        for other in (self._publish_at, self._redundancy.next_deadline()):
-            if other is not None and other < deadline:
-                deadline = other
-        return deadline
+        deadline = self._publishing.next_deadline()
+        other = self.migrating.next_deadline()
+        return deadline if other is None or other > deadline else other
 
     def on_time(self, now: Millis) -> None:
         if self._search is not None:
             self._search.ask(now)
         if not self.decides:
             return
-        if (self._publish_at is not None and now >= self._publish_at) or now >= self._next_publication:
-            self._publish(now)
-        if self._redundancy.is_busy or self._looked_at is not self.table:
-            self._order_missing(now)
+        self.migrating.repeat(now)
+        self._go_on(now)
 
     def _start_search(self, view: MembersView, now: Millis) -> None:
         self._searches_made += 1
-        own, retry_ms = self.table, self._config.retry_interval_ms
-        self._search = TableSearch(self._searches_made, self.this, own, view, retry_ms, self._out)
+        own, retry_ms = self._answer(self._searches_made), self._config.retry_interval_ms
+        self._search = TableSearch(self.this, own, view, retry_ms, self._out)
         if self._search.waiting_for:
             self._out.record(events.TableSearchStarted(tuple(self._search.waiting_for)))
         self._search.ask(now)
@@ -226,96 +293,161 @@ class PartitionKeeper:
     def _end_search_if_over(self, now: Millis) -> None:
         if self._search is None or not self._search.is_over():
             return
-        found_at, table = self._search.result()
+        found = self._search.result()
         self._search = None
-        self._out.record(events.TableSearchEnded(found_at, table.version))
+        rolled_back = tuple(state.partition for state in found.rolled_back)
+        self._out.record(events.TableSearchEnded(found.found_at, found.table.version, rolled_back, found.adopted))
         self.confirmed_by = self.this
-        if table.version > self.table.version:
-            self._install(table)
+        self.completed = found.completed
+        if found.table.version > self.table.version:
+            self._install(found.table, found.table.version)
+        self.installed_version = self.table.version
+        self._publishing.begin(found.completed, self.table.version)
+        self._plan_because = "the master changed"
         self._publish(now)
 
     def _assign_first(self, now: Millis) -> None:
         if self.is_assigned or not self.decides or not self.has_started:
             return
-        members = [member for member in self._joined().members if member not in self._leaving]
+        members = self._staying()
         if not members:
             return
         rows = assign([()] * self.table.partition_count, members, self._config.backup_count)
-        self._change(dict(enumerate(rows)), now, 0)
+        self._change(dict(enumerate(rows)), now, at_once=True)
         self._out.record(events.PartitionsAssigned(self.table.version, len(rows), tuple(members)))
+        self._publish(now)
 
     def _repair(self, now: Millis) -> None:
-        """Take members that left out of the table, and end the copies in which they took part."""
+        """Take members that left out of the table, and end the migrations in which they took part."""
         view = self._joined()
-        unsettled = self._redundancy.ended_by_departure(self.table, view)
+        ended = self.migrating.on_departures(view.members, self.table)
         before = self.table
-        result = repair(before, view.members)
+        result = repair(before, view.members, self.migrating.undecided)
         gone = tuple(member for member in before.members if member not in view)
-        changes: dict[int, Replicas] = {p: result.table.replicas(p) for p in result.changed if p not in result.lost}
-        changes |= self._owners_for_lost(result)
-        if changes:
-            self._change(changes, now, 0, lost=result.lost)
+        changes = result.changes | self._owners_for_lost(result)
+        # By twos: the destination that has left may have committed, and must be behind when it comes back (DL-22).
+        rolled_back = {outcome.underway.partition: 2 for outcome in ended}
+        changes = {p: before.slots(p) for p in rolled_back} | changes
+        if not changes:
+            return
+        self._change(changes, now, at_once=True, increments=rolled_back, lost=result.lost)
+        for outcome in ended:
+            self._note_completed(outcome)
+        for partition in result.lost:
+            held_by, version = before.replicas(partition), self.table.versions[partition]
+            self._out.record(events.PartitionLost(partition, held_by, version, self.table.version))
+        if result.changes:
             promoted, lost = tuple(result.promoted), tuple(result.lost)
             rule = "DL-05 DL-09"
             self._out.record(events.PartitionsRepaired(self.table.version, promoted, lost, gone, rule))
-        # The owner of such a partition treats the destination as a backup until the table passes the copy's version.
-        still_open = {p: self.table.replicas(p) for p in unsettled if p not in changes}
-        if still_open:
-            self._change(still_open, now, 0, increment=2)
+        self._plan_because = "members left"
+        self._publish(now)
 
-    def _owners_for_lost(self, result: Repair) -> dict[int, Replicas]:
+    def _owners_for_lost(self, result: Repair) -> dict[int, Slots]:
         """New, empty replicas for partitions that nobody survived with, balanced with all others."""
         if not result.lost:
             return {}
-        members = [m for m in self._joined().members if m not in self._leaving] or list(self._joined().members)
-        table = result.table
-        rows = assign([table.replicas(p) for p in range(table.partition_count)], members, self._config.backup_count)
-        return {partition: rows[partition] for partition in result.lost}
+        members = self._staying() or list(self._joined().members)
+        table = self.table
+        rows = [result.changes.get(p, table.slots(p)) for p in range(table.partition_count)]
+        assigned = assign(rows, members, self._config.backup_count)
+        return {partition: assigned[partition] for partition in result.lost}
+
+    def _apply(self, outcomes: list[Outcome], now: Millis) -> None:
+        """Migrations have ended: change the table accordingly (DL-20, DL-22)."""
+        for outcome in outcomes:
+            partition = outcome.underway.partition
+            before = self.table.slots(partition)
+            if outcome.row is None:
+                self._change({partition: before}, now, at_once=True, increments={partition: 2})
+                self._plan_because = "a migration failed"
+            else:
+                # What moves the ownership is told at once: callers wait for the new owner.
+                self._change({partition: outcome.row}, now, at_once=outcome.row[:1] != before[:1])
+            self._note_completed(outcome)
+            self.migrating.went_on(partition, self.table)
+
+    def _note_completed(self, outcome: Outcome) -> None:
+        underway = outcome.underway
+        completed = CompletedMigration(
+            underway.partition, underway.base_version, underway.migration, outcome.row is not None
+        )
+        self._publishing.note_completed(completed, self.table.version)
+        self.completed = tuple(each for each, _ in self._publishing.completed.values())
 
     def _change(
         self,
-        changes: dict[int, Replicas],
+        changes: dict[int, Slots],
         now: Millis,
-        delay_ms: Millis,
         *,
-        increment: int = 1,
+        at_once: bool,
+        increments: dict[int, int] | None = None,
         lost: Collection[int] = (),
     ) -> None:
         invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
-        self._install(self.table.with_changes(changes, increment=increment, lost=lost))
-        if delay_ms:
-            self._unpublished.update(changes)
-            self._publish_at = min(self._publish_at or now + delay_ms, now + delay_ms)
-        else:
+        table = self.table.with_changes(changes, increments=increments, lost=lost)
+        self._install(table, table.version)
+        self._publishing.note_change(changes, now, at_once=at_once)
+
+    def _go_on(self, now: Millis) -> None:
+        """Publish what is due, work out targets if they changed, begin migrations that may begin."""
+        if self._publishing.is_due(now):
             self._publish(now)
+        if not self.is_assigned:
+            return
+        if self._plan_because:
+            self._plan(now)
+        while cleared := self.migrating.start(self.table, self._ready(), self._publishing.unpublished, now):
+            self._apply(cleared, now)
+            if self._publishing.is_due(now):
+                self._publish(now)
+        self._note_redundancy(now)
+
+    def _plan(self, now: Millis) -> None:
+        ready = {*self._ready(), *self.table.members}
+        members = self._staying()
+        if any(member not in ready for member in members):
+            # 1. L wants to leave, and J has been admitted but is not there yet. 2. Without J there would be room for
+            # fewer replicas. 3. L would be drained to those, instead of to J a moment later. So L waits for J.
+            members = [member for member in self._joined().members if member in ready]
+        if not members:
+            return
+        reason, self._plan_because = self._plan_because, ""
+        table = self.table
+        rows = [table.slots(partition) for partition in range(table.partition_count)]
+        target = assign(rows, members, self._config.backup_count)
+        self._apply(self.migrating.plan(table, target, self._wanted(), reason), now)
+
+    def _ready(self) -> Collection[MemberId]:
+        """Who can be given replicas: a member that was admitted a moment ago can when it has first been heard."""
+        return {self.this, *self._publishing.confirmed}
+
+    def _staying(self) -> list[MemberId]:
+        return [member for member in self._joined().members if member not in self._leaving]
+
+    def _wanted(self) -> int:
+        """How many replicas each partition should have."""
+        return min(self._config.backup_count + 1, len(self._staying()))
 
     def _is_known_to_all(self) -> bool:
         """Whether every other member that stays has the present table: whoever is the next master will find it."""
-        if self._publish_at is not None:
-            return False
-        staying = (m for m in self._joined().others(self.this) if m not in self._leaving)
-        return not self.is_assigned or all(self._confirmed.get(m, -1) >= self.table.version for m in staying)
+        staying = (member for member in self._staying() if member != self.this)
+        return not self.is_assigned or self._publishing.is_known_to(staying, self.table.version)
 
-    def _order_missing(self, now: Millis) -> None:
-        table, view = self.table, self._joined()
-        # A member that was admitted a moment ago takes no copy before it has joined. Its first heartbeat tells that.
-        ready = {self.this, *self._confirmed}
-        missing = self._redundancy.order_missing(table, view, self._leaving, ready, self._unpublished, now)
-        self._looked_at = table
-        self._redundancy.note(missing, table, self._is_known_to_all(), now)
+    def _note_redundancy(self, now: Millis) -> None:
+        if self.is_assigned:
+            self._redundancy.note(self.table, self._wanted(), self._leaving, self._is_known_to_all, now)
 
     def _publish(self, now: Millis) -> None:
-        self._publish_at = None
-        self._unpublished.clear()
-        self._next_publication = now + self._config.publish_interval_ms
-        update = TableUpdate(self.table)
-        for member in self._joined().others(self.this):
-            self._out.send(member, update)
+        self._publishing.publish(self.table, self._joined().others(self.this), now)
 
-    def _install(self, table: PartitionTable) -> None:
-        invariant(table.version > self.table.version, "tables only move on", old=self.table.version, new=table.version)
-        self.table = table
-        mine = table.members.index(self.this) if self.this in table.members else -1
+    def _install(self, table: PartitionTable, installed_version: int) -> None:
+        invariant(table.version >= self.table.version, "tables only move on", old=self.table.version, new=table.version)
+        changed = table is not self.table
+        self.table, self.installed_version = table, installed_version
+        if not changed:
+            return
+        mine = table.members.index(self.this) if self.this in table.members else -2
         owned = sum(1 for row in table.rows if row and row[0] == mine)
         held = sum(1 for row in table.rows if mine in row)
         self._out.record(events.TableInstalled(table.version, owned, held - owned))

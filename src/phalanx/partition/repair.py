@@ -2,47 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
 from phalanx.common.ids import MemberId
-from phalanx.common.table import PartitionTable, Replicas
+from phalanx.common.table import HOLE, PartitionTable, Slots
 
 
 class Repair(NamedTuple):
-    """What became of a table when members left."""
+    """What is to become of the rows in which members that left are named."""
 
-    table: PartitionTable
-    changed: list[int]
-    """Partitions that lost a replica."""
+    changes: dict[int, Slots]
+    """Partition to its replicas without them; empty: nobody survived."""
     promoted: list[int]
-    """Partitions whose first surviving backup is the owner now."""
+    """Partitions whose hottest surviving backup is the owner now."""
     lost: list[int]
     """Partitions of which no replica survived."""
 
 
-def repair(table: PartitionTable, live: Collection[MemberId]) -> Repair:
-    """Take members that left out of the table; the hottest surviving replica of each partition becomes its owner.
+def repair(table: PartitionTable, live: Collection[MemberId], undecided: Collection[int] = ()) -> Repair:
+    """Take members that left out of the table (reference 004, 1.1).
 
-    Colder replicas move up: every replica holds the whole partition, so no data moves. Where nobody survives, the row
-    is empty and the master assigns a new owner (reference 004: the three cases in which the table changes).
+    Their places stay empty until a migration fills them, except the owner's: the hottest surviving replica takes it.
+    Where nobody survives, the row is empty and the master assigns a new owner. `undecided`: partitions whose row waits
+    for the destination of a migration to say whether it has committed.
     """
     alive = frozenset(live)
-    changes: dict[int, Replicas] = {}
+    is_alive = [member in alive for member in table.members]
+    changes: dict[int, Slots] = {}
     promoted, lost = [], []
     for partition, row in enumerate(table.rows):
-        if all(table.members[index] in alive for index in row):
+        if partition in undecided or all(index == HOLE or is_alive[index] for index in row):
             continue
-        replicas = table.replicas(partition)
-        survivors = tuple(member for member in replicas if member in alive)
-        changes[partition] = survivors
-        if not survivors:
+        slots = [member if member in alive else None for member in table.slots(partition)]
+        hottest = next((index for index, member in enumerate(slots) if member is not None), None)
+        if hottest is None:
             lost.append(partition)
-        elif survivors[0] != replicas[0]:
+            slots = []
+        elif hottest > 0:
             promoted.append(partition)
-    return Repair(table.with_changes(changes) if changes else table, list(changes), promoted, lost)
-
-
-def newest(tables: Iterable[PartitionTable]) -> PartitionTable:
-    """The most recent of the tables that members returned to a new master."""
-    return max(tables, key=lambda table: table.version)
+            slots[0], slots[hottest] = slots[hottest], None
+        changes[partition] = tuple(slots)
+    return Repair(changes, promoted, lost)

@@ -14,14 +14,17 @@ from phalanx.common.ids import MemberId, address_of
 from phalanx.common.view import MembersView
 from phalanx.wire.events import (
     ClusterStarted,
-    CopyBegun,
-    CopyCommitted,
     Ejected,
     Event,
     JoinAnswered,
     JoinAttemptFailed,
     Joined,
     MemberSuspected,
+    MigrationCommitted,
+    MigrationCopied,
+    MigrationFinalized,
+    MigrationStarted,
+    PartitionSealed,
     PartitionsRepaired,
     TableInstalled,
     ViewInstalled,
@@ -29,7 +32,9 @@ from phalanx.wire.events import (
 
 logger = logging.getLogger("phalanx.member")
 
-_QUIET = (CopyBegun, CopyCommitted, TableInstalled)
+_QUIET = (
+    MigrationStarted, MigrationCopied, PartitionSealed, MigrationCommitted, MigrationFinalized, TableInstalled,
+)  # fmt: skip
 """Many of these come with every change: for the event log, and for log level DEBUG."""
 
 

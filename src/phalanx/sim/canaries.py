@@ -13,6 +13,7 @@ from msgspec import structs
 
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
+from phalanx.grid.outgoing import Stage
 from phalanx.grid.replication import OwnedPartition, StreamState
 from phalanx.membership.role import Role
 from phalanx.node.node import Node
@@ -71,8 +72,8 @@ def drop_replica_early(node: Node) -> None:
     followed, original = node.grid.followed, node.grid.followed.follow_table
     seen: dict[int, int] = {}
 
-    def follow_table(table: PartitionTable, *, reconfirmed: bool) -> None:
-        original(table, reconfirmed=reconfirmed)
+    def follow_table(table: PartitionTable, outcomes: Any, *, reconfirmed: bool) -> None:
+        original(table, outcomes, reconfirmed=reconfirmed)
         for partition, replica in followed.replicas.items():
             version = table.versions[partition]
             if seen.get(partition, version) != version:
@@ -83,16 +84,26 @@ def drop_replica_early(node: Node) -> None:
 
 
 def commit_copy_early(node: Node) -> None:
-    """The owner reports a copy as complete as soon as it is ordered."""
-    grid, original = node.grid, node.grid.on_copy_order
+    """The owner reports that the destination of a migration has everything as soon as it is ordered."""
+    outgoing, original = node.grid.outgoing, node.grid.outgoing.go_on
 
-    def on_copy_order(sender: MemberId, message: m.CopyOrder, now: Millis) -> None:
-        original(sender, message, now)
-        owned = grid.owned[message.partition]
-        if owned is not None and grid.table.versions[message.partition] == message.base_version:
-            grid._report(owned, message.destination, done=True)
+    def go_on(owned: OwnedPartition, now: Millis) -> None:
+        state = outgoing.active.get(owned.number)
+        if state is not None and state.stage is Stage.COPYING and state.destination.member in owned.streams:
+            outgoing._report(owned, state, done=True)
+        original(owned, now)
 
-    _replace(grid, "on_copy_order", on_copy_order)
+    _replace(outgoing, "go_on", go_on)
+
+
+def serve_while_sealed(node: Node) -> None:
+    """The owner goes on to serve the partition while its ownership moves."""
+    _replace(node.grid.outgoing, "_seal", lambda owned, outgoing: None)
+
+
+def forget_active_migrations(node: Node) -> None:
+    """A member does not tell a new master of the migrations in which it takes part."""
+    _replace(node.grid, "undecided", lambda: ((), ()))
 
 
 def skip_table_search(node: Node) -> None:
@@ -163,6 +174,8 @@ CANARIES: dict[str, Callable[[Node], None]] = {
     "promote-without-table": promote_without_table,
     "drop-replica-early": drop_replica_early,
     "commit-copy-early": commit_copy_early,
+    "serve-while-sealed": serve_while_sealed,
+    "forget-active-migrations": forget_active_migrations,
     "skip-table-search": skip_table_search,
     "forget-outcomes": forget_outcomes,
     "resend-nothing": resend_nothing,

@@ -17,11 +17,13 @@ USUAL_MIX = {
 
 CRASH_POINTS = (
     "MembersUpdate", "MembersAck", "MastershipClaim", "ClaimAnswer", "FetchTable", "FetchedTable", "TableUpdate",
-    "CopyOrder", "CopyStart", "CopyChunk", "CopyAck", "CopyReport", "Probe", "ProbeAnswer", "ReplicatePut",
+    "TableChanges", "MigrationOrder", "CopyStart", "CopyChunk", "CopyAck",
+    "MigrationReady", "MigrationCommit", "MigrationAnswer", "Probe", "ProbeAnswer", "ReplicatePut",
     "ReplicateAck", "JoinRequest", "JoinResponse", "LeaveRequest", "Put", "Replace", "PutAll", "DoneReply",
 )  # fmt: skip
 """Messages behind which a crash is of interest."""
-BROADCASTS = ("MembersUpdate", "TableUpdate", "MastershipClaim", "FetchTable", "ReplicatePut", "Probe", "CopyOrder")
+BROADCASTS = ("MembersUpdate", "TableUpdate", "TableChanges", "MastershipClaim", "FetchTable", "ReplicatePut", "Probe",
+    "MigrationOrder")  # fmt: skip
 """Messages to several members, in the middle of which a crash is of interest."""
 
 
@@ -54,7 +56,7 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         claim_timeout_ms=rng.choice((timeout, 10_000)),
         call_timeout_ms=rng.choice((3_000, 10_000)),
         copy_chunk_bytes=rng.choice((64, 300, 4_096)),
-        copies_per_member=rng.choice((1, 2, 4)),
+        migrations_per_member=rng.choice((1, 2, 4)),
         duration_ms=duration,
         heal_within_ms=240_000,
         operations_per_second=rng.choice((5, 20, 50, 100)),
@@ -110,7 +112,7 @@ def _half_told(rng: Random, options: Options, at: Millis) -> list[Fault]:
     """A member dies; the master dies when it has told only some of the others what follows from that."""
     third = rng.randrange(options.hosts)
     what, nth = (
-        rng.choice(("TableUpdate", "TableUpdate", "MembersUpdate", "CopyOrder")),
+        rng.choice(("TableUpdate", "TableChanges", "MembersUpdate", "MigrationOrder", "MigrationCommit")),
         rng.randrange(1, max(options.hosts, 2)),
     )
     crash = Fault(at + 20, FaultKind.CRASH, third, lasts_ms=1_500)
@@ -127,7 +129,18 @@ def _lose_and_crash(rng: Random, options: Options, at: Millis) -> list[Fault]:
 def _crash_while_copying(rng: Random, options: Options, at: Millis) -> list[Fault]:
     """A member comes back, and another one dies while the first is given its replicas."""
     host, other = _two(rng, options)
-    what = rng.choice(("CopyOrder", "CopyChunk", "CopyAck", "CopyReport", "ReplicateAck"))
+    what = rng.choice(
+        (
+            "MigrationOrder",
+            "CopyChunk",
+            "CopyAck",
+            "MigrationReady",
+            "MigrationCommit",
+            "MigrationAnswer",
+            "TableChanges",
+            "ReplicateAck",
+        )
+    )
     second = Fault(at + 700, FaultKind.CRASH_ON, other, lasts_ms=1_500, what=what, nth=rng.randrange(1, 20))
     return [Fault(at, FaultKind.CRASH, host, lasts_ms=500), second]
 
@@ -188,7 +201,7 @@ def _failover(rng: Random, seed: int) -> Options:
         claim_timeout_ms=10_000,
         call_timeout_ms=5_000,
         copy_chunk_bytes=2_048,
-        copies_per_member=4,
+        migrations_per_member=4,
         duration_ms=1_000,
         heal_within_ms=240_000,
         operations_per_second=100,
@@ -259,7 +272,7 @@ def _bench(seed: int) -> Options:
         claim_timeout_ms=10_000,
         call_timeout_ms=10_000,
         copy_chunk_bytes=64 * 1_024,
-        copies_per_member=4,
+        migrations_per_member=4,
         duration_ms=60_000,
         heal_within_ms=60_000,
         operations_per_second=200,

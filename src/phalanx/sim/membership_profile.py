@@ -52,7 +52,7 @@ def draw_membership(rng: Random, seed: int) -> Options:
         claim_timeout_ms=rng.choice((timeout // 2, timeout, 10_000)),
         call_timeout_ms=3_000,
         copy_chunk_bytes=4_096,
-        copies_per_member=4,
+        migrations_per_member=4,
         duration_ms=rng.randrange(4_000, 4_000 + 2 * timeout),
         heal_within_ms=240_000,
         stays_whole_ms=2 * timeout,

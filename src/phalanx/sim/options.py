@@ -91,7 +91,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     claim_timeout_ms: Millis
     call_timeout_ms: Millis
     copy_chunk_bytes: int
-    copies_per_member: int
+    migrations_per_member: int
     duration_ms: Millis
     """The safety phase: faults happen and the workload runs."""
     heal_within_ms: Millis
@@ -135,7 +135,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             claim_timeout_ms=self.claim_timeout_ms,
             call_timeout_ms=self.call_timeout_ms,
             copy_chunk_bytes=self.copy_chunk_bytes,
-            copies_per_member=self.copies_per_member,
+            migrations_per_member=self.migrations_per_member,
             ring_above_members=self.ring_above_members,
             ring_neighbours=self.ring_neighbours,
             initial_members=self.initial_members,

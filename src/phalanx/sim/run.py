@@ -239,6 +239,7 @@ class _Run:
         member = _member(host)
         self._story.tell_event(now, member, event)
         self._masterships.on_event(member, event, now)
+        self._tables.on_event(member, event)
         if isinstance(event, ViewInstalled):
             self._views.on_view(member, event, now)
             self._measures.on_view(member, event, now)
@@ -250,7 +251,8 @@ class _Run:
         if node is None:
             return
         alive = {_member(other) for other in self._world.hosts if other.node is not None}
-        self._tables.on_table(node.this, table, node.membership.view, alive, now)
+        leaving = {_member(other) for other in self._world.hosts if other.node is not None and other.is_leaving}
+        self._tables.on_table(node.this, table, node.membership.view, alive, now, leaving)
 
     def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
         self._workload.on_answer(host, reply, replier, now)
@@ -275,7 +277,7 @@ def _member(host: Host) -> MemberId:
 def _held(host: Host) -> tuple[tuple[int, dict[str, dict[bytes, bytes]]], ...]:
     """The partitions that a member holds, with their entries; the outcomes that it remembers as a map of their own."""
     grid = host.node.grid  # type: ignore[union-attr]  # asked of running hosts only
-    replicas = [(owned.number, owned.replica) for owned in grid.owned if owned is not None]
+    replicas = [(owned.number, owned.replica) for owned in grid.all_owned()]
     replicas += list(grid.followed.replicas.items())
     return tuple(
         (number, {name: s.entries for name, s in replica.maps.items()} | {OUTCOMES: _remembered(replica)})

@@ -183,6 +183,10 @@ class TableSearchStarted(_Event, frozen=True):
 class TableSearchEnded(_Event, frozen=True):
     found_at: MemberId
     table_version: int
+    rolled_back: tuple[int, ...] = ()
+    """Partitions whose migration was under way, and that nobody has committed."""
+    adopted: tuple[int, ...] = ()
+    """Partitions whose replicas follow a rule that no table knows of."""
 
 
 class TableInstalled(_Event, frozen=True):
@@ -207,26 +211,94 @@ class PartitionsRepaired(_Event, frozen=True):
     rule: str
 
 
-class CopyBegun(_Event, frozen=True):
+class PartitionLost(_Event, frozen=True):
+    """All replicas of a partition left the cluster that goes on: it begins empty."""
+
     partition: int
-    source: MemberId
-    destination: MemberId
+    replicas: tuple[MemberId, ...]
+    """Who held it."""
+    partition_version: int
     table_version: int
+    rule: str = "DL-05"
 
 
-class CopyCommitted(_Event, frozen=True):
-    partition: int
-    source: MemberId
-    destination: MemberId
-    replica_index: int
+class MigrationsPlanned(_Event, frozen=True):
+    """The master has worked out what to do until every replica is where it should be."""
+
     table_version: int
-
-
-class CopyGivenUp(_Event, frozen=True):
-    partition: int
-    source: MemberId
-    destination: MemberId
+    partitions: int
+    """That are to change."""
+    migrations: int
+    lacking: int
+    """Partitions that miss replicas."""
     reason: str
+    rule: str = "DL-58 DL-59"
+
+
+class _MigrationEvent(_Event, frozen=True, tag=False):
+    partition: int
+    kind: str
+    source: MemberId | None
+    source_current_index: int
+    source_new_index: int
+    destination: MemberId | None
+    destination_current_index: int
+    destination_new_index: int
+    partition_version: int
+    """That the migration was ordered for."""
+    table_version: int
+
+
+class MigrationStarted(_MigrationEvent, frozen=True, tag="MigrationStarted"):
+    """The master has ordered a migration."""
+
+    owner: MemberId
+    """Who sends the data."""
+
+
+class MigrationCopied(_Event, frozen=True):
+    """The owner: the destination holds everything; writes wait for it from now on."""
+
+    partition: int
+    partition_version: int
+    destination: MemberId
+    entries: int
+    took_ms: Millis
+
+
+class PartitionSealed(_Event, frozen=True):
+    """The owner answers nothing about the partition until it learns whether the destination is the owner now."""
+
+    partition: int
+    partition_version: int
+    destination: MemberId
+
+
+class MigrationCommitted(_MigrationEvent, frozen=True, tag="MigrationCommitted"):
+    """The master: the destination has committed, so the table has changed."""
+
+    took_ms: Millis
+
+
+class MigrationRolledBack(_MigrationEvent, frozen=True, tag="MigrationRolledBack"):
+    """The master: the table stays as it was, its version grows by two."""
+
+    reason: str
+
+
+class MigrationFinalized(_Event, frozen=True):
+    """A participant has learnt how a migration ended."""
+
+    partition: int
+    partition_version: int
+    endpoint: str
+    """`source` or `destination`."""
+    current_replica_index: int
+    """Before the migration; -1: none."""
+    new_replica_index: int
+    """After it, if it was committed; -1: none."""
+    committed: bool
+    partition_version_now: int
 
 
 class FullyReplicated(_Event, frozen=True):
@@ -261,5 +333,6 @@ Event = (
     | MemberAdmitted | JoinRequestRefused | MemberRemoved | JoinAnswered | OutdatedViewHealed | ClaimStarted
     | ClaimAnswered | ClaimEnded | ViewsDiverged | StaleMessageIgnored | ComplaintSent | ComplaintJudged
     | MemberQuestioned | OtherSideFound | TableSearchStarted | TableSearchEnded | TableInstalled | PartitionsAssigned
-    | PartitionsRepaired | CopyBegun | CopyCommitted | CopyGivenUp | FullyReplicated | LeaveStarted | Left | Ejected
+    | PartitionsRepaired | PartitionLost | MigrationsPlanned | MigrationStarted | MigrationCopied | PartitionSealed
+    | MigrationCommitted | MigrationRolledBack | MigrationFinalized | FullyReplicated | LeaveStarted | Left | Ejected
 )  # fmt: skip

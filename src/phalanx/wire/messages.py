@@ -1,8 +1,8 @@
 """Every message between processes; the closed union `Message` is what may arrive after the handshake.
 
-Members send each other messages about membership, the table, replication and copies. Callers send requests, each with
-an id, and get exactly one reply with that id. The structs stand by subject in `membership_messages`,
-`replication_messages` and `requests`; here they are one vocabulary.
+Members send each other messages about membership, the table, migrations and replication. Callers send requests, each
+with an id, and get exactly one reply with that id. The structs stand by subject in `membership_messages`,
+`table_messages`, `replication_messages` and `requests`; here they are one vocabulary.
 """
 
 from __future__ import annotations
@@ -35,11 +35,7 @@ from phalanx.wire.replication_messages import (
     AppliedOperation,
     CopyAck,
     CopyChunk,
-    CopyOrder,
-    CopyReport,
     CopyStart,
-    FetchedTable,
-    FetchTable,
     OutcomeValue,
     Probe,
     ProbeAnswer,
@@ -49,9 +45,6 @@ from phalanx.wire.replication_messages import (
     ReplicateClear,
     ReplicatePut,
     ReplicateRemove,
-    TableAck,
-    TableRequest,
-    TableUpdate,
 )
 from phalanx.wire.requests import (
     ClearPartitions,
@@ -83,6 +76,22 @@ from phalanx.wire.requests import (
     ValueReply,
     ValuesReply,
 )
+from phalanx.wire.table_messages import (
+    ActiveMigration,
+    CompletedMigration,
+    FetchedTable,
+    FetchTable,
+    MigrationAnswer,
+    MigrationCommit,
+    MigrationOrder,
+    MigrationReady,
+    RowChange,
+    Rule,
+    TableAck,
+    TableChanges,
+    TableRequest,
+    TableUpdate,
+)
 
 Handshake = Hello | Welcome | Refused
 MembershipMessage = (
@@ -90,10 +99,13 @@ MembershipMessage = (
     | MasterConfirmation | LifeProbe | LifeAnswer | ExplicitSuspicion | Complaint | SuspicionReport | MastershipClaim | ClaimAnswer
     | LeaveRequest | MergeProbe | MergeOrder
 )  # fmt: skip
-TableMessage = TableUpdate | FetchTable | FetchedTable | TableRequest | TableAck
+TableMessage = (
+    TableUpdate | TableChanges | FetchTable | FetchedTable | TableRequest | TableAck
+    | MigrationOrder | MigrationReady | MigrationCommit | MigrationAnswer
+)  # fmt: skip
 Replicate = ReplicatePut | ReplicateRemove | ReplicateClear
 ReplicationMessage = (
-    Replicate | ReplicateAck | ReplicateAcks | Probe | ProbeAnswer | CopyOrder | CopyReport | CopyStart | CopyChunk
+    Replicate | ReplicateAck | ReplicateAcks | Probe | ProbeAnswer | CopyStart | CopyChunk
     | CopyAck
 )  # fmt: skip
 KeyRead = Get | Contains
@@ -118,16 +130,16 @@ __all__ = [
     "OPERATIONS",
     "PROTOCOL_VERSION",
     "WRITES",
+    "ActiveMigration",
     "AppliedOperation",
     "BulkRequest",
     "ClaimAnswer",
     "ClearPartitions",
     "Complaint",
+    "CompletedMigration",
     "Contains",
     "CopyAck",
     "CopyChunk",
-    "CopyOrder",
-    "CopyReport",
     "CopyStart",
     "CountReply",
     "DoneReply",
@@ -167,6 +179,10 @@ __all__ = [
     "MergeOrder",
     "MergeProbe",
     "Message",
+    "MigrationAnswer",
+    "MigrationCommit",
+    "MigrationOrder",
+    "MigrationReady",
     "NamesReply",
     "OutcomeValue",
     "PageReply",
@@ -189,10 +205,13 @@ __all__ = [
     "ReplicationMessage",
     "Reply",
     "Request",
+    "RowChange",
+    "Rule",
     "ScanPartition",
     "SizeOf",
     "SuspicionReport",
     "TableAck",
+    "TableChanges",
     "TableMessage",
     "TableReply",
     "TableRequest",

@@ -1,44 +1,10 @@
-"""What members say about the partition table, replication and copies (reference 004)."""
+"""What members say about replication and copies of partitions."""
 
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.table import PartitionTable
+from phalanx.common.migration import Migration
 from phalanx.wire.message import WireMessage
-
-# --- partition table (reference 004) --------------------------------------------------------------------------------
-
-
-class TableUpdate(WireMessage, tag=30, frozen=True):
-    """The master publishes its partition table."""
-
-    table: PartitionTable
-
-
-class FetchTable(WireMessage, tag=31, frozen=True):
-    """A new master looks for the most recent table before it publishes anything."""
-
-    search_id: int
-
-
-class FetchedTable(WireMessage, tag=32, frozen=True):
-    """The table that this member has."""
-
-    search_id: int
-    table: PartitionTable
-
-
-class TableRequest(WireMessage, tag=33, frozen=True):
-    """Somebody wants to use the data: assign the partitions if that has not happened yet."""
-
-
-class TableAck(WireMessage, tag=34, frozen=True):
-    """This version of the table is installed here, and confirmed by the receiver as the master."""
-
-    version: int
-
-
-# --- replication and copies -----------------------------------------------------------------------------------------
 
 OutcomeValue = bytes | bool | None
 """What a write of one key is answered with: the value that was there (or None), whether it was done, or nothing."""
@@ -125,32 +91,16 @@ class ProbeAnswer(WireMessage, tag=45, frozen=True):
     seq: int
 
 
-class CopyOrder(WireMessage, tag=46, frozen=True):
-    """The master tells the owner to copy a partition to a new backup."""
-
-    partition: int
-    base_version: int
-    """The partition's version that the order is for. It is over as soon as the table shows a greater one."""
-    destination: MemberId
-
-
-class CopyReport(WireMessage, tag=47, frozen=True):
-    """The owner tells the master: the destination holds everything (`done`), or this copy was given up."""
-
-    partition: int
-    base_version: int
-    destination: MemberId
-    done: bool
-
-
 class CopyStart(WireMessage, tag=48, frozen=True):
     """What follows on this connection is a copy of a partition as of `seq`, mixed with the writes after it."""
 
     partition: int
     base_version: int
+    """The partition's version for which the master ordered a migration; 0: for a backup that fell out of step."""
     copy_id: int
     epoch: int
     seq: int
+    migration: Migration[MemberId] | None
     outcomes: tuple[RecordedCaller, ...] = ()
 
 

@@ -2,33 +2,46 @@
 
 * At each member versions only grow.
 * Members of one cluster never disagree about who owns a partition at one of its versions.
-* No replica of a living member is taken out while the partition has too few, and no partition goes to others while a
-  replica in sync is a member.
+* A row follows from the one before it by a migration that was ordered for exactly that row, and which leaves no fewer
+  replicas than there were or should be; or else no replica of a living member is taken out of it, and no partition goes
+  to others while a replica in sync is a member.
 
-The line of a partition is the sequence of its replicas in the tables that masters made. A write that was acknowledged
-may be missing only if, somewhere on this line after it, all replicas in sync had left the cluster that went on.
+The line of a partition is the sequence of its rows, as somebody had them first: a master, or the destination of a
+migration, which commits before the master does. A write that was acknowledged may be missing only if, somewhere on this
+line after it, all replicas in sync had left the cluster that went on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.table import PartitionTable, Replicas
+from phalanx.common.table import PartitionTable, Replicas, Slots
 from phalanx.common.view import MembersView
 from phalanx.sim.checkers.findings import Findings
+from phalanx.wire.events import Event, MigrationStarted, PartitionLost, TableSearchEnded
 
 
 class Step:
-    """One row of a partition, as a master decided it."""
+    """One row of a partition, as somebody had it first."""
 
-    __slots__ = ("at", "is_published", "maker", "replicas", "version", "view")
+    __slots__ = ("at", "before", "is_commit", "is_published", "maker", "replicas", "slots", "version", "view")
 
-    def __init__(self, at: Millis, version: int, replicas: Replicas, maker: MemberId, view: MembersView) -> None:
+    def __init__(
+        self, at: Millis, version: int, slots: Slots, maker: MemberId, view: MembersView, before: Replicas, *,
+        is_commit: bool,
+    ) -> None:  # fmt: skip
         self.at = at
         self.version = version
-        self.replicas = replicas
+        self.slots = slots
+        self.replicas: Replicas = tuple(member for member in slots if member is not None)
         self.maker = maker
         self.view = view.members
-        """The master's view then."""
+        """The maker's view then."""
+        self.before = before
+        """The replicas in the maker's row before."""
+        self.is_commit = is_commit
+        """Whether a migration led here: then the new replicas hold what the old ones held."""
         self.is_published = len(view.members) == 1
         """Whether another member has installed it: what a master told nobody before it died binds nobody."""
 
@@ -42,44 +55,66 @@ class TableChecker:
         self.lines: list[list[Step]] = [[] for _ in range(partitions)]
         """Of each partition its line."""
         self.installed: dict[MemberId, list[tuple[Millis, PartitionTable]]] = {}
-        self._seen: dict[int, list[PartitionTable]] = {}
-        """Table version to the tables that had it."""
+        self._seen: dict[tuple[int, int], list[Step]] = {}
+        """Partition and its version to the rows that had it."""
         self._owners: dict[tuple[int, int], dict[MemberId | None, list[MemberId]]] = {}
         """Partition and its version to the owner, and who installed a table that says so."""
+        self._ordered: dict[tuple[int, int], list[MigrationStarted]] = {}
+        """Partition and its version to the migrations that masters ordered for it."""
+        self._adopted: dict[MemberId, tuple[int, ...]] = {}
+        """New master to the partitions whose replicas it took from what they follow, in the input that is going on."""
+        self._left: set[MemberId] = set()
+        """Members that wanted to leave; one that crashes meanwhile does not stay either."""
+        self._lost: dict[MemberId, list[int]] = {}
+        """Master to the partitions that it found lost, in the input that is going on."""
+
+    def on_event(self, member: MemberId, event: Event) -> None:
+        if isinstance(event, MigrationStarted):
+            self._ordered.setdefault((event.partition, event.partition_version), []).append(event)
+        elif isinstance(event, TableSearchEnded):
+            self._adopted[member] = event.adopted
+        elif isinstance(event, PartitionLost):
+            self._lost.setdefault(member, []).append(event.partition)
 
     def on_table(
-        self, member: MemberId, table: PartitionTable, view: MembersView | None, alive: set[MemberId], now: Millis
+        self,
+        member: MemberId,
+        table: PartitionTable,
+        view: MembersView | None,
+        alive: Collection[MemberId],
+        now: Millis,
+        leaving: Collection[MemberId] = (),
     ) -> None:
-        """A member has installed a table. Who has one that was not seen before, made it."""
-        same_version = self._seen.setdefault(table.version, [])
-        is_made_here = not any(seen is table or seen == table for seen in same_version)
-        if is_made_here:
-            same_version.append(table)
+        """A member has installed a table. Who has a row that was not seen before, made it, or was told to commit it."""
+        self._left.update(leaving)
         history = self.installed.setdefault(member, [])
-        if history and history[-1][1].version >= table.version:
-            before = history[-1][1].version
-            self._findings.add(now, "tables only move on", f"{member}: {before}, then {table.version}")
-        changed = self._changed(history[-1][1] if history else None, table)
+        before = history[-1][1] if history else None
+        if before is not None and before.version >= table.version:
+            self._findings.add(now, "tables only move on", f"{member}: {before.version}, then {table.version}")
+        changed = self._changed(before, table, member, now)
         history.append((now, table))
+        adopted, lost = self._adopted.pop(member, ()), self._lost.pop(member, ())
         for partition in changed:
             self._check_owner(partition, member, table, view, alive, now)
-            if view is None:
-                continue
-            if not is_made_here:
-                self._note_published(partition, table)
-            else:
-                self._extend_line(partition, member, table, view, now)
-                if len(history) > 1:
-                    self._check_removal(partition, member, history[-2][1].replicas(partition), table, view, now)
+            if view is not None and not self._note_seen(partition, member, table):
+                old = (before.slots(partition), before.versions[partition]) if before is not None else ((), 0)
+                told = partition in adopted, partition in lost
+                self._add_row(partition, member, *old, table, view, now, *told)
 
-    def _changed(self, before: PartitionTable | None, table: PartitionTable) -> list[int]:
+    def _changed(
+        self, before: PartitionTable | None, table: PartitionTable, member: MemberId, now: Millis
+    ) -> list[int]:  # fmt: skip
         if before is None:
-            return list(range(table.partition_count))
-        return [p for p, version in enumerate(table.versions) if version != before.versions[p]]
+            return [partition for partition, version in enumerate(table.versions) if version]
+        versions = list(zip(before.versions, table.versions, strict=True))
+        for partition, (old, new) in enumerate(versions):
+            if new < old:
+                self._findings.add(now, "rows only move on", f"{member}: partition {partition} at {old}, then at {new}")
+        return [partition for partition, (old, new) in enumerate(versions) if new != old]
 
     def _check_owner(
-        self, partition: int, member: MemberId, table: PartitionTable, view: MembersView | None, alive: set[MemberId],
-        now: Millis,
+        self, partition: int, member: MemberId, table: PartitionTable, view: MembersView | None,
+        alive: Collection[MemberId], now: Millis,
     ) -> None:  # fmt: skip
         owners = self._owners.setdefault((partition, table.versions[partition]), {})
         owner = table.owner(partition)
@@ -92,34 +127,76 @@ class TableChecker:
                 story = f"partition {partition} version {table.versions[partition]}: {owner} at {member}, {other} at {against}"
                 self._findings.add(now, "one owner per partition and version", story)
 
-    def _extend_line(
-        self, partition: int, member: MemberId, table: PartitionTable, view: MembersView, now: Millis
+    def _note_seen(self, partition: int, member: MemberId, table: PartitionTable) -> bool:
+        """Whether somebody had this row before; then it is published now."""
+        slots = table.slots(partition)
+        for step in self._seen.get((partition, table.versions[partition]), ()):
+            if step.slots == slots:
+                step.is_published = step.is_published or step.maker != member
+                return True
+        return False
+
+    def _add_row(
+        self,
+        partition: int,
+        member: MemberId,
+        old: Slots,
+        since: int,
+        table: PartitionTable,
+        view: MembersView,
+        now: Millis,
+        is_adopted: bool,
+        is_lost: bool,
     ) -> None:
+        """A row that nobody had before."""
+        version, slots = table.versions[partition], table.slots(partition)
+        before: Replicas = tuple(each for each in old if each is not None)
+        rows = self._reached(partition, old, since, version, view)
+        migrated = (version, slots, True) in rows and not is_lost
+        # What one input brought about is seen at once: migrations, and after them perhaps a repair.
+        kept = [row for _, row, _ in rows if not any(m is not None and m not in slots and m in view for m in row)]
+        is_commit = migrated or (bool(kept) and old not in kept and not is_lost)
+        step = Step(now, version, slots, member, view, before, is_commit=is_commit)
+        story = (
+            f"partition {partition} version {version}: {old}, then at {member} {slots}, with the view {view.members}"
+        )
         line = self.lines[partition]
-        replicas = table.replicas(partition)
-        if line and line[-1].is_published:
-            before = line[-1].replicas
-            story = f"partition {partition}: {before}, then by {member} {replicas}, with the view {view.members}"
-            if before and not any(each in replicas for each in before) and any(each in view for each in before):
-                self._findings.add(now, "replicas in sync are not passed over", story)
-        line.append(Step(now, table.versions[partition], replicas, member, view))
-
-    def _check_removal(
-        self, partition: int, member: MemberId, before: Replicas, table: PartitionTable, view: MembersView, now: Millis
-    ) -> None:
-        """Against the master's own table before: one that an earlier master told nobody of cannot bind it."""
-        replicas = table.replicas(partition)
-        removed = [each for each in before if each not in replicas and each in view]
-        if removed and len(replicas) < min(self._wanted, len(view.members)):
-            story = f"partition {partition}: {before}, then by {member} {replicas}, with the view {view.members}"
+        self._seen.setdefault((partition, version), []).append(step)
+        if line and version < line[-1].version and line[-1].maker == view.master != member:
+            # One input of a master brought about several rows, and others see each: this is one before its last.
+            place = next(index for index, later in enumerate(line) if later.version > version)
+            line.insert(place, step)
+            return
+        if migrated:
+            staying = sum(1 for each in view.members if each not in self._left)
+            available = sum(1 for each in before if each in view)
+            if len(step.replicas) < min(available, self._wanted, max(staying, 1)):
+                self._findings.add(now, "a migration leaves no fewer replicas", story)
+        elif not is_adopted and not kept:
             self._findings.add(now, "no replica of a living member is taken out", story)
+        if line and line[-1].is_published and not is_commit:
+            held_by = line[-1].replicas
+            if held_by and not any(each in step.replicas for each in held_by) and any(m in view for m in held_by):
+                text = f"{story}; the line was at {held_by}"
+                self._findings.add(now, "replicas in sync are not passed over", text)
+        line.append(step)
 
-    def _note_published(self, partition: int, table: PartitionTable) -> None:
-        version, replicas = table.versions[partition], table.replicas(partition)
-        for step in reversed(self.lines[partition]):
-            if (step.version, step.replicas) == (version, replicas):
-                step.is_published = True
-                return
+    def _reached(
+        self, partition: int, old: Slots, since: int, version: int, view: MembersView
+    ) -> list[tuple[int, Slots, bool]]:  # fmt: skip
+        """Versions and rows to which migrations that were ordered for exactly these rows, repairs and migrations that
+        were rolled back lead from the row before; and whether a migration was among them.
+        """
+        rows = [(since, old, False)]
+        for at, row, migrated in rows:
+            if at >= version:
+                continue
+            orders = self._ordered.get((partition, at), [])
+            rows += [(at + 1, result, True) for result in (_result(row, order) for order in orders) if result != row]
+            rows += [(at + 2, row, migrated)] * bool(orders)
+            repaired = _without(row, view)
+            rows += [(at + by, repaired, migrated) for by in (1, 2) if repaired != row]
+        return rows
 
     # --- questions -------------------------------------------------------------------------------------------------
 
@@ -143,17 +220,54 @@ class TableChecker:
 
     def _line_breaks(self, partition: int, table: PartitionTable) -> bool:
         line = self.lines[partition]
-        version, replicas = table.versions[partition], table.replicas(partition)
-        starts = [i for i, step in enumerate(line) if (step.version, step.replicas) == (version, replicas)]
-        return bool(starts and replicas) and self._breaks_after(line, starts[0], replicas)
+        version, slots = table.versions[partition], table.slots(partition)
+        starts = [i for i, step in enumerate(line) if (step.version, step.slots) == (version, slots)]
+        return bool(starts and line[starts[0]].replicas) and self._breaks_after(
+            line, starts[0], line[starts[0]].replicas
+        )
 
     def _breaks_after(self, line: list[Step], index: int, holding: Replicas) -> bool:
         for later in range(index + 1, len(line)):
             step = line[later]
-            if any(each in step.replicas for each in holding):
+            goes_on = any(each in step.replicas for each in holding)
+            if goes_on or (step.is_commit and any(each in step.before for each in holding)):
                 if not step.is_published and self._breaks_after(line, later, holding):
                     return True
                 holding = step.replicas
             elif not any(each in step.view for each in holding):
                 return True
         return False
+
+
+def _result(slots: Slots, order: MigrationStarted) -> Slots:
+    """What a migration makes of a row."""
+    indexes = (
+        order.source_current_index, order.source_new_index, order.destination_current_index, order.destination_new_index,
+    )  # fmt: skip
+    length = max(len(slots), *(index + 1 for index in indexes))
+    row: list[MemberId | None] = [*slots, *[None] * (length - len(slots))]
+    if any(row[at] != who for who, at in ((order.source, indexes[0]), (order.destination, indexes[2])) if at >= 0):
+        return slots
+    for left in (order.source_current_index, order.destination_current_index):
+        if left >= 0:
+            row[left] = None
+    for member, taken in (
+        (order.source, order.source_new_index),
+        (order.destination, order.destination_new_index),
+    ):
+        if taken >= 0:
+            row[taken] = member
+    while row and row[-1] is None:
+        row.pop()
+    return tuple(row)
+
+
+def _without(slots: Slots, view: MembersView) -> Slots:
+    """The row without members that have left, the hottest of the others as the owner."""
+    row = [member if member in view else None for member in slots]
+    if row and row[0] is None:
+        hottest = next((index for index, member in enumerate(row) if member is not None), 0)
+        row[0], row[hottest] = row[hottest], row[0]
+    while row and row[-1] is None:
+        row.pop()
+    return tuple(row)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from phalanx.sim.scenario.facts import Fact, rows_in
 
 NOT_MEMBERSHIP = frozenset({
-    "CopyBegun", "CopyCommitted", "CopyGivenUp", "FullyReplicated", "PartitionsAssigned", "PartitionsRepaired",
-    "TableInstalled", "TableSearchEnded", "TableSearchStarted",
+    "FullyReplicated", "MigrationCommitted", "MigrationCopied", "MigrationFinalized", "MigrationRolledBack",
+    "MigrationStarted", "MigrationsPlanned", "PartitionLost", "PartitionSealed", "PartitionsAssigned",
+    "PartitionsRepaired", "TableInstalled", "TableSearchEnded", "TableSearchStarted",
 })  # fmt: skip
 """Kinds of facts that membership scenarios leave out."""
 SAID_BY_OTHERS = frozenset({"Joined"})

@@ -1,0 +1,91 @@
+"""What a new master goes on with (reference 004, 1.2 and 2.2): a pure rule over what all members told it.
+
+The old master may have told only some members of its last changes before it died, and may have been in the middle of
+migrations. From the tables, completed lists and active migration states of all members the new one works out:
+
+* the **table**: of each partition the newest row that anybody has. A destination that has committed has the newest row
+  of its partition, so a migration that it committed is committed for all (DL-31);
+* **rolled back** migrations: still active somewhere, and nobody has a newer row. Their partitions' versions grow by two
+  (DL-30), so that a destination which committed and left is behind when it comes back (DL-23);
+* **adopted** rows, beyond the reference:
+
+  1. Master M commits the move of a partition from S to D and dies when only D has heard of it. 2. D rules, with B as
+  its backup: what it confirms, B has and S has not. 3. D dies. The newest table that is left names S. But B follows a
+  rule that is newer than this table: it has everything that was confirmed under it, and S does not.
+
+  So those that follow the newest rule are the replicas, if nobody has a table that is as new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from phalanx.common.ids import MemberId
+from phalanx.common.table import PartitionTable, Slots
+from phalanx.wire.table_messages import ActiveMigration, CompletedMigration, FetchedTable, Rule
+
+
+class Recovery(NamedTuple):
+    """What a new master begins with."""
+
+    table: PartitionTable
+    found_at: MemberId
+    """Who had the newest table."""
+    completed: tuple[CompletedMigration, ...]
+    rolled_back: tuple[ActiveMigration, ...]
+    adopted: tuple[int, ...]
+    """Partitions whose replicas are those that follow the newest rule."""
+
+
+def recover(answers: Mapping[MemberId, FetchedTable]) -> Recovery:
+    """What the answers of all members, the new master's own first, add up to."""
+    found_at = max(answers, key=lambda member: answers[member].table.version)
+    table = answers[found_at].table
+    for answer in answers.values():
+        if answer.table is not table and (newer := answer.table.newer_rows(table)):
+            table = table.with_rows(newer)
+    completed = {(c.partition, c.base_version): c for answer in answers.values() for c in answer.completed}
+    adopted = _adopt(table, {member: answer.rules for member, answer in answers.items()})
+    active = {
+        state.partition: state
+        for answer in answers.values()
+        for state in answer.active
+        if state.base_version == table.versions[state.partition]
+    }
+    rows: dict[int, tuple[Slots, int, int]] = {}
+    for partition, state in active.items():
+        version = table.versions[partition] + 2
+        rows[partition] = table.slots(partition), version, table.births[partition]
+        outcome = CompletedMigration(partition, state.base_version, state.migration, False)
+        completed[partition, state.base_version] = outcome
+    rows |= {
+        partition: (slots, version, table.births[partition]) for partition, (slots, version) in adopted.items()
+    }  # fmt: skip
+    rolled_back = tuple(active[partition] for partition in sorted(active))
+    return Recovery(
+        table.with_rows(rows) if rows else table, found_at, tuple(completed.values()), rolled_back, tuple(adopted)
+    )
+
+
+def _adopt(
+    table: PartitionTable, told: Mapping[MemberId, tuple[Rule, ...]]
+) -> dict[int, tuple[Slots, int]]:  # fmt: skip
+    """Partition to the replicas that follow a rule newer than the table, and the version behind that rule's."""
+    newest: dict[int, int] = {}
+    for rules in told.values():
+        for rule in rules:
+            if rule.epoch > max(table.versions[rule.partition], newest.get(rule.partition, 0)):
+                newest[rule.partition] = rule.epoch
+    adopted: dict[int, tuple[Slots, int]] = {}
+    for partition, epoch in sorted(newest.items()):
+        followers = [
+            (-rule.seq, order, member)
+            for order, (member, rules) in enumerate(told.items())
+            for rule in rules
+            if rule.partition == partition and rule.epoch == epoch
+        ]
+        # Whoever is in step with the dead owner has all that it confirmed; the one that heard most comes first, so
+        # that what was on its way is kept too. By twos, for what the old master decided after it nobody knows.
+        adopted[partition] = tuple(member for _, _, member in sorted(followers)), epoch + 2
+    return adopted
