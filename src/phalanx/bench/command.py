@@ -22,6 +22,7 @@ from phalanx.bench.embedded import run_embedded
 from phalanx.bench.membership import membership
 from phalanx.bench.memory import run_memory
 from phalanx.bench.plan import Plan, SkippedCase
+from phalanx.bench.planning import planning
 from phalanx.bench.report import print_report
 from phalanx.bench.results import Comparison, Environment, Report
 from phalanx.bench.servers import package_version, redis_version
@@ -46,6 +47,7 @@ WITHOUT_REDIS = (
 
 app = typer.Typer(name="bench", invoke_without_command=True)
 app.command()(membership)
+app.command()(planning)
 
 
 @app.callback()

@@ -156,9 +156,7 @@ def _fill(draft: Draft, quotas: Sequence[int]) -> None:
                 continue
             owner = row[0] if row else -1
             seen: list[tuple[float, int, int]] = []
-            best = -1
-            fewest = until = 0.0
-            looked = 0
+            best, fewest, until, looked = -1, (0, 0), 0.0, 0
             while turns and looked < CHOICE:
                 turn, _, member = turns[0]
                 if best >= 0 and turn >= until:
@@ -167,7 +165,7 @@ def _fill(draft: Draft, quotas: Sequence[int]) -> None:
                 if member in row or (draft.is_zoned and not draft.has_place_in(partition, draft.zones[member])):
                     continue
                 looked += 1
-                together = shared.get(owner * count + member, 0)
+                together = (shared.get(owner * count + member, 0), (member - owner) % count)
                 if best < 0 or together < fewest:
                     if best < 0:
                         until = turn + 1 / lacking[member]
