@@ -239,7 +239,7 @@ class _Run:
         member = _member(host)
         self._story.tell_event(now, member, event)
         self._masterships.on_event(member, event, now)
-        self._tables.on_event(member, event)
+        self._tables.on_event(member, event, is_leaving=host.is_leaving)
         if isinstance(event, ViewInstalled):
             self._views.on_view(member, event, now)
             self._measures.on_view(member, event, now)
@@ -251,8 +251,7 @@ class _Run:
         if node is None:
             return
         alive = {_member(other) for other in self._world.hosts if other.node is not None}
-        leaving = {_member(other) for other in self._world.hosts if other.node is not None and other.is_leaving}
-        self._tables.on_table(node.this, table, node.membership.view, alive, now, leaving)
+        self._tables.on_table(node.this, table, node.membership.view, alive, now)
 
     def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
         self._workload.on_answer(host, reply, replier, now)

@@ -68,7 +68,10 @@ class TableChecker:
         self._lost: dict[MemberId, list[int]] = {}
         """Master to the partitions that it found lost, in the input that is going on."""
 
-    def on_event(self, member: MemberId, event: Event) -> None:
+    def on_event(self, member: MemberId, event: Event, *, is_leaving: bool) -> None:
+        """A member has recorded a fact."""
+        if is_leaving:
+            self._left.add(member)
         if isinstance(event, MigrationStarted):
             self._ordered.setdefault((event.partition, event.partition_version), []).append(event)
         elif isinstance(event, TableSearchEnded):
@@ -83,10 +86,8 @@ class TableChecker:
         view: MembersView | None,
         alive: Collection[MemberId],
         now: Millis,
-        leaving: Collection[MemberId] = (),
     ) -> None:
         """A member has installed a table. Who has a row that was not seen before, made it, or was told to commit it."""
-        self._left.update(leaving)
         history = self.installed.setdefault(member, [])
         before = history[-1][1] if history else None
         if before is not None and before.version >= table.version:
