@@ -239,7 +239,8 @@ class _Run:
         member = _member(host)
         self._story.tell_event(now, member, event)
         self._masterships.on_event(member, event, now)
-        self._tables.on_event(member, event, is_leaving=host.is_leaving)
+        leaving = [_member(other) for other in self._world.hosts if other.is_leaving and other.node is not None]
+        self._tables.on_event(member, event, leaving)
         if isinstance(event, ViewInstalled):
             self._views.on_view(member, event, now)
             self._measures.on_view(member, event, now)

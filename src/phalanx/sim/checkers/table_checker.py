@@ -14,6 +14,7 @@ line after it, all replicas in sync had left the cluster that went on.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable, Replicas, Slots
@@ -46,6 +47,15 @@ class Step:
         """Whether another member has installed it: what a master told nobody before it died binds nobody."""
 
 
+class Path(NamedTuple):
+    """A row that may have come about from another one, and how."""
+
+    version: int
+    slots: Slots
+    migrated: bool
+    repaired: bool
+
+
 class TableChecker:
     """Watches the tables of all members."""
 
@@ -68,10 +78,9 @@ class TableChecker:
         self._lost: dict[MemberId, list[int]] = {}
         """Master to the partitions that it found lost, in the input that is going on."""
 
-    def on_event(self, member: MemberId, event: Event, *, is_leaving: bool) -> None:
-        """A member has recorded a fact."""
-        if is_leaving:
-            self._left.add(member)
+    def on_event(self, member: MemberId, event: Event, leaving: Collection[MemberId]) -> None:
+        """A member has recorded a fact; these members were asked to leave."""
+        self._left.update(leaving)
         if isinstance(event, MigrationStarted):
             self._ordered.setdefault((event.partition, event.partition_version), []).append(event)
         elif isinstance(event, TableSearchEnded):
@@ -153,9 +162,12 @@ class TableChecker:
         version, slots = table.versions[partition], table.slots(partition)
         before: Replicas = tuple(each for each in old if each is not None)
         rows = self._reached(partition, old, since, version, view)
-        migrated = (version, slots, True) in rows and not is_lost
+        ways = [(path.migrated, path.repaired) for path in rows if (path.version, path.slots) == (version, slots)]
+        migrated = any(way[0] for way in ways) and not is_lost
         # What one input brought about is seen at once: migrations, and after them perhaps a repair.
-        kept = [row for _, row, _ in rows if not any(m is not None and m not in slots and m in view for m in row)]
+        kept = [
+            path.slots for path in rows if not any(m is not None and m not in slots and m in view for m in path.slots)
+        ]
         is_commit = migrated or (bool(kept) and old not in kept and not is_lost)
         step = Step(now, version, slots, member, view, before, is_commit=is_commit)
         story = (
@@ -168,7 +180,7 @@ class TableChecker:
             place = next(index for index, later in enumerate(line) if later.version > version)
             line.insert(place, step)
             return
-        if migrated:
+        if migrated and all(way == (True, False) for way in ways):
             staying = sum(1 for each in view.members if each not in self._left)
             available = sum(1 for each in before if each in view)
             if len(step.replicas) < min(available, self._wanted, max(staying, 1)):
@@ -182,22 +194,24 @@ class TableChecker:
                 self._findings.add(now, "replicas in sync are not passed over", text)
         line.append(step)
 
-    def _reached(
-        self, partition: int, old: Slots, since: int, version: int, view: MembersView
-    ) -> list[tuple[int, Slots, bool]]:  # fmt: skip
-        """Versions and rows to which migrations that were ordered for exactly these rows, repairs and migrations that
-        were rolled back lead from the row before; and whether a migration was among them.
+    def _reached(self, partition: int, old: Slots, since: int, version: int, view: MembersView) -> list[Path]:
+        """The row before, and where migrations that were ordered for exactly such a row, repairs and migrations that
+        were rolled back lead from it.
         """
-        rows = [(since, old, False)]
-        for at, row, migrated in rows:
+        paths = [Path(since, old, migrated=False, repaired=False)]
+        for path in paths:
+            at, row = path.version, path.slots
             if at >= version:
                 continue
             orders = self._ordered.get((partition, at), [])
-            rows += [(at + 1, result, True) for result in (_result(row, order) for order in orders) if result != row]
-            rows += [(at + 2, row, migrated)] * bool(orders)
+            results = [result for result in (_result(row, order) for order in orders) if result != row]
+            paths += [Path(at + 1, result, migrated=True, repaired=path.repaired) for result in results]
+            if orders:
+                paths.append(path._replace(version=at + 2))
             repaired = _without(row, view)
-            rows += [(at + by, repaired, migrated) for by in (1, 2) if repaired != row]
-        return rows
+            if repaired != row:
+                paths += [Path(at + by, repaired, path.migrated, repaired=True) for by in (1, 2)]
+        return paths
 
     # --- questions -------------------------------------------------------------------------------------------------
 
