@@ -23,6 +23,7 @@ FOUND_BY = {
     "commit-copy-early": {"no acknowledged write is lost", "reads by the owner are not stale"},
     "skip-table-search": {"one owner per partition and version"},
     "forget-outcomes": {"a counter is raised once by a call"},
+    "give-up-early": {"sensible calls are not refused"},
     "resend-nothing": {
         "the cluster becomes whole after healing", "no acknowledged write is lost", "reads by the owner are not stale",
     },

@@ -51,7 +51,8 @@ class SyncMap(MutableMapping[Any, Any]):
     """A map of the grid. Keys and values are what `phalanx.grid.serialization` can store.
 
     Every method raises `UnavailableError` when no owner could be asked in time (nothing was changed), and writes raise
-    `IndeterminateWrite` when one was asked and its answer did not come.
+    `IndeterminateWrite` when one was asked and no answer came in time. A write of one key is applied once, however many
+    owners had to be asked for it.
     """
 
     def __init__(self, name: str, client: Client) -> None:

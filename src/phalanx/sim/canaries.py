@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
+from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.grid.outgoing import Stage
@@ -130,6 +131,19 @@ def forget_outcomes(node: Node) -> None:
         node._handlers[kind] = on_write
 
 
+def give_up_early(node: Node) -> None:
+    """A write whose owner was lost is reported as unknown, and the next owner is not asked."""
+    calls, original = node.calls, node.calls._on_target_lost
+
+    def on_target_lost(pending: Any, reason: str, now: Millis) -> None:
+        if isinstance(pending.call.request, m.OPERATIONS):
+            calls._fail(pending, ErrorCode.INDETERMINATE, reason)
+        else:
+            original(pending, reason, now)
+
+    _replace(calls, "_on_target_lost", on_target_lost)
+
+
 def resend_nothing(node: Node) -> None:
     """What a broken connection lost is not sent again: the stream is taken for acknowledged."""
     grid, original = node.grid, node.grid.on_link_lost
@@ -178,6 +192,7 @@ CANARIES: dict[str, Callable[[Node], None]] = {
     "forget-active-migrations": forget_active_migrations,
     "skip-table-search": skip_table_search,
     "forget-outcomes": forget_outcomes,
+    "give-up-early": give_up_early,
     "resend-nothing": resend_nothing,
     "claim-too-soon": claim_too_soon,
     **MEMBERSHIP_CANARIES,

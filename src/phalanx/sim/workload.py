@@ -173,6 +173,7 @@ class Workload:
             done.result = (reply.value,)  # type: ignore[union-attr]  # by its kind
         elif kind is m.ErrorReply:
             self._on_error(done, reply.code, reply.text)  # type: ignore[union-attr]  # by its kind
+            self._check_patience(done, host)
             return
         elif kind is m.ValuesReply:
             done.result = tuple(reply.values)  # type: ignore[union-attr]  # by its kind
@@ -201,6 +202,18 @@ class Workload:
         else:
             operation.outcome = Outcome.INDETERMINATE
             self.wrong_answers.append((operation, f"refused: {code.name}: {text}"))
+
+    def _check_patience(self, operation: Operation, host: Host) -> None:
+        """A write of one key goes on until its time is over, whatever happens to owners; its own member may end it."""
+        has_ended = host.node is None or host.node.membership.is_over
+        waited_ms = operation.end - operation.begin
+        is_patient = has_ended or waited_ms >= self._options.call_timeout_ms // 2
+        if (
+            operation.outcome is Outcome.INDETERMINATE
+            and operation.kind not in ("put_all", "get_all")
+            and not is_patient
+        ):
+            self.wrong_answers.append((operation, f"unknown after {waited_ms} ms"))
 
     def on_process_ended(self, member: MemberId, now: Millis) -> None:
         """Nobody is told what became of the calls of a process that has ended."""
