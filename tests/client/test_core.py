@@ -3,7 +3,7 @@
 import pytest
 
 from harness import KEY, MAP, address
-from phalanx.client.core import ASK_TIMEOUT_MS, ClientCore
+from phalanx.client.core import ASK_TIMEOUT_MS, DOUBT_AFTER_MS, ClientCore
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Target, member_id
 from phalanx.common.table import PartitionTable, build_table
@@ -219,3 +219,29 @@ def test_every_call_ends_in_time() -> None:
     assert client.code(write) is ErrorCode.INDETERMINATE
     client.reply(A, m.DoneReply(write))
     assert client.core.next_deadline() is None
+
+
+def test_a_call_that_waits_for_long_finds_out_that_its_owner_was_replaced_while_it_hangs() -> None:
+    """No connection breaks, and no other call is made that would ask for news."""
+    client = connected(table_of(A), view_of(A, B, C))
+    waiting = client.get()
+    client.advance(DOUBT_AFTER_MS - 1)
+    assert [to for to, _ in client.sent] == [A]
+    client.advance(1)
+    client.advance(ASK_TIMEOUT_MS)  # the one who hangs may be asked first
+    client.advance(DOUBT_AFTER_MS)
+    assert client.asked_for_table()[0] in (address("B"), address("C"))
+    client.tell_table(table_of(B, version=2), view_of(B, C))
+    assert client.sent[-1][0] == B
+    client.reply(B, m.ValueReply(client.sent[-1][1].id, b"found"))
+    assert client.answers[waiting] == m.ValueReply(waiting, b"found")
+
+
+def test_a_call_that_waits_for_long_does_not_stop_asking() -> None:
+    client = connected(table_of(A), view_of(A, B, C))
+    client.get()
+    questions = []
+    for _ in range(10):
+        client.advance(DOUBT_AFTER_MS)
+        questions.append(client.asked_for_table()[1].id)
+    assert len(set(questions)) >= 8

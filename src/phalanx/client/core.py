@@ -29,6 +29,8 @@ QUESTIONS_FROM = 1 << 62
 """Ids above this are the machine's own questions; calls count up from 1, and tries after the first down from -1."""
 NEWS_AFTER_MS = 5_000
 """A call asks for the table on the side when the last answer is older than that."""
+DOUBT_AFTER_MS = 1_000
+"""A call that has waited so long asks for the table, again and again: its owner may hang, and have been replaced."""
 
 
 class ClientCore:
@@ -58,6 +60,8 @@ class ClientCore:
         self._pause_ms = ASK_PAUSE_MS
         self._news_at = 0
         """When a call is to ask on the side again."""
+        self._doubt_at = 0
+        """When a call that waits for long is to ask again."""
 
     @property
     def wants_table(self) -> bool:
@@ -136,12 +140,21 @@ class ClientCore:
         if self._asked is not None and now >= self._ask_deadline:
             self.problems[self._asked] = f"no answer within {ASK_TIMEOUT_MS} ms"
             self._asked = None
-        if self.wants_table:
+        doubt_at = self._next_doubt()
+        if doubt_at is not None and now >= doubt_at:
+            self._doubt_at = now + DOUBT_AFTER_MS
+            self._ask(now)
+        elif self.wants_table:
             self._ask(now)
         return self._out.take()
 
+    def _next_doubt(self) -> Millis | None:
+        """When the oldest call under way begins to doubt that it asks the right one."""
+        since = self._router.waiting_since()
+        return max(since + DOUBT_AFTER_MS, self._doubt_at) if since is not None else None
+
     def next_deadline(self) -> Millis | None:
-        deadlines = [self._router.next_deadline()]
+        deadlines = [self._router.next_deadline(), self._next_doubt()]
         if self._asked is not None:
             deadlines.append(self._ask_deadline)
         elif self.wants_table:

@@ -135,6 +135,10 @@ class CallRouter:
         first = next(iter(self._pending.values())).deadline
         return min(first, self._retry_at) if self.waiting else first
 
+    def waiting_since(self) -> Millis | None:
+        """When the oldest call under way began."""
+        return next(iter(self._pending.values())).deadline - self._timeout_ms if self._pending else None
+
     def on_time(self, now: Millis) -> None:
         while self._pending:
             pending = next(iter(self._pending.values()))
