@@ -137,3 +137,10 @@ def ready_address(logs: Path) -> str | None:
     text = log.read_text() if log.exists() else ""
     found = re.search(r"Member \[127\.0\.0\.1\]:(\d+) - \S+ this", text)
     return f"127.0.0.1:{found[1]}" if found else None
+
+
+def test_a_folder_with_the_logs_of_another_run_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "m0.log").touch()
+    result = CliRunner().invoke(app, ["chaos", "--keep-logs", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "is not empty" in result.stderr

@@ -88,6 +88,9 @@ class Faults:
             timer.cancel()
             for errand in self._errands:
                 errand.cancel()
+            for soldier in self._cluster.in_phase(Phase.READY, Phase.LEAVING):
+                if soldier.is_stopped:
+                    self._cluster.resume(soldier)
 
     def around(self, between_s: tuple[float, float]) -> tuple[str, ...]:
         """The faults around a time, as lines."""

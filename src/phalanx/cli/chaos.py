@@ -20,6 +20,7 @@ from phalanx.chaos.plan import Options
 from phalanx.chaos.run import Report, Run, run_chaos
 from phalanx.cli.output import print_json
 from phalanx.common.config import MAX_BACKUPS
+from phalanx.common.errors import UsageError
 
 TOLD_VIOLATIONS = 20
 
@@ -99,6 +100,8 @@ def _progress(console: Console) -> Iterator[Callable[[str], None]]:
 def _folder(kept: Path | None) -> Iterator[Path]:
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)
+        if any(kept.iterdir()):
+            raise UsageError(f"--keep-logs {kept} is not empty: give a folder of its own to each run")
         yield kept
         return
     with tempfile.TemporaryDirectory(prefix="phalanx-chaos-", ignore_cleanup_errors=True) as folder:
