@@ -3,7 +3,8 @@
 import pytest
 
 from harness import KEY, Cluster, Lone, lone_id
-from phalanx.common.config import MAX_BACKUPS, NodeConfig
+from phalanx.common.backups import MAX_BACKUPS
+from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.wire import events

@@ -16,7 +16,7 @@ import random
 
 import msgspec
 
-from phalanx.common.config import MAX_BACKUPS
+from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.errors import UsageError
 
 HEARTBEAT_INTERVAL_MS = 500

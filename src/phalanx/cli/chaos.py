@@ -19,7 +19,7 @@ from rich.markup import escape
 from phalanx.chaos.plan import Options
 from phalanx.chaos.run import Report, Run, run_chaos
 from phalanx.cli.output import print_json
-from phalanx.common.config import MAX_BACKUPS
+from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.errors import UsageError
 
 TOLD_VIOLATIONS = 20

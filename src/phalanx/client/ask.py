@@ -21,6 +21,8 @@ from phalanx.common.view import MembersView
 from phalanx.maps.requests import expect
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.messages import (
+    ChangeBackups,
+    DoneReply,
     GetHistory,
     GetMembers,
     GetReplicas,
@@ -49,7 +51,7 @@ class Placement:
     view: MembersView
     table: PartitionTable
     backup_count: int
-    """How many backups that member is configured to keep."""
+    """How many backups there are to be, by that table."""
 
     @property
     def wanted_replicas(self) -> int:
@@ -115,11 +117,21 @@ class Inquirer:
     def placement(self) -> Placement:
         """Who is there and who holds what, by the list and the table that this member has installed."""
         reply = self.table()
-        return Placement(reply.view, reply.table, self.replicas().backup_count)
+        return Placement(reply.view, reply.table, reply.table.backups.depth)
 
     def replicas(self) -> ReplicasReply:
         """What this member holds: entries, bytes, and what is not confirmed yet."""
         return self._ask(GetReplicas, ReplicasReply, "replicas")
+
+    def change_backups(self, name: str, synchronous: int, asynchronous: int) -> None:
+        """Let a map have other backups from now on (an empty name: all that have none of their own).
+
+        To be asked of the master. Raises `UsageError` for counts that cannot be, `UnavailableError` if this member is
+        not the master.
+        """
+        self._ask(
+            lambda request_id: ChangeBackups(request_id, name, synchronous, asynchronous), DoneReply, "backups"
+        )  # fmt: skip
 
     def history(self) -> HistoryReply:
         """The decisions that this member remembers, its list, and whom it suspects."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from phalanx.common.backups import check_backups
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, Millis
 
@@ -14,9 +15,6 @@ MAX_MAP_NAME_LENGTH = 200
 """Characters in the name of a map: it goes along with every request and every write to a backup."""
 MIN_BULK_BYTES = 16 * 1024 * 1024
 """What a request for many entries may hold in any case; callers cut theirs well below it."""
-
-MAX_BACKUPS = 6
-"""A partition has at most seven replicas, numbered 0 (the owner) to 6."""
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +30,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions of the key space; the same on every member. More: finer balance, larger table."""
 
     backup_count: int = 1
-    """Synchronous backups of each partition. Each survives one more simultaneous crash and costs one more copy."""
+    """Synchronous backups of each partition. Each survives one more simultaneous crash and costs one more copy. It is
+    what a cluster begins with, and changes while it runs."""
+
+    async_backup_count: int = 0
+    """Backups behind the synchronous ones, for which no write waits. What they have not got yet is lost with the others."""
 
     heartbeat_interval_ms: Millis = 1_000
     """Between two heartbeats to each member. Lower: faster healing of missed updates, more messages."""
@@ -137,8 +139,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("cluster: the name is empty; give every member and client the same non-empty name")
         if not 1 <= self.partition_count <= 1_000_000:
             raise UsageError(f"partition_count: {self.partition_count} is not between 1 and 1000000")
-        if not 0 <= self.backup_count <= MAX_BACKUPS:
-            raise UsageError(f"backup_count: {self.backup_count} is not between 0 and {MAX_BACKUPS}")
+        check_backups(self.backup_count, self.async_backup_count)
         for name in ("heartbeat_interval_ms", "retry_interval_ms", "join_timeout_ms", "copy_chunk_bytes",
                      "migrations_per_member", "join_attempts", "max_key_bytes", "max_value_bytes", "initial_members",
                      "ring_neighbours", "merge_interval_ms", "former_members_ms"):  # fmt: skip

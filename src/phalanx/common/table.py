@@ -2,7 +2,7 @@
 
 Only the master makes a new table. Each partition has a version that grows by one with every committed change, and by
 two where a migration failed: a destination that had committed it alone is then behind again. The table's version is
-their sum, so the same holds for it, while partitions change independently: of two tables the newer row counts for each
+their sum (and that of the backup plan, which travels with it), so the same holds for it, while partitions change independently: of two tables the newer row counts for each
 partition. Every replica named here is complete: a migration under way is not in the table. So any of them may be
 promoted without losing a write that was acknowledged.
 
@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from phalanx.common.backups import BackupPlan
 from phalanx.common.ids import MemberId
 
 HOLE = -1
@@ -35,9 +36,11 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
     versions: tuple[int, ...]
     """Of each partition: how many changes it has seen."""
     version: int
-    """The sum of `versions`."""
+    """The sum of `versions` and of the backup plan's version."""
     births: tuple[int, ...]
     """Of each partition: its version when it last began empty because nobody had it any more; 0: never."""
+    backups: BackupPlan
+    """How many backups there are to be."""
 
     @property
     def partition_count(self) -> int:
@@ -112,7 +115,8 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
             displaced.update(rows[partition])
             rows[partition] = _row(slots, index_of)
             versions[partition], births[partition] = version, birth
-        table = PartitionTable(members, tuple(rows), tuple(versions), sum(versions), tuple(births))
+        version = sum(versions) + self.backups.version
+        table = PartitionTable(members, tuple(rows), tuple(versions), version, tuple(births), self.backups)
         # Whoever holds nothing any more is not named. Most often the first rows tell that all are.
         unnamed = displaced - {HOLE}
         for row in rows:
@@ -120,6 +124,13 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
                 return table
             unnamed.difference_update(row)
         return _with_members(table, tuple(member for index, member in enumerate(members) if index not in unnamed))
+
+    def with_backups(self, backups: BackupPlan) -> PartitionTable:
+        """The table with another backup plan, where that is newer."""
+        if backups.version <= self.backups.version:
+            return self
+        version = self.version - self.backups.version + backups.version
+        return msgspec.structs.replace(self, version=version, backups=backups)
 
     def newer_rows(self, than: PartitionTable) -> dict[int, tuple[Slots, int, int]]:
         """The rows of this table that are newer than the other's: for `with_rows` of the other."""
@@ -131,18 +142,23 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
 
 
 def build_table(
-    replicas: Sequence[Slots], versions: Sequence[int], births: Sequence[int] | None = None
+    replicas: Sequence[Slots],
+    versions: Sequence[int],
+    births: Sequence[int] | None = None,
+    backups: BackupPlan | None = None,
 ) -> PartitionTable:
     """A table from the replicas of each partition."""
     members = tuple(sorted({member for row in replicas for member in row if member is not None}))
     index_of = {member: index for index, member in enumerate(members)}
     rows = tuple(_row(row, index_of) for row in replicas)
-    return PartitionTable(members, rows, tuple(versions), sum(versions), tuple(births or (0,) * len(rows)))
+    plan = backups if backups is not None else BackupPlan()
+    version = sum(versions) + plan.version
+    return PartitionTable(members, rows, tuple(versions), version, tuple(births or (0,) * len(rows)), plan)
 
 
-def unassigned_table(partition_count: int) -> PartitionTable:
+def unassigned_table(partition_count: int, backups: BackupPlan | None = None) -> PartitionTable:
     """The table before the first assignment: version 0, nobody owns anything."""
-    return build_table([()] * partition_count, [0] * partition_count)
+    return build_table([()] * partition_count, [0] * partition_count, backups=backups)
 
 
 def _row(slots: Slots, index_of: Mapping[MemberId, int]) -> tuple[int, ...]:
@@ -157,4 +173,4 @@ def _with_members(table: PartitionTable, members: tuple[MemberId, ...]) -> Parti
     index_of = {member: index for index, member in enumerate(members)}
     moved = [index_of.get(member, HOLE) for member in table.members]
     rows = tuple([tuple([moved[index] if index != HOLE else HOLE for index in row]) for row in table.rows])
-    return PartitionTable(members, rows, table.versions, table.version, table.births)
+    return PartitionTable(members, rows, table.versions, table.version, table.births, table.backups)

@@ -16,7 +16,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from phalanx.common.config import MAX_BACKUPS
+from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.demo.dataset import find_files
 from phalanx.demo.report import Report

@@ -29,9 +29,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from phalanx.common.backups import BackupPlan
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.common.migration import Migration
+from phalanx.common.table import PartitionTable
 from phalanx.grid.copying import CopySender
 from phalanx.grid.store import Replica
 from phalanx.wire.effects import Outbox
@@ -62,11 +64,13 @@ class Stream:
     """One replica that follows this owner."""
 
     __slots__ = (
-        "acked", "copy", "counts", "heard_at", "is_unreachable", "member", "ordered", "state", "target_seq",
+        "acked", "copy", "counts", "heard_at", "index", "is_unreachable", "member", "ordered", "state", "target_seq",
     )  # fmt: skip
 
-    def __init__(self, member: MemberId, acked: int, now: Millis, ordered: Destination | None) -> None:
+    def __init__(self, member: MemberId, index: int, acked: int, now: Millis, ordered: Destination | None) -> None:
         self.member = member
+        self.index = index
+        """Its place among the backups that there are, or the index that it will have: the first so many confirm a write."""
         self.acked = acked
         """The replica has all writes up to this number (a replica being copied: the number at which it began)."""
         self.state = StreamState.PROBING if ordered is None else StreamState.COPYING
@@ -75,7 +79,7 @@ class Stream:
         self.counts = ordered is None
         """Whether writes wait for its acknowledgement."""
         self.target_seq = 0
-        """CATCHING_UP ends when this is acknowledged."""
+        """CATCHING_UP ends when this is acknowledged: what was confirmed before its acknowledgement was waited for."""
         self.is_unreachable = False
         """Whether to ask it what it has as soon as a connection opens."""
         self.copy: CopySender | None = None
@@ -96,7 +100,7 @@ class PendingWrite(msgspec.Struct, gc=False):
 class OwnedPartition:
     """A partition that this member owns, from the table that said so to the table that says otherwise."""
 
-    __slots__ = ("_base", "_log", "_log_from", "_out", "_waiting", "number", "replica", "streams")
+    __slots__ = ("_base", "_log", "_log_from", "_out", "_waiting", "backups", "number", "replica", "streams")
 
     def __init__(self, this: MemberId, number: int, replica: Replica, epoch: int, outbox: Outbox) -> None:
         self.number = number
@@ -109,8 +113,9 @@ class OwnedPartition:
         """Writes, oldest first, that some stream has not acknowledged."""
         self._log_from = replica.seq
         """The log holds every write with a greater number than this."""
-        self._waiting: deque[tuple[int, PendingWrite]] = deque()
-        """Numbers of the writes whose callers wait, oldest first."""
+        self._waiting: dict[int, deque[tuple[int, PendingWrite]]] = {}
+        """Index of the coldest replica that must confirm, to the numbers of the writes whose callers wait, oldest first."""
+        self.backups = BackupPlan()
         began_anew = epoch > replica.epoch or (epoch == replica.epoch and this != replica.ruler)
         invariant(began_anew, "no two rules over a partition have one epoch and ruler", replica=replica, epoch=epoch)
         replica.epoch, replica.ruler = epoch, this
@@ -139,13 +144,18 @@ class OwnedPartition:
             self._log_from = message.seq
             return False
         waits = False
+        plan = self.backups
+        coldest = plan.of(message.map).synchronous if plan.maps else plan.usual.synchronous
         for stream in self.streams.values():
             if stream.state is not StreamState.PROBING:
                 self._out.send(stream.member, message)
-            waits = waits or stream.counts
+            waits = waits or (stream.counts and stream.index <= coldest)
         self._log.append(message)
         if waits and write is not None:
-            self._waiting.append((message.seq, write))
+            waiting = self._waiting.get(coldest)
+            if waiting is None:
+                waiting = self._waiting[coldest] = deque()
+            waiting.append((message.seq, write))
         return waits
 
     def put_unshared(self, name: str, key: bytes, value: bytes) -> None:
@@ -189,36 +199,42 @@ class OwnedPartition:
 
     def _confirm(self) -> None:
         """Tell callers whose writes every stream that counts has acknowledged; forget writes that all have."""
-        confirmed = kept_from = self.replica.seq
-        for stream in self.streams.values():
+        kept_from = self.replica.seq
+        streams = self.streams.values()
+        for stream in streams:
             if stream.acked < kept_from:
                 kept_from = stream.acked
-            if stream.counts and stream.acked < confirmed:
-                confirmed = stream.acked
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= confirmed:
-            _, write = waiting.popleft()
-            write.partitions_left -= 1
-            if write.partitions_left == 0:
-                self._out.send(write.caller, write.reply)
+        for coldest, waiting in self._waiting.items():
+            confirmed = self.replica.seq
+            for stream in streams:
+                if stream.counts and stream.acked < confirmed and stream.index <= coldest:
+                    confirmed = stream.acked
+            while waiting and waiting[0][0] <= confirmed:
+                _, write = waiting.popleft()
+                write.partitions_left -= 1
+                if write.partitions_left == 0:
+                    self._out.send(write.caller, write.reply)
         log = self._log
         while log and log[0].seq <= kept_from:
             self._log_from = log.popleft().seq
 
     # --- streams ---------------------------------------------------------------------------------------------------
 
-    def follow_table(self, backups: tuple[MemberId, ...], version: int, reconfirmed: bool, now: Millis) -> None:
-        """The master's table: these are the backups. `reconfirmed`: another master than before stands behind it."""
-        for member in backups:
+    def follow_table(self, table: PartitionTable, reconfirmed: bool, now: Millis) -> None:
+        """The master's table tells the backups. `reconfirmed`: another master than before stands behind it."""
+        backups, version = table.replicas(self.number)[1:], table.versions[self.number]
+        self.backups = table.backups
+        # Where a hotter replica is missing, the next one confirms in its stead.
+        for index, member in enumerate(backups, start=1):
             stream = self.streams.get(member)
             if stream is None:
-                stream = self.streams[member] = Stream(member, self.replica.seq, now, None)
-                stream.acked = self._base[1]
+                stream = self.streams[member] = Stream(member, index, self._base[1], now, None)
                 self._probe(stream)
-            elif stream.ordered is not None:
-                # Its copy is committed: an ordinary backup from now on.
-                stream.ordered = None
-                stream.counts = True
+                continue
+            self._take_index(stream, index)
+            # Its copy is committed: an ordinary backup from now on.
+            stream.ordered = None
+            stream.counts = True
         for member in [m for m in self.streams if m not in backups]:
             ordered = self.streams[member].ordered
             if ordered is None or ordered.base_version < version or reconfirmed:
@@ -235,9 +251,22 @@ class OwnedPartition:
     def copy_to(self, destination: Destination, copy_id: int, chunk_bytes: int, now: Millis) -> None:
         """Bring the destination of a migration up to date: one that is a backup already is, or will be by itself."""
         member = destination.member
-        if member not in self.streams:
-            stream = self.streams[member] = Stream(member, self.replica.seq, now, destination)
+        index = destination.migration.destination_new_index
+        stream = self.streams.get(member)
+        if stream is None:
+            stream = self.streams[member] = Stream(member, index, self.replica.seq, now, destination)
             self._start_copy(stream, copy_id, chunk_bytes, now)
+        else:
+            self._take_index(stream, min(index, stream.index))
+            self._end_catching_up(stream)
+
+    def _take_index(self, stream: Stream, index: int) -> None:
+        """Writes that a hotter replica must confirm, and a colder one need not, may be on their way to it still."""
+        if index < stream.index:
+            stream.target_seq = self.replica.seq
+            if stream.state is StreamState.IN_SYNC and stream.acked < stream.target_seq:
+                stream.state = StreamState.CATCHING_UP
+        stream.index = index
 
     def on_probe_answer(
         self, member: MemberId, message: ProbeAnswer, copy_id: int, chunk_bytes: int, now: Millis
@@ -259,7 +288,8 @@ class OwnedPartition:
             self._start_copy(stream, copy_id, chunk_bytes, now)
             return
         stream.acked = message.seq
-        stream.state = StreamState.IN_SYNC if stream.ordered is None else StreamState.CATCHING_UP
+        is_owed = stream.ordered is not None or stream.acked < stream.target_seq
+        stream.state = StreamState.CATCHING_UP if is_owed else StreamState.IN_SYNC
         for logged in self._log:
             if logged.seq > stream.acked:
                 self._out.send(member, logged)
@@ -329,7 +359,7 @@ class OwnedPartition:
 
     def abandon(self) -> list[PendingWrite]:
         """Ownership has moved: the writes whose outcome is open, each once."""
-        open_writes = {id(write): write for _, write in self._waiting}
+        open_writes = {id(write): write for waiting in self._waiting.values() for _, write in waiting}
         self._waiting.clear()
         self._log.clear()
         self.streams.clear()

@@ -148,11 +148,11 @@ class GridService:
         reconfirmed = confirmed_by != self._confirmed_by
         self._confirmed_by = confirmed_by
         before, self.table = self.table, table
-        same_members = before.members == table.members
+        is_same = before.members == table.members and before.backups == table.backups and not reconfirmed
         outcomes = {(each.partition, each.base_version): each.committed for each in completed}
         self.followed.follow_table(table, outcomes, reconfirmed=reconfirmed)
         for partition, row in enumerate(table.rows):
-            if same_members and not reconfirmed and before.versions[partition] == table.versions[partition]:
+            if is_same and before.versions[partition] == table.versions[partition]:
                 continue
             owner = table.members[row[0]] if row else None
             owned = self.find_owned(partition)
@@ -162,8 +162,7 @@ class GridService:
             if owner == self.this:
                 if owned is None:
                     owned = self._take_over(partition, table.versions[partition])
-                backups = table.replicas(partition)[1:]
-                owned.follow_table(backups, table.versions[partition], reconfirmed, now)
+                owned.follow_table(table, reconfirmed, now)
                 if not owned.is_settled:
                     self.unsettled[partition] = owned
             elif owned is not None:

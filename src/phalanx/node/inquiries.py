@@ -86,5 +86,5 @@ class Inquiries:
             sum(replica.entry_count() for replica in owned + followed),
             sum(replica.byte_count() for replica in owned + followed),
             len(grid.unsettled),
-            grid.config.backup_count,
+            grid.table.backups.depth,
         )

@@ -11,8 +11,9 @@ from collections.abc import Callable, Set
 from functools import partial
 from typing import Any, assert_never, get_args
 
+from phalanx.common.backups import BackupCount
 from phalanx.common.config import NodeConfig
-from phalanx.common.errors import ErrorCode
+from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import MemberId, Millis, is_client
 from phalanx.common.invariant import invariant
 from phalanx.grid.calls import CallRouter
@@ -313,9 +314,25 @@ class Node:
         routes |= dict.fromkeys(get_args(m.KeyRequest), partial(on_key_request, grid))
         routes |= dict.fromkeys(get_args(m.BulkRequest), partial(on_bulk_request, grid))
         routes |= dict.fromkeys(get_args(m.Inquiry), self._inquiries.on_inquiry)
+        routes[m.ChangeBackups] = self._on_change_backups
         routes |= dict.fromkeys(get_args(m.Reply), self._on_reply)
         invariant(set(routes) == set(get_args(m.Message)), "every kind of message has a handler")
         return routes
+
+    def _on_change_backups(self, caller: Any, request: m.ChangeBackups, now: Millis) -> None:
+        """An operator's wish. Only the master can fulfil it, when its search for the table is over."""
+        if not self.keeper.decides:
+            text = (
+                f"only the master changes the number of backups: ask {self.membership.master or 'again a little later'}"
+            )
+            self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, text))
+            return
+        try:
+            self.keeper.change_backups(request.map, BackupCount(request.synchronous, request.asynchronous), now)
+        except UsageError as error:
+            self._out.send(caller, m.ErrorReply(request.id, ErrorCode.INVALID, str(error)))
+        else:
+            self._out.send(caller, m.DoneReply(request.id))
 
     def _on_migration_order(self, sender: MemberId, message: m.MigrationOrder, now: Millis) -> None:
         if sender == self.keeper.confirmed_by == self.membership.master:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from phalanx.common.backups import BackupCount, BackupPlan
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
@@ -51,7 +52,8 @@ class PartitionKeeper:
 
     def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox, undecided: Undecided) -> None:
         self.this = this
-        self.table = unassigned_table(config.partition_count)
+        usual = BackupCount(config.backup_count, config.async_backup_count)
+        self.table = unassigned_table(config.partition_count, BackupPlan(0, usual))
         self.installed_version = 0
         """Of the master's table that is installed; rows that are ahead of it do not count."""
         self.confirmed_by: MemberId | None = None
@@ -96,7 +98,8 @@ class PartitionKeeper:
     def validate(self) -> None:
         """What must hold between any two inputs."""
         table = self.table
-        invariant(table.version == sum(table.versions), "the table's version is the sum of its partitions'")
+        versions = sum(table.versions) + table.backups.version
+        invariant(table.version == versions, "the table's version is the sum of its partitions' and its plan's")
         invariant(table.version >= self.installed_version, "no row is older than the master's table", keeper=self)
         for partition, row in enumerate(table.rows):
             held = [index for index in row if index >= 0]
@@ -244,6 +247,19 @@ class PartitionKeeper:
             self._plan_because = "a member has joined"
             self._go_on(now)
 
+    def change_backups(self, name: str, count: BackupCount, now: Millis) -> None:
+        """Let a map have other backups from now on (an empty name: all that have none of their own).
+
+        Replicas are added and cleared by migrations like any other. Raises `UsageError` for counts that cannot be.
+        """
+        invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
+        table = self.table.with_backups(self.table.backups.with_change(name, count))
+        self._install(table, table.version)
+        self._publishing.note_all_changed(now)
+        self._out.record(events.BackupsChanged(name, count.synchronous, count.asynchronous, table.version))
+        self._plan_because = "the number of backups changed"
+        self._go_on(now)
+
     # --- the master: what it does ----------------------------------------------------------------------------------
 
     def may_leave(self) -> list[MemberId]:
@@ -312,7 +328,7 @@ class PartitionKeeper:
         members = self._staying()
         if not members:
             return
-        rows = assign([()] * self.table.partition_count, members, self._config.backup_count)
+        rows = assign([()] * self.table.partition_count, members, self.table.backups.depth)
         self._change(dict(enumerate(rows)), now, at_once=True)
         self._out.record(events.PartitionsAssigned(self.table.version, len(rows), tuple(members)))
         self._publish(now)
@@ -350,7 +366,7 @@ class PartitionKeeper:
         members = self._staying() or list(self._joined().members)
         table = self.table
         rows = [result.changes.get(p, table.slots(p)) for p in range(table.partition_count)]
-        assigned = assign(rows, members, self._config.backup_count)
+        assigned = assign(rows, members, self.table.backups.depth)
         return {partition: assigned[partition] for partition in result.lost}
 
     def _apply(self, outcomes: list[Outcome], now: Millis) -> None:
@@ -415,7 +431,7 @@ class PartitionKeeper:
         reason, self._plan_because = self._plan_because, ""
         table = self.table
         rows = [table.slots(partition) for partition in range(table.partition_count)]
-        target = assign(rows, members, self._config.backup_count)
+        target = assign(rows, members, self.table.backups.depth)
         self._apply(self.migrating.plan(table, target, self._wanted(), reason), now)
 
     def _ready(self) -> Collection[MemberId]:
@@ -427,7 +443,7 @@ class PartitionKeeper:
 
     def _wanted(self) -> int:
         """How many replicas each partition should have."""
-        return min(self._config.backup_count + 1, len(self._staying()))
+        return min(self.table.backups.depth + 1, len(self._staying()))
 
     def _is_known_to_all(self) -> bool:
         """Whether every other member that stays has the present table: whoever is the next master will find it."""

@@ -59,6 +59,11 @@ class Publishing:
         due_at = now if at_once else now + COALESCE_PUBLICATIONS_MS
         self.due_at = due_at if self.due_at is None else min(self.due_at, due_at)
 
+    def note_all_changed(self, now: Millis) -> None:
+        """More has changed than rows: the next publication says all."""
+        self._published = -1
+        self.due_at = now
+
     def note_completed(self, outcome: CompletedMigration, version: int) -> None:
         """A migration has ended, and the table of this version tells so."""
         self.completed[outcome.partition, outcome.base_version] = outcome, version

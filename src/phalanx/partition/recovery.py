@@ -45,6 +45,7 @@ def recover(answers: Mapping[MemberId, FetchedTable]) -> Recovery:
     for answer in answers.values():
         if answer.table is not table and (newer := answer.table.newer_rows(table)):
             table = table.with_rows(newer)
+        table = table.with_backups(answer.table.backups)
     completed = {(c.partition, c.base_version): c for answer in answers.values() for c in answer.completed}
     adopted = _adopt(table, {member: answer.rules for member, answer in answers.items()})
     active = {

@@ -222,6 +222,17 @@ class PartitionLost(_Event, frozen=True):
     rule: str = "DL-05"
 
 
+class BackupsChanged(_Event, frozen=True):
+    """The master was asked to keep another number of backups."""
+
+    map: str
+    """Empty: of all maps that have no number of their own."""
+    synchronous: int
+    asynchronous: int
+    table_version: int
+    rule: str = "DESIGN 6 online change of backups"
+
+
 class MigrationsPlanned(_Event, frozen=True):
     """The master has worked out what to do until every replica is where it should be."""
 
@@ -333,6 +344,6 @@ Event = (
     | MemberAdmitted | JoinRequestRefused | MemberRemoved | JoinAnswered | OutdatedViewHealed | ClaimStarted
     | ClaimAnswered | ClaimEnded | ViewsDiverged | StaleMessageIgnored | ComplaintSent | ComplaintJudged
     | MemberQuestioned | OtherSideFound | TableSearchStarted | TableSearchEnded | TableInstalled | PartitionsAssigned
-    | PartitionsRepaired | PartitionLost | MigrationsPlanned | MigrationStarted | MigrationCopied | PartitionSealed
+    | PartitionsRepaired | PartitionLost | BackupsChanged | MigrationsPlanned | MigrationStarted | MigrationCopied | PartitionSealed
     | MigrationCommitted | MigrationRolledBack | MigrationFinalized | FullyReplicated | LeaveStarted | Left | Ejected
 )  # fmt: skip

@@ -47,6 +47,7 @@ from phalanx.wire.replication_messages import (
     ReplicateRemove,
 )
 from phalanx.wire.requests import (
+    ChangeBackups,
     ClearPartitions,
     Contains,
     CountReply,
@@ -113,7 +114,8 @@ KeyWrite = Put | PutIfAbsent | Replace | Remove
 KeyRequest = KeyRead | KeyWrite
 BulkRequest = GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition
 Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory
-Request = KeyRequest | BulkRequest | Inquiry
+Administration = ChangeBackups
+Request = KeyRequest | BulkRequest | Inquiry | Administration
 Reply = (
     ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | TableReply | MembersReply
     | NamesReply | ReplicasReply | HistoryReply | ErrorReply
@@ -131,8 +133,10 @@ __all__ = [
     "PROTOCOL_VERSION",
     "WRITES",
     "ActiveMigration",
+    "Administration",
     "AppliedOperation",
     "BulkRequest",
+    "ChangeBackups",
     "ClaimAnswer",
     "ClearPartitions",
     "Complaint",

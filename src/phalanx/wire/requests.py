@@ -145,6 +145,18 @@ class GetHistory(WireMessage, tag=75, frozen=True):
     id: int
 
 
+class ChangeBackups(WireMessage, tag=79, frozen=True):
+    """Keep other backups of a map from now on; an empty name: of all that have none of their own.
+
+    Only the master does so: another member's answer names it. Done when the master's table says so; the replicas follow.
+    """
+
+    id: int
+    map: str
+    synchronous: int
+    asynchronous: int
+
+
 # --- replies --------------------------------------------------------------------------------------------------------
 
 
@@ -210,7 +222,7 @@ class ReplicasReply(WireMessage, tag=99, frozen=True):
     unconfirmed: int
     """Partitions that wait for a backup to confirm a write, or for a copy to end."""
     backup_count: int = 0
-    """How many backups of each partition this member is configured to keep."""
+    """How many backups of each partition there are to be."""
 
 
 class HistoryReply(WireMessage, tag=101, frozen=True):
