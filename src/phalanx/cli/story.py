@@ -222,8 +222,8 @@ class Story:
 
 
 def _told_once(decisions: list[Decision]) -> Iterable[Decision]:
-    """Without the lists that only repeat what the decision of their maker says."""
-    return (decision for decision in decisions if decision.event != "ViewInstalled")
+    """Without the lists that only repeat what the decision of their maker says, and without what is about one partition."""
+    return (each for each in decisions if each.event != "ViewInstalled" and "partition" not in each.fields)
 
 
 _SENTENCES = {
@@ -248,6 +248,9 @@ _SENTENCES = {
     "LeaveStarted": "lets {leaver} leave: {replicas_to_hand_over} replicas to hand over",
     "Left": "left in view {view_version}",
     "Ejected": "learns from {by} that others went on without it in view {view_version}",
+    "PartitionsAssigned": "assigns the {partitions} partitions (table version {table_version})",
+    "PartitionsRepaired": "takes {gone} out of the table (version {table_version}); it had no other replica of {lost}",
+    "TableSearchEnded": "goes on with the table of {found_at} (version {table_version}) as the new master",
     "ClusterStarted": "begins to work in view {view_version}: {size} members",
 }
 """Of the kinds that are seen often. All others are told by their names and fields."""

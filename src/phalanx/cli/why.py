@@ -1,8 +1,9 @@
-"""`phalanx why`: what happened to a member, who decided it, and by which rule."""
+"""`phalanx why`: what happened to a member or a partition, who decided it, and by which rule."""
 
 from __future__ import annotations
 
 import datetime as dt
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +17,7 @@ from rich.text import Text
 from phalanx.cli.app import fail
 from phalanx.cli.options import ClusterName, Json, ask_any
 from phalanx.cli.output import console, print_json
+from phalanx.cli.partition_story import ABOUT_MANY, Held, PartitionStory
 from phalanx.cli.rules import meaning_of
 from phalanx.cli.story import LISTS, Decision, Source, Story, find_incarnations
 from phalanx.client.ask import Inquirer
@@ -24,10 +26,17 @@ from phalanx.common.ids import MemberId, address_of
 from phalanx.wire.messages import HistoryReply
 
 ASKED_AT_ONCE = 16
+PARTITION = re.compile(r"\d{1,6}")
+"""More digits are the beginning of an incarnation."""
 
 
 def why(
-    member: Annotated[str, typer.Argument(help="host:port, an identity, or the beginning of an incarnation.")],
+    subject: Annotated[
+        str,
+        typer.Argument(
+            help="A member: host:port, an identity, the beginning of an incarnation. Or a partition's number."
+        ),
+    ],
     at: Annotated[
         str | None, typer.Option("--at", metavar="HOST:PORT", help="Ask the members of the cluster of this one.")
     ] = None,
@@ -37,18 +46,24 @@ def why(
     cluster: ClusterName = "phalanx",
     json: Json = False,
 ) -> None:
-    """Tell what happened to a member, and why: who decided what, when, by which rule."""
+    """Tell what happened to a member or a partition, and why: who decided what, when, by which rule."""
     if (at is None) == (event_log is None):
         raise UsageError("give either --at HOST:PORT, to ask living members, or --event-log DIR, to read their logs")
-    source = ask_members(at, cluster) if at is not None else read_logs(event_log or Path(), cluster)
+    partition = int(subject) if PARTITION.fullmatch(subject) else None
+    source = (
+        ask_members(at, cluster, partition) if at is not None else read_logs(event_log or Path(), cluster, partition)
+    )
     now = _now()
+    times = {id(each): _ago(now - each.at_ms) if at is not None else _clock(each.at_ms) for each in source.decisions}
+    if partition is not None:
+        _tell_of_partition(source, partition, at, cluster, times, now, json=json)
+        return
     known = source.known()
-    subjects = find_incarnations(member, known)
+    subjects = find_incarnations(subject, known)
     if not subjects:
         addresses = ", ".join(sorted({address_of(each) for each in known})) or "none"
-        fail(f"nothing is known of {member!r}; known are: {addresses}")
+        fail(f"nothing is known of {subject!r}; known are: {addresses}")
     story = Story(source, subjects)
-    times = {id(each): _ago(now - each.at_ms) if at is not None else _clock(each.at_ms) for each in source.decisions}
     status, said = story.conclusion(times)
     if json:
         print_json(_as_object(story, status, said, now))
@@ -56,16 +71,40 @@ def why(
         _show(story, said, times)
 
 
+def _tell_of_partition(
+    source: Source, partition: int, at: str | None, cluster: str, times: dict[int, str], now: int, *, json: bool
+) -> None:
+    replicas: Held | None = None
+    version = None
+    if at is not None:
+        table = ask_any(at, cluster, Inquirer.table).table
+        if partition >= table.partition_count:
+            fail(f"there is no partition {partition}: the {table.partition_count} are numbered from 0")
+        replicas, version = table.slots(partition), table.versions[partition]
+    story = PartitionStory(source, partition, replicas, version)
+    if not story.decisions and not story.rows:
+        fail(f"nothing is known of partition {partition}")
+    said = story.conclusion(times)
+    if json:
+        print_json(_partition_as_object(story, said, now))
+    else:
+        _show(story, said[0].upper() + said[1:], times)
+
+
 def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def ask_members(at: str, cluster: str) -> Source:
-    """What all members remember of which the first that answers knows. Raises `ConnectError` if none answers."""
-    asked, first, at_ms = ask_any(at, cluster, lambda inquirer: (inquirer.member(), inquirer.history(), _now()))
+def ask_members(at: str, cluster: str, partition: int | None = None) -> Source:
+    """What all members remember of which the first that answers knows; of one partition only, if it is given.
+
+    Raises `ConnectError` if none answers.
+    """
+    of = -1 if partition is None else partition
+    asked, first, at_ms = ask_any(at, cluster, lambda inquirer: (inquirer.member(), inquirer.history(of), _now()))
     others = [other for other in (first.view.members if first.view is not None else ()) if other != asked]
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        answers = pool.map(lambda other: _history_of(other, cluster), others)
+        answers = pool.map(lambda other: _history_of(other, cluster, of), others)
         replies = {asked: (first, at_ms)} | dict(zip(others, answers, strict=True))
     source = Source(decisions=[])
     for member, reply in replies.items():
@@ -77,12 +116,12 @@ def ask_members(at: str, cluster: str) -> Source:
     return source
 
 
-def _history_of(member: MemberId, cluster: str) -> tuple[HistoryReply, int] | None:
+def _history_of(member: MemberId, cluster: str, partition: int) -> tuple[HistoryReply, int] | None:
     """What the member remembers, and when it said so: ages count from then."""
     try:
         with Inquirer(address_of(member), cluster=cluster) as inquirer:
             # Another incarnation has come to the address meanwhile: it knows nothing of what this one decided.
-            return (inquirer.history(), _now()) if inquirer.member() == member else None
+            return (inquirer.history(partition), _now()) if inquirer.member() == member else None
     except UnavailableError:
         return None
 
@@ -99,8 +138,11 @@ def _add_reply(source: Source, member: MemberId, history: HistoryReply, at_ms: i
         source.notes.append(f"{address_of(member)} has forgotten {history.forgotten} older decisions")
 
 
-def read_logs(folder: Path, cluster: str) -> Source:
-    """What is in the event logs of a folder. Raises `UsageError` if there are none of that cluster."""
+def read_logs(folder: Path, cluster: str, partition: int | None = None) -> Source:
+    """What is in the event logs of a folder; of one partition only, if it is given.
+
+    Raises `UsageError` if there are none of that cluster.
+    """
     paths = sorted(folder.glob("*.jsonl"))
     if not paths:
         raise UsageError(f"{folder} holds no event log (*.jsonl): give the folder that members had as --event-log")
@@ -123,7 +165,7 @@ def read_logs(folder: Path, cluster: str) -> Source:
             names.add(name)
             if name == cluster and decision.event in ("Left", "Ejected"):
                 source.views.pop(decision.by, None)
-            if name == cluster and decision.rule:
+            if name == cluster and decision.rule and _is_wanted(decision, partition):
                 source.decisions.append(decision)
     if cluster not in names:
         others = ", ".join(map(repr, sorted(names))) or "none"
@@ -132,6 +174,12 @@ def read_logs(folder: Path, cluster: str) -> Source:
         source.notes.append(f"{bad} {'line is' if bad == 1 else 'lines are'} no event, and left out")
     source.decisions.sort(key=lambda decision: decision.at_ms)
     return source
+
+
+def _is_wanted(decision: Decision, partition: int | None) -> bool:
+    """Of the many decisions about partitions only those about the one are kept in memory."""
+    about = decision.fields.get("partition")
+    return about == partition if about is not None or partition is None else decision.event in ABOUT_MANY
 
 
 def _ago(age_ms: int) -> str:
@@ -146,7 +194,7 @@ def _clock(at_ms: int) -> str:
     return at.isoformat(sep=" ", timespec="milliseconds").rpartition("+")[0] or at.isoformat(sep=" ")
 
 
-def _show(story: Story, said: str, times: dict[int, str]) -> None:
+def _show(story: Story | PartitionStory, said: str, times: dict[int, str]) -> None:
     out = console()
     out.print(Text(said + "."), style="bold")
     out.print()
@@ -171,19 +219,39 @@ def _as_object(story: Story, status: str, said: str, now: int) -> dict[str, Any]
         "status": status,
         "conclusion": said,
         "suspected_by": story.source.suspected_by.get(story.subjects[-1], []),
-        "decisions": [
-            {
-                "at": each.at_ms,
-                "age_ms": now - each.at_ms,
-                "by": each.by,
-                "event": each.event,
-                "said": story.words(each),
-                "reason": each.reason,
-                "rule": each.rule,
-                "meaning": meaning_of(each.rule),
-                "fields": each.fields,
-            }
-            for each in story.decisions
-        ],
+        "decisions": _decisions_as_objects(story, now),
         "notes": story.source.notes,
     }
+
+
+def _partition_as_object(story: PartitionStory, said: str, now: int) -> dict[str, Any]:
+    under_way = story.under_way()
+    return {
+        "partition": story.partition,
+        "version": story.version,
+        "replicas": story.rows[-1].replicas if story.rows else None,
+        "conclusion": said,
+        "held": [{"since": row.since_ms, "replicas": row.replicas} for row in story.rows],
+        **story.counts(),
+        "under_way": under_way.fields if under_way is not None else None,
+        "decisions": _decisions_as_objects(story, now),
+        "notes": story.source.notes,
+    }
+
+
+def _decisions_as_objects(story: Story | PartitionStory, now: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "at": each.at_ms,
+            "age_ms": now - each.at_ms,
+            "by": each.by,
+            "event": each.event,
+            "said": story.words(each),
+            "reason": each.reason,
+            "rule": each.rule,
+            "meaning": meaning_of(each.rule),
+            # Who held all the others does not belong here.
+            "fields": {name: value for name, value in each.fields.items() if name != "rows"},
+        }
+        for each in story.decisions
+    ]

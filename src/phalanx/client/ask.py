@@ -25,11 +25,15 @@ from phalanx.wire.messages import (
     DoneReply,
     GetHistory,
     GetMembers,
+    GetMigrations,
     GetReplicas,
+    GetSafety,
     GetTable,
     HistoryReply,
     MembersReply,
+    MigrationsReply,
     ReplicasReply,
+    SafetyReply,
     TableReply,
 )
 
@@ -133,9 +137,17 @@ class Inquirer:
             lambda request_id: ChangeBackups(request_id, name, synchronous, asynchronous), DoneReply, "backups"
         )  # fmt: skip
 
-    def history(self) -> HistoryReply:
-        """The decisions that this member remembers, its list, and whom it suspects."""
-        return self._ask(GetHistory, HistoryReply, "history")
+    def history(self, partition: int = -1) -> HistoryReply:
+        """The decisions that this member remembers (of a partition, if one is given), its list, and whom it suspects."""
+        return self._ask(lambda request_id: GetHistory(request_id, partition), HistoryReply, "history")
+
+    def safety(self) -> SafetyReply:
+        """What would be lost if this member were stopped now, and what is under way, as far as it knows."""
+        return self._ask(GetSafety, SafetyReply, "safety")
+
+    def migrations(self) -> MigrationsReply:
+        """What is being moved, if this member is the master; who the master is, if it is not."""
+        return self._ask(GetMigrations, MigrationsReply, "migrations")
 
     def _ask(self, request: Callable[[int], Any], kind: type[R], what: str) -> R:
         wire = self._connected()

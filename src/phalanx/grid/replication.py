@@ -41,6 +41,8 @@ from phalanx.wire.messages import CopyAck, Probe, ProbeAnswer, Replicate, Replic
 
 RESEND_AFTER_MS = 1_000
 """Silence of a stream that owes acknowledgements, after which it is asked what it has."""
+LATE_AFTER_MS = 500
+"""Silence of a backup that owes acknowledgements, after which people are told that it may lack something."""
 COPY_STALLED_AFTER_MS = 10_000
 """A copy whose destination acknowledges nothing for so long begins anew."""
 
@@ -322,6 +324,21 @@ class OwnedPartition:
             waiting = stream.state is StreamState.PROBING or stream.acked < self.replica.seq
             if waiting and stream.copy is None and now - stream.heard_at >= RESEND_AFTER_MS:
                 self._doubt(stream, now)
+
+    def has_late_backup(self, now: Millis) -> bool:
+        """Whether a backup may lack what was confirmed, or has confirmed nothing for long.
+
+        A write on its way is not late where a backup must have it before it is confirmed.
+        """
+        backups = [stream for stream in self.streams.values() if stream.ordered is None]
+        owing = [stream for stream in backups if stream.acked < self.replica.seq]
+        plan = self.backups
+        alone = min(count.synchronous for count in (plan.usual, *(each for _, each in plan.maps))) == 0
+        return (
+            any(stream.state is not StreamState.IN_SYNC for stream in backups)
+            or any(now - stream.heard_at >= LATE_AFTER_MS for stream in owing)
+            or (alone and bool(owing) and len(owing) == len(backups))
+        )
 
     def stalled_copies(self, now: Millis) -> list[MemberId]:
         """Destinations that acknowledged no chunk for so long that the copy should begin anew."""

@@ -1,50 +1,87 @@
 """The last decisions of one member, in memory: what an operator asks for when nobody kept an event log.
 
-A decision is an event that names its rule. The copies of partitions, of which there are many, name none: they do not
-push out why a member was removed.
+A decision is an event that names its rule. Those about one partition, of which there are many with every change of the
+members, have a memory of their own: they do not push out why a member was removed.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from heapq import merge
 
 import msgspec
 
 from phalanx.common.ids import Millis
-from phalanx.wire.events import Event
+from phalanx.wire.events import Event, PartitionsAssigned, PartitionsRepaired, TableSearchEnded
 
 REMEMBERED = 512
 """Decisions. Most are of some hundred bytes; a view of a hundred members is of five thousand."""
+REMEMBERED_OF_PARTITIONS = 4096
+"""Decisions about one partition: the rebalancing of 271 partitions for one member, some times over."""
 MOST_BYTES = 4 * 1024 * 1024
 """Of one answer."""
+_ABOUT_MANY = (PartitionsAssigned, PartitionsRepaired, TableSearchEnded)
+"""Decisions about the table as a whole: what they mean for one partition, the caller works out."""
+
+_Entry = tuple[int, Millis, Event]
+"""The number of a decision among all of this member, when it was made, and the decision."""
 
 
 class History:
     """Remembers decisions and when they were made."""
 
-    def __init__(self, limit: int = REMEMBERED) -> None:
-        self._decisions: deque[tuple[Millis, Event]] = deque(maxlen=limit)
-        """Oldest first."""
-        self._count = 0
+    def __init__(self, limit: int = REMEMBERED, limit_of_partitions: int = REMEMBERED_OF_PARTITIONS) -> None:
+        self._decisions: deque[_Entry] = deque(maxlen=limit)
+        """Oldest first; none about one partition."""
+        self._of_partitions: deque[_Entry] = deque(maxlen=limit_of_partitions)
+        """Oldest first; each about one partition."""
+        self._decided = 0
+        self._decided_of_partitions = 0
 
     def add(self, recorded: Iterable[Event], now: Millis) -> None:
         """Take the decisions among what was recorded."""
         for event in recorded:
-            if hasattr(event, "rule"):
-                self._decisions.append((now, event))
-                self._count += 1
+            if not hasattr(event, "rule"):
+                continue
+            number = self._decided + self._decided_of_partitions
+            if hasattr(event, "partition"):
+                self._of_partitions.append((number, now, event))
+                self._decided_of_partitions += 1
+            else:
+                self._decisions.append((number, now, event))
+                self._decided += 1
 
     def tell(self, now: Millis, most_bytes: int = MOST_BYTES) -> tuple[list[Millis], list[bytes], int]:
-        """Ages and decisions as JSON, oldest first, and how many older ones there were that are not among them."""
-        ages: list[Millis] = []
-        told: list[bytes] = []
-        left = most_bytes
-        for at, event in reversed(self._decisions):
-            line = msgspec.json.encode(event)
-            left -= len(line)
-            if left < 0:
-                break
-            ages.append(now - at)
-            told.append(line)
-        return ages[::-1], told[::-1], self._count - len(told)
+        """Ages and decisions as JSON, oldest first, and how many older ones there were that are not among them.
+
+        None of them is about one partition: for those ask `tell_of`.
+        """
+        ages, told = _tell(self._decisions, now, most_bytes)
+        return ages, told, self._decided - len(told)
+
+    def tell_of(
+        self, partition: int, now: Millis, most_bytes: int = MOST_BYTES
+    ) -> tuple[list[Millis], list[bytes], int]:  # fmt: skip
+        """As `tell`, for one partition, and for the table as a whole. The count is of forgotten ones about any partition."""
+        own = [entry for entry in self._of_partitions if getattr(entry[2], "partition", -1) == partition]
+        of_many = [entry for entry in self._decisions if isinstance(entry[2], _ABOUT_MANY)]
+        chosen = list(merge(own, of_many, key=lambda entry: entry[0]))
+        ages, told = _tell(chosen, now, most_bytes)
+        forgotten = self._decided_of_partitions - len(self._of_partitions)
+        return ages, told, forgotten + len(chosen) - len(told)
+
+
+def _tell(entries: deque[_Entry] | list[_Entry], now: Millis, most_bytes: int) -> tuple[list[Millis], list[bytes]]:
+    """The last entries that fit, oldest first."""
+    ages: list[Millis] = []
+    told: list[bytes] = []
+    left = most_bytes
+    for _, at, event in reversed(entries):
+        line = msgspec.json.encode(event)
+        left -= len(line)
+        if left < 0:
+            break
+        ages.append(now - at)
+        told.append(line)
+    return ages[::-1], told[::-1]

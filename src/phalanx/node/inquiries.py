@@ -8,6 +8,8 @@ from typing import assert_never
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
+from phalanx.common.table import HOLE
+from phalanx.common.view import MembersView
 from phalanx.grid.service import GridService
 from phalanx.membership.service import MembershipService
 from phalanx.node.history import History
@@ -18,14 +20,20 @@ from phalanx.wire.messages import (
     GetHistory,
     GetMapNames,
     GetMembers,
+    GetMigrations,
     GetReplicas,
+    GetSafety,
     GetTable,
     HistoryReply,
     Inquiry,
+    LeavingMember,
     MembersReply,
+    MigrationsReply,
+    MigrationUnderWay,
     NamesReply,
     ReplicasReply,
     Reply,
+    SafetyReply,
     TableReply,
 )
 
@@ -54,7 +62,9 @@ class Inquiries:
         view = self._membership.view
         if isinstance(request, GetHistory):
             suspected = sorted(self._membership.suspicions.suspected) if view is not None else []
-            return HistoryReply(request.id, view, suspected, *self._history.tell(now))
+            partition, history = request.partition, self._history
+            told = history.tell(now) if partition < 0 else history.tell_of(partition, now)
+            return HistoryReply(request.id, view, suspected, *told)
         if view is None:
             return ErrorReply(request.id, ErrorCode.NOT_READY, "this member has not joined a cluster yet")
         match request:
@@ -68,6 +78,10 @@ class Inquiries:
                 return NamesReply(request.id, self._map_names())
             case GetReplicas():
                 return self._replicas(request.id)
+            case GetSafety():
+                return self._safety(request.id, view, now)
+            case GetMigrations():
+                return self._migrations(request.id, now)
             case _:
                 assert_never(request)
 
@@ -88,3 +102,37 @@ class Inquiries:
             len(grid.unsettled),
             grid.table.backups.depth,
         )
+
+    def _safety(self, request_id: int, view: MembersView, now: Millis) -> SafetyReply:
+        """By the table, and by what this member knows itself: nobody else is asked."""
+        grid, table = self._grid, self._keeper.table
+        configured = table.backups.depth + 1
+        wanted = min(configured, len(view.members))
+        present = [member in view for member in table.members]
+        mine = table.members.index(grid.this) if grid.this in table.members else HOLE - 1
+        copies = [sum(present[i] for i in row if i != HOLE) for row in table.rows if mine in row]
+        owned = sum(1 for row in table.rows if row and row[0] == mine)
+        late = [partition for partition, each in grid.unsettled.items() if each.has_late_backup(now)]
+        migrating = {*grid.outgoing.active, *grid.followed.incoming}
+        suspected = sorted(self._membership.suspicions.suspected)
+        return SafetyReply(
+            request_id, view, suspected, table.version, owned, len(copies) - owned,
+            copies.count(1), sum(count < wanted for count in copies), len(late), len(migrating), wanted, configured,
+        )  # fmt: skip
+
+    def _migrations(self, request_id: int, now: Millis) -> MigrationsReply:
+        membership, keeper = self._membership, self._keeper
+        if not membership.is_master:
+            return MigrationsReply(request_id, membership.master, False, [], False, 0, 0, 0, 0, 0, [], [], [])
+        migrating = keeper.migrating
+        remaining = migrating.remaining()
+        under_way = [
+            MigrationUnderWay(each.partition, each.migration, each.owner, each.phase.name.lower(), now - each.began_at)
+            for each in migrating.underway.values()
+        ]
+        leaving = [LeavingMember(member, replicas) for member, replicas in keeper.handing_over()]
+        return MigrationsReply(
+            request_id, membership.master, True, keeper.searching_for, keeper.is_at_rest(),
+            migrating.arrived + remaining, migrating.arrived, remaining, migrating.done, keeper.lacking(),
+            keeper.without_table(), leaving, under_way,
+        )  # fmt: skip

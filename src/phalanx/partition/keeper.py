@@ -23,7 +23,7 @@ from phalanx.common.view import MembersView
 from phalanx.partition.assignment import assign
 from phalanx.partition.migrating import Migrating, Outcome
 from phalanx.partition.publishing import Publishing
-from phalanx.partition.redundancy import Redundancy
+from phalanx.partition.redundancy import Redundancy, lacking
 from phalanx.partition.repair import Repair, repair
 from phalanx.partition.table_search import TableSearch
 from phalanx.wire import events
@@ -274,6 +274,29 @@ class PartitionKeeper:
             return 0
         return self.table.loads().get(member, 0)
 
+    @property
+    def searching_for(self) -> list[MemberId]:
+        """Members whose tables this new master waits for."""
+        return list(self._search.waiting_for) if self._search is not None else []
+
+    def is_at_rest(self) -> bool:
+        """Whether nothing is planned or moved any more, nobody leaves, and everybody knows."""
+        is_planned = self.decides and not self._plan_because and self.migrating.is_idle
+        return is_planned and not self._leaving and not self.without_table()
+
+    def without_table(self) -> list[MemberId]:
+        """Members that have not said that they have the present table."""
+        others = self._joined().others(self.this) if self.decides and self.is_assigned else ()
+        return [member for member in others if not self._publishing.is_known_to([member], self.table.version)]
+
+    def lacking(self) -> int:
+        """How many partitions miss replicas on members that stay."""
+        return lacking(self.table, self._wanted(), self._leaving) if self.is_assigned else 0
+
+    def handing_over(self) -> list[tuple[MemberId, int]]:
+        """Members that want to leave, and how many replicas others must take over first."""
+        return [(member, self.replicas_to_hand_over(member)) for member in self._leaving]
+
     def end(self) -> None:
         """This incarnation is over: it follows nobody and decides nothing."""
         self._master = None
@@ -330,7 +353,9 @@ class PartitionKeeper:
             return
         rows = assign([()] * self.table.partition_count, members, self.table.backups.depth)
         self._change(dict(enumerate(rows)), now, at_once=True)
-        self._out.record(events.PartitionsAssigned(self.table.version, len(rows), tuple(members)))
+        place = {member: index for index, member in enumerate(members)}
+        held = tuple(tuple([place[member] for member in row if member is not None]) for row in rows)
+        self._out.record(events.PartitionsAssigned(self.table.version, len(rows), tuple(members), held))
         self._publish(now)
 
     def _repair(self, now: Millis) -> None:
@@ -351,7 +376,10 @@ class PartitionKeeper:
             self._note_completed(outcome)
         for partition in result.lost:
             held_by, version = before.replicas(partition), self.table.versions[partition]
-            self._out.record(events.PartitionLost(partition, held_by, version, self.table.version))
+            now_held_by = self.table.slots(partition)
+            self._out.record(
+                events.PartitionLost(partition, held_by, version, self.table.version, replicas_now=now_held_by)
+            )
         if result.changes:
             promoted, lost = tuple(result.promoted), tuple(result.lost)
             rule = "DL-05 DL-09"

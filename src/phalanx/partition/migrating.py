@@ -100,6 +100,8 @@ class Migrating:
         self._next_pause_end: Millis | None = None
         self.done = 0
         """Migrations committed since the targets were worked out from rest."""
+        self.arrived = 0
+        """Partitions that have got to their targets since then."""
 
     def __repr__(self) -> str:
         return f"Migrating({list(self.underway.values())}, targets={len(self._targets)})"
@@ -125,7 +127,7 @@ class Migrating:
         self._busy.clear()
         self._pauses.clear()
         self._next_pause_end = None
-        self.done = 0
+        self.done = self.arrived = 0
 
     # --- the plan --------------------------------------------------------------------------------------------------
 
@@ -134,7 +136,7 @@ class Migrating:
     ) -> list[Outcome]:
         """Take over new targets: of each partition the replicas that it should have; `wanted`: how many of them."""
         if self.is_idle:
-            self.done = 0
+            self.done = self.arrived = 0
         self._targets.clear()
         self._due.clear()
         steps, lacking = 0, 0
@@ -283,6 +285,7 @@ class Migrating:
         if partition in self._targets:
             if table.slots(partition) == self._targets[partition]:
                 del self._targets[partition]
+                self.arrived += 1
             else:
                 self._due.setdefault(_owner(table, partition), deque()).appendleft(partition)
 
@@ -291,7 +294,7 @@ class Migrating:
         if underway.migration.destination is not None:
             self._pauses.pop((underway.owner, underway.migration.destination), None)
         self.done += 1
-        self._out.record(events.MigrationCommitted(*_facts(underway, table), now - underway.began_at))
+        self._out.record(events.MigrationCommitted(*_facts(underway, table), now - underway.began_at, row))
         return Outcome(underway, row)
 
     def _rolled_back(self, underway: Underway, reason: str, table: PartitionTable) -> Outcome:

@@ -187,6 +187,7 @@ class TableSearchEnded(_Event, frozen=True):
     """Partitions whose migration was under way, and that nobody has committed."""
     adopted: tuple[int, ...] = ()
     """Partitions whose replicas follow a rule that no table knows of."""
+    rule: str = "DL-12 DL-30"
 
 
 class TableInstalled(_Event, frozen=True):
@@ -199,6 +200,9 @@ class PartitionsAssigned(_Event, frozen=True):
     table_version: int
     partitions: int
     members: tuple[MemberId, ...]
+    rows: tuple[tuple[int, ...], ...] = ()
+    """Who holds each partition, owner first: indexes into `members`."""
+    rule: str = "DL-02"
 
 
 class PartitionsRepaired(_Event, frozen=True):
@@ -220,6 +224,8 @@ class PartitionLost(_Event, frozen=True):
     partition_version: int
     table_version: int
     rule: str = "DL-05"
+    replicas_now: tuple[MemberId | None, ...] = ()
+    """Who holds it from now on, owner first."""
 
 
 class BackupsChanged(_Event, frozen=True):
@@ -246,7 +252,7 @@ class MigrationsPlanned(_Event, frozen=True):
     rule: str = "DL-58 DL-59"
 
 
-class _MigrationEvent(_Event, frozen=True, tag=False):
+class _MigrationEvent(_Event, frozen=True):
     partition: int
     kind: str
     source: MemberId | None
@@ -260,11 +266,12 @@ class _MigrationEvent(_Event, frozen=True, tag=False):
     table_version: int
 
 
-class MigrationStarted(_MigrationEvent, frozen=True, tag="MigrationStarted"):
+class MigrationStarted(_MigrationEvent, frozen=True):
     """The master has ordered a migration."""
 
     owner: MemberId
     """Who sends the data."""
+    rule: str = "DL-58"
 
 
 class MigrationCopied(_Event, frozen=True):
@@ -275,6 +282,7 @@ class MigrationCopied(_Event, frozen=True):
     destination: MemberId
     entries: int
     took_ms: Millis
+    rule: str = "DL-33"
 
 
 class PartitionSealed(_Event, frozen=True):
@@ -283,18 +291,23 @@ class PartitionSealed(_Event, frozen=True):
     partition: int
     partition_version: int
     destination: MemberId
+    rule: str = "DL-16"
 
 
-class MigrationCommitted(_MigrationEvent, frozen=True, tag="MigrationCommitted"):
+class MigrationCommitted(_MigrationEvent, frozen=True):
     """The master: the destination has committed, so the table has changed."""
 
     took_ms: Millis
+    replicas: tuple[MemberId | None, ...] = ()
+    """The partition's row from now on, by replica index."""
+    rule: str = "DL-17 DL-20"
 
 
-class MigrationRolledBack(_MigrationEvent, frozen=True, tag="MigrationRolledBack"):
+class MigrationRolledBack(_MigrationEvent, frozen=True):
     """The master: the table stays as it was, its version grows by two."""
 
     reason: str
+    rule: str = "DL-22"
 
 
 class MigrationFinalized(_Event, frozen=True):
@@ -310,6 +323,7 @@ class MigrationFinalized(_Event, frozen=True):
     """After it, if it was committed; -1: none."""
     committed: bool
     partition_version_now: int
+    rule: str = "DL-24"
 
 
 class FullyReplicated(_Event, frozen=True):

@@ -59,10 +59,15 @@ from phalanx.wire.requests import (
     GetHistory,
     GetMapNames,
     GetMembers,
+    GetMigrations,
     GetReplicas,
+    GetSafety,
     GetTable,
     HistoryReply,
+    LeavingMember,
     MembersReply,
+    MigrationsReply,
+    MigrationUnderWay,
     NamesReply,
     PageReply,
     Put,
@@ -71,6 +76,7 @@ from phalanx.wire.requests import (
     Remove,
     Replace,
     ReplicasReply,
+    SafetyReply,
     ScanPartition,
     SizeOf,
     TableReply,
@@ -113,12 +119,12 @@ KeyRead = Get | Contains
 KeyWrite = Put | PutIfAbsent | Replace | Remove
 KeyRequest = KeyRead | KeyWrite
 BulkRequest = GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition
-Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory
+Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations
 Administration = ChangeBackups
 Request = KeyRequest | BulkRequest | Inquiry | Administration
 Reply = (
     ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | TableReply | MembersReply
-    | NamesReply | ReplicasReply | HistoryReply | ErrorReply
+    | NamesReply | ReplicasReply | HistoryReply | SafetyReply | MigrationsReply | ErrorReply
 )  # fmt: skip
 Message = MembershipMessage | TableMessage | ReplicationMessage | Request | Reply
 """What may arrive after the handshake."""
@@ -157,7 +163,9 @@ __all__ = [
     "GetHistory",
     "GetMapNames",
     "GetMembers",
+    "GetMigrations",
     "GetReplicas",
+    "GetSafety",
     "GetTable",
     "Handshake",
     "Heartbeat",
@@ -172,6 +180,7 @@ __all__ = [
     "KeyRequest",
     "KeyWrite",
     "LeaveRequest",
+    "LeavingMember",
     "LifeAnswer",
     "LifeProbe",
     "MasterConfirmation",
@@ -187,6 +196,8 @@ __all__ = [
     "MigrationCommit",
     "MigrationOrder",
     "MigrationReady",
+    "MigrationUnderWay",
+    "MigrationsReply",
     "NamesReply",
     "OutcomeValue",
     "PageReply",
@@ -211,6 +222,7 @@ __all__ = [
     "Request",
     "RowChange",
     "Rule",
+    "SafetyReply",
     "ScanPartition",
     "SizeOf",
     "SuspicionReport",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.migration import Migration
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.wire.message import WireMessage
@@ -143,6 +146,20 @@ class GetHistory(WireMessage, tag=75, frozen=True):
     """The decisions that this member remembers; answered also by one that is in no cluster."""
 
     id: int
+    partition: int = -1
+    """Only what it remembers of this partition, migrations among it; -1: the decisions that are about no partition."""
+
+
+class GetSafety(WireMessage, tag=76, frozen=True):
+    """What would be lost if this member were stopped now, and what is under way."""
+
+    id: int
+
+
+class GetMigrations(WireMessage, tag=77, frozen=True):
+    """What the master is moving, and how far it is. Members that are not the master say only who is."""
+
+    id: int
 
 
 class ChangeBackups(WireMessage, tag=79, frozen=True):
@@ -237,6 +254,73 @@ class HistoryReply(WireMessage, tag=101, frozen=True):
     """Each as JSON, so that a caller can read also kinds of events that it does not know."""
     forgotten: int
     """Older ones that are no more remembered."""
+
+
+class SafetyReply(WireMessage, tag=102, frozen=True):
+    """Of partitions, as the installed table and the replicas here have them."""
+
+    id: int
+    view: MembersView
+    suspected: list[MemberId]
+    table_version: int
+    owned: int
+    backups: int
+    only_here: int
+    """Held by no other member of the view."""
+    lacking: int
+    """Held here, and by fewer members than are configured and there."""
+    unconfirmed: int
+    """Owned here, with a backup that may not have everything: it has not told, gets a copy, or confirms nothing."""
+    migrating: int
+    """In a migration in which this member sends or receives, as far as it knows itself."""
+    wanted_replicas: int
+    """How many members should hold each partition, by what is configured and who is there."""
+    configured_replicas: int
+
+
+class MigrationUnderWay(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A migration that the master has ordered and whose outcome it does not know."""
+
+    partition: int
+    migration: Migration[MemberId]
+    owner: MemberId
+    """Who sends the data."""
+    phase: str
+    """`ordered`: the destination is brought up to date; `committing`: it is told to commit."""
+    age_ms: Millis
+
+
+class LeavingMember(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A member that wants to leave."""
+
+    member: MemberId
+    replicas: int
+    """How many others must take over first."""
+
+
+class MigrationsReply(WireMessage, tag=103, frozen=True):
+    """All but the first two fields only from the master."""
+
+    id: int
+    master: MemberId | None
+    is_master: bool
+    searching_for: list[MemberId]
+    """Members whose tables the new master waits for; until then it decides nothing."""
+    at_rest: bool
+    """Nothing is searched, planned or moved, nobody leaves, and every member has the table."""
+    planned: int
+    """Partitions that the present rebalancing is about."""
+    arrived: int
+    """Those of them that are where they should be."""
+    remaining: int
+    done: int
+    """Migrations committed for it; a partition may take several."""
+    lacking: int
+    """Partitions that miss replicas on members that stay."""
+    without_table: list[MemberId]
+    """Members that have not said that they have the present table."""
+    leaving: list[LeavingMember]
+    under_way: list[MigrationUnderWay]
 
 
 class ErrorReply(WireMessage, tag=100, frozen=True):
