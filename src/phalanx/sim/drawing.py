@@ -8,6 +8,7 @@ import msgspec
 
 from phalanx.common.ids import Millis
 from phalanx.sim.membership_profile import draw_membership
+from phalanx.sim.migration_profile import draw_migrations
 from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
 
 USUAL_MIX = {
@@ -36,6 +37,8 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         return _failover(rng, seed)
     if profile is Profile.MEMBERSHIP:
         return draw_membership(rng, seed)
+    if profile is Profile.MIGRATIONS:
+        return draw_migrations(rng, seed)
     members = rng.choice((1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 6, 7))
     hosts = members + rng.choice((0, 0, 1, 1, 2))
     interval = rng.choice((200, 500, 1_000))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
 from phalanx.sim.host import Host
-from phalanx.sim.options import MASTER, Fault, FaultKind
+from phalanx.sim.options import DESTINATION, MASTER, OTHER_REPLICA, OWNER, Fault, FaultKind
 from phalanx.sim.story import Story
 from phalanx.sim.world import World
 from phalanx.wire.effects import LeaveWanted
+from phalanx.wire.events import MigrationStarted
 
 LEFT_FOR_GOOD = 0
 
@@ -22,6 +24,8 @@ class Faults:
         self._story = story
         self.happened: Counter[str] = Counter()
         self._comes_back_after_leaving: dict[int, int] = {}
+        self._waiting: list[Fault] = []
+        """For the order of a migration."""
 
     def plan(self) -> None:
         for fault in self._world.options.faults:
@@ -30,10 +34,12 @@ class Faults:
     def heal(self) -> None:
         """Nothing goes wrong any more."""
         self._world.network.heal()
+        self._waiting.clear()
         for host in self._world.hosts:
             self._world.wake_up(host)
             host.crash_on.clear()
             host.crash_sending.clear()
+            host.disturb_on.clear()
 
     def revive_seed(self) -> None:
         """Where nobody is in a cluster, only the first seed can make one: an operator would start it."""
@@ -47,9 +53,43 @@ class Faults:
         if how == "left" and after_ms:
             self._world.start_later(host, after_ms)
 
+    def on_migration(self, master: Host, event: MigrationStarted) -> None:
+        """A migration was ordered: what waits for one of its kind is about its members."""
+        for fault in self._waiting[:]:
+            if fault.during in ("any", event.kind, f"{event.kind}-{'backup' if _index_of(event) else 'owner'}"):
+                host = self._who(fault.host, master, event)
+                if host is not None and not (fault.is_apart and host is master):
+                    self._waiting.remove(fault)
+                    # Not within the input that is being handled.
+                    self._world.agenda.call_at(self._world.now, self._happen_to, fault, host)
+
+    def _who(self, role: int, master: Host, event: MigrationStarted) -> Host | None:
+        """Whom a role in a migration means; None: nobody has it here."""
+        match role:
+            case _ if role >= 0:
+                return self._world.hosts[role]
+            case _ if role == MASTER:
+                return master
+            case _ if role == OWNER:
+                member: MemberId | None = event.owner
+            case _ if role == DESTINATION:
+                member = event.destination
+            case _ if role == OTHER_REPLICA:
+                replicas = master.node.keeper.table.replicas(event.partition) if master.node is not None else ()
+                backups = [each for each in replicas if each not in (event.owner, event.destination)]
+                member = event.source if event.source in backups else next(iter(backups), None)
+            case _:
+                member = event.source or event.owner
+        return next((host for host in self._world.hosts if member is not None and host.member == member), None)
+
     def _happen(self, fault: Fault) -> None:
+        if fault.during:
+            self._waiting.append(fault)
+        else:
+            self._happen_to(fault, self._host(fault.host))
+
+    def _happen_to(self, fault: Fault, host: Host | None) -> None:
         world = self._world
-        host = self._host(fault.host)
         other = self._host(fault.other) if fault.other != fault.host else None
         if host is None or not self._is_possible(fault, host, other):
             return
@@ -62,6 +102,8 @@ class Faults:
                 host.crash_on.append((fault.what, fault.nth, fault.lasts_ms))
             case FaultKind.CRASH_SENDING:
                 host.crash_sending.append((fault.what, fault.nth, fault.lasts_ms))
+            case FaultKind.CUT_ON | FaultKind.PAUSE_ON:
+                host.disturb_on.append((fault.what, fault.nth, fault.lasts_ms, fault.kind is FaultKind.CUT_ON))
             case FaultKind.LEAVE:
                 self._leave(host, fault.lasts_ms)
             case FaultKind.JOIN:
@@ -107,7 +149,10 @@ class Faults:
                 return host.node is not None and (not host.has_joined or self._world.joined_count() > 1)
             case FaultKind.LEAVE:
                 return host.has_joined and not host.is_leaving and self._staying() > 1
-            case FaultKind.CRASH_ON | FaultKind.CRASH_SENDING | FaultKind.PAUSE | FaultKind.CLOCK_STEP:
+            case (
+                FaultKind.CRASH_ON | FaultKind.CRASH_SENDING | FaultKind.CUT_ON | FaultKind.PAUSE_ON
+                | FaultKind.PAUSE | FaultKind.CLOCK_STEP
+            ):  # fmt: skip
                 return host.node is not None
             case FaultKind.CUT_GROUP:
                 return True
@@ -127,3 +172,8 @@ class Faults:
         if number != MASTER:
             return hosts[number]
         return next((host for host in hosts if host.has_joined and host.node.membership.is_master), None)  # type: ignore[union-attr]
+
+
+def _index_of(event: MigrationStarted) -> int:
+    """The replica index that changes hands."""
+    return event.destination_new_index if event.destination is not None else event.source_current_index

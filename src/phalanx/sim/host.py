@@ -50,6 +50,9 @@ class Host:
         self.crash_sending: list[tuple[str, int, Millis]] = []
         """As `crash_on`, for messages that were sent."""
 
+        self.disturb_on: list[tuple[str, int, Millis, bool]] = []
+        """As `crash_on`, for messages handled or sent, but only be cut off (True) or do nothing for a time."""
+
     def __repr__(self) -> str:
         return f"Host({self.number}, {self.node.this if self.node else 'down'})"
 

@@ -4,7 +4,8 @@ A profile is a way to draw. `default`: members crash (the master too), come back
 while a workload runs, connections break, members pause for less than the heartbeat timeout. `cuts`: connections also
 stay refused for longer than the grace period, so that healthy members are suspected. `failover`: one small disaster
 after another under heavy load, with time to recover between them. `membership`: everything that can go wrong between
-members, and no data (`membership_profile`). `quiet`: no faults. `bench`: five members under a
+members, and no data (`membership_profile`). `migrations`: replicas move all the time, and whoever takes part is hurt at
+some step of it (`migration_profile`). `quiet`: no faults. `bench`: five members under a
 steady load, for the rate.
 """
 
@@ -19,6 +20,9 @@ from phalanx.common.ids import Address, Millis
 
 MASTER = -1
 """Instead of a host's number: whoever is the master when the fault happens."""
+OWNER, SOURCE, DESTINATION, OTHER_REPLICA = -2, -3, -4, -5
+"""The same, for a fault that waits for a migration: who sends the data; who holds the index that changes hands (the owner
+where nobody does); who gets it; and the backup that takes no other part (the source, where that is a backup)."""
 
 
 class Profile(enum.StrEnum):
@@ -26,6 +30,7 @@ class Profile(enum.StrEnum):
     FAILOVER = "failover"
     CUTS = "cuts"
     MEMBERSHIP = "membership"
+    MIGRATIONS = "migrations"
     QUIET = "quiet"
     BENCH = "bench"
 
@@ -37,6 +42,10 @@ class FaultKind(enum.StrEnum):
     """As CRASH, when the `nth` message of the type named `what` has been handled by the host."""
     CRASH_SENDING = "crash-sending"
     """As CRASH, when the `nth` message of the type named `what` was sent: in the middle of telling several members."""
+    CUT_ON = "cut-on"
+    """When the `nth` message of the type named `what` was handled or sent by the host: as CUT, from all others."""
+    PAUSE_ON = "pause-on"
+    """As CUT_ON, but the process does nothing for `lasts_ms`."""
     LEAVE = "leave"
     """The member is asked to leave in good order. `lasts_ms`: as for CRASH, from when it has left."""
     JOIN = "join"
@@ -59,6 +68,12 @@ class FaultKind(enum.StrEnum):
     """The process does nothing for `lasts_ms`; what arrives waits."""
 
 
+MIGRATION_KINDS = (
+    "any", "move-owner", "move-backup", "copy", "shift-up", "shift-down", "shift-up-down",
+)  # fmt: skip
+"""What a fault can wait for: `any` one, or one of a kind; a move of the owner's replica or of a backup's."""
+
+
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that goes wrong, or one change of the cluster."""
 
@@ -69,6 +84,10 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     lasts_ms: Millis = 0
     what: str = ""
     nth: int = 0
+    during: str = ""
+    """Wait until a migration of this kind is ordered, and be about it: see `MIGRATION_KINDS`; empty: for none."""
+    is_apart: bool = False
+    """Wait for one in which the host is not the master at the same time."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

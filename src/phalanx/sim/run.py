@@ -30,7 +30,7 @@ from phalanx.sim.options import FaultKind, Options, Profile
 from phalanx.sim.story import Story
 from phalanx.sim.workload import Workload
 from phalanx.sim.world import World
-from phalanx.wire.events import Event, PartitionsRepaired, ViewInstalled
+from phalanx.wire.events import Event, MigrationStarted, PartitionsRepaired, ViewInstalled
 from phalanx.wire.messages import Reply
 
 LOOK_EVERY_MS = 100
@@ -206,6 +206,8 @@ class _Run:
 
     def _result(self, cpu_s: float, healed_after_ms: Millis) -> Result:
         world, workload = self._world, self._workload
+        if world.points_reached:
+            self._counts["points reached"] = world.points_reached
         outcomes = Counter(operation.outcome for operation in workload.operations)
         return Result(
             seed=self._options.seed,
@@ -241,7 +243,9 @@ class _Run:
         self._masterships.on_event(member, event, now)
         leaving = [_member(other) for other in self._world.hosts if other.is_leaving and other.node is not None]
         self._tables.on_event(member, event, leaving)
-        if isinstance(event, ViewInstalled):
+        if isinstance(event, MigrationStarted):
+            self._faults.on_migration(host, event)
+        elif isinstance(event, ViewInstalled):
             self._views.on_view(member, event, now)
             self._measures.on_view(member, event, now)
         elif isinstance(event, PartitionsRepaired) and event.lost:

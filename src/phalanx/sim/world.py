@@ -75,6 +75,8 @@ class World:
         self.network.doubled_permille = options.doubled_permille
         self.network.feed = self.feed
         self.inputs = 0
+        self.points_reached = 0
+        """Messages at which a fault waited for a member."""
         self.is_over = False
         """Set by the observer: the history ends here."""
         self._observer = observer
@@ -140,6 +142,10 @@ class World:
                 decoded = message_decoder.decode(msgspec.msgpack.encode(what))
                 invariant(decoded == what, "a message survives encoding", message=what, decoded=decoded)
             self._handle(host, node, Received(channel.sender, what))  # type: ignore[arg-type]  # no list
+        if host.disturb_on:
+            self._disturb_if_due(
+                host, [type(message).__name__ for message in (what if type(what) is list else (what,))]
+            )
         if host.crash_on:
             for message in what if type(what) is list else (what,):
                 self._crash_if_due(host, type(message).__name__)
@@ -182,6 +188,8 @@ class World:
                 self._observer.on_event(host, effect.event, now)  # type: ignore[union-attr]  # by its kind
             else:
                 finished = effect
+        if host.disturb_on:
+            self._disturb_if_due(host, [type(effect.message).__name__ for effect in effects if type(effect) is Send])
         if node.keeper.table is not host.table:
             host.table = node.keeper.table
             self._observer.on_table(host, host.table, now)
@@ -287,7 +295,28 @@ class World:
     def _crash_if_due(self, host: Host, handled: str) -> None:
         comes_back_after_ms = _count_down(host.crash_on, handled)
         if comes_back_after_ms is not None and host.node is not None and self.joined_count() > 1:
+            self.points_reached += 1
             self.crash(host, comes_back_after_ms)
+
+    def cut_off(self, host: Host, lasts_ms: Millis) -> None:
+        """Break the connections of a host to all others, and refuse new ones for a while."""
+        for other in self.hosts:
+            if other is not host:
+                self.network.cut(host, other, self.now + lasts_ms)
+
+    def _disturb_if_due(self, host: Host, names: list[str]) -> None:
+        for name in names:
+            for index, (wanted, left, lasts_ms, is_cut) in enumerate(host.disturb_on):
+                if wanted != name:
+                    continue
+                if left > 1:
+                    host.disturb_on[index] = (wanted, left - 1, lasts_ms, is_cut)
+                    break
+                del host.disturb_on[index]
+                self.points_reached += 1
+                # Behind what this input has brought about: that is on its way.
+                self.agenda.call_at(self.now, self.cut_off if is_cut else self.pause, host, lasts_ms)
+                break
 
     def _cut_short(self, host: Host, effects: list[Effect]) -> list[Effect]:
         """The effects up to the message in the sending of which the process crashes, if it does."""
@@ -296,10 +325,12 @@ class World:
                 continue
             comes_back_after_ms = _count_down(host.crash_sending, type(effect.message).__name__)
             if comes_back_after_ms is not None and self.joined_count() > 1:
+                self.points_reached += 1
                 member: MemberId = host.node.this  # type: ignore[union-attr]  # it has just handled an input
                 host.paused_until = self.now + 1
                 self.agenda.call_at(self.now, self._crash_sender, host, member, comes_back_after_ms)
-                return effects[: index + 1]
+                # What it recorded behind that is true all the same: checkers see what it has become.
+                return effects[: index + 1] + [each for each in effects[index + 1 :] if type(each) is Record]
         return effects
 
     def _crash_sender(self, host: Host, member: MemberId, comes_back_after_ms: Millis) -> None:
@@ -330,6 +361,7 @@ class World:
         host.backlog.clear()
         host.crash_on.clear()
         host.crash_sending.clear()
+        host.disturb_on.clear()
         self.network.process_ended(host, delivers_all=delivers_all)
         self._observer.on_process(host, member, how, self.now)
 

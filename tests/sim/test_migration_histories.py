@@ -1,0 +1,51 @@
+"""Histories in which replicas move all the time, and who takes part is hurt at some step of it."""
+
+from collections import Counter
+
+import pytest
+
+from phalanx.sim.drawing import draw_options
+from phalanx.sim.options import MIGRATION_KINDS, FaultKind, Profile
+from phalanx.sim.run import Result, repeat_command, run
+
+
+def play(seeds: range) -> list[Result]:
+    """The results of histories in which nothing was violated."""
+    results = [run(draw_options(seed, Profile.MIGRATIONS)) for seed in seeds]
+    told = [
+        f"{v.at_ms} ms: {v.what}: {v.story}\nrepeat with: {repeat_command(result)}"
+        for result in results
+        for v in result.violations[:2]
+    ]
+    assert not told, "\n".join(told)
+    return results
+
+
+@pytest.mark.rows("DL-11", "DL-16", "DL-21", "DL-22", "DL-29", "DL-59")
+@pytest.mark.parametrize("block", range(5))
+def test_whoever_is_hurt_while_replicas_move_no_acknowledged_write_is_lost(block: int) -> None:
+    results = play(range(20 * block, 20 * block + 20))
+    events: Counter[str] = Counter()
+    for result in results:
+        events.update(result.events)
+    assert events["MigrationCommitted"] > 400
+    assert events["MigrationRolledBack"] > 10
+    assert events["PartitionSealed"] > 100
+    # Where something may be lost with all its replicas, there is less to find.
+    strict = [
+        result for result in results if not result.counts["excused losses"] and not result.counts.get("lost partitions")
+    ]
+    assert len(strict) >= 12
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("block", range(10))
+def test_the_same_in_many_more_histories(block: int) -> None:
+    play(range(1_000 + 100 * block, 1_100 + 100 * block))
+
+
+def test_a_fault_waits_for_the_migration_that_it_is_about() -> None:
+    drawn = [fault for seed in range(200) for fault in draw_options(seed, Profile.MIGRATIONS).faults]
+    assert {fault.during for fault in drawn} == {"", *MIGRATION_KINDS}
+    kinds = {FaultKind.CRASH_ON, FaultKind.CRASH_SENDING, FaultKind.CUT_ON, FaultKind.PAUSE_ON}
+    assert {fault.kind for fault in drawn if fault.during} == kinds
