@@ -24,6 +24,7 @@ LOOK_EVERY_S = 0.1
 WHOLE_WITHIN_S = 120.0
 """It takes seconds where all is well."""
 READY_WITHIN_S = 60.0
+LOOK_FOR_SEEDS_EVERY_S = 2.0
 SETTINGS = f"""\
 heartbeat_interval_ms = {HEARTBEAT_INTERVAL_MS}
 heartbeat_timeout_ms = {HEARTBEAT_TIMEOUT_MS}
@@ -47,6 +48,8 @@ class Soldier:
 
     name: str
     process: MemberProcess
+    seeds: tuple[Soldier, ...] = ()
+    """Through whom it joins."""
     address: Address | None = None
     """Where it listens, as soon as it was ready."""
     phase: Phase = Phase.STARTING
@@ -114,10 +117,10 @@ class ChaosCluster:
 
     def start(self, port: int = 0) -> Soldier:
         """Start a member that joins through those that serve; it may need some time to be ready."""
-        name = f"m{len(self.soldiers)}"
+        name, seeds = f"m{len(self.soldiers)}", tuple(self.by_age())
         process = start_member_process(
             self._folder / f"{name}.log",
-            seeds=[soldier.process.address for soldier in self.by_age()],
+            seeds=[soldier.process.address for soldier in seeds],
             cluster=self.name,
             port=port,
             backup_count=self._options.backups,
@@ -125,24 +128,32 @@ class ChaosCluster:
             event_log=self._folder / "events",
             options=("--config", str(self._config)),
         )
-        soldier = Soldier(name, process)
+        soldier = Soldier(name, process, seeds)
         self.soldiers.append(soldier)
         return soldier
 
-    async def wait_ready(self, soldier: Soldier) -> bool:
-        """Until it serves. If it cannot join, that is a problem, unless it was ended meanwhile."""
-        try:
-            await asyncio.to_thread(soldier.process.wait_ready, READY_WITHIN_S)
-        except UnavailableError as error:
-            if soldier.phase is Phase.STARTING:
-                self.problems.append(f"{soldier.name} could not join: {error}")
-                self.kill(soldier)
-            return False
+    async def wait_ready(self, soldier: Soldier) -> None:
+        """Until it serves. If it cannot join, that is a problem.
+
+        If all through whom it could join went before it had, it has nobody to ask: another one is started in its place.
+        """
+        deadline = time.monotonic() + READY_WITHIN_S
+        while True:
+            try:
+                await asyncio.to_thread(soldier.process.wait_ready, LOOK_FOR_SEEDS_EVERY_S)
+                break
+            except UnavailableError as error:
+                if soldier.seeds and all(seed.phase is Phase.ENDED for seed in soldier.seeds):
+                    self.begin_leave(soldier)  # it may have been admitted by the last of them a moment ago
+                    await self.wait_left(soldier)
+                    soldier, deadline = self.start(), time.monotonic() + READY_WITHIN_S
+                elif time.monotonic() > deadline or not soldier.process.is_running:
+                    self.problems.append(f"{soldier.name} could not join: {error}")
+                    self.kill(soldier)
+                    return
         soldier.address = soldier.process.address
         self._heard_of.add(soldier.process.member)
-        if soldier.phase is Phase.STARTING:
-            soldier.phase = Phase.READY
-        return soldier.phase is Phase.READY
+        soldier.phase = Phase.READY
 
     def kill(self, soldier: Soldier) -> None:
         """SIGKILL."""
