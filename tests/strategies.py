@@ -3,7 +3,7 @@
 import types
 from collections.abc import Iterable
 from enum import Enum
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from hypothesis import strategies as st
@@ -43,6 +43,10 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(kind)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return structs(kind)
+    if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
+        return structs(origin)
+    if isinstance(kind, TypeVar):
+        return TEXTS
     if hasattr(kind, "__supertype__"):
         return values_of(kind.__supertype__)
     raise NotImplementedError(f"no values for {kind!r}")

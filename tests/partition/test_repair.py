@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from harness import lone_id
 from phalanx.common.ids import MemberId
-from phalanx.common.table import PartitionTable, build_table, unassigned_table
-from phalanx.partition.repair import newest, repair
+from phalanx.common.table import PartitionTable, Slots, build_table, unassigned_table
+from phalanx.partition.repair import repair
 
 
 def ids(names: str) -> tuple[MemberId, ...]:
@@ -46,38 +46,55 @@ def test_every_change_of_a_partition_raises_its_version_and_the_tables() -> None
     assert lost.with_changes({0: ids("CB")}).births == (4, 0)
 
 
-@pytest.mark.rows("DL-05", "DL-06", "DL-09")
-def test_survivors_move_up_in_their_order() -> None:
+def slots_of(row: str) -> Slots:
+    """`A-B`: A owns, the first backup is missing, B is the second."""
+    return tuple(None if name == "-" else lone_id(name) for name in row)
+
+
+@pytest.mark.rows("DL-05", "DL-08", "DL-09")
+def test_the_hottest_survivor_becomes_the_owner_and_other_places_stay_empty() -> None:
     result = repair(table_of("ABC", "BCA", "CAB", "BA", "A", "BC"), ids("AC"))
-    assert rows_of(result.table) == ["AC", "CA", "CA", "A", "A", "C"]
-    assert result.table.versions == (2, 2, 2, 2, 1, 2)
-    assert (result.changed, result.promoted, result.lost) == ([0, 1, 2, 3, 5], [1, 3, 5], [])
+    repaired = {0: "A-C", 1: "C-A", 2: "CA-", 3: "A-", 5: "C-"}
+    assert result.changes == {partition: slots_of(row) for partition, row in repaired.items()}
+    assert (result.promoted, result.lost) == ([1, 3, 5], [])
 
 
 @pytest.mark.rows("DL-05")
 def test_a_partition_without_a_survivor_is_lost() -> None:
     result = repair(table_of("B", "AB"), ids("AC"))
-    assert rows_of(result.table) == ["", "A"]
+    assert result.changes == {0: (), 1: slots_of("A-")}
     assert result.lost == [0]
 
 
-def test_a_table_whose_members_are_all_there_is_the_same_object() -> None:
-    table = table_of("AB", "BC")
-    assert repair(table, ids("ABCD")).table is table
+def test_a_table_whose_members_are_all_there_needs_nothing() -> None:
+    result = repair(table_of("AB", "BC"), ids("ABCD"))
+    assert result == ({}, [], [])
 
 
-@given(st.lists(st.permutations("ABCDE").flatmap(lambda row: st.integers(0, 5).map(lambda n: "".join(row[:n]))), max_size=8),
-       st.sets(st.sampled_from("ABCDE")))  # fmt: skip
-def test_a_repair_keeps_every_living_replica_and_no_other(rows: list[str], alive: set[str]) -> None:
-    result = repair(table_of(*rows), ids("".join(alive)))
-    assert rows_of(result.table) == ["".join(name for name in row if name in alive) for row in rows]
+@pytest.mark.rows("DL-19")
+def test_the_row_of_an_undecided_migration_waits_for_its_destination() -> None:
+    result = repair(table_of("AB", "BC"), ids("A"), undecided=[1])
+    assert result.changes == {0: slots_of("A-")}
+
+
+ROWS = st.permutations("ABCDE").flatmap(
+    lambda row: st.tuples(st.integers(0, 5), st.sets(st.integers(1, 4))).map(
+        lambda drawn: "".join("-" if i in drawn[1] else name for i, name in enumerate(row[: drawn[0]]))
+    )
+)
+
+
+@given(st.lists(ROWS, max_size=8), st.sets(st.sampled_from("ABCDE")))
+def test_a_repair_keeps_every_living_replica_at_its_index_but_for_the_owner(rows: list[str], alive: set[str]) -> None:
+    result = repair(build_table([slots_of(row) for row in rows], [1] * len(rows)), ids("".join(alive)))
     for partition, row in enumerate(rows):
-        changed = any(name not in alive for name in row)
-        assert (partition in result.changed) == changed
-        assert result.table.versions[partition] == 1 + changed
-
-
-@pytest.mark.rows("DL-12")
-def test_the_newest_table_has_the_greatest_version() -> None:
-    tables = [table_of("A", versions=[2]), table_of("B", versions=[7]), table_of("C", versions=[3])]
-    assert newest(tables) is tables[1]
+        names = set(row) - {"-"}
+        assert (partition in result.changes) == bool(names - alive)
+        if partition not in result.changes:
+            continue
+        after = ["-" if member is None else member[0] for member in result.changes[partition]]
+        assert set(after) - {"-"} == names & alive
+        assert not after or after[0] in alive
+        moved = [name for index, name in enumerate(after) if name != "-" and row.index(name) != index]
+        assert moved == (after[:1] if partition in result.promoted else [])
+        assert (partition in result.lost) == (not names & alive)
