@@ -14,6 +14,7 @@ from phalanx.cli.maps import app as maps
 from phalanx.cli.member import member
 from phalanx.cli.members import members
 from phalanx.cli.partitions import partitions
+from phalanx.cli.safe import safe
 from phalanx.cli.simulate import simulate
 from phalanx.cli.why import why
 from phalanx.demo.command import demo
@@ -28,6 +29,7 @@ app = typer.Typer(
 app.command()(member)
 app.command()(members)
 app.command()(partitions)
+app.command()(safe)
 app.command()(why)
 app.add_typer(maps)
 app.command()(demo)

@@ -42,7 +42,7 @@ from phalanx.wire.messages import CopyAck, Probe, ProbeAnswer, Replicate, Replic
 RESEND_AFTER_MS = 1_000
 """Silence of a stream that owes acknowledgements, after which it is asked what it has."""
 LATE_AFTER_MS = 500
-"""Silence of a backup that owes acknowledgements, after which people are told that it may lack something."""
+"""How long a backup may owe the acknowledgement of a write until people are told that it lacks something."""
 COPY_STALLED_AFTER_MS = 10_000
 """A copy whose destination acknowledges nothing for so long begins anew."""
 
@@ -66,7 +66,8 @@ class Stream:
     """One replica that follows this owner."""
 
     __slots__ = (
-        "acked", "copy", "counts", "heard_at", "index", "is_unreachable", "member", "ordered", "state", "target_seq",
+        "acked", "copy", "counts", "heard_at", "index", "is_unreachable", "member", "ordered", "owed_seq", "owed_since",
+        "state", "target_seq",
     )  # fmt: skip
 
     def __init__(self, member: MemberId, index: int, acked: int, now: Millis, ordered: Destination | None) -> None:
@@ -86,6 +87,9 @@ class Stream:
         """Whether to ask it what it has as soon as a connection opens."""
         self.copy: CopySender | None = None
         self.heard_at = now
+        self.owed_seq = acked
+        """A write that it had not acknowledged when that was looked at last, and since when it is known to owe that."""
+        self.owed_since = now
 
     def __repr__(self) -> str:
         return f"Stream({self.member}, {self.state.name}, acked={self.acked}, counts={self.counts})"
@@ -321,6 +325,8 @@ class OwnedPartition:
     def ask_if_silent(self, now: Millis) -> None:
         """Ask streams that owe acknowledgements, and have said nothing for a while, what they have."""
         for stream in self.streams.values():
+            if stream.acked >= stream.owed_seq:
+                stream.owed_seq, stream.owed_since = self.replica.seq, now
             waiting = stream.state is StreamState.PROBING or stream.acked < self.replica.seq
             if waiting and stream.copy is None and now - stream.heard_at >= RESEND_AFTER_MS:
                 self._doubt(stream, now)
@@ -336,7 +342,7 @@ class OwnedPartition:
         alone = min(count.synchronous for count in (plan.usual, *(each for _, each in plan.maps))) == 0
         return (
             any(stream.state is not StreamState.IN_SYNC for stream in backups)
-            or any(now - stream.heard_at >= LATE_AFTER_MS for stream in owing)
+            or any(s.acked < s.owed_seq and now - s.owed_since >= LATE_AFTER_MS for s in owing)
             or (alone and bool(owing) and len(owing) == len(backups))
         )
 

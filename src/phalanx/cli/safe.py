@@ -1,0 +1,118 @@
+"""`phalanx safe`: may this member be stopped now?"""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from phalanx.cli.app import FAILED
+from phalanx.cli.options import ClusterName, Json
+from phalanx.cli.output import console, print_json
+from phalanx.cli.safety import Judgement, MasterSays, Reason, judge
+from phalanx.client.ask import Inquirer
+from phalanx.common.errors import UnavailableError, UsageError
+from phalanx.common.ids import Address, MemberId, address_of, parse_addresses
+from phalanx.runtime.config import DEFAULT_PORT
+from phalanx.wire.messages import SafetyReply
+
+ASK_AGAIN_AFTER_S = 0.5
+"""While `--wait` waits."""
+
+
+def safe(
+    at: Annotated[
+        str, typer.Option("--at", metavar="HOST:PORT", help="The member that is to be stopped.")
+    ] = f"127.0.0.1:{DEFAULT_PORT}",
+    cluster: ClusterName = "phalanx",
+    graceful: Annotated[
+        bool, typer.Option("--graceful", help="Let the status tell whether SIGTERM loses nothing, instead of a kill.")
+    ] = False,
+    wait: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Wait so long at most until it is safe.")] = 0,
+    json: Json = False,
+) -> None:
+    """Tell whether a member may be killed now, or stopped gracefully, without losing data; status 0 if so, 1 if not.
+
+    It is safe to kill it if others hold all that it holds, and nothing is under way. SIGTERM is safe sooner: the member
+    then hands over what it holds, and leaves.
+    """
+    addresses = parse_addresses(at)
+    if len(addresses) != 1:
+        raise UsageError("give the address of one member: the one that is to be stopped")
+    deadline = time.monotonic() + wait
+    while True:
+        found, own = _ask(addresses[0], cluster)
+        is_safe = found.may_leave if graceful else found.may_be_killed
+        if is_safe or time.monotonic() >= deadline:
+            break
+        time.sleep(min(ASK_AGAIN_AFTER_S, max(deadline - time.monotonic(), 0)))
+    if json:
+        print_json(_as_object(found, own))
+    else:
+        _show(found)
+    if not is_safe:
+        raise typer.Exit(FAILED)
+
+
+def _ask(address: Address, cluster: str) -> tuple[Judgement, SafetyReply]:
+    with Inquirer(address, cluster=cluster) as inquirer:
+        member, own = inquirer.member(), inquirer.safety()
+    return judge(member, own, _ask_master(own.view.master, cluster)), own
+
+
+def _ask_master(master: MemberId, cluster: str) -> MasterSays | None:
+    try:
+        with Inquirer(address_of(master), cluster=cluster) as inquirer:
+            says = MasterSays(inquirer.member(), inquirer.migrations(), inquirer.safety())
+    except UnavailableError:
+        return None
+    # Another incarnation at its address: that one follows whoever is the master now.
+    return says if says.member == master else None
+
+
+def _show(found: Judgement) -> None:
+    out, name = console(), address_of(found.member)
+    if found.may_be_killed:
+        out.print(Text(f"✓ {name} may be killed now: nothing would be lost.", style="bold green"))
+    else:
+        out.print(Text(f"✗ {name} must not be killed now:", style="bold red"))
+        _show_reasons(found.against_kill)
+    if found.may_leave:
+        out.print(Text("✓ It may be stopped gracefully (SIGTERM).", style="green"))
+    else:
+        out.print(Text("✗ Nor should it be stopped gracefully (SIGTERM) now:", style="bold red"))
+        _show_reasons(found.against_leaving)
+    for note in found.notes:
+        out.print(Text(f"  {note}", style="dim"))
+    advices = dict.fromkeys(reason.advice for reason in found.against_kill + found.against_leaving)
+    for advice in advices:
+        out.print(Text(f"→ {advice}"))
+
+
+def _show_reasons(reasons: list[Reason]) -> None:
+    for reason in reasons:
+        console().print(Text(f"  • {reason.said}"))
+
+
+def _as_object(found: Judgement, own: SafetyReply) -> dict[str, Any]:
+    return {
+        "member": found.member,
+        "address": address_of(found.member),
+        "may_be_killed": found.may_be_killed,
+        "may_leave": found.may_leave,
+        "against_kill": found.against_kill,
+        "against_leaving": found.against_leaving,
+        "notes": found.notes,
+        "owned": own.owned,
+        "backups": own.backups,
+        "only_here": own.only_here,
+        "lacking": own.lacking,
+        "unconfirmed": own.unconfirmed,
+        "migrating": own.migrating,
+        "wanted_replicas": own.wanted_replicas,
+        "configured_replicas": own.configured_replicas,
+        "table_version": own.table_version,
+        "view_version": own.view.version,
+    }

@@ -1,0 +1,172 @@
+"""Whether a member may be stopped now, and why not: a pure judgement of what it and its master say.
+
+Two questions have different answers. *Killed*: what it holds is gone at once, so others must hold all of it, and
+nothing may be under way that would leave a partition with less than it should have. *Stopped gracefully* (SIGTERM): it
+hands over what it holds before it goes, so it is enough that somebody is there to take it, and a master that decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from phalanx.common.ids import MemberId, address_of
+from phalanx.wire.messages import MigrationsReply, SafetyReply
+
+WAIT = "wait until it is done: `phalanx safe --wait 60`"
+DRAIN = "stop it with SIGTERM: it hands over what it holds, then leaves"
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why a member must not be stopped."""
+
+    what: str
+    """A short name, for machines."""
+    count: int
+    said: str
+    advice: str = WAIT
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """May this member be stopped now?"""
+
+    member: MemberId
+    against_kill: list[Reason]
+    against_leaving: list[Reason]
+    notes: list[str]
+
+    @property
+    def may_be_killed(self) -> bool:
+        return not self.against_kill
+
+    @property
+    def may_leave(self) -> bool:
+        return not self.against_leaving
+
+
+class MasterSays(msgspec.Struct, frozen=True):
+    """What only the master knows, and what it sees of the members."""
+
+    member: MemberId
+    migrations: MigrationsReply
+    safety: SafetyReply
+
+
+def judge(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Judgement:
+    """`master`: None if it does not answer."""
+    held = own.owned + own.backups
+    leaving = {each.member for each in master.migrations.leaving} if master is not None else set()
+    staying = [other for other in own.view.others(member) if other not in leaving]
+    views = list(_about_views(member, own, master))
+    unclear = [*views, *_about_the_search(master)]
+    takes_part = list(_about_its_migrations(member, own, master))
+    against_kill = [*takes_part, *views]
+    if held:
+        against_kill = [*_about_data(own, staying), *takes_part, *_about_the_others(member, own, master), *unclear]
+    against_leaving = list(unclear) if held else []
+    if held and not staying:
+        said = "no member would stay to take over what it holds"
+        against_leaving.append(Reason("nobody_stays", held, said, "start another member first"))
+    return Judgement(member, against_kill, against_leaving, _notes(own, held))
+
+
+def _about_data(own: SafetyReply, staying: list[MemberId]) -> Iterable[Reason]:
+    """What would be lost at once."""
+    if own.only_here:
+        has_no_backups = own.configured_replicas == 1
+        because = ": no backups are configured" if has_no_backups else ""
+        advice = DRAIN if staying else "start another member first"
+        if staying and not has_no_backups:
+            advice = f"{WAIT}, or {DRAIN}"
+        yield Reason(
+            "only_here", own.only_here, f"nobody else holds {own.only_here:,} of its partitions{because}", advice
+        )
+    elif own.lacking:
+        said = f"{_partitions(own.lacking)} that it holds have fewer than {own.wanted_replicas} replicas"
+        yield Reason("lacking_here", own.lacking, said)
+    if own.unconfirmed:
+        said = f"{_partitions(own.unconfirmed)} that it owns have a backup that has not confirmed everything"
+        yield Reason("unconfirmed", own.unconfirmed, said)
+
+
+def _about_its_migrations(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Iterable[Reason]:
+    """What would have to begin anew."""
+    under_way = master.migrations.under_way if master is not None else []
+    by_master = sum(member in (each.owner, *each.migration.participants) for each in under_way)
+    if migrating := max(own.migrating, by_master):
+        yield Reason("migrating", migrating, f"it takes part in {_count(migrating, 'migration')} under way")
+
+
+def _about_the_others(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Iterable[Reason]:
+    """What is not whole elsewhere, so that one more should not go."""
+    if master is None:
+        return
+    told = master.migrations
+    if told.lacking and not (own.only_here or own.lacking):
+        said = (
+            f"{_partitions(told.lacking)} elsewhere have fewer than {own.wanted_replicas} replicas on members that stay"
+        )
+        yield Reason("lacking", told.lacking, said)
+    if told.remaining:
+        said = f"{_partitions(told.remaining)} are not yet where they should be"
+        yield Reason("rebalancing", told.remaining, said)
+    for each in told.leaving:
+        if each.member != member and each.replicas:
+            said = f"{address_of(each.member)} is leaving, and has {_count(each.replicas, 'replica')} to hand over"
+            yield Reason("leaving", each.replicas, said)
+    behind = [each for each in told.without_table if each != member]
+    if behind:
+        said = f"{_names(behind)} may not have the present partition table (version {own.table_version}) yet"
+        yield Reason("behind", len(behind), said)
+
+
+def _about_views(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Iterable[Reason]:
+    """Who is there is not certain."""
+    if master is None:
+        said = f"its master, {address_of(own.view.master)}, does not answer"
+        return [Reason("master_silent", 1, said, "wait until the members have another master")]
+    reasons = []
+    seen = {member: own.view, master.member: master.safety.view}
+    if own.view != master.safety.view:
+        versions = ", ".join(f"{address_of(who)} has version {view.version}" for who, view in seen.items())
+        reasons.append(Reason("view_changing", 1, f"the member list is changing: {versions}"))
+    suspected = {member: own.suspected, master.member: master.safety.suspected}
+    for who, whom in suspected.items():
+        if whom:
+            said = f"{address_of(who)} suspects {_names(whom)}"
+            reasons.append(Reason("suspected", len(whom), said, "wait until it is removed, or answers again"))
+    return reasons
+
+
+def _about_the_search(master: MasterSays | None) -> Iterable[Reason]:
+    told = master.migrations if master is not None else None
+    if told is not None and told.searching_for:
+        said = f"the new master still asks {_names(told.searching_for)} for their partition tables"
+        yield Reason("searching", len(told.searching_for), said)
+    elif told is not None and not told.is_master:
+        yield Reason("no_master", 1, f"the members do not agree yet that {address_of(master.member)} is the master")  # type: ignore[union-attr]  # told came from it
+
+
+def _notes(own: SafetyReply, held: int) -> list[str]:
+    if not own.table_version:
+        return ["partitions are not assigned yet: nothing is stored"]
+    if not held:
+        return ["it holds nothing"]
+    notes = [f"it owns {_partitions(own.owned)} and backs up {own.backups}"]
+    if own.wanted_replicas < own.configured_replicas:
+        members = _count(len(own.view.members), "member")
+        notes.append(f"{own.configured_replicas} replicas are configured, and {members} can hold {own.wanted_replicas}")
+    return notes
+
+
+def _partitions(count: int) -> str:
+    return _count(count, "partition")
+
+
+def _count(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def _names(members: Iterable[MemberId]) -> str:
+    return ", ".join(map(address_of, members))

@@ -1,0 +1,231 @@
+"""`phalanx safe`: what the judgement rests on, and the command against real members."""
+
+import json
+
+import pytest
+
+from harness import TEXT, name_of
+from harness import Cluster as Drawn
+from phalanx.cli.safety import Judgement, MasterSays, judge
+from phalanx.wire import messages as m
+from processes import Cluster, wait_for
+
+VALUE = TEXT + b"v"
+
+
+def judged(c: Drawn, name: str) -> Judgement:
+    """May this member be stopped? By what it and its master say now; a master that is gone or hangs says nothing."""
+    own = c.replies[c.ask(name, m.GetSafety)]
+    assert isinstance(own, m.SafetyReply)
+    master = name_of(own.view.master)
+    if master not in c.nodes or master in c.hung:
+        return judge(c.id(name), own, None)
+    migrations, safety = c.replies[c.ask(master, m.GetMigrations)], c.replies[c.ask(master, m.GetSafety)]
+    assert isinstance(migrations, m.MigrationsReply)
+    assert isinstance(safety, m.SafetyReply)
+    return judge(c.id(name), own, MasterSays(c.id(master), migrations, safety))
+
+
+def against_kill(c: Drawn, name: str) -> dict[str, int]:
+    return {reason.what: reason.count for reason in judged(c, name).against_kill}
+
+
+def against_leaving(c: Drawn, name: str) -> dict[str, int]:
+    return {reason.what: reason.count for reason in judged(c, name).against_leaving}
+
+
+def test_at_rest_any_one_may_be_killed() -> None:
+    c = Drawn("ABC", partition_count=6)
+    c.assign()
+    assert [judged(c, name).may_be_killed for name in "ABC"] == [True] * 3
+    assert [judged(c, name).may_leave for name in "ABC"] == [True] * 3
+
+
+def test_nothing_is_lost_with_one_that_holds_nothing() -> None:
+    c = Drawn("A", partition_count=3)
+    assert judged(c, "A").may_be_killed
+    c.assign()
+    assert against_kill(c, "A") == {"only_here": 3}
+
+
+def test_the_last_member_can_hand_over_to_nobody() -> None:
+    c = Drawn("A", partition_count=3)
+    c.assign()
+    assert against_leaving(c, "A") == {"nobody_stays": 3}
+    c = Drawn("AB", partition_count=4)
+    c.assign()
+    c.hold_all()
+    c.leave("B")
+    c.deliver("B", "A", m.LeaveRequest)
+    assert against_leaving(c, "A")["nobody_stays"] == 4
+
+
+def test_without_backups_only_a_graceful_stop_is_safe() -> None:
+    c = Drawn("AB", partition_count=4, backup_count=0)
+    c.assign()
+    found = judged(c, "B")
+    assert [(reason.what, reason.count) for reason in found.against_kill] == [("only_here", 2)]
+    assert "no backups are configured" in found.against_kill[0].said
+    assert "SIGTERM" in found.against_kill[0].advice
+    assert found.may_leave
+
+
+def test_while_replicas_are_missing_the_others_must_stay() -> None:
+    c = Drawn("ABC", partition_count=1)
+    c.assign(rows=["AC"])
+    c.hold("A", "B")
+    c.crash("C")
+    c.advance(400)
+    assert c.view("A") == "AB"
+    assert against_kill(c, "A")["only_here"] == 1
+    assert judged(c, "A").may_leave
+    c.release()
+    c.advance(2_000)
+    assert [judged(c, name).may_be_killed for name in "AB"] == [True, True]
+
+
+def test_replicas_that_are_missing_elsewhere_are_a_reason_too() -> None:
+    c = Drawn("ABCD", partition_count=2)
+    c.assign(rows=["AC", "BA"])
+    c.hold("A", "D")
+    c.crash("C")
+    c.advance(400)
+    assert c.view("B") == "ABD"
+    assert against_kill(c, "A")["only_here"] == 1
+    assert against_kill(c, "B")["lacking"] == 1
+
+
+def test_more_configured_than_there_are_members_is_only_noted() -> None:
+    c = Drawn("AB", partition_count=2, backup_count=2)
+    c.assign()
+    found = judged(c, "A")
+    assert found.may_be_killed
+    assert "3 replicas are configured, and 2 members can hold 2" in found.notes
+
+
+def test_a_write_on_its_way_is_no_reason_and_one_that_is_late_is() -> None:
+    c = Drawn("AB", partition_count=1)
+    c.assign(rows=["AB"])
+    c.hold("B", "A")
+    write = c.put("A", c.key(0), VALUE)
+    c.settle()
+    assert not c.is_done(write)
+    assert against_kill(c, "A") == {}
+    c.advance(900)
+    assert against_kill(c, "A") == {"unconfirmed": 1}
+    assert against_kill(c, "B") == {}
+    c.release()
+    c.settle()
+    assert c.is_done(write)
+    assert against_kill(c, "A") == {}
+
+
+def test_an_asynchronous_backup_that_lacks_what_was_confirmed_is_a_reason_at_once() -> None:
+    c = Drawn("AB", partition_count=1, backup_count=0, async_backup_count=1)
+    c.assign(rows=["AB"])
+    c.hold("A", "B")
+    assert c.is_done(c.put("A", c.key(0), VALUE))
+    assert against_kill(c, "A") == {"unconfirmed": 1}
+    c.release()
+    c.settle()
+    assert against_kill(c, "A") == {}
+
+
+def test_a_migration_holds_its_participants_and_the_rebalancing_everybody() -> None:
+    c = Drawn("AB", partition_count=2, migrations_per_member=1)
+    c.assign(rows=["AB", "BA"])
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyChunk)
+    c.join("C")
+    assert against_kill(c, "B") == {"behind": 1}
+    while not c.nodes["A"].keeper.migrating.underway:
+        c.advance(100)
+    [underway] = c.nodes["A"].keeper.migrating.underway.values()
+    owner = name_of(underway.owner)
+    assert against_kill(c, owner)["migrating"] == against_kill(c, "C")["migrating"] == 1
+    third = "AB".replace(owner, "")
+    assert ("migrating" in against_kill(c, third)) == (c.id(third) in underway.migration.participants)
+    assert "rebalancing" in against_kill(c, third)
+    assert against_leaving(c, owner) == {}
+    c.swallow = lambda sender, receiver, message: False
+    c.advance(20_000)
+    assert [judged(c, name).may_be_killed for name in "ABC"] == [True] * 3
+
+
+def test_a_suspect_and_a_silent_master_are_reasons_against_both() -> None:
+    c = Drawn("ABC", partition_count=3)
+    c.assign()
+    c.hang("A")
+    assert against_kill(c, "B") == against_leaving(c, "B") == {"master_silent": 1}
+    c.resume("A")
+    c.hold("C", "B")
+    while not c.suspects("B"):
+        c.advance(1_000)
+    assert c.view("B") == "ABC"
+    assert against_kill(c, "B") == against_kill(c, "A") | {"suspected": 1}
+    assert against_leaving(c, "B") == {"suspected": 1}
+
+
+def test_a_new_master_that_searches_its_table_is_a_reason() -> None:
+    c = Drawn("ABCD", partition_count=4)
+    c.assign()
+    c.hold("D", "B")
+    c.crash("A")
+    c.advance(400)
+    while c.master("B") != "B" or not c.nodes["B"].keeper.searching_for:
+        c.deliver("D", "B")
+        c.settle()
+    assert c.nodes["B"].keeper.searching_for == [c.id("D")]
+    assert against_leaving(c, "C")["searching"] == 1
+    assert against_kill(c, "C")["searching"] == 1
+
+
+def test_one_that_leaves_holds_the_others() -> None:
+    c = Drawn("ABC", partition_count=3)
+    c.assign()
+    c.hold_all()
+    c.leave("B")
+    c.deliver("B", "A", m.LeaveRequest)
+    found = against_kill(c, "C")
+    assert found["leaving"] == c.table("A").loads()[c.id("B")]
+    assert against_leaving(c, "C") == {}
+
+
+@pytest.mark.parametrize("backups", [0, 1])
+def test_real_members_tell_whether_they_may_be_stopped(phalanx_command, cluster: Cluster, backups: int) -> None:
+    options = ("--backup-count", str(backups))
+    first, second = cluster.start(2, options=options)
+
+    def ask(*more: str) -> tuple[int, str]:
+        result = phalanx_command("safe", "--at", second.address, "--cluster", cluster.name, *more)
+        return result.exit_code, result.stdout
+
+    with cluster.client() as grid:
+        grid.map("m").put_all((number, number) for number in range(100))
+    cluster.wait_redundant(backups)
+    wait_for(lambda: ask("--graceful")[0] == 0, "it may leave")
+    status, shown = ask("--wait", "0" if backups == 0 else "20")
+    told = json.loads(ask("--json")[1])
+    assert (told["member"], told["may_leave"]) == (second.member, True)
+    if backups == 0:
+        assert status == 1
+        assert f"{second.address} must not be killed now" in shown
+        assert "no backups are configured" in shown
+        assert [reason["what"] for reason in told["against_kill"]] == ["only_here"]
+        cluster.terminate(second)
+    else:
+        assert (status, told["may_be_killed"], told["only_here"]) == (0, True, 0)
+        assert "may be killed now" in shown
+        cluster.kill(second)
+        cluster.wait_views()
+    with cluster.client() as grid:
+        assert len(grid.map("m")) == 100
+    alone = phalanx_command("safe", "--at", first.address, "--cluster", cluster.name)
+    assert alone.exit_code == 1
+    assert "nobody else holds 271 of its partitions" in alone.stdout
+    assert "no member would stay" in alone.stdout
+
+
+def test_the_address_of_one_member_is_wanted(phalanx_command) -> None:
+    result = phalanx_command("safe", "--at", "127.0.0.1:1,127.0.0.1:2")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "give the address of one member" in result.stderr
