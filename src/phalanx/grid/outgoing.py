@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -74,6 +74,8 @@ class OutgoingMigrations:
         self.active: dict[int, Outgoing] = {}
         self.sealed: dict[int, OwnedPartition] = {}
         """Partitions that are owned here and answer nothing."""
+        self._unconfirmed: set[int] = set()
+        """Those of them that this member owns by a commit of its own, and not yet by the master's table."""
         self._held: dict[int, list[tuple[Target, KeyRequest | BulkRequest]]] = {}
         """Sealed partition to the requests that wait for its outcome, in the order in which they came."""
         self.released: deque[tuple[Target, KeyRequest | BulkRequest]] = deque()
@@ -137,7 +139,7 @@ class OutgoingMigrations:
                 self._report(owned, outgoing, done=True)
 
     def on_table(
-        self, owned: OwnedPartition, table: PartitionTable, outcomes: Outcomes, *, reconfirmed: bool
+        self, owned: OwnedPartition, table: PartitionTable, outcomes: Outcomes, now: Millis, *, reconfirmed: bool
     ) -> None:  # fmt: skip
         """The table may tell the outcome (DL-21). Called before the table is acted upon."""
         outgoing = self.active.get(owned.number)
@@ -157,6 +159,30 @@ class OutgoingMigrations:
                 )
             )
         self._unseal(owned.number)
+        if outgoing.moves_ownership and not committed:
+            # The destination may have committed by itself: then it, and whom it asked, follow another rule by now.
+            owned.doubt_all(now)
+
+    def seal_until_confirmed(self, owned: OwnedPartition) -> None:
+        """This member has committed that it owns the partition. It answers when the master's table says so too.
+
+        1. The master lets D commit. 2. D commits, serves a write with its backup B, and dies; its answer to the master is
+        lost. 3. The master takes the migration back, for D has left: the old owner goes on, without the write.
+        """
+        self._unconfirmed.add(owned.number)
+        self.sealed[owned.number] = owned
+        self._grid.owned[owned.number] = None
+
+    def unseal_confirmed(self, ahead: Collection[int]) -> None:
+        """The master has these rows yet to confirm: others have been."""
+        for partition in sorted(self._unconfirmed.difference(ahead)):
+            self._unconfirmed.discard(partition)
+            self._unseal(partition)
+
+    def let_go(self, partition: int) -> None:
+        """Another member owns the partition: what has waited here is told so."""
+        self._unconfirmed.discard(partition)
+        self._unseal(partition)
 
     def answer_probe(self, owner: MemberId, probe: Probe) -> bool:
         """Keep the question of a destination that is the owner already, as the table is about to tell; True if so.
@@ -188,6 +214,7 @@ class OutgoingMigrations:
         for partition in list(self.sealed):
             self._unseal(partition)
         self.active.clear()
+        self._unconfirmed.clear()
 
     # --- steps -----------------------------------------------------------------------------------------------------
 

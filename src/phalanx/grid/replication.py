@@ -360,6 +360,11 @@ class OwnedPartition:
             stream.heard_at = now
             stream.copy.on_ack(message, now, self._out)
 
+    def doubt_all(self, now: Millis) -> None:
+        """The replicas may follow another rule: ask each what it has."""
+        for stream in self.streams.values():
+            self._doubt(stream, now)
+
     def _doubt(self, stream: Stream, now: Millis, *, is_refused: bool = False) -> None:
         """What a stream has is not known any more: send nothing until it has told."""
         stream.copy = None

@@ -140,11 +140,15 @@ class GridService:
     def on_table(
         self,
         table: PartitionTable,
+        ahead: Collection[int],
         confirmed_by: MemberId | None,
         completed: Collection[CompletedMigration],
         now: Millis,
     ) -> None:
-        """The master's table was installed, or another master confirmed the one that is installed."""
+        """The master's table was installed, or another master confirmed the one that is installed.
+
+        `ahead`: partitions whose row this member has committed, and the master has not said that it has, too.
+        """
         reconfirmed = confirmed_by != self._confirmed_by
         self._confirmed_by = confirmed_by
         before, self.table = self.table, table
@@ -158,10 +162,12 @@ class GridService:
             owned = self.find_owned(partition)
             asked = self.outgoing.take_probe(partition)
             if owned is not None:
-                self.outgoing.on_table(owned, table, outcomes, reconfirmed=reconfirmed)
+                self.outgoing.on_table(owned, table, outcomes, now, reconfirmed=reconfirmed)
             if owner == self.this:
                 if owned is None:
                     owned = self._take_over(partition, table.versions[partition])
+                    if partition in ahead:
+                        self.outgoing.seal_until_confirmed(owned)
                 owned.follow_table(table, reconfirmed, now)
                 if not owned.is_settled:
                     self.unsettled[partition] = owned
@@ -169,6 +175,7 @@ class GridService:
                 self._hand_over(owned, still_backup=self.this in table.replicas(partition))
                 if asked is not None:
                     self.followed.on_probe(*asked)
+        self.outgoing.unseal_confirmed(ahead)
 
     def _take_over(self, partition: int, epoch: int) -> OwnedPartition:
         """Become the owner: with the replica that is here, or with an empty one where nobody had any."""
@@ -183,6 +190,7 @@ class GridService:
 
     def _hand_over(self, owned: OwnedPartition, *, still_backup: bool) -> None:
         """Stop to be the owner. Whether writes that wait have reached the new owner is not known here."""
+        self.outgoing.let_go(owned.number)
         self.owned[owned.number] = None
         self.unsettled.pop(owned.number, None)
         self._expiring.pop(owned.number, None)

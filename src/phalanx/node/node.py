@@ -77,7 +77,7 @@ class Node:
         """Those of the installed view."""
         self._seen: tuple[object, ...] = ()
         """What the keeper was last told of the membership, and the grid of the table."""
-        self._seen_table: tuple[object, ...] = (self.keeper.table, None)
+        self._seen_table: tuple[object, ...] = (self.keeper.table, None, self.keeper.ahead)
         self._has_ended = False
         self._is_serving = False
         """Whether the partitions are assigned: then no request for data changes anything but data."""
@@ -196,8 +196,8 @@ class Node:
         membership, keeper = self.membership, self.keeper
         if membership.is_over:
             return not self._has_ended
-        table, confirmed_by = self._seen_table
-        if keeper.table is not table or keeper.confirmed_by != confirmed_by:
+        table, confirmed_by, ahead = self._seen_table
+        if keeper.table is not table or keeper.confirmed_by != confirmed_by or keeper.ahead is not ahead:
             return True
         seen = self._seen
         return bool(
@@ -223,12 +223,12 @@ class Node:
             if members != self._members:
                 self._members = members
                 self.grid.on_view(members, now)
-        table, confirmed_by = self._seen_table
-        if keeper.table is not table or keeper.confirmed_by != confirmed_by:
+        table, confirmed_by, ahead = self._seen_table
+        if keeper.table is not table or keeper.confirmed_by != confirmed_by or keeper.ahead is not ahead:
             self._is_serving = keeper.is_assigned
             newer = keeper.table is not self._seen_table[0]
-            self._seen_table = (keeper.table, keeper.confirmed_by)
-            self.grid.on_table(keeper.table, keeper.confirmed_by, keeper.completed, now)
+            self._seen_table = (keeper.table, keeper.confirmed_by, keeper.ahead)
+            self.grid.on_table(keeper.table, keeper.ahead, keeper.confirmed_by, keeper.completed, now)
             if newer:
                 self.calls.on_table(keeper.table, now)
         membership.on_table(keeper.confirmed_version, has_data=keeper.is_assigned)

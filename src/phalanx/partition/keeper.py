@@ -56,6 +56,8 @@ class PartitionKeeper:
         self.table = unassigned_table(config.partition_count, BackupPlan(0, usual))
         self.installed_version = 0
         """Of the master's table that is installed; rows that are ahead of it do not count."""
+        self.ahead: frozenset[int] = frozenset()
+        """Partitions whose row this member has committed, and the master's table does not have yet."""
         self.confirmed_by: MemberId | None = None
         """The master that published the installed table or confirmed it; migrations ordered by another are over."""
         self.completed: tuple[CompletedMigration, ...] = ()
@@ -145,6 +147,7 @@ class PartitionKeeper:
             table = message.table.with_rows(ahead) if ahead else message.table
             # Of each partition the newer row: with the same sum it is what this member has already.
             self._install(table if table.version > self.table.version else self.table, message.table.version)
+            self.ahead = self.ahead & ahead.keys() if self.ahead else self.ahead
         self.completed = message.completed
         self._out.send(sender, TableAck(self.installed_version))
 
@@ -161,6 +164,8 @@ class PartitionKeeper:
                 if change.version > versions[change.partition]
             }
             self._install(self.table.with_rows(rows) if rows else self.table, message.version)
+            if self.ahead:
+                self.ahead -= {c.partition for c in message.changes if c.version >= versions[c.partition]}
             self.completed = message.completed
         self._out.send(sender, TableAck(self.installed_version, is_behind))
 
@@ -189,6 +194,7 @@ class PartitionKeeper:
         if self.table.versions[row.partition] < row.version and not self._leads:
             rows = {row.partition: (row.slots, row.version, row.birth)}
             self._install(self.table.with_rows(rows), self.installed_version)
+            self.ahead |= {row.partition}
 
     def want_table(self, now: Millis) -> None:
         """Somebody wants to use the data and there is no assignment yet."""
@@ -340,7 +346,7 @@ class PartitionKeeper:
         self.completed = found.completed
         if found.table.version > self.table.version:
             self._install(found.table, found.table.version)
-        self.installed_version = self.table.version
+        self.installed_version, self.ahead = self.table.version, frozenset()
         self._publishing.begin(found.completed, self.table.version)
         self._plan_because = "the master changed"
         self._publish(now)
