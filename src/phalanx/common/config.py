@@ -105,6 +105,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     publish_interval_ms: Millis = 60_000
     """Between two publications of an unchanged member list and partition table."""
 
+    anti_entropy_interval_ms: Millis = 30_000
+    """Within which each owner asks the backups of all its partitions whether they are in step; 0: never."""
+
     copy_chunk_bytes: int = 512 * 1024
     """How much of a partition one message of a copy carries. More: fewer round trips, longer turns."""
 
@@ -145,7 +148,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
                      "ring_neighbours", "merge_interval_ms", "former_members_ms"):  # fmt: skip
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must be greater than 0")
-        for name in ("max_parallel_migrations", "master_confirmation_interval_ms", "master_confirmation_timeout_ms", "max_members",
+        for name in ("anti_entropy_interval_ms", "max_parallel_migrations", "master_confirmation_interval_ms", "master_confirmation_timeout_ms", "max_members",
                      "ring_above_members", "phi_min_deviation_ms", "phi_acceptable_pause_ms"):  # fmt: skip
             if getattr(self, name) < 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must not be negative")

@@ -286,6 +286,10 @@ class OwnedPartition:
             # and dropped the replica. 3. B cannot follow the writes. So ask anew: B then gets what it lacks.
             self._doubt(stream, now)
             return
+        if stream.state is StreamState.IN_SYNC and message.seq < stream.acked:
+            # It has less than it has acknowledged: what came after its answer cannot have overtaken it.
+            self._doubt(stream, now)
+            return
         if stream.state is not StreamState.PROBING:
             return
         stream.heard_at = now
@@ -321,6 +325,12 @@ class OwnedPartition:
         stream = self.streams.get(member)
         if stream is not None and stream.is_unreachable:
             self._doubt(stream, now)
+
+    def check_backups(self) -> None:
+        """Ask backups that seem to be in step whether they are. One that says no is doubted, and copied to."""
+        for stream in self.streams.values():
+            if stream.state is StreamState.IN_SYNC and stream.acked == self.replica.seq:
+                self._probe(stream)
 
     def ask_if_silent(self, now: Millis) -> None:
         """Ask streams that owe acknowledgements, and have said nothing for a while, what they have."""

@@ -14,6 +14,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
+from phalanx.grid.anti_entropy import AntiEntropy
 from phalanx.grid.following import Followed
 from phalanx.grid.operations import remove_keys
 from phalanx.grid.outgoing import OutgoingMigrations
@@ -61,6 +62,7 @@ class GridService:
         """Owned partitions that wait for a replica: for an acknowledgement, a probe or a copy."""
         self._confirmed_by: MemberId | None = None
         self._copies_made = 0
+        self._checks = AntiEntropy(config.anti_entropy_interval_ms)
         self._expiring: dict[int, OwnedPartition] = {}
         """Owned partitions that may hold entries which expire."""
         self._look_at = 0
@@ -292,10 +294,15 @@ class GridService:
     # --- time ------------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> Millis | None:
-        return self._look_at if self.unsettled or self._expiring else None
+        due_at = self._checks.next_deadline()
+        if not self.unsettled and not self._expiring:
+            return due_at
+        return self._look_at if due_at is None else min(self._look_at, due_at)
 
     def on_time(self, now: Millis) -> None:
         """Repeat what was not acknowledged, restart copies that stand still, drop entries whose time is over."""
+        for owned in self._checks.due(self.owned, now):
+            owned.check_backups()
         if now < self._look_at:
             return
         self._look_at = now + EXPIRY_PAUSE_MS

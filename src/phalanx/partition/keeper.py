@@ -147,7 +147,7 @@ class PartitionKeeper:
             table = message.table.with_rows(ahead) if ahead else message.table
             # Of each partition the newer row: with the same sum it is what this member has already.
             self._install(table if table.version > self.table.version else self.table, message.table.version)
-            self.ahead = self.ahead & ahead.keys() if self.ahead else self.ahead
+            self._keep_ahead(ahead)
         self.completed = message.completed
         self._out.send(sender, TableAck(self.installed_version))
 
@@ -164,10 +164,15 @@ class PartitionKeeper:
                 if change.version > versions[change.partition]
             }
             self._install(self.table.with_rows(rows) if rows else self.table, message.version)
-            if self.ahead:
-                self.ahead -= {c.partition for c in message.changes if c.version >= versions[c.partition]}
+            told = {change.partition: change.version for change in message.changes}
+            self._keep_ahead([p for p in self.ahead if told.get(p, -1) < versions[p]])
             self.completed = message.completed
         self._out.send(sender, TableAck(self.installed_version, is_behind))
+
+    def _keep_ahead(self, partitions: Collection[int]) -> None:
+        """These rows are still ahead of the master's table; others it has now. (Another value only where that changes.)"""
+        if not self.ahead <= frozenset(partitions):
+            self.ahead = self.ahead & frozenset(partitions)
 
     def on_fetch_table(self, sender: MemberId, message: FetchTable) -> None:
         """Only the master that this member follows is told: the answer promises to take no older master's table."""
