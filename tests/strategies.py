@@ -8,6 +8,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 import msgspec
 from hypothesis import strategies as st
 
+from phalanx.common.traits import MAX_WEIGHT, Traits
 from phalanx.wire import messages as m
 
 ALL_KINDS = (*get_args(m.Handshake), *get_args(m.Message))
@@ -31,6 +32,8 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         return TEXTS
     if kind is bytes:
         return BYTES
+    if kind is Traits:
+        return st.builds(Traits, st.text(max_size=20), st.floats(0, MAX_WEIGHT, exclude_min=True))
     if kind is type(None):
         return st.none()
     if origin in (Union, types.UnionType):

@@ -59,6 +59,12 @@ def member(
     partition_count: Annotated[
         int | None, typer.Option(help="Partitions, the same on every member.", show_default="271")
     ] = None,
+    zone: Annotated[
+        str | None, typer.Option(help="Rack or availability zone: backups are kept in other ones.", show_default="none")
+    ] = None,
+    weight: Annotated[
+        float | None, typer.Option(help="How much this member is to hold, beside others.", show_default="1.0")
+    ] = None,
     event_log: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for this member's events, one JSON object a line.")
     ] = None,
@@ -81,6 +87,8 @@ def member(
         "cluster": cluster,
         "backup_count": backup_count,
         "partition_count": partition_count,
+        "zone": zone,
+        "capacity_weight": weight,
         "event_log": str(event_log) if event_log is not None else None,
     }
     settings = load_config(config, {name: value for name, value in given.items() if value is not None})

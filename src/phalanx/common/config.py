@@ -10,6 +10,7 @@ import msgspec
 from phalanx.common.backups import check_backups
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, Millis
+from phalanx.common.traits import MAX_WEIGHT, MAX_ZONE_LENGTH, Traits
 
 MAX_MAP_NAME_LENGTH = 200
 """Characters in the name of a map: it goes along with every request and every write to a backup."""
@@ -35,6 +36,13 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     async_backup_count: int = 0
     """Backups behind the synchronous ones, for which no write waits. What they have not got yet is lost with the others."""
+
+    zone: str = ""
+    """What may fail as a whole: a rack, an availability zone. Replicas of a partition are kept in different zones where
+    there are enough; members that name none are together in one."""
+
+    capacity_weight: float = 1.0
+    """How much data this member is to hold, in proportion to the others' weights."""
 
     heartbeat_interval_ms: Millis = 1_000
     """Between two heartbeats to each member. Lower: faster healing of missed updates, more messages."""
@@ -125,6 +133,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one serialised key and value; a value must fit into a frame with room to spare."""
 
     @property
+    def traits(self) -> Traits:
+        return Traits(self.zone, self.capacity_weight)
+
+    @property
     def confirmation_interval_ms(self) -> Millis:
         return self.master_confirmation_interval_ms or self.heartbeat_interval_ms
 
@@ -143,6 +155,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         if not 1 <= self.partition_count <= 1_000_000:
             raise UsageError(f"partition_count: {self.partition_count} is not between 1 and 1000000")
         check_backups(self.backup_count, self.async_backup_count)
+        if len(self.zone) > MAX_ZONE_LENGTH:
+            raise UsageError(f"zone: the name has {len(self.zone)} characters, more than {MAX_ZONE_LENGTH}")
+        if not 0 < self.capacity_weight <= MAX_WEIGHT:
+            raise UsageError(f"capacity_weight: {self.capacity_weight} is not above 0 and at most {MAX_WEIGHT:.0f}")
         for name in ("heartbeat_interval_ms", "retry_interval_ms", "join_timeout_ms", "copy_chunk_bytes",
                      "migrations_per_member", "join_attempts", "max_key_bytes", "max_value_bytes", "initial_members",
                      "ring_neighbours", "merge_interval_ms", "former_members_ms"):  # fmt: skip

@@ -74,6 +74,11 @@ def host_and_port(address: Address) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def host_of(member: MemberId) -> str:
+    """The host at which a member listens."""
+    return address_of(member).rpartition(":")[0]
+
+
 def may_be_member(text: str) -> bool:
     """Whether there may be a member of that identity: messages for it go to its address."""
     member = MemberId(text)

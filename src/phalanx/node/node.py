@@ -255,7 +255,7 @@ class Node:
     def _on_master_confirmation(self, sender: MemberId, message: m.MasterConfirmation, now: Millis) -> None:
         self.membership.on_master_confirmation(sender, message, now)
         if sender in self._members:
-            self.keeper.on_confirmation(sender, message.table_version, now)
+            self.keeper.on_confirmation(sender, message.table_version, message.traits, now)
 
     def _on_table_ack(self, sender: MemberId, message: m.TableAck, now: Millis) -> None:
         self.keeper.on_table_ack(sender, message, now)

@@ -16,11 +16,12 @@ from collections.abc import Callable, Collection
 
 from phalanx.common.backups import BackupCount, BackupPlan
 from phalanx.common.config import NodeConfig
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import MemberId, Millis, host_of
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable, Slots, unassigned_table
+from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
-from phalanx.partition.assignment import assign
+from phalanx.partition.assignment import Candidate, assign
 from phalanx.partition.migrating import Migrating, Outcome
 from phalanx.partition.publishing import Publishing
 from phalanx.partition.redundancy import Redundancy, lacking
@@ -125,7 +126,7 @@ class PartitionKeeper:
             self.migrating.forget_all()
             return
         if became_master:
-            self._publishing.confirmed.clear()
+            self._publishing.forget_members()
             self.migrating.forget_all()
             self._start_search(view, now)
         else:
@@ -149,7 +150,7 @@ class PartitionKeeper:
             self._install(table if table.version > self.table.version else self.table, message.table.version)
             self._keep_ahead(ahead)
         self.completed = message.completed
-        self._out.send(sender, TableAck(self.installed_version))
+        self._out.send(sender, TableAck(self.installed_version, traits=self._config.traits))
 
     def on_table_changes(self, sender: MemberId, message: TableChanges) -> None:
         """What has changed since the table that this member should have."""
@@ -167,7 +168,7 @@ class PartitionKeeper:
             told = {change.partition: change.version for change in message.changes}
             self._keep_ahead([p for p in self.ahead if told.get(p, -1) < versions[p]])
             self.completed = message.completed
-        self._out.send(sender, TableAck(self.installed_version, is_behind))
+        self._out.send(sender, TableAck(self.installed_version, is_behind, self._config.traits))
 
     def _keep_ahead(self, partitions: Collection[int]) -> None:
         """These rows are still ahead of the master's table; others it has now. (Another value only where that changes.)"""
@@ -180,7 +181,7 @@ class PartitionKeeper:
             self._out.send(sender, self._answer(message.search_id))
 
     def _answer(self, search_id: int) -> FetchedTable:
-        return FetchedTable(search_id, self.table, self.completed, *self._undecided())
+        return FetchedTable(search_id, self.table, self.completed, *self._undecided(), self._config.traits)
 
     def refusal_to_commit(self, sender: MemberId, message: MigrationCommit) -> str | None:
         """Why the commit of a migration to this member cannot be (DL-27); None: the table allows it."""
@@ -221,7 +222,7 @@ class PartitionKeeper:
     def on_fetched_table(self, sender: MemberId, message: FetchedTable, now: Millis) -> None:
         if self._search is not None:
             self._search.on_answer(sender, message)
-            self._publishing.note_confirmed(sender, 0)
+            self._publishing.note_confirmed(sender, 0, message.traits)
             self._end_search_if_over(now)
             if self.decides:
                 self._repair(now)
@@ -239,9 +240,9 @@ class PartitionKeeper:
             self._repair(now)
             self._go_on(now)
 
-    def on_confirmation(self, sender: MemberId, table_version: int, now: Millis) -> None:
+    def on_confirmation(self, sender: MemberId, table_version: int, traits: Traits, now: Millis) -> None:
         """A member that missed a table gets the present one; one that speaks for the first time can be given replicas."""
-        if self.decides and self._publishing.on_confirmation(sender, table_version, self.table, now):
+        if self.decides and self._publishing.on_confirmation(sender, table_version, traits, self.table, now):
             self._plan_because = "a member has joined"
             self._go_on(now)
 
@@ -249,7 +250,7 @@ class PartitionKeeper:
         """A member has the table; what only this master knows would be lost with it."""
         if not self.decides:
             return
-        is_new = self._publishing.note_confirmed(sender, message.version)
+        is_new = self._publishing.note_confirmed(sender, message.version, message.traits)
         if message.is_behind:
             self._publishing.tell_all(sender, self.table)
         self._publishing.evict(self._joined().others(self.this))
@@ -362,7 +363,8 @@ class PartitionKeeper:
         members = self._staying()
         if not members:
             return
-        rows = assign([()] * self.table.partition_count, members, self.table.backups.depth)
+        nobody: list[Slots] = [()] * self.table.partition_count
+        rows = assign(nobody, self._candidates(members), self.table.backups.depth)
         self._change(dict(enumerate(rows)), now, at_once=True)
         place = {member: index for index, member in enumerate(members)}
         held = tuple(tuple([place[member] for member in row if member is not None]) for row in rows)
@@ -405,7 +407,7 @@ class PartitionKeeper:
         members = self._staying() or list(self._joined().members)
         table = self.table
         rows = [result.changes.get(p, table.slots(p)) for p in range(table.partition_count)]
-        assigned = assign(rows, members, self.table.backups.depth)
+        assigned = assign(rows, self._candidates(members), self.table.backups.depth)
         return {partition: assigned[partition] for partition in result.lost}
 
     def _apply(self, outcomes: list[Outcome], now: Millis) -> None:
@@ -470,12 +472,23 @@ class PartitionKeeper:
         reason, self._plan_because = self._plan_because, ""
         table = self.table
         rows = [table.slots(partition) for partition in range(table.partition_count)]
-        target = assign(rows, members, self.table.backups.depth)
+        target = assign(rows, self._candidates(members), self.table.backups.depth)
         self._apply(self.migrating.plan(table, target, self._wanted(), reason), now)
 
     def _ready(self) -> Collection[MemberId]:
         """Who can be given replicas: a member that was admitted a moment ago can when it has first been heard."""
         return {self.this, *self._publishing.confirmed}
+
+    def _candidates(self, members: list[MemberId]) -> list[Candidate[MemberId]]:
+        """What `assign` has to know of the members. While one has said nothing yet, all count as equal.
+
+        1. A, B and C start together, each in a zone of its own, and data is wanted before A has heard B and C. 2. Were
+        those two taken to be together in no zone, A would get a replica of every partition, and lose most a moment later.
+        """
+        traits = {**self._publishing.traits, self.this: self._config.traits}
+        if any(member not in traits for member in members):
+            return [Candidate(member) for member in members]
+        return [Candidate(member, traits[member].weight, traits[member].zone, host_of(member)) for member in members]
 
     def _staying(self) -> list[MemberId]:
         return [member for member in self._joined().members if member not in self._leaving]

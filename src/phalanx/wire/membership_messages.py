@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId
+from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.wire.message import WireMessage
 
@@ -138,6 +139,7 @@ class MasterConfirmation(WireMessage, tag=21, frozen=True):
     """-1: none that the receiver has confirmed as the master."""
     wants_answer: bool = False
     """As in `Heartbeat`."""
+    traits: Traits = Traits()
 
 
 class LifeProbe(WireMessage, tag=26, frozen=True):
