@@ -40,6 +40,8 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         return st.one_of([values_of(argument) for argument in arguments])
     if origin is list:
         return st.lists(values_of(arguments[0]), max_size=4)
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return st.tuples(*map(values_of, arguments))
     if origin is tuple:
         return st.lists(values_of(arguments[0]), max_size=4).map(tuple)
     if isinstance(kind, type) and issubclass(kind, Enum):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from harness import Cluster, Lone, lone_id
+from harness import Cluster
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ProtocolError, UsageError
 from phalanx.common.traits import MAX_WEIGHT, Traits
@@ -98,20 +98,17 @@ def test_zones_count_when_all_members_have_told_theirs() -> None:
     assert loads(c, "A")["A"] == PARTITIONS
 
 
-@pytest.mark.parametrize("first", ["a confirmation", "an acknowledgement"])
-def test_whatever_a_member_says_first_tells_where_it_runs(first: str) -> None:
-    a = Lone("A", "ABC", 3, partition_count=4, zone="x")
-    view = a.node.membership.view
-    assert view is not None
-    for name in "BC":
-        traits = Traits("y")
-        if first == "a confirmation":
-            a.hear(name, m.MasterConfirmation(view.version, view.maker, -1, False, traits))
-        else:
-            a.hear(name, m.TableAck(0, traits=traits))
-    a.hear("B", m.TableRequest())
-    held = [a.node.keeper.table.replicas(partition) for partition in range(4)]
-    assert all(lone_id("A") in row for row in held)
+@pytest.mark.parametrize("unheard", [m.MasterConfirmation, m.TableAck])
+def test_whatever_a_member_says_first_tells_where_it_runs(unheard: type) -> None:
+    zones = {"A": "x", "B": "x", "C": "y", "D": "y"}
+    c = Cluster(partition_count=PARTITIONS)
+    c.seeds = "A"
+    c.swallow = lambda sender, receiver, message: isinstance(message, unheard)
+    for name, zone in zones.items():
+        join(c, name, zone)
+    c.assign()
+    c.advance(4_000)
+    assert shared(c, "A", zones) == []
 
 
 def test_traits_travel_and_a_weight_of_nothing_is_refused() -> None:
