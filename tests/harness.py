@@ -476,7 +476,7 @@ class Cluster:
         """Make the cluster assign its partitions, as it likes or as `rows` says, and let everything happen."""
         if rows is not None:
             wanted = [self.ids(row) for row in rows]
-            with patch("phalanx.partition.keeper.assign", lambda table, members, backup_count: wanted):
+            with patch("phalanx.partition.duties.assign", lambda table, members, backup_count: wanted):
                 self.assign(name)
             return
         self.ask(name or next(iter(self.nodes)), m.GetTable, True)

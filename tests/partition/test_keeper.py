@@ -158,7 +158,7 @@ def test_before_all_have_answered_or_left_no_table_is_published() -> None:
     c.crash("A")
     c.advance(3_000)
     assert c.views_of("BCD") == ["BCD"] * 3
-    assert not c.nodes["B"].keeper.decides
+    assert not c.nodes["B"].duties.decides
     c.crash("C")
     c.advance(3_000)
     assert c.view("B") == "BD"
@@ -184,7 +184,7 @@ def test_a_member_that_dies_during_the_search_is_not_waited_for() -> None:
     c.crash("D")
     c.swallow = lambda *_: False
     c.advance(2_000)
-    assert c.nodes["B"].keeper.decides
+    assert c.nodes["B"].duties.decides
     assert c.replicas("C") == c.replicas("B")
 
 
@@ -300,5 +300,5 @@ def test_what_a_master_remembers_of_members_ends_with_them() -> None:
         c.advance(1_000)
         c.join("B")
         c.advance(2_000)
-    assert set(c.nodes["A"].keeper._confirmed) == {c.id("B")}
+    assert set(c.nodes["A"].duties._confirmed) == {c.id("B")}
     assert "copies=[]" in repr(c.nodes["A"].keeper)

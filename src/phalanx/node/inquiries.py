@@ -13,6 +13,7 @@ from phalanx.common.view import MembersView
 from phalanx.grid.service import GridService
 from phalanx.membership.service import MembershipService
 from phalanx.node.history import History
+from phalanx.partition.duties import MasterDuties
 from phalanx.partition.keeper import PartitionKeeper
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
@@ -45,12 +46,14 @@ class Inquiries:
         self,
         membership: MembershipService,
         keeper: PartitionKeeper,
+        duties: MasterDuties,
         grid: GridService,
         history: History,
         outbox: Outbox,
     ) -> None:
         self._membership = membership
         self._keeper = keeper
+        self._duties = duties
         self._grid = grid
         self._history = history
         self._out = outbox
@@ -72,7 +75,7 @@ class Inquiries:
                 return MembersReply(request.id, view, sorted(self._membership.suspicions.suspected))
             case GetTable():
                 if request.assign:
-                    self._keeper.want_table(now)
+                    self._duties.want_table(now)
                 return TableReply(request.id, self._keeper.table, view)
             case GetMapNames():
                 return NamesReply(request.id, self._map_names())
@@ -121,18 +124,18 @@ class Inquiries:
         )  # fmt: skip
 
     def _migrations(self, request_id: int, now: Millis) -> MigrationsReply:
-        membership, keeper = self._membership, self._keeper
+        membership, duties = self._membership, self._duties
         if not membership.is_master:
             return MigrationsReply(request_id, membership.master, False, [], False, 0, 0, 0, 0, 0, [], [], [])
-        migrating = keeper.migrating
+        migrating = duties.migrating
         remaining = migrating.remaining()
         under_way = [
             MigrationUnderWay(each.partition, each.migration, each.owner, each.phase.name.lower(), now - each.began_at)
             for each in migrating.underway.values()
         ]
-        leaving = [LeavingMember(member, replicas) for member, replicas in keeper.handing_over()]
+        leaving = [LeavingMember(member, replicas) for member, replicas in duties.handing_over()]
         return MigrationsReply(
-            request_id, membership.master, True, keeper.searching_for, keeper.is_at_rest(),
-            migrating.arrived + remaining, migrating.arrived, remaining, migrating.done, keeper.lacking(),
-            keeper.without_table(), leaving, under_way,
+            request_id, membership.master, True, duties.searching_for, duties.is_at_rest(),
+            migrating.arrived + remaining, migrating.arrived, remaining, migrating.done, duties.lacking(),
+            duties.without_table(), leaving, under_way,
         )  # fmt: skip

@@ -22,6 +22,7 @@ from phalanx.grid.service import GridService
 from phalanx.membership.service import MembershipService
 from phalanx.node.history import History
 from phalanx.node.inquiries import Inquiries
+from phalanx.partition.duties import MasterDuties
 from phalanx.partition.keeper import PartitionKeeper
 from phalanx.wire import events
 from phalanx.wire import messages as m
@@ -67,11 +68,12 @@ class Node:
         self._out = Outbox(this)
         self.membership = MembershipService(this, config, self._out)
         self.keeper = PartitionKeeper(this, config, self._out, lambda: self.grid.undecided())
+        self.duties = MasterDuties(this, config, self.keeper, self._out)
         self.grid = GridService(this, config, self.keeper.table, self._out)
         self._released = self.grid.outgoing.released
         self.calls = CallRouter(config.call_timeout_ms, self._out)
         self._history = History()
-        self._inquiries = Inquiries(self.membership, self.keeper, self.grid, self._history, self._out)
+        self._inquiries = Inquiries(self.membership, self.keeper, self.duties, self.grid, self._history, self._out)
         self._handlers = self._routes()
         self._members: frozenset[MemberId] = frozenset()
         """Those of the installed view."""
@@ -83,7 +85,7 @@ class Node:
         """Whether the partitions are assigned: then no request for data changes anything but data."""
 
     def __repr__(self) -> str:
-        return f"Node({self.membership!r}, {self.keeper!r}, {self.grid!r}, {self.calls!r})"
+        return f"Node({self.membership!r}, {self.keeper!r}, {self.duties!r}, {self.grid!r}, {self.calls!r})"
 
     def handle(self, event: Input, now: Millis) -> list[Effect]:
         """Take one input; return what is to be done because of it, in order. `now` never goes backwards."""
@@ -96,7 +98,7 @@ class Node:
         elif isinstance(event, Call):
             self.calls.begin(event, now)
             if not self._is_serving:
-                self.keeper.want_table(now)
+                self.duties.want_table(now)
                 self._follow_up(now)
             elif out.loopback:
                 self._follow_up(now)
@@ -118,7 +120,7 @@ class Node:
             self._follow_up(now)
         elif not self._is_serving:
             if kind in _REQUESTS:
-                self.keeper.want_table(now)
+                self.duties.want_table(now)
             self._follow_up(now)
         elif self._out.loopback or self._released:
             self._follow_up(now)
@@ -145,7 +147,7 @@ class Node:
         """When time alone will matter next; an input `TimePassed` is due then."""
         # Asked after every turn of a driver, so without lists and generators.
         earliest = self.membership.next_deadline()
-        for deadline in (self.keeper.next_deadline(), self.grid.next_deadline(), self.calls.next_deadline()):
+        for deadline in (self.duties.next_deadline(), self.grid.next_deadline(), self.calls.next_deadline()):
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
         return earliest
@@ -171,12 +173,12 @@ class Node:
             case TimePassed():
                 self.membership.on_time(now)
                 if self.membership.view is not None:
-                    self.keeper.on_time(now)
+                    self.duties.on_time(now)
                 self.grid.on_time(now)
                 self.calls.on_time(now)
                 if self.calls.waiting and not self._is_serving:
                     # What was asked for before may have been lost, or have come while the master could not decide.
-                    self.keeper.want_table(now)
+                    self.duties.want_table(now)
                 self._let_leavers_go(now)
             case LinkLost(peer) | LinkRefused(peer):
                 self.membership.on_link(event, now)
@@ -217,8 +219,9 @@ class Node:
         self._seen = (view, membership.master, membership.is_master, len(membership.leaving))
         if view is not None:
             leaving = sorted(membership.leaving)
-            keeper.has_started = membership.has_started
-            keeper.on_membership(view, membership.master, membership.is_master, leaving, now)
+            keeper.follow(membership.master, membership.is_master)
+            self.duties.has_started = membership.has_started
+            self.duties.on_membership(view, membership.is_master, leaving, now)
             members = membership.members
             if members != self._members:
                 self._members = members
@@ -240,6 +243,7 @@ class Node:
         self._is_serving = False
         self._members = frozenset()
         self.keeper.end()
+        self.duties.end()
         self.grid.end()
         self.calls.end("this member has left its cluster")
         ignored: dict[type, Handler] = dict.fromkeys(self._handlers, lambda sender, message, now: None)
@@ -249,30 +253,30 @@ class Node:
         self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, "this member has left its cluster"))
 
     def _let_leavers_go(self, now: Millis) -> None:
-        if self.membership.leaving and self.membership.is_master and (ready := self.keeper.may_leave()):
+        if self.membership.leaving and self.membership.is_master and (ready := self.duties.may_leave()):
             self.membership.let_go(ready, now)
 
     def _on_master_confirmation(self, sender: MemberId, message: m.MasterConfirmation, now: Millis) -> None:
         self.membership.on_master_confirmation(sender, message, now)
         if sender in self._members:
-            self.keeper.on_confirmation(sender, message.table_version, message.traits, now)
+            self.duties.on_confirmation(sender, message.table_version, message.traits, now)
 
     def _on_table_ack(self, sender: MemberId, message: m.TableAck, now: Millis) -> None:
-        self.keeper.on_table_ack(sender, message, now)
+        self.duties.on_table_ack(sender, message, now)
         self._let_leavers_go(now)
 
     def _on_leave_request(self, sender: MemberId, message: m.LeaveRequest, now: Millis) -> None:
         before = len(self.membership.leaving)
         self.membership.on_leave_request(sender)
         if len(self.membership.leaving) > before:
-            self._out.record(events.LeaveStarted(sender, self.keeper.replicas_to_hand_over(sender)))
+            self._out.record(events.LeaveStarted(sender, self.duties.replicas_to_hand_over(sender)))
 
     def _on_reply(self, sender: MemberId, message: m.Reply, now: Millis) -> None:
         self.calls.on_reply(sender, message, now)
 
     def _routes(self) -> dict[type, Handler]:
         """Message type to handler. Every kind of message has one: checked here, at each start."""
-        membership, keeper, grid = self.membership, self.keeper, self.grid
+        membership, keeper, duties, grid = self.membership, self.keeper, self.duties, self.grid
         routes: dict[type, Handler] = {
             m.JoinRequest: membership.on_join_request,
             m.JoinResponse: membership.on_join_response,
@@ -295,11 +299,11 @@ class Node:
             m.TableUpdate: lambda sender, message, now: keeper.on_table_update(sender, message),
             m.TableChanges: lambda sender, message, now: keeper.on_table_changes(sender, message),
             m.FetchTable: lambda sender, message, now: keeper.on_fetch_table(sender, message),
-            m.FetchedTable: keeper.on_fetched_table,
+            m.FetchedTable: duties.on_fetched_table,
             m.TableAck: self._on_table_ack,
-            m.TableRequest: lambda sender, message, now: keeper.on_table_request(sender, now),
+            m.TableRequest: lambda sender, message, now: duties.on_table_request(sender, now),
             m.MigrationOrder: self._on_migration_order,
-            m.MigrationReady: keeper.on_migration_ready,
+            m.MigrationReady: duties.on_migration_ready,
             m.MigrationCommit: self._on_migration_commit,
             m.MigrationAnswer: self._on_migration_answer,
             m.ReplicateAck: grid.on_replicate_ack,
@@ -321,14 +325,14 @@ class Node:
 
     def _on_change_backups(self, caller: Any, request: m.ChangeBackups, now: Millis) -> None:
         """An operator's wish. Only the master can fulfil it, when its search for the table is over."""
-        if not self.keeper.decides:
+        if not self.duties.decides:
             text = (
                 f"only the master changes the number of backups: ask {self.membership.master or 'again a little later'}"
             )
             self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, text))
             return
         try:
-            self.keeper.change_backups(request.map, BackupCount(request.synchronous, request.asynchronous), now)
+            self.duties.change_backups(request.map, BackupCount(request.synchronous, request.asynchronous), now)
         except UsageError as error:
             self._out.send(caller, m.ErrorReply(request.id, ErrorCode.INVALID, str(error)))
         else:
@@ -348,5 +352,5 @@ class Node:
         )  # fmt: skip
 
     def _on_migration_answer(self, sender: MemberId, message: m.MigrationAnswer, now: Millis) -> None:
-        self.keeper.on_migration_answer(sender, message, now)
+        self.duties.on_migration_answer(sender, message, now)
         self._let_leavers_go(now)

@@ -109,14 +109,14 @@ def forget_active_migrations(node: Node) -> None:
 
 def skip_table_search(node: Node) -> None:
     """A new master goes on with its own table and asks nobody for a newer one."""
-    keeper, original = node.keeper, node.keeper._start_search
+    duties, original = node.duties, node.duties._start_search
 
     def start_search(view: Any, now: Millis) -> None:
         original(view, now)
-        if keeper._search is not None:
-            keeper._search.waiting_for.clear()
+        if duties._search is not None:
+            duties._search.waiting_for.clear()
 
-    _replace(keeper, "_start_search", start_search)
+    _replace(duties, "_start_search", start_search)
 
 
 def forget_outcomes(node: Node) -> None:

@@ -57,8 +57,8 @@ def _unmet_replication(joined: list[Host], world: World) -> list[str]:
         waiting = list(host.node.grid.unsettled.values())  # type: ignore[union-attr]  # it runs
         if waiting:
             unmet.append(f"{host.member} waits for replicas: {waiting[:3]}")
-        if not host.node.keeper.migrating.is_idle:  # type: ignore[union-attr]  # it runs
-            unmet.append(f"{host.member} has migrations to do: {host.node.keeper.migrating}")  # type: ignore[union-attr]
+        if not host.node.duties.migrating.is_idle:  # type: ignore[union-attr]  # it runs
+            unmet.append(f"{host.member} has migrations to do: {host.node.duties.migrating}")  # type: ignore[union-attr]
     if table is not None and table.version:
         wanted = min(world.options.backups + 1, len(joined))
         lacking = [p for p in range(table.partition_count) if table.replica_count(p) < wanted]

@@ -1,0 +1,397 @@
+"""What the master does for the partition table: it alone changes it (DL-04).
+
+In this order (DL-58): after a change of master, search for the most recent table (`table_search`); take members that
+left out of it (`repair`); work out where every replica should be (`assignment`); migrate step by step (`migrating`).
+What others know of all this stands in `publishing`. The first assignment waits until somebody wants to use the data, so
+that members started together share it evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from phalanx.common.backups import BackupCount
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import MemberId, Millis, host_of
+from phalanx.common.invariant import invariant
+from phalanx.common.table import Slots
+from phalanx.common.traits import Traits
+from phalanx.common.view import MembersView
+from phalanx.partition.assignment import Candidate, assign
+from phalanx.partition.keeper import PartitionKeeper
+from phalanx.partition.migrating import Migrating, Outcome
+from phalanx.partition.publishing import Publishing
+from phalanx.partition.redundancy import Redundancy, lacking
+from phalanx.partition.repair import Repair, repair
+from phalanx.partition.table_search import TableSearch
+from phalanx.wire import events
+from phalanx.wire.effects import Outbox
+from phalanx.wire.messages import (
+    CompletedMigration,
+    FetchedTable,
+    MigrationAnswer,
+    MigrationReady,
+    TableAck,
+)
+
+
+class MasterDuties:
+    """On the master: what is being done about the table. On other members it does nothing, until they lead."""
+
+    def __init__(self, this: MemberId, config: NodeConfig, keeper: PartitionKeeper, outbox: Outbox) -> None:
+        self.this = this
+        self._config = config
+        self._keeper = keeper
+        self._out = outbox
+        self._view: MembersView | None = None
+        self.has_started = True
+        """Set by the node: False while the cluster has never had the members that it is to wait for."""
+        self._leads = False
+        self._leaving: Collection[MemberId] = ()
+        self._search: TableSearch | None = None
+        self._searches_made = 0
+        self.migrating = Migrating(config, outbox)
+        self._redundancy = Redundancy(outbox)
+        self._publishing = Publishing(config.publish_interval_ms, config.retry_interval_ms, outbox)
+        self._plan_because = ""
+        """Why targets must be worked out anew; empty: they need not."""
+
+    def __repr__(self) -> str:
+        return f"MasterDuties(leads={self._leads}, search={self._search}, {self.migrating!r})"
+
+    @property
+    def decides(self) -> bool:
+        """Whether this member may change the table now: master, and its search is over."""
+        return self._leads and self._search is None
+
+    def on_membership(self, view: MembersView, leads: bool, leaving: Collection[MemberId], now: Millis) -> None:
+        """The view, whether this member is the master, or the set of leaving members changed."""
+        became_master = leads and not self._leads
+        if self._view is None or self._view.members != view.members:
+            self._plan_because = "the members changed"
+        elif set(leaving) != set(self._leaving):
+            self._plan_because = "other members want to leave"
+        self._view, self._leads, self._leaving = view, leads, leaving
+        if not leads:
+            self._search = None
+            self.migrating.forget_all()
+            return
+        if became_master:
+            self._publishing.forget_members()
+            self.migrating.forget_all()
+            self._start_search(view, now)
+        else:
+            self._publishing.keep_only(frozenset(view.members))
+            if self._search is not None:
+                self._search.on_view(view)
+        self._end_search_if_over(now)
+        if self.decides:
+            self._repair(now)
+            self._go_on(now)
+
+    # --- what it hears ---------------------------------------------------------------------------------------------
+
+    def on_table_request(self, sender: MemberId, now: Millis) -> None:
+        if self.decides:
+            self._assign_first(now)
+            self._publishing.tell_all(sender, self._keeper.table)
+
+    def on_fetched_table(self, sender: MemberId, message: FetchedTable, now: Millis) -> None:
+        if self._search is not None:
+            self._search.on_answer(sender, message)
+            self._publishing.note_confirmed(sender, 0, message.traits)
+            self._end_search_if_over(now)
+            if self.decides:
+                self._repair(now)
+                self._go_on(now)
+
+    def on_migration_ready(self, sender: MemberId, message: MigrationReady, now: Millis) -> None:
+        if self.decides and (outcome := self.migrating.on_ready(sender, message, self._keeper.table, now)) is not None:
+            self._apply([outcome], now)
+            self._go_on(now)
+
+    def on_migration_answer(self, sender: MemberId, message: MigrationAnswer, now: Millis) -> None:
+        if self.decides and (outcome := self.migrating.on_answer(sender, message, self._keeper.table, now)) is not None:
+            self._apply([outcome], now)
+            # Somebody who took part may have left meanwhile: then the row waited for this answer.
+            self._repair(now)
+            self._go_on(now)
+
+    def on_confirmation(self, sender: MemberId, table_version: int, traits: Traits, now: Millis) -> None:
+        """A member that missed a table gets the present one; one that speaks for the first time can be given replicas."""
+        if self.decides and self._publishing.on_confirmation(sender, table_version, traits, self._keeper.table, now):
+            self._plan_because = "a member has joined"
+            self._go_on(now)
+
+    def on_table_ack(self, sender: MemberId, message: TableAck, now: Millis) -> None:
+        """A member has the table; what only this master knows would be lost with it."""
+        if not self.decides:
+            return
+        is_new = self._publishing.note_confirmed(sender, message.version, message.traits)
+        if message.is_behind:
+            self._publishing.tell_all(sender, self._keeper.table)
+        self._publishing.evict(self._joined().others(self.this))
+        self._note_redundancy(now)
+        if is_new:
+            self._plan_because = "a member has joined"
+            self._go_on(now)
+
+    def change_backups(self, name: str, count: BackupCount, now: Millis) -> None:
+        """Let a map have other backups from now on (an empty name: all that have none of their own).
+
+        Replicas are added and cleared by migrations like any other. Raises `UsageError` for counts that cannot be.
+        """
+        invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
+        table = self._keeper.table.with_backups(self._keeper.table.backups.with_change(name, count))
+        self._keeper.install(table, table.version)
+        self._publishing.note_all_changed(now)
+        self._out.record(events.BackupsChanged(name, count.synchronous, count.asynchronous, table.version))
+        self._plan_because = "the number of backups changed"
+        self._go_on(now)
+
+    # --- what it does ----------------------------------------------------------------------------------------------
+
+    def may_leave(self) -> list[MemberId]:
+        """Leaving members that hold nothing any more, as all that stay know: nothing is lost when they go."""
+        if not self.decides or not self._is_known_to_all():
+            return []
+        return [member for member in self._leaving if not self.replicas_to_hand_over(member)]
+
+    def replicas_to_hand_over(self, member: MemberId) -> int:
+        """How many replicas others must take over before this member may go."""
+        if all(other in self._leaving or other == member for other in self._joined().members):
+            return 0
+        return self._keeper.table.loads().get(member, 0)
+
+    @property
+    def searching_for(self) -> list[MemberId]:
+        """Members whose tables this new master waits for."""
+        return list(self._search.waiting_for) if self._search is not None else []
+
+    def is_at_rest(self) -> bool:
+        """Whether nothing is planned or moved any more, nobody leaves, and everybody knows."""
+        is_planned = self.decides and not self._plan_because and self.migrating.is_idle
+        return is_planned and not self._leaving and not self.without_table()
+
+    def without_table(self) -> list[MemberId]:
+        """Members that have not said that they have the present table."""
+        others = self._joined().others(self.this) if self.decides and self._keeper.is_assigned else ()
+        return [member for member in others if not self._publishing.is_known_to([member], self._keeper.table.version)]
+
+    def lacking(self) -> int:
+        """How many partitions miss replicas on members that stay."""
+        return lacking(self._keeper.table, self._wanted(), self._leaving) if self._keeper.is_assigned else 0
+
+    def handing_over(self) -> list[tuple[MemberId, int]]:
+        """Members that want to leave, and how many replicas others must take over first."""
+        return [(member, self.replicas_to_hand_over(member)) for member in self._leaving]
+
+    def end(self) -> None:
+        """This incarnation is over: it decides nothing."""
+        self._leads = False
+        self._search = None
+        self.migrating.forget_all()
+
+    def next_deadline(self) -> Millis | None:
+        if not self._leads:
+            return None
+        if self._search is not None:
+            return self._search.next_deadline()
+        deadline = self._publishing.next_deadline()
+        other = self.migrating.next_deadline()
+        return deadline if other is None or other > deadline else other
+
+    def on_time(self, now: Millis) -> None:
+        if self._search is not None:
+            self._search.ask(now)
+        if not self.decides:
+            return
+        self.migrating.repeat(now)
+        self._go_on(now)
+
+    def _start_search(self, view: MembersView, now: Millis) -> None:
+        self._searches_made += 1
+        own, retry_ms = self._keeper.answer_search(self._searches_made), self._config.retry_interval_ms
+        self._search = TableSearch(self.this, own, view, retry_ms, self._out)
+        if self._search.waiting_for:
+            self._out.record(events.TableSearchStarted(tuple(self._search.waiting_for)))
+        self._search.ask(now)
+
+    def _end_search_if_over(self, now: Millis) -> None:
+        if self._search is None or not self._search.is_over():
+            return
+        found = self._search.result()
+        self._search = None
+        rolled_back = tuple(state.partition for state in found.rolled_back)
+        self._out.record(events.TableSearchEnded(found.found_at, found.table.version, rolled_back, found.adopted))
+        self._keeper.confirmed_by = self.this
+        self._keeper.completed = found.completed
+        if found.table.version > self._keeper.table.version:
+            self._keeper.install(found.table, found.table.version)
+        self._keeper.installed_version, self._keeper.ahead = self._keeper.table.version, frozenset()
+        self._publishing.begin(found.completed, self._keeper.table.version)
+        self._plan_because = "the master changed"
+        self._publish(now)
+
+    def want_table(self, now: Millis) -> None:
+        """Somebody wants to use the data: the first assignment is due, or to be asked for."""
+        if self._leads:
+            self._assign_first(now)
+        elif not self._keeper.is_assigned:
+            self._keeper.ask_for_table(now)
+
+    def _assign_first(self, now: Millis) -> None:
+        if self._keeper.is_assigned or not self.decides or not self.has_started:
+            return
+        members = self._staying()
+        if not members:
+            return
+        nobody: list[Slots] = [()] * self._keeper.table.partition_count
+        rows = assign(nobody, self._candidates(members), self._keeper.table.backups.depth)
+        self._change(dict(enumerate(rows)), now, at_once=True)
+        place = {member: index for index, member in enumerate(members)}
+        held = tuple(tuple([place[member] for member in row if member is not None]) for row in rows)
+        self._out.record(events.PartitionsAssigned(self._keeper.table.version, len(rows), tuple(members), held))
+        self._publish(now)
+
+    def _repair(self, now: Millis) -> None:
+        """Take members that left out of the table, and end the migrations in which they took part."""
+        view = self._joined()
+        ended = self.migrating.on_departures(view.members, self._keeper.table)
+        before = self._keeper.table
+        result = repair(before, view.members, self.migrating.undecided)
+        gone = tuple(member for member in before.members if member not in view)
+        changes = result.changes | self._owners_for_lost(result)
+        # By twos: the destination that has left may have committed, and must be behind when it comes back (DL-22).
+        rolled_back = {outcome.underway.partition: 2 for outcome in ended}
+        changes = {p: before.slots(p) for p in rolled_back} | changes
+        if not changes:
+            return
+        self._change(changes, now, at_once=True, increments=rolled_back, lost=result.lost)
+        for outcome in ended:
+            self._note_completed(outcome)
+        for partition in result.lost:
+            held_by, version = before.replicas(partition), self._keeper.table.versions[partition]
+            now_held_by = self._keeper.table.slots(partition)
+            self._out.record(
+                events.PartitionLost(partition, held_by, version, self._keeper.table.version, replicas_now=now_held_by)
+            )
+        if result.changes:
+            promoted, lost = tuple(result.promoted), tuple(result.lost)
+            rule = "DL-05 DL-09"
+            self._out.record(events.PartitionsRepaired(self._keeper.table.version, promoted, lost, gone, rule))
+        self._plan_because = "members left"
+        self._publish(now)
+
+    def _owners_for_lost(self, result: Repair) -> dict[int, Slots]:
+        """New, empty replicas for partitions that nobody survived with, balanced with all others."""
+        if not result.lost:
+            return {}
+        members = self._staying() or list(self._joined().members)
+        table = self._keeper.table
+        rows = [result.changes.get(p, table.slots(p)) for p in range(table.partition_count)]
+        assigned = assign(rows, self._candidates(members), self._keeper.table.backups.depth)
+        return {partition: assigned[partition] for partition in result.lost}
+
+    def _apply(self, outcomes: list[Outcome], now: Millis) -> None:
+        """Migrations have ended: change the table accordingly (DL-20, DL-22)."""
+        for outcome in outcomes:
+            partition = outcome.underway.partition
+            before = self._keeper.table.slots(partition)
+            if outcome.row is None:
+                self._change({partition: before}, now, at_once=True, increments={partition: 2})
+                self._plan_because = "a migration failed"
+            else:
+                # What moves the ownership is told at once: callers wait for the new owner.
+                self._change({partition: outcome.row}, now, at_once=outcome.row[:1] != before[:1])
+            self._note_completed(outcome)
+            self.migrating.went_on(partition, self._keeper.table)
+
+    def _note_completed(self, outcome: Outcome) -> None:
+        underway = outcome.underway
+        completed = CompletedMigration(
+            underway.partition, underway.base_version, underway.migration, outcome.row is not None
+        )
+        self._publishing.note_completed(completed, self._keeper.table.version)
+        self._keeper.completed = tuple(each for each, _ in self._publishing.completed.values())
+
+    def _change(
+        self,
+        changes: dict[int, Slots],
+        now: Millis,
+        *,
+        at_once: bool,
+        increments: dict[int, int] | None = None,
+        lost: Collection[int] = (),
+    ) -> None:
+        invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
+        table = self._keeper.table.with_changes(changes, increments=increments, lost=lost)
+        self._keeper.install(table, table.version)
+        self._publishing.note_change(changes, now, at_once=at_once)
+
+    def _go_on(self, now: Millis) -> None:
+        """Publish what is due, work out targets if they changed, begin migrations that may begin."""
+        if self._publishing.is_due(now):
+            self._publish(now)
+        if not self._keeper.is_assigned:
+            return
+        if self._plan_because:
+            self._plan(now)
+        while cleared := self.migrating.start(self._keeper.table, self._ready(), self._publishing.unpublished, now):
+            self._apply(cleared, now)
+            if self._publishing.is_due(now):
+                self._publish(now)
+        self._note_redundancy(now)
+
+    def _plan(self, now: Millis) -> None:
+        ready = {*self._ready(), *self._keeper.table.members}
+        members = self._staying()
+        if any(member not in ready for member in members):
+            # 1. L wants to leave, and J has been admitted but is not there yet. 2. Without J there would be room for
+            # fewer replicas. 3. L would be drained to those, instead of to J a moment later. So L waits for J.
+            members = [member for member in self._joined().members if member in ready]
+        if not members:
+            return
+        reason, self._plan_because = self._plan_because, ""
+        table = self._keeper.table
+        rows = [table.slots(partition) for partition in range(table.partition_count)]
+        target = assign(rows, self._candidates(members), self._keeper.table.backups.depth)
+        self._apply(self.migrating.plan(table, target, self._wanted(), reason), now)
+
+    def _ready(self) -> Collection[MemberId]:
+        """Who can be given replicas: a member that was admitted a moment ago can when it has first been heard."""
+        return {self.this, *self._publishing.confirmed}
+
+    def _candidates(self, members: list[MemberId]) -> list[Candidate[MemberId]]:
+        """What `assign` has to know of the members. While one has said nothing yet, all count as equal.
+
+        1. A, B and C start together, each in a zone of its own, and data is wanted before A has heard B and C. 2. Were
+        those two taken to be together in no zone, A would get a replica of every partition, and lose most a moment later.
+        """
+        traits = {**self._publishing.traits, self.this: self._config.traits}
+        if any(member not in traits for member in members):
+            return [Candidate(member) for member in members]
+        return [Candidate(member, traits[member].weight, traits[member].zone, host_of(member)) for member in members]
+
+    def _staying(self) -> list[MemberId]:
+        return [member for member in self._joined().members if member not in self._leaving]
+
+    def _wanted(self) -> int:
+        """How many replicas each partition should have."""
+        return min(self._keeper.table.backups.depth + 1, len(self._staying()))
+
+    def _is_known_to_all(self) -> bool:
+        """Whether every other member that stays has the present table: whoever is the next master will find it."""
+        staying = (member for member in self._staying() if member != self.this)
+        return not self._keeper.is_assigned or self._publishing.is_known_to(staying, self._keeper.table.version)
+
+    def _note_redundancy(self, now: Millis) -> None:
+        if self._keeper.is_assigned:
+            self._redundancy.note(self._keeper.table, self._wanted(), self._leaving, self._is_known_to_all, now)
+
+    def _publish(self, now: Millis) -> None:
+        self._publishing.publish(self._keeper.table, self._joined().others(self.this), now)
+
+    def _joined(self) -> MembersView:
+        invariant(self._view is not None, "this member has joined")
+        return self._view  # type: ignore[return-value]  # held by the invariant
