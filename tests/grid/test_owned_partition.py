@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 
 from harness import MAP, TEXT, lone_id
-from phalanx.grid.replication import OwnedPartition, PendingWrite, StreamState
+from phalanx.common.backups import BackupCount, BackupPlan
+from phalanx.common.migration import Migration, MigrationKind
+from phalanx.common.table import build_table
+from phalanx.grid.replication import Destination, OwnedPartition, PendingWrite, StreamState
 from phalanx.grid.store import Replica
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Send
@@ -30,7 +33,10 @@ class Owner:
         self.table(backups, 5)
 
     def table(self, backups: str, version: int, *, reconfirmed: bool = False) -> None:
-        self.owned.follow_table(tuple(lone_id(name) for name in backups), version, reconfirmed, self.now)
+        row = tuple(lone_id(name) for name in f"A{backups}")
+        every = BackupPlan(0, BackupCount(6))
+        table = build_table([()] * 7 + [row], [0] * 7 + [version], backups=every)
+        self.owned.follow_table(table, reconfirmed, self.now)
 
     def write(self, number: int = 0) -> int:
         """A write of a client; its number is the id of the reply to come."""
@@ -41,17 +47,19 @@ class Owner:
         self.owned.append(message, PendingWrite("client/1", m.DoneReply(seq), 1))  # type: ignore[arg-type]
         return seq
 
-    def ack(self, member: Any, seq: int, epoch: int = 5) -> bool:
-        return self.owned.on_ack(member, m.ReplicateAck(7, epoch, seq), self.now)
+    def ack(self, member: Any, seq: int, epoch: int = 5) -> None:
+        self.owned.on_ack(member, m.ReplicateAck(7, epoch, seq), self.now)
 
-    def tell(self, member: Any, seq: int, epoch: int = 5) -> bool:
+    def tell(self, member: Any, seq: int, epoch: int = 5) -> None:
         """A replica's answer to a probe."""
         self.copies += 1
-        return self.owned.on_probe_answer(member, m.ProbeAnswer(7, epoch, seq), self.copies, 100, self.now)
+        self.owned.on_probe_answer(member, m.ProbeAnswer(7, epoch, seq), self.copies, 100, self.now)
 
-    def order(self, member: Any, version: int = 5) -> bool:
+    def order(self, member: Any, version: int = 5) -> None:
+        """A migration that makes the member the first backup."""
         self.copies += 1
-        return self.owned.copy_to(member, version, self.copies, 100, self.now)
+        migration = Migration(MigrationKind.COPY, None, -1, -1, member, -1, 1)
+        self.owned.copy_to(Destination(version, migration, member), self.copies, 100, self.now)
 
     def copy_all(self, member: Any) -> None:
         """The replica takes chunk after chunk."""
@@ -133,20 +141,21 @@ def test_a_backup_that_has_less_than_the_log_needs_a_copy() -> None:
     assert owner.state(B) is StreamState.COPYING
 
 
-def test_a_new_destination_counts_from_the_end_of_its_copy_and_is_told_to_the_master_when_it_has_all() -> None:
+def test_a_new_destination_counts_from_the_end_of_its_copy_and_is_in_sync_when_it_has_all() -> None:
     owner = Owner("", entries=3)
-    assert owner.order(B) is False
+    owner.order(B)
     during = owner.write()
     assert owner.confirmed() == [], "a write without a stream that counts is confirmed by its caller"
     owner.copy_all(B)
     assert owner.owned.streams[B].counts is False
-    assert owner.ack(B, 3) is False, "the write of the last round trip is on its way"
+    owner.ack(B, 3)
     assert owner.owned.streams[B].counts is True
-    assert owner.state(B) is StreamState.CATCHING_UP
+    assert owner.state(B) is StreamState.CATCHING_UP, "the write of the last round trip is on its way"
     late = owner.write()
-    assert owner.ack(B, during) is True
+    owner.ack(B, during)
     assert owner.state(B) is StreamState.IN_SYNC
-    assert owner.order(B) is True, "a repeated order: it is complete"
+    owner.order(B)
+    assert owner.state(B) is StreamState.IN_SYNC, "a repeated order: it is complete"
     assert owner.confirmed() == []
     owner.ack(B, late)
     assert owner.confirmed() == [late]
@@ -183,15 +192,18 @@ def test_a_committed_destination_is_an_ordinary_backup() -> None:
 def test_a_copy_that_breaks_off_is_given_up_unless_the_master_may_count_on_it() -> None:
     owner = Owner("", entries=3)
     owner.order(B)
-    assert owner.owned.on_link_lost(B, owner.now) is True
+    owner.owned.on_link_lost(B, owner.now)
     assert owner.owned.streams == {}
     owner.order(B)
     owner.copy_all(B)
-    assert owner.ack(B, 3) is True
-    assert owner.owned.on_link_lost(B, owner.now) is False, "reported: only the table decides now"
-    assert owner.tell(B, -1) is False
+    owner.ack(B, 3)
+    assert owner.state(B) is StreamState.IN_SYNC
+    owner.owned.on_link_lost(B, owner.now)
+    assert list(owner.owned.streams) == [B], "reported: only the table decides now"
+    owner.tell(B, -1)
     assert owner.state(B) is StreamState.COPYING
-    assert owner.owned.on_link_lost(B, owner.now) is False
+    owner.owned.on_link_lost(B, owner.now)
+    assert owner.state(B) is StreamState.PROBING
     waiting = owner.write()
     assert owner.confirmed() == []
     owner.tell(B, -1)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from harness import MAP, Cluster
+from phalanx.common.migration import Migration, MigrationKind
 from phalanx.grid.replication import COPY_STALLED_AFTER_MS
 from phalanx.wire import events
 from phalanx.wire import messages as m
@@ -35,10 +36,20 @@ class Copying:
         c.release("MOD", "B")
         while c.replicas("M") != "O":
             c.advance(50)
-        assert [(copy.source, copy.destination) for copy in self.copies()] == [c.ids("OD")]
+        assert [(each.kind, each.owner, each.destination) for each in self.started()] == [("copy", *c.ids("OD"))]
 
-    def copies(self) -> list[events.CopyBegun]:
-        return [event for event in self.c.events_of("M", events.CopyBegun) if event.partition == 0]
+    def started(self) -> list[events.MigrationStarted]:
+        """The migrations of partition 0 that M has ordered."""
+        return [event for event in self.c.events_of("M", events.MigrationStarted) if event.partition == 0]
+
+    def order(self, version: int, destination: str = "D") -> m.MigrationOrder:
+        """As M orders the migration, for the version."""
+        return m.MigrationOrder(0, version, Migration(MigrationKind.COPY, None, -1, -1, self.c.id(destination), -1, 1))
+
+    def ready(self, version: int, destination: str = "D", done: bool = True) -> m.MigrationReady:
+        """As O tells that the destination has everything."""
+        replica = self.c.nodes["O"].grid.owned[0].replica  # type: ignore[union-attr]
+        return m.MigrationReady(0, version, self.c.id(destination), done, replica.epoch, replica.seq)
 
     def write(self, owner: str) -> None:
         """One more value under the next key."""
@@ -101,7 +112,7 @@ def test_an_undisturbed_copy_takes_fewer_steps_than_are_tried() -> None:
 def test_writes_are_not_held_up_by_a_copy() -> None:
     copying = Copying()
     c = copying.c
-    c.deliver("M", "O", m.CopyOrder)
+    c.deliver("M", "O", m.MigrationOrder)
     copying.write("O")
     assert c.is_done(copying.writes[-1][0]), "the destination is no backup yet"
     while not c.pending("O", "D", m.CopyChunk) or not c.pending("O", "D", m.CopyChunk)[0].last:
@@ -115,14 +126,14 @@ def test_a_destination_counts_before_it_is_in_the_table() -> None:
     """Else a write could be confirmed that the new backup misses, and it be promoted then."""
     copying = Copying()
     c = copying.c
-    while not c.pending("O", "M", m.CopyReport):
+    while not c.pending("O", "M", m.MigrationReady):
         c.step()
         copying.write("O")
     assert c.replicas("M") == "O"
     copying.write("O")
     assert not c.is_done(copying.writes[-1][0])
-    c.deliver("O", "M", m.CopyReport)
-    assert c.replicas("M") == "OD"
+    c.deliver("O", "M", m.MigrationReady)
+    assert c.replicas("M") == "O", "the destination decides: it has yet to commit"
     c.crash("O")
     copying.finish()
     copying.check_data()
@@ -213,8 +224,8 @@ def test_a_copy_that_stands_still_is_given_up_and_begun_anew() -> None:
     c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyAck)
     c.release()
     c.advance(COPY_STALLED_AFTER_MS + 1_000)
-    given_up = c.events_of("M", events.CopyGivenUp)
-    assert [(event.partition, event.reason) for event in given_up] == [(0, "the owner gave it up")]
+    given_up = c.events_of("M", events.MigrationRolledBack)
+    assert [(event.partition, event.reason) for event in given_up] == [(0, "the connection to the destination broke")]
     c.swallow = lambda *_: False
     copying.finish()
     copying.check_data()
@@ -224,7 +235,7 @@ def test_a_copy_that_stands_still_is_given_up_and_begun_anew() -> None:
 def test_a_repeated_order_starts_no_second_copy_and_a_lost_report_is_given_again() -> None:
     copying = Copying()
     c = copying.c
-    c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyReport) and receiver == "M"
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.MigrationReady) and receiver == "M"
     c.release()
     c.advance(900)
     starts = c.nodes["O"].grid._copies_made
@@ -240,13 +251,13 @@ def test_a_repeated_order_starts_no_second_copy_and_a_lost_report_is_given_again
 def test_an_order_of_an_earlier_master_or_for_an_earlier_version_is_ignored() -> None:
     copying = Copying()
     c = copying.c
-    c.deliver("M", "O", m.TableUpdate)
+    c.deliver("M", "O", m.TableChanges)
     for sender, version in (("D", 2), ("M", 1), ("M", 3)):
-        c.say(sender, "O", m.CopyOrder(0, version, c.id("D")))
+        c.say(sender, "O", copying.order(version))
         owned = c.nodes["O"].grid.owned[0]
         assert owned is not None
         assert owned.streams == {}
-    c.say("M", "O", m.CopyOrder(0, 2, c.id("D")))
+    c.say("M", "O", copying.order(2))
     assert list(owned.streams) == [c.id("D")]
 
 
@@ -258,7 +269,7 @@ def test_a_new_master_ends_copies_that_the_old_one_ordered() -> None:
     assert owned is not None
     assert list(owned.streams) == [c.id("D")]
     c.crash("M")
-    c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyOrder | m.CopyChunk)
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.MigrationOrder | m.CopyChunk)
     c.release()
     c.advance(2_000)
     assert c.master("D") == "O"
@@ -330,7 +341,7 @@ def test_a_destination_that_its_owner_cannot_reach_is_replaced_by_another_one() 
     c.cut("O", "D")
     c.crash("B")
     c.advance(3_000)
-    begun = [event.destination for event in c.events_of("M", events.CopyBegun)]
+    begun = [event.destination for event in c.events_of("M", events.MigrationStarted) if event.partition == 0]
     assert begun[0] == c.id("D")
     assert c.replicas("M") == "OE"
     assert begun.count(c.id("D")) < 5
@@ -343,7 +354,7 @@ def test_a_destination_that_nobody_can_replace_is_tried_again_but_not_all_the_ti
     c.cuts.add(frozenset("OD"))
     c.advance(60_000)
     assert c.view("M") == "MOD"
-    attempts = [event for event in c.events_of("M", events.CopyBegun) if event.destination == c.id("D")]
+    attempts = [event for event in c.events_of("M", events.MigrationStarted) if event.destination == c.id("D")]
     assert 3 < len(attempts) < 20
     c.heal()
     c.advance(20_000)
@@ -353,7 +364,7 @@ def test_a_destination_that_nobody_can_replace_is_tried_again_but_not_all_the_ti
 def test_a_copy_to_a_member_whose_connection_is_refused_does_not_wait_for_its_timeout() -> None:
     copying = Copying()
     c = copying.c
-    c.deliver("M", "O", m.CopyOrder)
+    c.deliver("M", "O", m.MigrationOrder)
     c.lose_link("O", "D")
     c.cut("O", "D")
     c.release()
@@ -367,40 +378,38 @@ def test_a_copy_to_a_member_whose_connection_is_refused_does_not_wait_for_its_ti
 
 
 @pytest.mark.parametrize("in_sync", [True, False])
-def test_a_destination_that_leaves_is_not_waited_for_although_the_master_has_given_its_copy_up(in_sync: bool) -> None:
-    """1. O gives up a copy to D, and begins it anew by a repeated order. 2. Only then M hears that it was given up, and
-    pauses. 3. D dies. M knows of no copy any more, so no table will tell O that it is over."""
+def test_a_destination_that_leaves_is_not_waited_for_although_no_table_tells_so_yet(in_sync: bool) -> None:
     c = Cluster("MO", partition_count=1, backup_count=2)
     c.assign(rows=["OM"])
     c.swallow = lambda sender, receiver, message: (
-        isinstance(message, m.CopyReport) or (isinstance(message, m.CopyChunk) and not in_sync)
+        isinstance(message, m.MigrationReady) or (isinstance(message, m.CopyChunk) and not in_sync)
     )
     c.join("D")
     c.advance(500)
     owned = c.nodes["O"].grid.owned[0]
     assert owned is not None
     assert owned.streams[c.id("D")].counts is in_sync
-    c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyOrder)
-    for _ in range(6):
-        c.say("O", "M", m.CopyReport(0, 1, c.id("D"), False))
-        c.advance(3_000)
-    c.say("O", "M", m.CopyReport(0, 1, c.id("D"), False))
+    c.swallow = lambda sender, receiver, message: (
+        receiver == "O" and isinstance(message, m.TableUpdate | m.TableChanges)
+    )
     c.crash("D")
     c.advance(1_000)
     assert c.view("O") == "MO"
-    write = c.put("O", c.key(0), b"\0\0\0\1v")
-    c.advance(1_500)
-    assert c.is_done(write)
     assert list(owned.streams) == [c.id("M")]
+    write = c.put("O", c.key(0), b"\0\0\0\1v")
+    c.settle()
+    assert c.is_done(write)
 
 
-def test_a_report_about_an_order_for_an_earlier_version_commits_nothing() -> None:
-    """The copy that it tells of was over; the one that is under way now, to the same member, has only begun."""
+def test_a_report_about_an_order_for_another_version_or_destination_commits_nothing() -> None:
+    """The migration that it tells of was over; the one that is under way now, to the same member, has only begun."""
     copying = Copying()
     c = copying.c
     before = c.table("M")
     for sender, version, destination in (("O", 1, "D"), ("O", 3, "D"), ("D", 2, "D"), ("O", 2, "M")):
-        c.say(sender, "M", m.CopyReport(0, version, c.id(destination), True))
-        assert c.table("M") == before
-    c.say("O", "M", m.CopyReport(0, 2, c.id("D"), True))
-    assert c.replicas("M") == "OD"
+        for done in (True, False):
+            c.say(sender, "M", copying.ready(version, destination, done))
+            assert c.pending("M", "D", m.MigrationCommit) == c.pending("M", "M", m.MigrationCommit) == []
+            assert (c.table("M"), len(c.nodes["M"].duties.migrating.underway)) == (before, 1)
+    c.say("O", "M", copying.ready(2))
+    assert len(c.pending("M", "D", m.MigrationCommit)) == 1
