@@ -6,6 +6,7 @@ The table of the first reached only members that then died; but an owner that it
 import pytest
 
 from harness import KEY, Cluster
+from phalanx.wire import events
 from phalanx.wire import messages as m
 
 OLD, NEW, UNHEARD = b"\0\0\0\1old", b"\0\0\0\1new", b"\0\0\0\1unheard"
@@ -41,7 +42,8 @@ def rule_that_few_heard_of(owners: str, told: str) -> Cluster:
     c.advance(5_000)
     assert c.views_of("BC") == ["BC", "BC"]
     # Nobody is left whose table tells of it; but whoever follows it has all that may have been confirmed under it.
-    assert c.replicas("C") == ("C" if told == "C" else "B" if told == "B" else "BC")
+    assert c.events_of("B", events.TableSearchEnded)[-1].adopted == ((0,) if told else ())
+    assert c.replicas("C") == ("C" if told == "C" else "BC"), "B copies to C without a message to itself"
     assert unheard not in c.replies
     c.swallow = lambda *_: False
     c.advance(2_000)

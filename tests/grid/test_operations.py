@@ -269,7 +269,7 @@ def test_an_entry_is_gone_when_its_time_is_over_and_not_before() -> None:
 
 
 def test_what_has_expired_is_dropped_by_the_owner_and_so_by_its_backups() -> None:
-    c = Cluster("AB")
+    c = Cluster("AB", anti_entropy_interval_ms=0)
     c.assign(rows=["AB"])
     keys = [key_of(0, 1, number) for number in range(EXPIRE_AT_MOST + 50)]
     c.ask("A", m.PutAll, MAP, keys, [ONE] * len(keys), 500)

@@ -28,6 +28,10 @@ class AntiEntropy:
     def next_deadline(self) -> Millis | None:
         return self._due_at if self._interval_ms else None
 
+    def end(self) -> None:
+        """This incarnation is over: there is nothing to compare any more."""
+        self._interval_ms = 0
+
     def due(self, owned: Sequence[OwnedPartition | None], now: Millis) -> Iterator[OwnedPartition]:
         """The partitions that are to be compared now."""
         if not self._interval_ms or now < self._due_at:

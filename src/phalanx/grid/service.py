@@ -217,6 +217,7 @@ class GridService:
         for owned in self.all_owned():
             self._hand_over(owned, still_backup=False)
         self.followed.end()
+        self._checks.end()
 
     # --- replication -----------------------------------------------------------------------------------------------
 
