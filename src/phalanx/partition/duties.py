@@ -23,6 +23,7 @@ from phalanx.partition.migrating import Migrating, Outcome
 from phalanx.partition.publishing import Publishing
 from phalanx.partition.redundancy import Redundancy, lacking
 from phalanx.partition.repair import Repair, repair
+from phalanx.partition.stand_ins import with_stand_ins
 from phalanx.partition.table_search import TableSearch
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
@@ -55,6 +56,8 @@ class MasterDuties:
         self._publishing = Publishing(config.publish_interval_ms, config.retry_interval_ms, outbox)
         self._plan_because = ""
         """Why targets must be worked out anew; empty: they need not."""
+        self._has_stand_ins = False
+        """Whether somebody is to hold replicas in the place of a member that their owner cannot reach."""
 
     def __repr__(self) -> str:
         return f"MasterDuties(leads={self._leads}, search={self._search}, {self.migrating!r})"
@@ -335,6 +338,8 @@ class MasterDuties:
             self._publish(now)
         if not self._keeper.is_assigned:
             return
+        if self._has_stand_ins and not self.migrating.unreachable(now):
+            self._plan_because = "a destination may be reached again"
         if self._plan_because:
             self._plan(now)
         while cleared := self.migrating.start(self._keeper.table, self._ready(), self._publishing.unpublished, now):
@@ -355,7 +360,11 @@ class MasterDuties:
         reason, self._plan_because = self._plan_because, ""
         table = self._keeper.table
         rows = [table.slots(partition) for partition in range(table.partition_count)]
-        target = assign(rows, self._candidates(members), self._keeper.table.backups.depth)
+        assigned = assign(rows, self._candidates(members), self._keeper.table.backups.depth)
+        unreachable = self.migrating.unreachable(now)
+        stand_ins = with_stand_ins(table, assigned, members, self._wanted(), unreachable) if unreachable else {}
+        self._has_stand_ins = bool(stand_ins)
+        target = [stand_ins.get(partition, row) for partition, row in enumerate(assigned)]
         self._apply(self.migrating.plan(table, target, self._wanted(), reason), now)
 
     def _ready(self) -> Collection[MemberId]:

@@ -227,6 +227,11 @@ class Migrating:
         self._out.record(events.MigrationStarted(*_facts(underway, table), owner))
         return self._committed(underway, _after(table.slots(partition), step), table, now)
 
+    def unreachable(self, now: Millis) -> set[tuple[MemberId, MemberId]]:
+        """Owners and destinations between which migrations have failed again and again, and that pause."""
+        often = 4 * FIRST_PAUSE_MS
+        return {pair for pair, (until, following) in self._pauses.items() if now < until and following >= often}
+
     # --- one migration ---------------------------------------------------------------------------------------------
 
     def on_ready(self, sender: MemberId, message: MigrationReady, table: PartitionTable, now: Millis) -> Outcome | None:

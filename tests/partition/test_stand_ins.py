@@ -1,0 +1,63 @@
+"""Somebody else takes the place of a member that the owner cannot reach, where replicas are missing."""
+
+from harness import lone_id
+from phalanx.common.ids import MemberId
+from phalanx.common.table import Slots, build_table
+from phalanx.partition.stand_ins import with_stand_ins
+
+
+def slots(row: str) -> Slots:
+    return tuple(None if name == "-" else lone_id(name) for name in row)
+
+
+def stood_in(
+    rows: list[str], target: list[str], unreachable: list[str], *, members: str, wanted: int
+) -> dict[int, str]:
+    found = with_stand_ins(
+        build_table([slots(row) for row in rows], [1] * len(rows)),
+        [slots(row) for row in target],
+        [lone_id(name) for name in members],
+        wanted,
+        {(lone_id(owner), lone_id(destination)) for owner, destination in unreachable},
+    )
+    return {p: "".join("-" if member is None else name(member) for member in row) for p, row in found.items()}
+
+
+def name(member: MemberId) -> str:
+    return member[0]
+
+
+def test_the_member_that_is_to_hold_least_takes_the_place() -> None:
+    assert stood_in(["O", "MO"], ["OD", "MO"], ["OD"], members="MODE", wanted=2) == {0: "OE"}
+    assert stood_in(["O", "E"], ["OD", "EM"], ["OD"], members="MODE", wanted=2) == {0: "OM"}, "the older of two"
+
+
+def test_several_share_what_they_take_over() -> None:
+    found = stood_in(["O"] * 4, ["OD"] * 4, ["OD"], members="ODEFG", wanted=2)
+    assert found == {0: "OE", 1: "OF", 2: "OG", 3: "OE"}
+
+
+def test_who_misses_nothing_waits_for_the_member_that_should_hold_it() -> None:
+    assert stood_in(["OB"], ["OD"], ["OD"], members="MOBDE", wanted=2) == {}
+
+
+def test_another_owner_may_reach_the_member() -> None:
+    assert stood_in(["O", "M"], ["OD", "MD"], ["OD"], members="MODE", wanted=2) == {0: "OE"}
+    assert stood_in(["O"], ["OD"], ["DO"], members="MODE", wanted=2) == {}
+
+
+def test_nobody_takes_two_places_or_that_of_a_replica_which_is_there() -> None:
+    assert stood_in(["OB"], ["OBD"], ["OD"], members="OBD", wanted=3) == {}
+    assert stood_in(["O"], ["ODE"], ["OD"], members="ODE", wanted=3) == {}
+    assert stood_in(["OB"], ["OBD"], ["OB", "OD"], members="OBDE", wanted=3) == {0: "OBE"}, "B is a backup already"
+    assert stood_in(["O"], ["ODE"], ["OD", "OE"], members="ODEFG", wanted=3) == {0: "OFG"}
+
+
+def test_nobody_stands_in_whom_the_owner_cannot_reach_either() -> None:
+    assert stood_in(["O"], ["OD"], ["OD", "OE"], members="ODE", wanted=2) == {}
+    assert stood_in(["O"], ["OD"], ["OD", "OE"], members="ODEF", wanted=2) == {0: "OF"}
+
+
+def test_a_new_owner_may_be_a_stand_in_and_lost_partitions_are_left_alone() -> None:
+    assert stood_in(["O-"], ["DO"], ["OD"], members="ODE", wanted=2) == {0: "EO"}
+    assert stood_in([""], ["DO"], ["OD"], members="ODE", wanted=2) == {}
