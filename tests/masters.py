@@ -1,0 +1,225 @@
+"""A master's side of the partition table by itself: the other members are in the hands of the test.
+
+    a = Master("ABCD", "BC", targets=["DC"])     # A leads and has found this table; all know it; it has ordered a MOVE
+    order = a.order(0)                           # what B, the owner, was told last of partition 0
+    a.ready(0)                                   # B says that D holds everything: D is told to commit
+    a.answer(0, accepted=True)                   # D has committed
+
+Rows are written by replica index: `A-C` is owned by A, its first backup is missing, C is the second.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+from harness import lone_id, lone_view, name_of
+from phalanx.common.backups import BackupCount, BackupPlan
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import MemberId
+from phalanx.common.table import PartitionTable, Slots, build_table
+from phalanx.common.traits import Traits
+from phalanx.partition.duties import MasterDuties
+from phalanx.partition.keeper import PartitionKeeper
+from phalanx.partition.planner import plan_migrations
+from phalanx.wire import messages as m
+from phalanx.wire.effects import Outbox, Record, Send
+
+
+def slots_of(row: str) -> Slots:
+    return tuple(None if name == "-" else lone_id(name) for name in row)
+
+
+def row_of(slots: Sequence[MemberId | None]) -> str:
+    return "".join("-" if member is None else name_of(member) for member in slots)
+
+
+def table_of(
+    *rows: str, versions: Sequence[int] = (), births: Sequence[int] = (), backups: int = 1
+) -> PartitionTable:  # fmt: skip
+    plan = BackupPlan(0, BackupCount(backups))
+    return build_table([slots_of(row) for row in rows], versions or [1] * len(rows), births or None, plan)
+
+
+def rows_of(table: PartitionTable) -> list[str]:
+    return [row_of(table.slots(partition)) for partition in range(table.partition_count)]
+
+
+def step_of(current: str, target: str) -> Any:
+    """The only migration from one row to the other."""
+    length = max(len(current), len(target))
+    (step,) = plan_migrations(slots_of(current.ljust(length, "-")), slots_of(target.ljust(length, "-")))
+    return step
+
+
+class Master:
+    """The keeper and the duties of the first member; what it sends and records is kept."""
+
+    def __init__(
+        self,
+        members: str,
+        *rows: str,
+        versions: Sequence[int] = (),
+        targets: Sequence[str] | None = None,
+        silent: str = "",
+        **settings: Any,
+    ) -> None:
+        """The member has found a table of these rows; `targets`: where it wants the replicas, if not where they are.
+
+        `silent`: members that have not answered its search yet.
+        """
+        if len(members) == 1:
+            raise ValueError("nobody tells a lone master a table")
+        usual: dict[str, Any] = {"partition_count": len(rows), "backup_count": max(len(row) for row in rows) - 1}
+        config = NodeConfig(**(usual | settings))
+        self.now = 100_000
+        self.this = lone_id(members[0])
+        self.targets = targets
+        self.undecided: tuple[tuple[m.ActiveMigration, ...], tuple[m.Rule, ...]] = (), ()
+        self.sent: list[tuple[str, Any]] = []
+        self.events: list[Any] = []
+        self.told: list[Any] = []
+        """What it has sent and recorded, in one order."""
+        self._out = Outbox()
+        self.keeper = PartitionKeeper(self.this, config, self._out, lambda: self.undecided)
+        self.duties = MasterDuties(self.this, config, self.keeper, self._out)
+        self._view_version = 0
+        self.view(members)
+        found = table_of(*rows, versions=versions, backups=config.backup_count)
+        for name in [name for name in members[1:] if name not in silent]:
+            self.hear(name, m.FetchedTable(1, found))
+
+    # --- inputs ----------------------------------------------------------------------------------------------------
+
+    def view(self, members: str, *, leaving: str = "") -> None:
+        """The members are these, and some of them want to leave."""
+        self._view_version += 1
+        self.members, self._leaving = members, leaving
+        self.keeper.follow(self.this, True)
+        view = lone_view(members, self._view_version)
+        self._input(self.duties.on_membership, view, True, [lone_id(name) for name in leaving], self.now)
+
+    def want(self, *targets: str) -> None:
+        """Other targets from now on; what makes it plan anew is that one who holds nothing wants to leave, or not any more."""
+        self.targets = targets
+        self.view(self.members, leaving="" if self._leaving else "Z")
+
+    def hear(self, name: str, message: m.Message) -> None:
+        sender = lone_id(name)
+        match message:
+            case m.FetchedTable():
+                self._input(self.duties.on_fetched_table, sender, message, self.now)
+            case m.MigrationReady():
+                self._input(self.duties.on_migration_ready, sender, message, self.now)
+            case m.MigrationAnswer():
+                self._input(self.duties.on_migration_answer, sender, message, self.now)
+            case m.TableAck():
+                self._input(self.duties.on_table_ack, sender, message, self.now)
+            case _:
+                raise ValueError(f"a master does not hear this about its table: {message}")
+
+    def confirm(self, name: str, version: int) -> None:
+        """A heartbeat tells which table a member has."""
+        self._input(self.duties.on_confirmation, lone_id(name), version, Traits(), self.now)
+
+    def acknowledge(self, names: str) -> None:
+        """These members say that they have the present table."""
+        for name in names:
+            self.hear(name, m.TableAck(self.table.version))
+
+    def ready(self, partition: int, *, done: bool = True, reason: str = "") -> None:
+        """The owner says that the destination holds everything, or that it gave up."""
+        to, order = self.last_order(partition)
+        destination = order.migration.destination
+        assert destination is not None
+        self.hear(to, m.MigrationReady(partition, order.base_version, destination, done, 1, 7, reason))
+
+    def answer(self, partition: int, *, accepted: bool, reason: str = "") -> None:
+        """The destination has committed, or refuses to."""
+        commits = self.commits(partition)
+        assert commits, f"nobody was told to commit for partition {partition}"
+        to, commit = commits[-1]
+        self.hear(to, m.MigrationAnswer(partition, commit.base_version, accepted, reason))
+
+    def advance(self, ms: int) -> None:
+        """Time passes, at every deadline."""
+        end = self.now + ms
+        for _ in range(10_000):
+            deadline = self.duties.next_deadline()
+            if deadline is None or deadline > end:
+                self.now = end
+                return
+            self.now = max(self.now + 1, deadline)
+            self._input(self.duties.on_time, self.now)
+        raise AssertionError("time does not get on")
+
+    def _input(self, method: Any, *arguments: Any) -> None:
+        with patch("phalanx.partition.duties.assign", self._assign):
+            method(*arguments)
+        self.keeper.validate()
+        for effect in self._out.take():
+            if isinstance(effect, Send):
+                self.sent.append((name_of(effect.to), effect.message))
+                self.told.append(effect.message)
+            elif isinstance(effect, Record):
+                self.events.append(effect.event)
+                self.told.append(effect.event)
+
+    def _assign(self, rows: Sequence[Slots], candidates: object, backup_count: int) -> list[Slots]:
+        return list(rows) if self.targets is None else [slots_of(row) for row in self.targets]
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    @property
+    def table(self) -> PartitionTable:
+        return self.keeper.table
+
+    @property
+    def rows(self) -> list[str]:
+        return rows_of(self.table)
+
+    def orders(self, partition: int | None = None) -> list[tuple[str, m.MigrationOrder]]:
+        """To whom, and what; in order."""
+        return [
+            (to, message)
+            for to, message in self.sent
+            if isinstance(message, m.MigrationOrder) and partition in (None, message.partition)
+        ]
+
+    def last_order(self, partition: int) -> tuple[str, m.MigrationOrder]:
+        orders = self.orders(partition)
+        assert orders, f"nothing was ordered for partition {partition}"
+        return orders[-1]
+
+    def order(self, partition: int) -> m.MigrationOrder:
+        return self.last_order(partition)[1]
+
+    def the_only_one(self) -> int:
+        """The partition of the only migration under way."""
+        underway = list(self.duties.migrating.underway)
+        assert len(underway) == 1, f"not one migration is under way: {underway}"
+        return underway[0]
+
+    def commits(self, partition: int) -> list[tuple[str, m.MigrationCommit]]:
+        return [
+            (to, message)
+            for to, message in self.sent
+            if isinstance(message, m.MigrationCommit) and message.partition == partition
+        ]
+
+    def sent_to(self, name: str, kind: Any = object) -> list[Any]:
+        return [message for to, message in self.sent if to == name and isinstance(message, kind)]
+
+    def events_of(self, kind: Any) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def published(self) -> list[tuple[str, m.TableUpdate | m.TableChanges]]:
+        return [(to, message) for to, message in self.sent if isinstance(message, m.TableUpdate | m.TableChanges)]
+
+    def outcomes(self) -> list[tuple[int, int, bool]]:
+        """Partition, version and result of the completed migrations that it remembers."""
+        return [(each.partition, each.base_version, each.committed) for each in self.keeper.completed]
+
+    def forget_sent(self) -> None:
+        self.sent.clear()
+        self.told.clear()
+        self.events.clear()
