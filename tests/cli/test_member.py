@@ -142,6 +142,11 @@ def test_a_signal_makes_it_hand_over_and_leave(cluster: Cluster, number):
     assert leaver.wait() == 0
     with cluster.client() as grid:
         assert dict(grid.map("kept").iter_items()) == entries
+    told = re.findall(r"has (\d+) of (\d+) replicas left to hand over", leaver.log.read_text())
+    assert told[0][0] == told[0][1]
+    left = [int(count) for count, _ in told]
+    assert left == sorted(set(left), reverse=True)
+    assert f"{leaver.address} has left: others hold what it held\n" in leaver.log.read_text()
 
 
 def test_alone_it_leaves_at_once(tmp_path):
@@ -163,6 +168,15 @@ def test_a_second_signal_makes_it_leave_at_once(cluster: Cluster):
     began = time.monotonic()
     assert leaver.wait() == 0
     assert time.monotonic() - began < 5
+    assert "has left" not in leaver.log.read_text()
+
+
+def test_the_last_member_tells_that_nobody_takes_over_what_it_holds(cluster: Cluster):
+    [member] = cluster.start(1)
+    with cluster.client() as grid:
+        grid.map("m").put("k", "v")
+    assert cluster.terminate(member) == 0
+    assert f"{member.address} holds 271 replicas, and nobody is there to take them over" in member.log.read_text()
 
 
 def test_a_signal_before_it_has_joined_ends_it(tmp_path):

@@ -27,6 +27,8 @@ from phalanx.runtime.member import Member, start_member
 
 logger = logging.getLogger("phalanx.member")
 
+TELL_EVERY_S = 0.5
+"""Between two looks at what a leaving member still holds; each is a line if it has become less."""
 YOUNG_COLLECTION_AT = 20_000
 """Container objects made since the last young collection before the next. Messages and entries are not among them."""
 
@@ -120,13 +122,30 @@ async def serve(config: Config, on_ready: Callable[[Member], None] | None, *, st
     await _first_of(ended, stops.leave)
     if not ended.done():
         logger.info("%s leaves; again to leave at once", running.address)
+        if running.replicas_held and running.view is not None and len(running.view.members) == 1:
+            logger.warning("%s holds %d replicas, and nobody is there to take them over", running.address,
+                           running.replicas_held)  # fmt: skip
         leaving = asyncio.create_task(running.stop(drain=not stops.leave_now.is_set()))
+        telling = asyncio.create_task(_tell_progress(running))
         await _first_of(leaving, stops.leave_now)
+        telling.cancel()
         if not leaving.done():
             await running.stop(drain=False)
         await leaving
+        if running.has_left:
+            logger.info("%s has left%s", running.address, "" if running.replicas_held else ": others hold what it held")
         logger.info("%s has stopped", running.address)
     await ended
+
+
+async def _tell_progress(running: Member) -> None:
+    """Say how many replicas are left to hand over, as they become fewer."""
+    held, told = running.replicas_held, 0
+    while (left := running.replicas_held) and running.view is not None:
+        if left != told:
+            told = left
+            logger.info("%s has %d of %d replicas left to hand over", running.address, left, held)
+        await asyncio.sleep(TELL_EVERY_S)
 
 
 class _Stops:

@@ -1,16 +1,18 @@
-"""`phalanx partitions`: who holds what, and which partitions lack a backup."""
+"""`phalanx partitions`: who holds what, which partitions lack a backup, and what is being moved."""
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any
 
 import typer
 
-from phalanx.cli.options import At, ClusterName, Json, ask_any
+from phalanx.cli.options import At, ClusterName, Json
 from phalanx.cli.output import console, print_json, table
+from phalanx.cli.progress import Seen, Watched, as_object, in_one_line, watch
 from phalanx.client.ask import Inquirer, Placement
 from phalanx.common.errors import UnavailableError
-from phalanx.common.ids import MemberId, address_of
+from phalanx.common.ids import MemberId, address_of, parse_addresses
 from phalanx.wire.messages import ReplicasReply
 
 Holdings = dict[MemberId, ReplicasReply | None]
@@ -21,15 +23,42 @@ def partitions(
     at: At,
     cluster: ClusterName = "phalanx",
     every: Annotated[bool, typer.Option("--all", help="Each partition: version, owner, backups.")] = False,
+    watching: Annotated[
+        bool, typer.Option("--watch", help="Show what is being moved, as it goes on, until Ctrl-C.")
+    ] = False,
+    until_whole: Annotated[
+        bool, typer.Option("--until-whole", help="Watch until every replica is where it should be, and nobody leaves.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Show the partition table as the member asked has it, and what each member holds."""
-    placement = ask_any(at, cluster, Inquirer.placement)
-    holdings = {member: _held_by(member, cluster) for member in placement.view.members}
+    """Show the partition table as the member asked has it, and what each member holds.
+
+    Watched, JSON is one object a look.
+    """
+    if watching or until_whole:
+        tell = (lambda seen: _tell(seen, cluster, every=every)) if json else None
+        try:
+            watch(Watched(parse_addresses(at), cluster), until_whole=until_whole, tell=tell)
+        except KeyboardInterrupt:
+            # The usual end of watching; but what was waited for has not come.
+            if until_whole:
+                raise
+        return
+    watched = Watched(parse_addresses(at), cluster)
+    seen = watched.look()
     if json:
-        print_json(_as_object(placement, holdings, every=every))
+        _tell(seen, cluster, every=every)
     else:
-        _show(placement, holdings, every=every)
+        _show(seen, _holdings(seen.placement, cluster), every=every)
+
+
+def _tell(seen: Seen, cluster: str, *, every: bool) -> None:
+    print_json(_as_object(seen, _holdings(seen.placement, cluster), every=every))
+    sys.stdout.flush()
+
+
+def _holdings(placement: Placement, cluster: str) -> Holdings:
+    return {member: _held_by(member, cluster) for member in placement.view.members}
 
 
 def _held_by(member: MemberId, cluster: str) -> ReplicasReply | None:
@@ -40,8 +69,8 @@ def _held_by(member: MemberId, cluster: str) -> ReplicasReply | None:
         return None
 
 
-def _as_object(placement: Placement, holdings: Holdings, *, every: bool) -> dict[str, Any]:
-    partition_table = placement.table
+def _as_object(seen: Seen, holdings: Holdings, *, every: bool) -> dict[str, Any]:
+    placement, partition_table = seen.placement, seen.placement.table
     found: dict[str, Any] = {
         "partition_count": partition_table.partition_count,
         "table_version": partition_table.version,
@@ -63,6 +92,8 @@ def _as_object(placement: Placement, holdings: Holdings, *, every: bool) -> dict
             for member, (owned, backups) in placement.counts().items()
         ],
     }
+    found["whole"] = seen.is_whole
+    found["migrations"] = as_object(seen.migrations)
     if every:
         found["partitions"] = [
             {"partition": partition, "version": version, "replicas": partition_table.replicas(partition)}
@@ -71,8 +102,8 @@ def _as_object(placement: Placement, holdings: Holdings, *, every: bool) -> dict
     return found
 
 
-def _show(placement: Placement, holdings: Holdings, *, every: bool) -> None:
-    out, partition_table = console(), placement.table
+def _show(seen: Seen, holdings: Holdings, *, every: bool) -> None:
+    out, placement, partition_table = console(), seen.placement, seen.placement.table
     title = f"{partition_table.partition_count} partitions, table version {partition_table.version}"
     rows = table(title, "member", "owned", "backups", "entries", "MiB", "unconfirmed", right=5)
     for member, (owned, backups) in placement.counts().items():
@@ -93,3 +124,5 @@ def _show(placement: Placement, holdings: Holdings, *, every: bool) -> None:
         out.print(f"[red]{lacking} have fewer than {placement.wanted_replicas} replicas.[/red]")
     else:
         out.print(f"Replicas of each: {placement.wanted_replicas} of {placement.backup_count + 1} configured.")
+    if partition_table.version and not seen.is_whole:
+        out.print(f"[yellow]{in_one_line(seen)}.[/yellow] --watch shows how it goes on.")

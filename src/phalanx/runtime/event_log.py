@@ -24,6 +24,7 @@ from phalanx.wire.events import (
     MigrationCopied,
     MigrationFinalized,
     MigrationStarted,
+    PartitionsAssigned,
     PartitionSealed,
     PartitionsRepaired,
     TableInstalled,
@@ -101,6 +102,9 @@ class EventLog:
                 logger.info("Sending join response from %s to %s", this, address_of(event.joiner))
             case MemberSuspected():
                 logger.warning("%s suspects %s: %s", this, address_of(event.suspect), event.reason)
+            case PartitionsAssigned():
+                logger.info("partition table ver %d: %d partitions assigned to %d members", event.table_version,
+                            event.partitions, len(event.members))  # fmt: skip
             case PartitionsRepaired():
                 level = logging.ERROR if event.lost else logging.INFO
                 logger.log(level, "partition table ver %d: %d backups became owners, %d partitions lost all replicas",

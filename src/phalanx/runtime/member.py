@@ -38,7 +38,7 @@ from phalanx.wire.effects import (
     Started,
     TimePassed,
 )
-from phalanx.wire.events import ClusterStarted
+from phalanx.wire.events import ClusterStarted, Left
 from phalanx.wire.handshake import judge_hello
 from phalanx.wire.messages import ErrorReply, Handshake, Hello, Message, Reply, Welcome
 
@@ -124,6 +124,7 @@ class Member:
         self._timer_at = 0
         self._rearm_scheduled = False
         self._is_restarting = False
+        self._has_left = False
         self._told_of: set[Target] = set()
         """Seeds of which this incarnation said that they do not let it connect."""
         self._started: asyncio.Future[None] = self._loop.create_future()
@@ -151,6 +152,16 @@ class Member:
     def table(self) -> PartitionTable:
         """The partition table installed here."""
         return self.node.keeper.table
+
+    @property
+    def replicas_held(self) -> int:
+        """How many replicas of partitions this member holds by the installed table: what it hands over when it leaves."""
+        return self.table.loads().get(self.id, 0)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether this member has left its cluster in order."""
+        return self._has_left
 
     def map(self, name: str) -> EmbeddedMap:
         """The distributed map of that name; it exists as soon as something is stored in it."""
@@ -266,6 +277,7 @@ class Member:
                 self._events.record(event)
                 if isinstance(event, ClusterStarted) and not self._started.done():
                     self._started.set_result(None)
+                self._has_left = self._has_left or isinstance(event, Left)
             case Finished():
                 self._loop.call_soon(self._on_finished, effect)
 

@@ -1,0 +1,296 @@
+"""`phalanx partitions --watch`: what is being moved, as it goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from phalanx.cli.output import console
+from phalanx.client.ask import Inquirer, Placement
+from phalanx.common.errors import ConnectError, UnavailableError
+from phalanx.common.ids import Address, MemberId, address_of
+from phalanx.common.migration import Migration
+from phalanx.wire.messages import MigrationsReply
+
+LOOK_EVERY_S = 0.25
+BAR_WIDTH = 28
+SHOWN_UNDER_WAY = 12
+"""Migrations that are shown; the longest first."""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """One look at the cluster."""
+
+    placement: Placement
+    migrations: MigrationsReply | None
+    """None: the master does not answer."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every replica is where it should be, and nobody is about to go."""
+        told = self.migrations
+        is_assigned = self.placement.table.version > 0
+        return told is not None and told.at_rest and not (is_assigned and (told.lacking or self.placement.lacking()))
+
+
+class Watched:
+    """What was seen so far: who wanted to leave holding how much, and whom one may ask next."""
+
+    def __init__(self, addresses: list[Address], cluster: str) -> None:
+        self._cluster = cluster
+        self._addresses = addresses
+        self._held_at_first: dict[MemberId, int] = {}
+        """Leaving member to the replicas that it held when that was seen first."""
+
+    def look(self) -> Seen:
+        """Ask the first member that answers, and the master. Raises `UnavailableError` if none answers."""
+        problems: list[UnavailableError] = []
+        for address in self._addresses:
+            try:
+                with Inquirer(address, cluster=self._cluster) as inquirer:
+                    placement = inquirer.placement()
+                    told = inquirer.migrations() if placement.view.master == inquirer.member() else None
+            except UnavailableError as error:
+                problems.append(error)
+                continue
+            told = told or self._ask(placement.view.master)
+            self._note(address, placement, told)
+            return Seen(placement, told)
+        if len(problems) == 1:
+            raise problems[0]
+        raise ConnectError("; ".join(map(str, problems)))
+
+    def _ask(self, master: MemberId) -> MigrationsReply | None:
+        try:
+            with Inquirer(address_of(master), cluster=self._cluster) as inquirer:
+                told = inquirer.migrations()
+        except UnavailableError:
+            return None
+        return told if told.is_master else None
+
+    def _note(self, answered: Address, placement: Placement, told: MigrationsReply | None) -> None:
+        # Whoever was asked may leave next: the others are asked then.
+        self._addresses = list(dict.fromkeys([answered, *map(address_of, placement.view.members), *self._addresses]))
+        for each in told.leaving if told is not None else ():
+            self._held_at_first.setdefault(each.member, each.replicas)
+
+    def handed_over(self, member: MemberId, left: int) -> tuple[int, int]:
+        """How many replicas a leaving member has given away, and of how many, since it was first seen to leave."""
+        held = max(self._held_at_first.get(member, left), left)
+        return held - left, held
+
+
+def watch(
+    watched: Watched,
+    *,
+    until_whole: bool,
+    tell: Callable[[Seen], None] | None = None,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """Look again and again, until all is whole if that is wanted. `tell`: what to do with each look instead of showing it.
+
+    Raises `UnavailableError` if no member that was there at any time answers.
+    """
+    if tell is not None:
+        while True:
+            seen = watched.look()
+            tell(seen)
+            if until_whole and seen.is_whole:
+                return
+            pause(LOOK_EVERY_S)
+    out = console()
+    if not out.is_terminal:
+        _print_changes(watched, out, until_whole=until_whole, pause=pause)
+        return
+    seen = watched.look()
+    with Live(render(seen, watched), console=out, auto_refresh=False, transient=False) as live:
+        while not (until_whole and seen.is_whole):
+            pause(LOOK_EVERY_S)
+            seen = watched.look()
+            live.update(render(seen, watched), refresh=True)
+
+
+def _print_changes(watched: Watched, out: Console, *, until_whole: bool, pause: Callable[[float], None]) -> None:
+    """Where nothing can be drawn over: a line for what has changed."""
+    before = ""
+    while True:
+        seen = watched.look()
+        line = in_one_line(seen)
+        if line != before:
+            out.print(Text(line), soft_wrap=True)
+            before = line
+        if until_whole and seen.is_whole:
+            return
+        pause(LOOK_EVERY_S)
+
+
+def in_one_line(seen: Seen) -> str:
+    """How far it is, without the migrations one by one."""
+    told = seen.migrations
+    members = f"{len(seen.placement.view.members)} members"
+    if told is None:
+        return f"{members}, {_state(seen)}"
+    parts = [members, _state(seen)]
+    if told.remaining or told.planned:
+        parts.append(f"{told.arrived} of {told.planned} partitions moved")
+    parts += [f"{address_of(each.member)} has {each.replicas} replicas to hand over" for each in told.leaving]
+    return ", ".join(parts)
+
+
+def _state(seen: Seen) -> str:
+    told = seen.migrations
+    if told is None:
+        return f"the master {address_of(seen.placement.view.master)} does not answer"
+    if told.searching_for:
+        return f"the new master asks {', '.join(map(address_of, told.searching_for))} for the newest table"
+    if seen.placement.table.version == 0:
+        return "not assigned yet"
+    if seen.is_whole:
+        return "all is whole"
+    if told.leaving:
+        return f"{len(told.leaving)} {'member leaves' if len(told.leaving) == 1 else 'members leave'}"
+    if told.lacking:
+        return f"{told.lacking} partitions lack replicas"
+    if told.remaining or told.under_way:
+        return "rebalancing"
+    if told.without_table:
+        return f"the table is on its way to {', '.join(map(address_of, told.without_table))}"
+    return "planning"
+
+
+# --- on a terminal --------------------------------------------------------------------------------------------------
+
+
+def render(seen: Seen, watched: Watched) -> RenderableType:
+    """Everything that was seen, to be drawn over what was there."""
+    placement, told = seen.placement, seen.migrations
+    head = Text.assemble(
+        (f"{placement.table.partition_count} partitions", "bold"),
+        f" on {len(placement.view.members)} members, table version {placement.table.version}: ",
+        (_state(seen), "green" if seen.is_whole else "yellow"),
+    )
+    parts: list[RenderableType] = [head]
+    if told is not None:
+        parts.append(_bars(told, watched))
+        parts.append(_members(placement, told))
+        if told.under_way:
+            parts.append(_under_way(told))
+    return Group(*parts)
+
+
+def _bars(told: MigrationsReply, watched: Watched) -> Table:
+    bars = Table.grid(padding=(0, 1))
+    bars.add_column(no_wrap=True)
+    bars.add_column(min_width=8, max_width=BAR_WIDTH)
+    bars.add_column(no_wrap=True)
+    said = f"{told.arrived} of {told.planned} partitions, {told.done} migrations" if told.planned else ""
+    _add_bar(bars, "rebalancing", told.arrived, told.planned, said or "nothing to do")
+    for each in told.leaving:
+        done, held = watched.handed_over(each.member, each.replicas)
+        said = f"{done} of {held} replicas handed over" if held else "holds nothing"
+        _add_bar(bars, f"{address_of(each.member)} leaves", done, held, said)
+    return bars
+
+
+def _add_bar(bars: Table, name: str, done: int, total: int, said: str) -> None:
+    bar = ProgressBar(total=max(total, 1), completed=done if total else 1)
+    bars.add_row(name, bar, Text(said))
+
+
+def _members(placement: Placement, told: MigrationsReply) -> Table:
+    busy = _busy(told)
+    leaving = {each.member for each in told.leaving}
+    rows = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
+    rows.add_column("member", no_wrap=True)
+    for column in ("owned", "backups", "sends", "receives"):
+        rows.add_column(column, justify="right")
+    rows.add_column("")
+    for member, (owned, backups) in placement.counts().items():
+        marks = ["master"] if member == told.master else []
+        marks += ["leaves"] if member in leaving else []
+        # While replicas move there is a newer table all the time.
+        marks += ["has not got the table yet"] if member in told.without_table and not told.under_way else []
+        sends, receives = busy.get(member, (0, 0))
+        rows.add_row(address_of(member), str(owned), str(backups), str(sends), str(receives), ", ".join(marks))
+    return rows
+
+
+def _busy(told: MigrationsReply) -> dict[MemberId, tuple[int, int]]:
+    """Member to the migrations in which it sends and receives."""
+    found: dict[MemberId, tuple[int, int]] = {}
+    for each in told.under_way:
+        sends, receives = found.get(each.owner, (0, 0))
+        found[each.owner] = sends + 1, receives
+        if (destination := each.migration.destination) is not None:
+            sends, receives = found.get(destination, (0, 0))
+            found[destination] = sends, receives + 1
+    return found
+
+
+def _under_way(told: MigrationsReply) -> Table:
+    rows = Table(box=None, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
+    rows.add_column("partition", justify="right")
+    for column in ("kind", "from", "to", "phase"):
+        rows.add_column(column, no_wrap=True)
+    rows.add_column("for", justify="right", no_wrap=True)
+    longest = sorted(told.under_way, key=lambda each: (-each.age_ms, each.partition))
+    for each in longest[:SHOWN_UNDER_WAY]:
+        source, destination = ends(each.migration)
+        rows.add_row(str(each.partition), str(each.migration.kind), source, destination, each.phase, _age(each.age_ms))
+    if (more := len(longest) - SHOWN_UNDER_WAY) > 0:
+        rows.add_row("", Text(f"and {more} more", style="dim"))
+    return rows
+
+
+def ends(migration: Migration[MemberId]) -> tuple[str, str]:
+    """Source and destination with their replica indexes before and after: `0 to 1`, `to 0` for a new replica, `0 out`."""
+    return (
+        _end(migration.source, migration.source_current_index, migration.source_new_index),
+        _end(migration.destination, migration.destination_current_index, migration.destination_new_index),
+    )
+
+
+def _end(member: MemberId | None, before: int, after: int) -> str:
+    if member is None:
+        return "-"
+    if before < 0:
+        return f"{address_of(member)} to {after}"
+    return f"{address_of(member)} {before} " + ("out" if after < 0 else f"to {after}")
+
+
+def _age(age_ms: int) -> str:
+    return f"{age_ms / 1000:.1f} s"
+
+
+def as_object(told: MigrationsReply | None) -> dict[str, object] | None:
+    """For machines: None if the master does not answer."""
+    if told is None:
+        return None
+    return {
+        "at_rest": told.at_rest,
+        "searching_for": told.searching_for,
+        "planned": told.planned,
+        "arrived": told.arrived,
+        "remaining": told.remaining,
+        "done": told.done,
+        "lacking": told.lacking,
+        "without_table": told.without_table,
+        "leaving": told.leaving,
+        "under_way": [
+            {
+                "partition": each.partition,
+                **{name: getattr(each.migration, name) for name in each.migration.__struct_fields__},
+                "owner": each.owner,
+                "phase": each.phase,
+                "age_ms": each.age_ms,
+            }
+            for each in told.under_way
+        ],
+    }

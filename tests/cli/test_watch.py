@@ -1,0 +1,192 @@
+"""`phalanx partitions --watch`: what a look tells, how it is shown, and when watching ends."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from harness import TEXT, name_of
+from harness import Cluster as Drawn
+from phalanx.cli.progress import Seen, Watched, ends, in_one_line, render
+from phalanx.client.ask import Placement
+from phalanx.common.migration import Migration, MigrationKind
+from phalanx.wire import messages as m
+from processes import Cluster, wait_for
+
+MANY = 4
+
+
+def told(c: Drawn, name: str = "A") -> m.MigrationsReply:
+    reply = c.replies[c.ask(name, m.GetMigrations)]
+    assert isinstance(reply, m.MigrationsReply)
+    return reply
+
+
+def seen(c: Drawn, name: str = "A") -> Seen:
+    view, table = c.nodes[name].membership.view, c.table(name)
+    assert view is not None
+    return Seen(Placement(view, table, table.backups.depth), told(c, name))
+
+
+def drawn(what: Seen, watched: Watched | None = None, width: int = 80) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(render(what, watched or Watched([], "test")))
+    return console.export_text()
+
+
+def in_the_middle(**settings: int) -> Drawn:
+    """C has joined, and copies to it stand still: nothing of them arrives."""
+    c = Drawn("AB", partition_count=MANY, **settings)
+    c.assign(rows=["AB", "BA", "AB", "BA"])
+    for partition in range(MANY):
+        c.put(c.replicas("A", partition)[0], c.key(partition), TEXT + b"v")
+    c.settle()
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyChunk)
+    c.join("C")
+    while not told(c).under_way:
+        c.advance(100)
+    return c
+
+
+def test_only_the_master_tells_what_is_moved_and_the_others_who_that_is() -> None:
+    c = in_the_middle()
+    assert [told(c, name).is_master for name in "ABC"] == [True, False, False]
+    assert [told(c, name).master for name in "ABC"] == [c.id("A")] * 3
+    assert told(c, "B").under_way == []
+
+
+def test_planned_arrived_and_remaining_count_partitions_and_done_counts_migrations() -> None:
+    c = in_the_middle(migrations_per_member=1)
+    before = told(c)
+    assert (before.planned, before.arrived, before.done) == (before.remaining, 0, 0)
+    assert before.remaining >= 2
+    assert not seen(c).is_whole
+    [moving] = before.under_way
+    assert moving.migration.destination == c.id("C")
+    assert (moving.phase, moving.owner) == ("ordered", c.table("A").owner(moving.partition))
+    assert moving.age_ms <= 100
+    c.advance(700)
+    assert told(c).under_way[0].age_ms == moving.age_ms + 700
+    c.swallow = lambda sender, receiver, message: False
+    c.advance(60_000)
+    after = told(c)
+    assert (after.planned, after.arrived, after.remaining) == (before.planned, before.planned, 0)
+    assert after.done >= before.planned
+    assert after.at_rest
+    assert seen(c).is_whole
+
+
+def test_one_that_has_just_joined_and_has_no_table_yet_is_waited_for() -> None:
+    c = Drawn("AB", partition_count=MANY)
+    c.assign()
+    c.join("C")
+    found = seen(c)
+    assert found.migrations is not None
+    assert found.migrations.without_table == [c.id("C")]
+    assert not found.is_whole
+    assert in_one_line(found) == "3 members, the table is on its way to C:5701"
+
+
+def test_leaving_members_tell_how_much_they_have_to_hand_over() -> None:
+    c = Drawn("ABC", partition_count=MANY)
+    c.assign()
+    held = c.table("A").loads()[c.id("C")]
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.MigrationReady | m.MigrationAnswer)
+    c.leave("C")
+    c.settle()
+    [leaving] = told(c).leaving
+    assert (leaving.member, leaving.replicas) == (c.id("C"), c.table("A").loads()[c.id("C")])
+    assert leaving.replicas <= held
+    assert f"C:5701 has {leaving.replicas} replicas to hand over" in in_one_line(seen(c))
+    assert "1 member leaves" in in_one_line(seen(c))
+    assert not seen(c).is_whole
+
+
+def test_a_new_master_tells_for_whose_table_it_waits() -> None:
+    c = Drawn("ABC", partition_count=MANY)
+    c.assign()
+    c.hold("C", "B")
+    c.crash("A")
+    c.advance(400)
+    while c.master("B") != "B" or not told(c, "B").searching_for:
+        c.deliver("C", "B")
+        c.settle()
+    assert told(c, "B").searching_for == [c.id("C")]
+    assert "the new master asks C:5701 for the newest table" in in_one_line(seen(c, "B"))
+
+
+def test_the_screen_names_each_migration_with_its_ends_and_their_indexes() -> None:
+    c = in_the_middle()
+    found = seen(c)
+    assert found.migrations is not None
+    screen = drawn(found)
+    assert f"{MANY} partitions on 3 members" in screen
+    assert f"0 of {found.migrations.planned} partitions, 0 migrations" in screen
+    for each in found.migrations.under_way:
+        source, destination = ends(each.migration)
+        [line] = [line for line in screen.splitlines() if line.split()[:1] == [str(each.partition)]]
+        assert line.split()[1] == str(each.migration.kind)
+        assert source in line
+        assert destination in line
+        assert destination.startswith(f"C:5701 to {each.migration.destination_new_index}")
+    receiving = next(line for line in screen.splitlines() if line.startswith("C:5701"))
+    assert receiving.split()[4] == str(len(found.migrations.under_way))
+
+
+def test_more_migrations_than_a_screen_holds_are_counted() -> None:
+    c = in_the_middle()
+    found = seen(c)
+    assert found.migrations is not None
+    one = found.migrations.under_way[0]
+    many = [m.MigrationUnderWay(p, one.migration, one.owner, "ordered", 1_000 - p) for p in range(30)]
+    fields = {name: getattr(found.migrations, name) for name in found.migrations.__struct_fields__}
+    screen = drawn(Seen(found.placement, m.MigrationsReply(**(fields | {"under_way": many}))))
+    assert "and 18 more" in screen
+    assert sum(line.split()[1:2] == [str(one.migration.kind)] for line in screen.splitlines()) == 12
+
+
+def test_an_end_that_there_is_not_is_a_dash() -> None:
+    c = Drawn("A", partition_count=1)
+    assert ends(Migration(MigrationKind.COPY, None, -1, -1, c.id("A"), -1, 2)) == ("-", "A:5701 to 2")
+    assert ends(Migration(MigrationKind.MOVE, c.id("A"), 0, -1, c.id("A"), 2, 0)) == ("A:5701 0 out", "A:5701 2 to 0")
+    assert name_of(c.id("A")) == "A"
+
+
+def test_what_a_leaving_member_held_at_first_is_the_whole_of_its_bar() -> None:
+    c = Drawn("A", partition_count=1)
+    watched = Watched([], "test")
+    watched._held_at_first[c.id("A")] = 10
+    assert watched.handed_over(c.id("A"), 4) == (6, 10)
+    assert watched.handed_over(c.id("A"), 12) == (0, 12)
+
+
+def test_watching_ends_when_all_is_whole(phalanx_command, cluster: Cluster) -> None:
+    first, *_ = cluster.start(2)
+    with cluster.client() as grid:
+        grid.map("m").put_all((number, b"x" * 1000) for number in range(2000))
+    [third] = cluster.start(1)
+    name = ("--at", first.address, "--cluster", cluster.name)
+    shown = phalanx_command("partitions", "--until-whole", *name)
+    assert shown.exit_code == 0, shown.stderr
+    assert shown.stdout.splitlines()[-1].startswith("3 members, all is whole")
+    assert sum(len(row) for row in cluster.table_of(third).table.rows) == 2 * 271
+    assert cluster.table_of(first).table.loads()[third.member] in (180, 181)
+    looks = phalanx_command("partitions", "--watch", "--until-whole", "--json", *name)
+    last = json.loads(looks.stdout.splitlines()[-1])
+    assert (last["whole"], last["under_replicated"]) == (True, 0)
+    migrations = last["migrations"]
+    assert (migrations["at_rest"], migrations["remaining"], migrations["under_way"]) == (True, 0, [])
+    assert migrations["planned"] == migrations["arrived"]
+    cluster.kill(third)
+    wait_for(lambda: len(cluster.view_of(first).members) == 2, "it is removed")
+    assert phalanx_command("partitions", "--until-whole", *name).stdout.splitlines()[-1].startswith("2 members, all is")
+    assert cluster.table_of(first).table.loads() == {member.member: 271 for member in cluster.members}
+
+
+@pytest.mark.parametrize("arguments", [["--watch"], ["--until-whole", "--json"]])
+def test_when_nobody_answers_that_is_one_line(phalanx_command, arguments) -> None:
+    result = phalanx_command("partitions", "--at", "127.0.0.1:1,127.0.0.1:2", *arguments)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert "127.0.0.1:1" in result.stderr
+    assert "127.0.0.1:2" in result.stderr
