@@ -51,6 +51,14 @@ def step_of(current: str, target: str) -> Any:
     return step
 
 
+def follower(name: str, master: str, **settings: int) -> PartitionKeeper:
+    """The keeper of a member that follows the master, and has no table yet."""
+    config = NodeConfig(**({"partition_count": 1} | settings))
+    keeper = PartitionKeeper(lone_id(name), config, Outbox(), lambda: ((), ()))
+    keeper.follow(lone_id(master), False)
+    return keeper
+
+
 class Master:
     """The keeper and the duties of the first member; what it sends and records is kept."""
 

@@ -3,13 +3,10 @@
 import pytest
 
 from harness import lone_id
-from masters import Master, row_of, rows_of, slots_of, step_of, table_of
-from phalanx.common.config import NodeConfig
+from masters import Master, follower, row_of, rows_of, slots_of, step_of, table_of
 from phalanx.common.migration import MigrationKind
-from phalanx.partition.keeper import PartitionKeeper
 from phalanx.wire import events
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Outbox
 
 KINDS = {
     MigrationKind.MOVE: ("BCD", "BCE"),
@@ -101,12 +98,6 @@ def test_a_failed_migration_changes_nothing_but_the_version_by_two(who: str) -> 
     assert (over.partition, over.partition_version) == (0, 4)
     assert a.outcomes() == [(0, 4, False)]
     assert {message.completed for _, message in a.published()[-3:]} == {a.keeper.completed}
-
-
-def follower(name: str, master: str, **settings: int) -> PartitionKeeper:
-    keeper = PartitionKeeper(lone_id(name), NodeConfig(partition_count=1, **settings), Outbox(), lambda: ((), ()))
-    keeper.follow(lone_id(master), False)
-    return keeper
 
 
 @pytest.mark.rows("DL-22", "DL-23")
