@@ -21,7 +21,8 @@ class Checked:
         members = tuple(map(MemberId, view))
         table = build_table([tuple(map(MemberId, replicas))], [version])
         alive = {member for member in map(MemberId, "ABCDEF") if member not in self.dead}
-        self.checker.on_table(MemberId(who), table, MembersView(9, members[0], members), alive, self.now)
+        seen = MembersView(9, members[0], members) if members else None
+        self.checker.on_table(MemberId(who), table, seen, alive, self.now)
 
     def may_be_lost(self, acknowledged_by: str, at: int) -> bool:
         return self.checker.may_be_lost(0, MemberId(acknowledged_by), at, at)
@@ -110,6 +111,19 @@ def test_what_a_master_told_nobody_before_it_died_excuses_a_loss_of_what_it_alon
     c.install("B", 2, "BC", "BC")
     assert c.found == []
     assert c.may_be_lost("A", 3)
+
+
+def test_what_a_member_decided_in_the_input_with_which_it_left_counts() -> None:
+    """A confirms alone what it goes away with, while C has gone on without it: nobody promised to keep that."""
+    c = Checked()
+    for who in "AC":
+        c.install(who, 1, "AC", "AC")
+    c.install("C", 2, "C", "C")
+    c.install("A", 2, "A", "")
+    c.install("C", 3, "CB", "CB")
+    assert c.may_be_lost("A", 4)
+    assert not c.may_be_lost("C", 4)
+    assert c.found == []
 
 
 def test_the_owner_during_a_time_is_known_from_the_line() -> None:

@@ -14,11 +14,11 @@ from msgspec import structs
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
-from phalanx.grid.outgoing import Stage
 from phalanx.grid.replication import OwnedPartition, StreamState
 from phalanx.membership.role import Role
 from phalanx.node.node import Node
 from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
+from phalanx.sim.migration_canaries import MIGRATION_CANARIES
 from phalanx.wire import messages as m
 
 
@@ -82,29 +82,6 @@ def drop_replica_early(node: Node) -> None:
             seen[partition] = version
 
     _replace(followed, "follow_table", follow_table)
-
-
-def commit_copy_early(node: Node) -> None:
-    """The owner reports that the destination of a migration has everything as soon as it is ordered."""
-    outgoing, original = node.grid.outgoing, node.grid.outgoing.go_on
-
-    def go_on(owned: OwnedPartition, now: Millis) -> None:
-        state = outgoing.active.get(owned.number)
-        if state is not None and state.stage is Stage.COPYING and state.destination.member in owned.streams:
-            outgoing._report(owned, state, done=True)
-        original(owned, now)
-
-    _replace(outgoing, "go_on", go_on)
-
-
-def serve_while_sealed(node: Node) -> None:
-    """The owner goes on to serve the partition while its ownership moves."""
-    _replace(node.grid.outgoing, "_seal", lambda owned, outgoing: None)
-
-
-def forget_active_migrations(node: Node) -> None:
-    """A member does not tell a new master of the migrations in which it takes part."""
-    _replace(node.grid, "undecided", lambda: ((), ()))
 
 
 def skip_table_search(node: Node) -> None:
@@ -187,14 +164,12 @@ CANARIES: dict[str, Callable[[Node], None]] = {
     "install-older-views": install_older_views,
     "promote-without-table": promote_without_table,
     "drop-replica-early": drop_replica_early,
-    "commit-copy-early": commit_copy_early,
-    "serve-while-sealed": serve_while_sealed,
-    "forget-active-migrations": forget_active_migrations,
     "skip-table-search": skip_table_search,
     "forget-outcomes": forget_outcomes,
     "give-up-early": give_up_early,
     "resend-nothing": resend_nothing,
     "claim-too-soon": claim_too_soon,
+    **MIGRATION_CANARIES,
     **MEMBERSHIP_CANARIES,
 }
 """Name to what takes the rule out."""

@@ -50,6 +50,11 @@ SENT = {
 """Role in a migration to the messages at which it can be hurt."""
 OFTEN = frozenset({"CopyChunk", "CopyAck", "ReplicatePut", "ReplicateAck", "TableChanges"})
 """Of these more than one belongs to a migration."""
+SLOW = (
+    (DESTINATION, "ReplicateAck"), (DESTINATION, "CopyAck"), (DESTINATION, "CopyChunk"), (DESTINATION, "MigrationCommit"),
+    (OWNER, "MigrationReady"), (MASTER, "MigrationReady"),
+)  # fmt: skip
+"""At one of its last steps: the role that is slow, and the message."""
 
 
 def draw_migrations(rng: Random, seed: int) -> Options:
@@ -68,7 +73,7 @@ def draw_migrations(rng: Random, seed: int) -> Options:
         latency_ms=rng.choice(LATENCIES),
         heartbeat_interval_ms=200,
         heartbeat_timeout_ms=timeout,
-        connection_grace_ms=rng.choice((50, 300)),
+        connection_grace_ms=rng.choice((150, 300)),
         claim_timeout_ms=timeout,
         call_timeout_ms=3_000,
         copy_chunk_bytes=rng.choice((40, 100, 300)),
@@ -90,6 +95,8 @@ def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
     crashes = rng.randrange(options.backups + 1) if rng.random() < 0.7 else rng.randrange(1, 6)
     faults += [_draw_crash(rng, options) for _ in range(crashes)]
     faults += [_draw_disturbance(rng, options) for _ in range(rng.choice((0, 1, 2, 4)))]
+    if crashes and rng.random() < 0.3:
+        faults += _draw_pair(rng, options)
     return tuple(sorted((f for f in faults if f.at_ms < options.duration_ms), key=lambda fault: fault.at_ms))
 
 
@@ -153,6 +160,22 @@ def _draw_disturbance(rng: Random, options: Options) -> Fault:
             return Fault(at, FaultKind.CUT_ON, role, lasts_ms=cut, what=what, nth=nth, during=during)
         case _:
             return Fault(at, FaultKind.PAUSE_ON, role, lasts_ms=pause, what=what, nth=nth, during=during)
+
+
+def _draw_pair(rng: Random, options: Options) -> list[Fault]:
+    """One who takes part in a migration is slow at one of its last steps, and another one is lost and removed meanwhile."""
+    at = rng.randrange(MOVE_AFTER_MS, options.duration_ms)
+    during = rng.choice(("move-owner", "move-owner", "move-backup", "copy", "shift-up", "shift-down"))
+    slow, what = rng.choice(SLOW)
+    lost = rng.choice([role for role in (OWNER, OTHER_REPLICA, OTHER_REPLICA, DESTINATION, MASTER) if role != slow])
+    gone = rng.choice((FaultKind.CRASH, FaultKind.CRASH, FaultKind.LEAVE))
+    longest = options.heartbeat_timeout_ms // 3
+    pause = rng.randrange(min(options.connection_grace_ms, longest - 50), longest)
+    nth = rng.randrange(1, 4) if what in OFTEN else 1
+    return [
+        Fault(at, FaultKind.PAUSE_ON, slow, lasts_ms=pause, what=what, nth=nth, during=during),
+        Fault(at, gone, lost, lasts_ms=rng.choice((0, 500)), during=during, is_apart=lost != MASTER),
+    ]
 
 
 def _draw_step(rng: Random) -> tuple[int, str, int, bool]:

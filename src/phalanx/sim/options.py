@@ -132,6 +132,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Messages of which the network loses so many of a thousand, while the connection stays."""
     doubled_permille: int = 0
     """Messages that the network hands over twice."""
+    anti_entropy_interval_ms: Millis = 30_000
+    """0: nothing compares replicas that nobody writes to, so that nothing heals what migrations have broken."""
     ring_above_members: int = 100
     ring_neighbours: int = 3
     initial_members: int = 1
@@ -155,6 +157,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             call_timeout_ms=self.call_timeout_ms,
             copy_chunk_bytes=self.copy_chunk_bytes,
             migrations_per_member=self.migrations_per_member,
+            anti_entropy_interval_ms=self.anti_entropy_interval_ms,
             ring_above_members=self.ring_above_members,
             ring_neighbours=self.ring_neighbours,
             initial_members=self.initial_members,

@@ -15,6 +15,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.grid.store import Replica
 from phalanx.sim.canaries import CANARIES
+from phalanx.sim.checkers.commit_checker import CommitChecker, Held, Peek
 from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
 from phalanx.sim.checkers.findings import Findings, Violation
 from phalanx.sim.checkers.linearizability import calls_on, is_linearizable
@@ -109,6 +110,7 @@ class _Run:
         self._masterships = MastershipChecker(self._findings)
         self._measures = Measures(options)
         self._tables = TableChecker(self._findings, options.partitions, options.backups)
+        self._commits = CommitChecker(self._findings)
         self._workload = Workload(options)
         self._story = Story(story)
         self._events: Counter[str] = Counter()
@@ -208,6 +210,7 @@ class _Run:
         world, workload = self._world, self._workload
         if world.points_reached:
             self._counts["points reached"] = world.points_reached
+        self._counts["commits looked at"] = self._commits.checked
         outcomes = Counter(operation.outcome for operation in workload.operations)
         return Result(
             seed=self._options.seed,
@@ -256,7 +259,12 @@ class _Run:
         if node is None:
             return
         alive = {_member(other) for other in self._world.hosts if other.node is not None}
-        self._tables.on_table(node.this, table, node.membership.view, alive, now)
+        view = node.membership.view
+        self._tables.on_table(node.this, table, view, alive, now)
+        if commits := self._commits.new_commits(node.this, table, view):
+            peeks = {_member(other): _peek(other) for other in self._world.hosts if other.node is not None}
+            for partition, old in commits:
+                self._commits.check(node.this, partition, old, peeks, now)
 
     def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
         self._workload.on_answer(host, reply, replier, now)
@@ -287,6 +295,22 @@ def _held(host: Host) -> tuple[tuple[int, dict[str, dict[bytes, bytes]]], ...]:
         (number, {name: s.entries for name, s in replica.maps.items()} | {OUTCOMES: _remembered(replica)})
         for number, replica in replicas
     )
+
+
+def _peek(host: Host) -> Peek:
+    """What a member holds at this moment, not copied."""
+    node = host.node
+    grid, keeper = node.grid, node.keeper  # type: ignore[union-attr]  # asked of running hosts only
+    held = {number: _held_of(replica, answers=False) for number, replica in grid.followed.replicas.items()}
+    held |= {
+        owned.number: _held_of(owned.replica, answers=grid.owned[owned.number] is owned) for owned in grid.all_owned()
+    }
+    return Peek(node.membership.view, keeper.table, held)  # type: ignore[union-attr]
+
+
+def _held_of(replica: Replica, *, answers: bool) -> Held:
+    entries = {name: store.entries for name, store in replica.maps.items()} | {OUTCOMES: _remembered(replica)}
+    return Held(replica.epoch, replica.seq, entries, answers)
 
 
 def _remembered(replica: Replica) -> dict[bytes, bytes]:

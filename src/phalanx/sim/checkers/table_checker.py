@@ -75,6 +75,8 @@ class TableChecker:
         """New master to the partitions whose replicas it took from what they follow, in the input that is going on."""
         self._left: set[MemberId] = set()
         """Members that wanted to leave; one that crashes meanwhile does not stay either."""
+        self._last_words: dict[tuple[int, int, Slots], Millis] = {}
+        """Partition, version and row that a member had first in the input with which it left, to when."""
         self._lost: dict[MemberId, list[int]] = {}
         """Master to the partitions that it found lost, in the input that is going on."""
 
@@ -106,7 +108,9 @@ class TableChecker:
         adopted, lost = self._adopted.pop(member, ()), self._lost.pop(member, ())
         for partition in changed:
             self._check_owner(partition, member, table, view, alive, now)
-            if view is not None and not self._note_seen(partition, member, table):
+            if view is None:
+                self._last_words.setdefault((partition, table.versions[partition], table.slots(partition)), now)
+            elif not self._note_seen(partition, member, table):
                 old = (before.slots(partition), before.versions[partition]) if before is not None else ((), 0)
                 told = partition in adopted, partition in lost
                 self._add_row(partition, member, *old, table, view, now, *told)
@@ -237,6 +241,10 @@ class TableChecker:
         line = self.lines[partition]
         version, slots = table.versions[partition], table.slots(partition)
         starts = [i for i, step in enumerate(line) if (step.version, step.slots) == (version, slots)]
+        said_at = self._last_words.get((partition, version, slots))
+        if not starts and said_at is not None:
+            # Nobody else had this row: what was confirmed by it is where its replicas are.
+            return not any(each in step.view for step in line if step.at > said_at for each in slots)
         return bool(starts and line[starts[0]].replicas) and self._breaks_after(
             line, starts[0], line[starts[0]].replicas
         )

@@ -1,0 +1,116 @@
+"""Checks each commit of a migration at the moment when its row exists for the first time, by what the members hold then.
+
+* The destination has the row before anybody else has: nobody gives a replica to a member that may not have it.
+* The destination holds what the owner holds: everything where it becomes the owner, and elsewhere up to the writes on
+  their way.
+* Where a new owner answers, the owner before it does not any more.
+
+A commit is a row that names a member newly, or at a hotter index, next to an owner before it that is alive and has the
+row before. Rows that follow from departures do not: their owner is gone, or nobody is named newly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.table import PartitionTable, Slots
+from phalanx.common.view import MembersView
+from phalanx.sim.checkers.findings import Findings
+
+Entries = Mapping[str, Mapping[bytes, bytes]]
+
+
+class Held(NamedTuple):
+    """What one member holds of one partition."""
+
+    epoch: int
+    seq: int
+    entries: Entries
+    answers: bool
+    """Whether it serves requests for it as the owner."""
+
+
+class Peek(NamedTuple):
+    """One living member."""
+
+    view: MembersView | None
+    table: PartitionTable
+    held: Mapping[int, Held]
+
+
+class CommitChecker:
+    """Watches the first appearance of each row."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._seen: dict[tuple[int, int, Slots], None] = {}
+        self._last: dict[MemberId, PartitionTable] = {}
+        self.checked = 0
+        """Commits that were looked at."""
+
+    def new_commits(self, member: MemberId, table: PartitionTable, view: MembersView | None) -> list[tuple[int, Slots]]:
+        """Partitions whose row this member has as the first, and the row before; those that a migration may have made."""
+        before = self._last.get(member)
+        self._last[member] = table
+        found = []
+        for partition, version in enumerate(table.versions):
+            if before is not None and before.versions[partition] == version:
+                continue
+            slots = table.slots(partition)
+            key = partition, version, slots
+            if key in self._seen:
+                continue
+            self._seen[key] = None
+            if view is not None and before is not None and before.versions[partition] == version - 1:
+                old = before.slots(partition)
+                if old and old[0] in view and _given_to(old, slots):
+                    found.append((partition, old))
+        return found
+
+    def check(
+        self, member: MemberId, partition: int, old: Slots, peeks: Mapping[MemberId, Peek], now: Millis
+    ) -> None:  # fmt: skip
+        """One of the new commits, with what all living members hold now."""
+        here = peeks[member]
+        version, slots = here.table.versions[partition], here.table.slots(partition)
+        owner = old[0]
+        source = peeks.get(owner) if owner is not None else None
+        if source is None or source.view is None or member not in source.view:
+            return
+        if source.table.versions[partition] not in (version, version - 1):
+            return
+        self.checked += 1
+        story = f"partition {partition} version {version}: {old}, then {slots}, first at {member}"
+        taker = _given_to(old, slots)[0]
+        if taker != member:
+            # It may have gone on already, by several messages that it handled as one input.
+            if taker in peeks and peeks[taker].table.versions[partition] < version:
+                self._findings.add(now, "the destination commits first", story)
+            return
+        theirs, mine = source.held.get(partition), here.held.get(partition)
+        if mine is None:
+            self._findings.add(now, "who is given a replica has it", f"{story}: it holds nothing")
+        elif theirs is None or owner == member:
+            return
+        elif mine.answers and theirs.answers:
+            self._findings.add(now, "one member answers for a partition", f"{story}: {owner} still answers")
+        elif mine.answers and mine.seq < theirs.seq:
+            self._findings.add(now, "who is given a replica has it", f"{story}: {mine.seq} writes of {theirs.seq}")
+        # A new owner applies at once what has waited for it, and counts on.
+        elif mine.seq == theirs.seq and (mine.answers or mine.epoch == theirs.epoch) and _full(mine) != _full(theirs):
+            self._findings.add(now, "who is given a replica has it", f"{story}: {_full(mine)}, not {_full(theirs)}")
+
+
+def _given_to(old: Slots, new: Slots) -> list[MemberId]:
+    """Who has a replica that it did not have before, or a hotter one."""
+    return [
+        member
+        for index, member in enumerate(new)
+        if member is not None and (member not in old or index < old.index(member))
+    ]
+
+
+def _full(held: Held) -> dict[str, Mapping[bytes, bytes]]:
+    return {name: entries for name, entries in held.entries.items() if entries}

@@ -1,0 +1,123 @@
+"""Bugs of migrations to plant: each takes one rule of reference 004, section 2 or 3, out of every member of a history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.migration import Migration, MigrationKind
+from phalanx.common.table import PartitionTable
+from phalanx.grid.outgoing import Outgoing, Stage
+from phalanx.grid.replication import OwnedPartition
+from phalanx.node.node import Node
+from phalanx.partition.migrating import Migrating, Outcome, plan_steps
+from phalanx.wire import messages as m
+
+
+def commit_without_asking(node: Node) -> None:
+    """The master takes a migration for committed when the owner is ready: it does not wait for the destination."""
+    migrating, original = node.duties.migrating, node.duties.migrating.on_ready
+
+    def on_ready(sender: MemberId, message: m.MigrationReady, table: PartitionTable, now: Millis) -> Outcome | None:
+        outcome = original(sender, message, table, now)
+        underway = migrating.underway.get(message.partition)
+        if outcome is None and underway is not None and underway.commit is not None:
+            return migrating._committed(underway, underway.commit.row.slots, table, now)
+        return outcome
+
+    _replace(migrating, "on_ready", on_ready)
+
+
+def roll_back_by_one(node: Node) -> None:
+    """A migration that failed makes its partition's version grow by one, as one that was committed does."""
+    duties, original = node.duties, node.duties._change
+
+    def change(changes: Any, now: Millis, *, increments: dict[int, int] | None = None, **others: Any) -> None:
+        original(changes, now, increments=dict.fromkeys(increments or {}, 1), **others)
+
+    _replace(duties, "_change", change)
+
+
+def clear_before_commit(node: Node) -> None:
+    """An owner that gives its replica away empties it when the destination has everything, not when it is committed."""
+    outgoing, original = node.grid.outgoing, node.grid.outgoing._report
+
+    def report(owned: OwnedPartition, state: Outgoing, *, done: bool, reason: str = "") -> None:
+        original(owned, state, done=done, reason=reason)
+        if done and state.moves_ownership and state.destination.migration.source_new_index < 0:
+            owned.replica.maps.clear()
+
+    _replace(outgoing, "_report", report)
+
+
+def commit_copy_early(node: Node) -> None:
+    """The owner is ready as soon as it is ordered, and the destination commits whatever it has of the partition."""
+    _replace(node.grid.followed, "refusal_to_commit", lambda message: None)
+    outgoing, original = node.grid.outgoing, node.grid.outgoing.go_on
+
+    def go_on(owned: OwnedPartition, now: Millis) -> None:
+        state = outgoing.active.get(owned.number)
+        if state is not None and state.stage is Stage.COPYING and state.destination.member in owned.streams:
+            outgoing._report(owned, state, done=True)
+        original(owned, now)
+
+    _replace(outgoing, "go_on", go_on)
+
+
+def serve_while_sealed(node: Node) -> None:
+    """The owner goes on to serve the partition while its ownership moves."""
+    _replace(node.grid.outgoing, "_seal", lambda owned, outgoing: None)
+
+
+def forget_active_migrations(node: Node) -> None:
+    """A member does not tell a new master of the migrations in which it takes part."""
+    _replace(node.grid, "undecided", lambda: ((), ()))
+
+
+class _Hasty(Migrating):
+    @property
+    def undecided(self) -> Collection[int]:
+        return ()
+
+
+def repair_undecided(node: Node) -> None:
+    """The master takes members that left out of a partition although its migration's destination may have committed."""
+    node.duties.migrating.__class__ = _Hasty
+
+
+def drop_replicas_first(node: Node) -> None:
+    """A backup that is to move to another member is cleared first, and copied anew."""
+    migrating, original = node.duties.migrating, node.duties.migrating.start
+
+    def start(
+        table: PartitionTable, ready: Collection[MemberId], unpublished: Collection[int], now: Millis
+    ) -> list[Outcome]:
+        over = []
+        for owner, waiting in list(migrating._due.items()):
+            for partition in list(waiting):
+                step = next(iter(plan_steps(table.slots(partition), migrating._targets[partition])), None)
+                if step is not None and step.kind is MigrationKind.MOVE and step.source_current_index > 0:
+                    waiting.remove(partition)
+                    clear = Migration(MigrationKind.CLEAR, step.source, step.source_current_index, -1, None, -1, -1)
+                    over.append(migrating._clear(table, partition, owner, clear, now))
+        return over or original(table, ready, unpublished, now)
+
+    _replace(migrating, "start", start)
+
+
+def _replace(machine: object, name: str, by: object) -> None:
+    setattr(machine, name, by)
+
+
+MIGRATION_CANARIES: dict[str, Callable[[Node], None]] = {
+    "commit-without-asking": commit_without_asking,
+    "roll-back-by-one": roll_back_by_one,
+    "clear-before-commit": clear_before_commit,
+    "commit-copy-early": commit_copy_early,
+    "serve-while-sealed": serve_while_sealed,
+    "forget-active-migrations": forget_active_migrations,
+    "repair-undecided": repair_undecided,
+    "drop-replicas-first": drop_replicas_first,
+}
+"""Name to what takes the rule out."""

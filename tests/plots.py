@@ -1,0 +1,75 @@
+"""Small histories in which members come and go so that migrations of one kind are ordered again and again."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
+
+
+class Plot(NamedTuple):
+    """Members that come and go, so that migrations of a kind are ordered."""
+
+    members: int
+    hosts: int
+    backups: int
+    moves: tuple[Fault, ...]
+
+
+def join(at: int, host: int) -> Fault:
+    return Fault(at, FaultKind.JOIN, host)
+
+
+def leave(at: int, host: int, back: int) -> Fault:
+    return Fault(at, FaultKind.LEAVE, host, lasts_ms=back)
+
+
+CHANGES = (join(900, 4), leave(1_100, MASTER, 200), leave(1_400, 2, 100), leave(1_420, 3, 100))
+FEWER = (leave(1_000, 1, 200), leave(1_500, MASTER, 200), leave(1_900, 2, 100))
+PLOTS = {
+    "move-owner": Plot(4, 6, 2, CHANGES),
+    "move-backup": Plot(4, 6, 2, CHANGES),
+    "copy": Plot(3, 4, 3, (join(900, 3), *FEWER)),
+    "shift-up": Plot(3, 3, 2, FEWER),
+    "shift-down": Plot(3, 3, 2, FEWER),
+    "shift-up-down": Plot(4, 5, 2, (leave(1_200, 1, 150), leave(1_500, 3, 150))),
+}
+SEED = 1
+
+
+def options(kind: str, *faults: Fault) -> Options:
+    """The history of a kind of migration, with these faults besides the coming and going."""
+    plot = PLOTS[kind]
+    return Options(
+        seed=SEED,
+        profile=Profile.MIGRATIONS,
+        members=plot.members,
+        hosts=plot.hosts,
+        start_at_ms=(0,) * plot.members,
+        backups=plot.backups,
+        partitions=8,
+        latency_ms=(1, 4),
+        heartbeat_interval_ms=200,
+        heartbeat_timeout_ms=1_200,
+        connection_grace_ms=100,
+        claim_timeout_ms=1_200,
+        call_timeout_ms=3_000,
+        copy_chunk_bytes=60,
+        migrations_per_member=4,
+        duration_ms=2_400,
+        heal_within_ms=60_000,
+        operations_per_second=25,
+        registers=24,
+        counters=4,
+        mix={
+            "put": 4,
+            "get": 2,
+            "put_if_absent": 2,
+            "replace": 1,
+            "remove": 1,
+            "put_all": 1,
+            "increment": 4,
+            "lock": 1,
+        },
+        faults=tuple(sorted(plot.moves + faults, key=lambda each: each.at_ms)),
+    )
