@@ -3,9 +3,14 @@
 import msgspec
 import pytest
 
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import Millis, Target
+from phalanx.node.node import Node
+from phalanx.sim.canaries import CANARIES
 from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import Options, Profile
 from phalanx.sim.run import Result, repeat_command, run
+from phalanx.wire.messages import GetAll
 
 
 def play(options: Options) -> Result:
@@ -39,8 +44,23 @@ def test_one_small_disaster_after_another_under_load(block: int) -> None:
 def test_without_faults_every_register_is_linearizable(block: int) -> None:
     for result in check_all(Profile.QUIET, range(8 * block, 8 * block + 8)):
         assert result.counts["keys checked for an order"] > result.counts.get("keys not decided", 0)
-        assert result.outcomes == {"OK": result.operations}
+        # Replicas are still dealt out: keys that had one owner when they were grouped may have two when they arrive.
+        handed_back = result.counts["bulk calls handed back"]
+        assert result.outcomes["OK"] == result.operations - handed_back
+        assert handed_back <= 0.01 * result.operations
         assert result.counts["stale reads"] == result.counts["excused losses"] == 0
+
+
+def test_a_bulk_call_that_is_handed_back_for_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def plant(node: Node) -> None:
+        def on_get_all(caller: Target, request: GetAll, now: Millis) -> None:
+            node.grid.fail(caller, request.id, ErrorCode.NOT_OWNER, "planted")
+
+        node._handlers[GetAll] = on_get_all
+
+    monkeypatch.setitem(CANARIES, "hand-back", plant)
+    found = {violation.what for violation in run(draw_options(0, Profile.QUIET), "hand-back").violations}
+    assert found == {"a bulk call is handed back only when an owner changes"}
 
 
 def test_every_state_between_two_inputs_is_valid() -> None:

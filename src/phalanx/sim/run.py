@@ -175,6 +175,7 @@ class _Run:
         self._counts["excused losses"] += data.excused_losses
         for operation, text in workload.wrong_answers:
             self._findings.add(operation.end, "sensible calls are not refused", f"{operation}: {text}")
+        self._check_handed_back()
         self._check_linearizability(now)
         joined = [host for host in world.hosts if host.has_joined]
         self._views.check_agreement({_member(h): h.node.membership.view.members for h in joined}, now)  # type: ignore[union-attr]
@@ -186,6 +187,17 @@ class _Run:
     def _has_started(self) -> bool:
         """Whether a cluster has ever had the members that it waits for; before that it answers nothing."""
         return any(host.node is not None and host.node.membership.has_started for host in self._world.hosts)
+
+    def _check_handed_back(self) -> None:
+        """Where nothing breaks, only a change of owners makes a caller group its keys anew: they had one owner for it."""
+        self._counts["bulk calls handed back"] = len(self._workload.handed_back)
+        if self._options.faults:
+            return
+        for each in self._workload.handed_back:
+            partitions = [self._workload.partitions[key] for key in each.keys]
+            asked = [each.member, each.replier or each.member]
+            if len(self._tables.owners_told(partitions, asked, each.begin, each.end)) < 2:
+                self._findings.add(each.end, "a bulk call is handed back only when an owner changes", repr(each))
 
     def _check_linearizability(self, now: Millis) -> None:
         quiet = [

@@ -29,6 +29,7 @@ ONE_REGISTER = frozenset({"get", "put", "put_if_absent", "replace", "remove"})
 
 FAILED_CODES = (ErrorCode.UNAVAILABLE, ErrorCode.NOT_READY)
 UNKNOWN_CODES = (ErrorCode.INDETERMINATE, ErrorCode.OWNERSHIP_LOST)
+HANDED_BACK_CODES = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
 
 
 class Workload:
@@ -47,6 +48,8 @@ class Workload:
         }
         self.wrong_answers: list[tuple[Operation, str]] = []
         """Calls that were refused as senseless although they were not."""
+        self.handed_back: list[Operation] = []
+        """Calls for several keys that their caller is to group anew, because an owner has changed."""
         self._options = options
         self._rng = Random(f"workload:{options.profile}:{options.seed}")
         self._kinds = [kind for kind, weight in options.mix.items() for _ in range(weight)]
@@ -194,6 +197,8 @@ class Workload:
             self._ask(host, "write_counter", keys, value)
 
     def _on_error(self, operation: Operation, code: ErrorCode, text: str) -> None:
+        if operation.kind in ("get_all", "put_all") and code in HANDED_BACK_CODES:
+            self.handed_back.append(operation)
         if code in FAILED_CODES or (code is ErrorCode.NOT_OWNER and operation.kind == "get_all"):
             operation.outcome = Outcome.FAILED
         elif code in UNKNOWN_CODES or (code is ErrorCode.NOT_OWNER and operation.kind == "put_all"):

@@ -227,6 +227,17 @@ class TableChecker:
             return None
         return at_begin.replicas[0] if at_begin.replicas else None
 
+    def owners_told(
+        self, partitions: Collection[int], members: Collection[MemberId], begin: Millis, end: Millis
+    ) -> list[MemberId | None]:
+        """Whom the tables that these members had during a time name as owners of these partitions, each once."""
+        tables: list[PartitionTable] = []
+        for member in dict.fromkeys(members):
+            history = self.installed.get(member, [])
+            tables += [table for at, table in history if at <= begin][-1:]
+            tables += [table for at, table in history if begin < at <= end]
+        return list(dict.fromkeys(table.owner(partition) for table in tables for partition in partitions))
+
     def may_be_lost(self, partition: int, replier: MemberId, begin: Millis, end: Millis) -> bool:
         """Whether all replicas that had an acknowledged write left the cluster that went on.
 
