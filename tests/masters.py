@@ -17,7 +17,6 @@ from phalanx.common.backups import BackupCount, BackupPlan
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
 from phalanx.common.table import PartitionTable, Slots, build_table
-from phalanx.common.traits import Traits
 from phalanx.partition.duties import MasterDuties
 from phalanx.partition.keeper import PartitionKeeper
 from phalanx.partition.planner import plan_migrations
@@ -127,7 +126,7 @@ class Master:
 
     def confirm(self, name: str, version: int) -> None:
         """A heartbeat tells which table a member has."""
-        self._input(self.duties.on_confirmation, lone_id(name), version, Traits(), self.now)
+        self._input(self.duties.on_confirmation, lone_id(name), version, self.now)
 
     def acknowledge(self, names: str) -> None:
         """These members say that they have the present table."""

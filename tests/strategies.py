@@ -33,7 +33,7 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
     if kind is bytes:
         return BYTES
     if kind is Traits:
-        return st.builds(Traits, st.text(max_size=20), st.floats(0, MAX_WEIGHT, exclude_min=True))
+        return st.builds(Traits, st.text(max_size=20), st.floats(0, MAX_WEIGHT, exclude_min=True), st.booleans())
     if kind is type(None):
         return st.none()
     if origin in (Union, types.UnionType):

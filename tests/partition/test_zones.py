@@ -1,10 +1,10 @@
-"""Where members run, and how much each should hold: told to the master, and heeded by it (C-17)."""
+"""Where members run, and how much each should hold: known from the views, and heeded by the master (C-17)."""
 
 import math
 
 import pytest
 
-from harness import Cluster
+from harness import Cluster, lone_id
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ProtocolError, UsageError
 from phalanx.common.traits import MAX_WEIGHT, Traits
@@ -82,40 +82,43 @@ def test_a_new_master_knows_the_zones_from_its_search() -> None:
 
 
 @pytest.mark.rows("DL-02")
-def test_zones_count_when_all_members_have_told_theirs() -> None:
+def test_zones_and_weights_count_from_the_first_assignment_on() -> None:
     zones = {"A": "x", "B": "y", "C": "y", "D": "y"}
     c = Cluster(partition_count=PARTITIONS)
     c.seeds = "A"
     c.swallow = lambda sender, receiver, message: isinstance(message, m.MasterConfirmation | m.TableAck)
     for name, zone in zones.items():
         join(c, name, zone)
+    # The master has heard nothing of the others since they asked to join: what they said then is enough.
     c.assign()
-    # Nobody has told where it runs: an even share for everybody, A too, though it knows its own zone.
-    assert loads(c, "A") == dict.fromkeys("ABCD", 2 * PARTITIONS // 4)
-    c.swallow = lambda sender, receiver, message: False
-    c.advance(20_000)
     assert shared(c, "A", zones) == []
-    assert loads(c, "A")["A"] == PARTITIONS
+    assert loads(c, "A") == {"A": 24, "B": 8, "C": 8, "D": 8}
 
 
-@pytest.mark.parametrize("unheard", [m.MasterConfirmation, m.TableAck])
-def test_whatever_a_member_says_first_tells_where_it_runs(unheard: type) -> None:
-    zones = {"A": "x", "B": "x", "C": "y", "D": "y"}
-    c = Cluster(partition_count=PARTITIONS)
-    c.seeds = "A"
-    c.swallow = lambda sender, receiver, message: isinstance(message, unheard)
-    for name, zone in zones.items():
-        join(c, name, zone)
-    c.assign()
-    c.advance(4_000)
-    assert shared(c, "A", zones) == []
+def test_every_view_says_what_is_special_about_its_members() -> None:
+    c = zoned({"A": "x", "B": "", "C": "y", "D": ""}, {"D": 2.0}, assigned=False)
+    special = ((c.id("A"), Traits("x")), (c.id("C"), Traits("y")), (c.id("D"), Traits("", 2.0)))
+    assert [c.nodes[name].membership.view.traits for name in "ABCD"] == [special] * 4
+    # One that leaves is named no more, and one that starts anew says it anew.
+    c.leave("C")
+    c.advance(2_000)
+    join(c, "C", "z")
+    assert c.nodes["D"].membership.view.traits == (special[0], special[2], (c.id("C"), Traits("z")))
+    # The oldest survivor makes the next view out of those of the others.
+    c.crash("A")
+    c.advance(10_000)
+    assert c.master("D") == "B"
+    assert [c.nodes[name].membership.view.traits for name in "BCD"] == [(special[2], (c.id("C"), Traits("z")))] * 3
 
 
 def test_traits_travel_and_a_weight_of_nothing_is_refused() -> None:
-    ack = m.TableAck(3, traits=Traits("rack 7", 2.5))
-    assert FrameReader(message_decoder).feed(encode_frame(ack)) == [ack]
+    def asking(traits: Traits) -> m.JoinRequest:
+        return m.JoinRequest(1, lone_id("B"), "phalanx", m.PROTOCOL_VERSION, 1, traits)
+
+    request = asking(Traits("rack 7", 2.5, True))
+    assert FrameReader(message_decoder).feed(encode_frame(request)) == [request]
     with pytest.raises(ProtocolError):
-        FrameReader(message_decoder).feed(encode_frame(m.TableAck(3, traits=Traits("rack 7", 0.0))))
+        FrameReader(message_decoder).feed(encode_frame(asking(Traits("rack 7", 0.0))))
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, 2 * MAX_WEIGHT, math.nan, math.inf])

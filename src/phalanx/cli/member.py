@@ -67,6 +67,9 @@ def member(
     weight: Annotated[
         float | None, typer.Option(help="How much this member is to hold, beside others.", show_default="1.0")
     ] = None,
+    lite: Annotated[
+        bool | None, typer.Option("--lite", help="Hold no data: only serve callers.", show_default="off")
+    ] = None,
     event_log: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for this member's events, one JSON object a line.")
     ] = None,
@@ -91,6 +94,7 @@ def member(
         "partition_count": partition_count,
         "zone": zone,
         "capacity_weight": weight,
+        "lite": lite,
         "event_log": str(event_log) if event_log is not None else None,
     }
     settings = load_config(config, {name: value for name, value in given.items() if value is not None})

@@ -8,6 +8,7 @@ from phalanx.cli.options import At, ClusterName, Json, ask_any
 from phalanx.cli.output import console, print_json, table
 from phalanx.client.ask import Inquirer
 from phalanx.common.ids import MemberId, address_of, incarnation_of
+from phalanx.common.traits import USUAL
 from phalanx.common.view import MembersView
 
 
@@ -22,14 +23,21 @@ def members(at: At, cluster: ClusterName = "phalanx", json: Json = False) -> Non
     if json:
         print_json(_as_object(cluster, asked, view, suspected))
         return
-    rows = table(f"Members {{size:{len(view.members)}, ver:{view.version}}}", "age", "address", "incarnation", "")
+    has_zones = any(view.traits_of(member).zone for member in view.members)
+    head = f"Members {{size:{len(view.members)}, ver:{view.version}}}"
+    rows = table(head, "age", "address", "incarnation", *(["zone"] if has_zones else []), "")
     for age, member in enumerate(view.members, 1):
+        traits = view.traits_of(member)
         marks = [
             "master" if member == view.master else "",
             "asked" if member == asked else "",
+            "lite" if traits.lite else "",
+            f"weight {traits.weight:g}" if traits.weight != USUAL.weight else "",
             "[red]suspected[/red]" if member in suspected else "",
         ]
-        rows.add_row(str(age), address_of(member), incarnation_of(member), ", ".join(mark for mark in marks if mark))
+        zone = [traits.zone] if has_zones else []
+        marked = ", ".join(mark for mark in marks if mark)
+        rows.add_row(str(age), address_of(member), incarnation_of(member), *zone, marked)
     console().print(rows)
 
 
@@ -48,6 +56,9 @@ def _as_object(cluster: str, asked: MemberId, view: MembersView, suspected: list
                 "incarnation": incarnation_of(member),
                 "master": member == view.master,
                 "suspected": member in suspected,
+                "zone": view.traits_of(member).zone,
+                "weight": view.traits_of(member).weight,
+                "lite": view.traits_of(member).lite,
             }
             for member in view.members
         ],

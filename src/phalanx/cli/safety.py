@@ -16,6 +16,7 @@ from phalanx.wire.messages import MigrationsReply, SafetyReply
 
 WAIT = "wait until it is done: `phalanx safe --wait 60`"
 DRAIN = "stop it with SIGTERM: it hands over what it holds, then leaves"
+START_ANOTHER = "start another member first"
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -57,7 +58,7 @@ def judge(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Judg
     """`master`: None if it does not answer."""
     held = own.owned + own.backups
     leaving = {each.member for each in master.migrations.leaving} if master is not None else set()
-    staying = [other for other in own.view.others(member) if other not in leaving]
+    staying = [other for other in own.view.data_members if other != member and other not in leaving]
     views = list(_about_views(member, own, master))
     unclear = [*views, *_about_the_search(master)]
     takes_part = list(_about_its_migrations(member, own, master))
@@ -66,9 +67,10 @@ def judge(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Judg
         against_kill = [*_about_data(own, staying), *takes_part, *_about_the_others(member, own, master), *unclear]
     against_leaving = list(unclear) if held else []
     if held and not staying:
-        said = "no member would stay to take over what it holds"
-        against_leaving.append(Reason("nobody_stays", held, said, "start another member first"))
-    return Judgement(member, against_kill, against_leaving, _notes(own, held))
+        who = "no member that holds data" if len(own.view.data_members) < len(own.view.members) else "no member"
+        said = f"{who} would stay to take over what it holds"
+        against_leaving.append(Reason("nobody_stays", held, said, START_ANOTHER))
+    return Judgement(member, against_kill, against_leaving, _notes(member, own, held))
 
 
 def _about_data(own: SafetyReply, staying: list[MemberId]) -> Iterable[Reason]:
@@ -76,7 +78,7 @@ def _about_data(own: SafetyReply, staying: list[MemberId]) -> Iterable[Reason]:
     if own.only_here:
         has_no_backups = own.configured_replicas == 1
         because = ": no backups are configured" if has_no_backups else ""
-        advice = DRAIN if staying else "start another member first"
+        advice = DRAIN if staying else START_ANOTHER
         if staying and not has_no_backups:
             advice = f"{WAIT}, or {DRAIN}"
         yield Reason(
@@ -148,14 +150,17 @@ def _about_the_search(master: MasterSays | None) -> Iterable[Reason]:
         yield Reason("no_master", 1, f"the members do not agree yet that {address_of(master.member)} is the master")  # type: ignore[union-attr]  # told came from it
 
 
-def _notes(own: SafetyReply, held: int) -> list[str]:
+def _notes(member: MemberId, own: SafetyReply, held: int) -> list[str]:
     if not own.table_version:
         return ["partitions are not assigned yet: nothing is stored"]
+    if own.view.traits_of(member).lite:
+        return ["it is a lite member: it holds no data"]
     if not held:
         return ["it holds nothing"]
     notes = [f"it owns {_partitions(own.owned)} and backs up {own.backups}"]
     if own.wanted_replicas < own.configured_replicas:
-        members = _count(len(own.view.members), "member")
+        holders = own.view.data_members
+        members = _count(len(holders), "member" if len(holders) == len(own.view.members) else "data member")
         notes.append(f"{own.configured_replicas} replicas are configured, and {members} can hold {own.wanted_replicas}")
     return notes
 

@@ -111,7 +111,8 @@ class AsyncClient:
             core.wants_assignment = True
             await self._wait_for(lambda: core.table is not None, self.call_timeout_s)
         if core.table is None:
-            raise UnavailableError(f"no member told who owns the partitions within {self.call_timeout_s:g} s")
+            why = core.no_owners or "no member told who owns the partitions"
+            raise UnavailableError(f"no answer within {self.call_timeout_s:g} s: {why}")
         return core.table
 
     async def refresh(self) -> None:

@@ -59,8 +59,8 @@ class Placement:
 
     @property
     def wanted_replicas(self) -> int:
-        """How many replicas each partition should have, by the number of members."""
-        return min(self.backup_count + 1, len(self.view.members))
+        """How many replicas each partition should have, by the number of members that hold data; at least one."""
+        return min(self.backup_count + 1, max(len(self.view.data_members), 1))
 
     def lacking(self) -> list[int]:
         """The partitions that have fewer replicas on members of the view than they should."""

@@ -14,7 +14,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Address, MemberId, Millis, Target, address_of
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.grid.calls import CallRouter
+from phalanx.grid.calls import CallRouter, why_no_owners
 from phalanx.wire.effects import Call, Effect, LinkLost, LinkRefused, Outbox, Send
 from phalanx.wire.messages import ErrorReply, GetTable, Reply, TableReply
 
@@ -69,6 +69,11 @@ class ClientCore:
         return (
             self.partition_count is None or bool(self._router.waiting) or (self.wants_assignment and self.table is None)
         )
+
+    @property
+    def no_owners(self) -> str:
+        """Why no partition has an owner, nor will have one by itself; empty: unknown, or they have."""
+        return self._router.no_owners
 
     @property
     def is_asking(self) -> bool:
@@ -204,6 +209,7 @@ class ClientCore:
         known = self.table
         if self.view is None or reply.view.version > self.view.version:
             self.view = reply.view
+            self._router.no_owners = why_no_owners(reply.view)
         if reply.table.version == 0:
             return
         is_newer = known is None or reply.table.version > known.version
@@ -211,6 +217,7 @@ class ClientCore:
             is_newer = not set(known.members).issubset(reply.view.members) and reply.table.members != known.members
         if is_newer:
             self.table, self.view = reply.table, reply.view
+            self._router.no_owners = why_no_owners(reply.view)
             self.problems.clear()
             self._candidates = []
             self._pause_ms = ASK_PAUSE_MS

@@ -119,7 +119,8 @@ class Client:
                 self._carry_out(core.time_passed(self._now()))
                 self._run_until(lambda: core.table is not None, monotonic() + self.call_timeout_s)
         if core.table is None:
-            raise UnavailableError(f"no member told who owns the partitions within {self.call_timeout_s:g} s")
+            why = core.no_owners or "no member told who owns the partitions"
+            raise UnavailableError(f"no answer within {self.call_timeout_s:g} s: {why}")
         return core.table
 
     def refresh(self) -> PartitionTable:

@@ -44,6 +44,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     capacity_weight: float = 1.0
     """How much data this member is to hold, in proportion to the others' weights."""
 
+    lite: bool = False
+    """This member holds no data: a service that only calls maps, and comes and goes without anything being moved."""
+
     heartbeat_interval_ms: Millis = 1_000
     """Between two heartbeats to each member. Lower: faster healing of missed updates, more messages."""
 
@@ -134,7 +137,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def traits(self) -> Traits:
-        return Traits(self.zone, self.capacity_weight)
+        return Traits(self.zone, self.capacity_weight, self.lite)
 
     @property
     def confirmation_interval_ms(self) -> Millis:

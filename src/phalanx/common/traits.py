@@ -1,4 +1,4 @@
-"""What the master has to know of a member before it gives it replicas: where it runs, and how much it should hold."""
+"""What all have to know of a member before it is given replicas: where it runs, how much it should hold, if anything."""
 
 from __future__ import annotations
 
@@ -18,3 +18,8 @@ class Traits(NamedTuple):
     """What may fail as a whole: a rack, an availability zone. Empty: it names none."""
     weight: Annotated[float, msgspec.Meta(gt=0, le=MAX_WEIGHT)] = 1.0
     """In proportion to the other members'."""
+    lite: bool = False
+    """It holds no replicas: it serves callers, and is a member."""
+
+
+USUAL = Traits()

@@ -2,14 +2,20 @@
 
 A view is identified by its version *and* its maker: two claimers on two sides of a cut may use one version, and must
 never be confused. The first member is the master; age is position, given by the master that appended the member.
+
+It says also what is special about members, as each told when it asked to join: whoever has a view knows who in it holds
+data, and no two that have the same one disagree.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import msgspec
 
 from phalanx.common.ids import MemberId, log_form
 from phalanx.common.invariant import invariant
+from phalanx.common.traits import USUAL, Traits
 
 
 class MembersView(msgspec.Struct, frozen=True, array_like=True):
@@ -20,6 +26,8 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
     """The master that made and published this view."""
     members: tuple[MemberId, ...]
     """Oldest first."""
+    traits: tuple[tuple[MemberId, Traits], ...] = ()
+    """Of those members that are not as usual, in the same order."""
 
     @property
     def master(self) -> MemberId:
@@ -28,6 +36,16 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
 
     def __contains__(self, member: object) -> bool:
         return member in self.members
+
+    def traits_of(self, member: MemberId) -> Traits:
+        """What a member said of itself when it asked to join."""
+        return next((traits for special, traits in self.traits if special == member), USUAL)
+
+    @property
+    def data_members(self) -> tuple[MemberId, ...]:
+        """Those that may hold replicas, oldest first."""
+        lite = {member for member, traits in self.traits if traits.lite}
+        return tuple(member for member in self.members if member not in lite) if lite else self.members
 
     def others(self, member: MemberId) -> tuple[MemberId, ...]:
         """All members but one, oldest first."""
@@ -43,10 +61,17 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
         invariant(member in self.members, "only a member has younger members", member=member, view=self)
         return self.members[self.members.index(member) + 1 :]
 
-    def with_change(self, maker: MemberId, removed: frozenset[MemberId], added: tuple[MemberId, ...]) -> MembersView:
-        """The next version: members that go, then members that join at the young end."""
+    def with_change(
+        self,
+        maker: MemberId,
+        removed: frozenset[MemberId],
+        added: tuple[MemberId, ...],
+        traits: Iterable[tuple[MemberId, Traits]] = (),
+    ) -> MembersView:
+        """The next version: members that go, then members that join at the young end; `traits`: theirs."""
         kept = tuple(member for member in self.members if member not in removed)
-        return MembersView(self.version + 1, maker, kept + added)
+        special = (*(pair for pair in self.traits if pair[0] not in removed), *only_special(traits))
+        return MembersView(self.version + 1, maker, kept + added, special)
 
     def log_lines(self, this: MemberId | None = None, *, legacy: bool = False) -> list[str]:
         """The list as it is logged (`legacy`: the format without size and version)."""
@@ -57,3 +82,8 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
         )
         lines = [f"    {log_form(member)}{' this' if member == this else ''}" for member in self.members]
         return [head, *lines, foot]
+
+
+def only_special(traits: Iterable[tuple[MemberId, Traits]]) -> tuple[tuple[MemberId, Traits], ...]:
+    """Without members that are as usual: as a view has them."""
+    return tuple((member, its) for member, its in traits if its != USUAL)

@@ -16,6 +16,7 @@ import msgspec
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
 from phalanx.wire.effects import Answer, Call, LinkLost, LinkRefused, Outbox
 from phalanx.wire.messages import OPERATIONS, WRITES, BulkRequest, ErrorReply, Reply, Request
 
@@ -23,6 +24,11 @@ RETRY_PAUSE_MS = 20
 """Before a call that found no owner is tried again; a newer table ends the pause at once."""
 REPEAT_WITHIN_MS = 5 * 60_000
 """A write is not asked for again later than that after its call began: by `SILENT_MS` its outcome may be forgotten."""
+
+
+def why_no_owners(view: MembersView) -> str:
+    """What to tell those who wait for an owner where there can be none; empty: there can."""
+    return "" if view.data_members else "no member of the cluster holds data: all are lite members; start another"
 
 
 class PendingCall(msgspec.Struct, gc=False):
@@ -58,6 +64,8 @@ class CallRouter:
         self._retries_made = 0
         self._ended = ""
         """Why no call is begun any more."""
+        self.no_owners = ""
+        """Why no partition has an owner, nor will have one by itself; empty: unknown, or they have."""
 
     def __repr__(self) -> str:
         return f"CallRouter(pending={len(self._pending)}, waiting={list(self.waiting.values())})"
@@ -208,7 +216,7 @@ class CallRouter:
 
     def _expire(self, pending: PendingCall) -> None:
         waited = f"no answer within {self._timeout_ms} ms"
-        why = waited if pending.target is not None else f"{waited}: {pending.why_waiting}"
+        why = waited if pending.target is not None else f"{waited}: {self.no_owners or pending.why_waiting}"
         self._fail(pending, self._code_without_answer(pending), why)
 
     def _code_without_answer(self, pending: PendingCall) -> ErrorCode:

@@ -37,8 +37,8 @@ class Administration:
         self._state = state
         self._out = state.out
         self._publications = Publications()
-        self._queued: dict[MemberId, int] = {}
-        """Joiners that wait for the next view, and the ids of their requests."""
+        self._queued: dict[MemberId, JoinRequest] = {}
+        """Joiners that wait for the next view, and their requests."""
         self.hand_over: HandOver | None = None
         """This member was the master and has made a view without itself: it decides nothing any more."""
         self.next_publication = 0
@@ -81,7 +81,7 @@ class Administration:
                 # Who waits there under an older identity is dead: the address is taken.
                 at = address_of(message.member)
                 self._queued = {waits: asked for waits, asked in self._queued.items() if address_of(waits) != at}
-                self._queued[message.member] = message.request_id
+                self._queued[message.member] = message
                 self._admit_queued(now)
             elif not self._publications.renew(message.member, message.request_id):
                 self._out.send(message.member, JoinResponse(message.request_id, state.joined(), state.has_started))
@@ -120,12 +120,14 @@ class Administration:
         state = self._state
         if not self._queued or self._publications.is_waiting or not state.is_master:
             return
-        joiners, self._queued = self._queued, {}
+        requests, self._queued = self._queued, {}
+        joiners = {joiner: request.request_id for joiner, request in requests.items()}
         addresses = {address_of(joiner) for joiner in joiners}
         view = state.joined()
         replaced = frozenset(member for member in view.members if address_of(member) in addresses)
         existing = [member for member in view.others(state.this) if member not in replaced]
-        new = view.with_change(state.this, replaced, tuple(joiners))
+        traits = ((joiner, request.traits) for joiner, request in requests.items())
+        new = view.with_change(state.this, replaced, tuple(joiners), traits)
         for joiner in joiners:
             at = address_of(joiner)
             before = tuple(member for member in view.members if member in replaced and address_of(member) == at)

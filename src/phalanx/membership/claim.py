@@ -135,8 +135,11 @@ class Claim:
         """
         newest = max(self._views.values(), key=lambda view: (view.version, view.maker))
         members = tuple(member for member in newest.members if member in self._views and member != self._this)
+        final = (self._this, *members)
+        told = {member: traits for view in self._views.values() for member, traits in view.traits}
+        special = tuple((member, told[member]) for member in final if member in told)
         # Above every list that was seen, also of those that agreed and were left out since (CS-65).
-        return MembersView(self._newest.version + 1, self._this, (self._this, *members))
+        return MembersView(self._newest.version + 1, self._this, final, special)
 
     def seen(self) -> list[MemberId]:
         """All members of the lists of those that agreed, each once."""

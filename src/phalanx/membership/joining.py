@@ -193,7 +193,9 @@ class Joining:
         self._ask_at.pop(target, None)
         self._waiting_for.add(target)
         config = self._config
-        request = JoinRequest(self._request_id, self._this, config.cluster, PROTOCOL_VERSION, config.partition_count)
+        request = JoinRequest(
+            self._request_id, self._this, config.cluster, PROTOCOL_VERSION, config.partition_count, config.traits
+        )
         self._out.send(target, request)
 
     def _answered(self, sender: MemberId) -> None:

@@ -21,9 +21,12 @@ RAREST = 16
 """Where nobody is found a master looks rarer and rarer, down to every so many intervals."""
 
 
-def side_rank(view: MembersView, has_data: bool) -> tuple[bool, int, int, str]:
-    """A side's place in the total order; the side with the smaller one joins the other."""
-    return (has_data, len(view.members), view.version, view.master)
+def side_rank(view: MembersView, has_data: bool) -> tuple[bool, int, int, int, str]:
+    """A side's place in the total order; the side with the smaller one joins the other, and gives up its data.
+
+    Members that hold none count only between sides that have equally many that do.
+    """
+    return (has_data, len(view.data_members), len(view.members), view.version, view.master)
 
 
 class Merging:

@@ -79,9 +79,7 @@ class Pulse:
         self._confirmed = master
         self._next_confirmation = now + state.config.confirmation_interval_ms * state.watching.pace
         wants_answer = state.watching.is_ring and master not in state.watching.watched
-        confirmation = MasterConfirmation(
-            view.version, view.maker, state.table_version, wants_answer, state.config.traits
-        )  # fmt: skip
+        confirmation = MasterConfirmation(view.version, view.maker, state.table_version, wants_answer)
         self._out.send(master, confirmation)
 
     def _report_suspects(self) -> None:

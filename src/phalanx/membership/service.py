@@ -16,7 +16,7 @@ from __future__ import annotations
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
-from phalanx.common.view import MembersView
+from phalanx.common.view import MembersView, only_special
 from phalanx.membership.administration import Administration
 from phalanx.membership.divergence import Divergence
 from phalanx.membership.joining import Joining, JoinOutcome
@@ -245,7 +245,8 @@ class MembershipService:
             return
         state.turn(Turn.FORMS)
         state.master = self.this
-        self._begin(MembersView(1, self.this, (self.this,)), "EL-05 the seed forms the cluster", now)
+        special = only_special([(self.this, self._config.traits)])
+        self._begin(MembersView(1, self.this, (self.this,), special), "EL-05 the seed forms the cluster", now)
 
     def _begin(self, view: MembersView, rule: str, now: Millis) -> None:
         self.state.install(view, rule, now)

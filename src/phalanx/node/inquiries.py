@@ -110,7 +110,7 @@ class Inquiries:
         """By the table, and by what this member knows itself: nobody else is asked."""
         grid, table = self._grid, self._keeper.table
         configured = table.backups.depth + 1
-        wanted = min(configured, len(view.members))
+        wanted = min(configured, max(len(view.data_members), 1))
         present = [member in view for member in table.members]
         mine = table.members.index(grid.this) if grid.this in table.members else HOLE - 1
         copies = [sum(present[i] for i in row if i != HOLE) for row in table.rows if mine in row]

@@ -16,7 +16,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import MemberId, Millis, is_client
 from phalanx.common.invariant import invariant
-from phalanx.grid.calls import CallRouter
+from phalanx.grid.calls import CallRouter, why_no_owners
 from phalanx.grid.operations import on_bulk_request, on_key_request
 from phalanx.grid.service import GridService
 from phalanx.membership.service import MembershipService
@@ -225,6 +225,7 @@ class Node:
             members = membership.members
             if members != self._members:
                 self._members = members
+                self.calls.no_owners = why_no_owners(view)
                 self.grid.on_view(members, now)
         table, confirmed_by, ahead = self._seen_table
         if keeper.table is not table or keeper.confirmed_by != confirmed_by or keeper.ahead is not ahead:
@@ -259,7 +260,7 @@ class Node:
     def _on_master_confirmation(self, sender: MemberId, message: m.MasterConfirmation, now: Millis) -> None:
         self.membership.on_master_confirmation(sender, message, now)
         if sender in self._members:
-            self.duties.on_confirmation(sender, message.table_version, message.traits, now)
+            self.duties.on_confirmation(sender, message.table_version, now)
 
     def _on_table_ack(self, sender: MemberId, message: m.TableAck, now: Millis) -> None:
         self.duties.on_table_ack(sender, message, now)

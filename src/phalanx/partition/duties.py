@@ -8,14 +8,14 @@ that members started together share it evenly.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from phalanx.common.backups import BackupCount
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis, host_of
 from phalanx.common.invariant import invariant
 from phalanx.common.table import Slots
-from phalanx.common.traits import Traits
+from phalanx.common.traits import USUAL
 from phalanx.common.view import MembersView
 from phalanx.partition.assignment import Candidate, assign
 from phalanx.partition.keeper import PartitionKeeper
@@ -102,7 +102,7 @@ class MasterDuties:
     def on_fetched_table(self, sender: MemberId, message: FetchedTable, now: Millis) -> None:
         if self._search is not None:
             self._search.on_answer(sender, message)
-            self._publishing.note_confirmed(sender, 0, message.traits)
+            self._publishing.note_confirmed(sender, 0)
             self._end_search_if_over(now)
             if self.decides:
                 self._repair(now)
@@ -120,9 +120,9 @@ class MasterDuties:
             self._repair(now)
             self._go_on(now)
 
-    def on_confirmation(self, sender: MemberId, table_version: int, traits: Traits, now: Millis) -> None:
+    def on_confirmation(self, sender: MemberId, table_version: int, now: Millis) -> None:
         """A member that missed a table gets the present one; one that speaks for the first time can be given replicas."""
-        if self.decides and self._publishing.on_confirmation(sender, table_version, traits, self._keeper.table, now):
+        if self.decides and self._publishing.on_confirmation(sender, table_version, self._keeper.table, now):
             self._plan_because = "a member has joined"
             self._go_on(now)
 
@@ -130,7 +130,7 @@ class MasterDuties:
         """A member has the table; what only this master knows would be lost with it."""
         if not self.decides:
             return
-        is_new = self._publishing.note_confirmed(sender, message.version, message.traits)
+        is_new = self._publishing.note_confirmed(sender, message.version)
         if message.is_behind:
             self._publishing.tell_all(sender, self._keeper.table)
         self._publishing.evict(self._joined().others(self.this))
@@ -162,7 +162,7 @@ class MasterDuties:
 
     def replicas_to_hand_over(self, member: MemberId) -> int:
         """How many replicas others must take over before this member may go."""
-        if all(other in self._leaving or other == member for other in self._joined().members):
+        if all(other in self._leaving or other == member for other in self._joined().data_members):
             return 0
         return self._keeper.table.loads().get(member, 0)
 
@@ -251,7 +251,13 @@ class MasterDuties:
             return
         nobody: list[Slots] = [()] * self._keeper.table.partition_count
         rows = assign(nobody, self._candidates(members), self._keeper.table.backups.depth)
-        self._change(dict(enumerate(rows)), now, at_once=True)
+        self._assign_all(rows, members, now)
+
+    def _assign_all(
+        self, rows: Sequence[Slots], members: list[MemberId], now: Millis, *, lost: Collection[int] = ()
+    ) -> None:  # fmt: skip
+        """Nobody holds any partition: give each its first replicas, or, where they were `lost`, new ones that are empty."""
+        self._change(dict(enumerate(rows)), now, at_once=True, lost=lost)
         place = {member: index for index, member in enumerate(members)}
         held = tuple(tuple([place[member] for member in row if member is not None]) for row in rows)
         self._out.record(events.PartitionsAssigned(self._keeper.table.version, len(rows), tuple(members), held))
@@ -288,9 +294,10 @@ class MasterDuties:
 
     def _owners_for_lost(self, result: Repair) -> dict[int, Slots]:
         """New, empty replicas for partitions that nobody survived with, balanced with all others."""
-        if not result.lost:
+        members = self._staying() or list(self._joined().data_members)
+        if not result.lost or not members:
+            # Where no member holds data the rows stay empty, until there is one.
             return {}
-        members = self._staying() or list(self._joined().members)
         table = self._keeper.table
         rows = [result.changes.get(p, table.slots(p)) for p in range(table.partition_count)]
         assigned = assign(rows, self._candidates(members), self._keeper.table.backups.depth)
@@ -354,17 +361,22 @@ class MasterDuties:
         if any(member not in ready for member in members):
             # 1. L wants to leave, and J has been admitted but is not there yet. 2. Without J there would be room for
             # fewer replicas. 3. L would be drained to those, instead of to J a moment later. So L waits for J.
-            members = [member for member in self._joined().members if member in ready]
-        if not members:
+            members = [member for member in self._joined().data_members if member in ready]
+        if not members and self._joined().data_members:
             return
         reason, self._plan_because = self._plan_because, ""
         table = self._keeper.table
         rows = [table.slots(partition) for partition in range(table.partition_count)]
-        assigned = assign(rows, self._candidates(members), self._keeper.table.backups.depth)
+        assigned = assign(rows, self._candidates(members), table.backups.depth)
+        if members and not any(rows):
+            # The last member that held data left, and there is another now. Nobody has anything to send: no migration
+            # leads there. As long as any member holds data every row has an owner, so that it is all rows or none.
+            self._assign_all(assigned, members, now, lost=range(len(rows)))
+            table = self._keeper.table
         unreachable = self.migrating.unreachable(now)
         stand_ins = with_stand_ins(table, assigned, members, self._wanted(), unreachable) if unreachable else {}
         self._has_stand_ins = bool(stand_ins)
-        target = [stand_ins.get(partition, row) for partition, row in enumerate(assigned)]
+        target = [stand_ins.get(partition, row) for partition, row in enumerate(assigned)] if members else rows
         self._apply(self.migrating.plan(table, target, self._wanted(), reason), now)
 
     def _ready(self) -> Collection[MemberId]:
@@ -372,18 +384,14 @@ class MasterDuties:
         return {self.this, *self._publishing.confirmed}
 
     def _candidates(self, members: list[MemberId]) -> list[Candidate[MemberId]]:
-        """What `assign` has to know of the members. While one has said nothing yet, all count as equal.
-
-        1. A, B and C start together, each in a zone of its own, and data is wanted before A has heard B and C. 2. Were
-        those two taken to be together in no zone, A would get a replica of every partition, and lose most a moment later.
-        """
-        traits = {**self._publishing.traits, self.this: self._config.traits}
-        if any(member not in traits for member in members):
-            return [Candidate(member) for member in members]
-        return [Candidate(member, traits[member].weight, traits[member].zone, host_of(member)) for member in members]
+        """What `assign` has to know of the members."""
+        special = dict(self._joined().traits)
+        all_traits = [(member, special.get(member, USUAL)) for member in members]
+        return [Candidate(member, traits.weight, traits.zone, host_of(member)) for member, traits in all_traits]
 
     def _staying(self) -> list[MemberId]:
-        return [member for member in self._joined().members if member not in self._leaving]
+        """Members that hold data and do not want to leave."""
+        return [member for member in self._joined().data_members if member not in self._leaving]
 
     def _wanted(self) -> int:
         """How many replicas each partition should have."""
@@ -391,7 +399,7 @@ class MasterDuties:
 
     def _is_known_to_all(self) -> bool:
         """Whether every other member that stays has the present table: whoever is the next master will find it."""
-        staying = (member for member in self._staying() if member != self.this)
+        staying = (member for member in self._joined().others(self.this) if member not in self._leaving)
         return not self._keeper.is_assigned or self._publishing.is_known_to(staying, self._keeper.table.version)
 
     def _note_redundancy(self, now: Millis) -> None:

@@ -61,7 +61,7 @@ class PartitionKeeper:
 
     @property
     def is_assigned(self) -> bool:
-        return self.table.version > 0
+        return self.table.version > self.table.backups.version
 
     @property
     def confirmed_version(self) -> int:
@@ -101,7 +101,7 @@ class PartitionKeeper:
             self.install(table if table.version > self.table.version else self.table, message.table.version)
             self._keep_ahead(ahead)
         self.completed = message.completed
-        self._out.send(sender, TableAck(self.installed_version, traits=self._config.traits))
+        self._out.send(sender, TableAck(self.installed_version))
 
     def on_table_changes(self, sender: MemberId, message: TableChanges) -> None:
         """What has changed since the table that this member should have."""
@@ -119,7 +119,7 @@ class PartitionKeeper:
             told = {change.partition: change.version for change in message.changes}
             self._keep_ahead([p for p in self.ahead if told.get(p, -1) < versions[p]])
             self.completed = message.completed
-        self._out.send(sender, TableAck(self.installed_version, is_behind, self._config.traits))
+        self._out.send(sender, TableAck(self.installed_version, is_behind))
 
     def _keep_ahead(self, partitions: Collection[int]) -> None:
         """These rows are still ahead of the master's table; others it has now. (Another value only where that changes.)"""
@@ -133,7 +133,7 @@ class PartitionKeeper:
 
     def answer_search(self, search_id: int) -> FetchedTable:
         """What a new master must know of this member."""
-        return FetchedTable(search_id, self.table, self.completed, *self._undecided(), self._config.traits)
+        return FetchedTable(search_id, self.table, self.completed, *self._undecided())
 
     def refusal_to_commit(self, sender: MemberId, message: MigrationCommit) -> str | None:
         """Why the commit of a migration to this member cannot be (DL-27); None: the table allows it."""

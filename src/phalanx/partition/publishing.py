@@ -1,4 +1,4 @@
-"""On the master: who has been told of which table, what each has said of itself, and what the next publication says.
+"""On the master: who has been told of which table, and what the next publication says.
 
 What only the master knows is lost with it. So everything that gives replicas away waits until the others have the
 table: a leaving member is let go, and a completed migration is forgotten (DL-25), only when every member has
@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
-from phalanx.common.traits import Traits
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import CompletedMigration, RowChange, TableChanges, TableUpdate
 
@@ -37,8 +36,6 @@ class Publishing:
         self._published_at = 0
         self.confirmed: dict[MemberId, int] = {}
         """The newest table that each member has said to have."""
-        self.traits: dict[MemberId, Traits] = {}
-        """Of the same members: nobody says which table it has without saying where it runs."""
         self.completed: dict[tuple[int, int], tuple[CompletedMigration, int]] = {}
         """Partition and base version to how that migration ended, and the table's version that told it first."""
 
@@ -100,27 +97,23 @@ class Publishing:
         """Give the whole table to one that misses something."""
         self._out.send(member, TableUpdate(table, tuple(outcome for outcome, _ in self.completed.values())))
 
-    def on_confirmation(
-        self, member: MemberId, version: int, traits: Traits, table: PartitionTable, now: Millis
-    ) -> bool:
+    def on_confirmation(self, member: MemberId, version: int, table: PartitionTable, now: Millis) -> bool:
         """What a member says to have now and then; a publication that it missed is repeated. True: it is new here."""
-        is_new = self.note_confirmed(member, version, traits)
+        is_new = self.note_confirmed(member, version)
         # What was published a moment ago is still on its way.
         if version < self._published and (is_new or now >= self._published_at + self._retry_ms):
             self.tell_all(member, table)
         return is_new
 
-    def note_confirmed(self, member: MemberId, version: int, traits: Traits) -> bool:
+    def note_confirmed(self, member: MemberId, version: int) -> bool:
         """A member has said which table it has; True if it has never said anything before."""
         is_new = member not in self.confirmed
         self.confirmed[member] = max(version, self.confirmed.get(member, -1))
-        self.traits[member] = traits
         return is_new
 
     def keep_only(self, members: Collection[MemberId]) -> None:
         """Others have left: what they have said does not count."""
         self.confirmed = {m: version for m, version in self.confirmed.items() if m in members}
-        self.traits = {m: traits for m, traits in self.traits.items() if m in members}
 
     def forget_members(self) -> None:
         """A new master has heard nobody yet."""

@@ -89,7 +89,8 @@ class EmbeddedCaller:
             if node is not None and node.keeper.is_assigned:
                 return node.keeper.table
             if node is None or self._loop.time() >= deadline:
-                raise UnavailableError("the cluster has not assigned its partitions; is this member running?")
+                why = node.calls.no_owners if node is not None else ""
+                raise UnavailableError(why or "the cluster has not assigned its partitions; is this member running?")
             await self._ask_self(node, GetTable(self.next_id(), True))
             await asyncio.sleep(TABLE_PAUSE_S)
 

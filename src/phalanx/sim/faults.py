@@ -17,7 +17,8 @@ LEFT_FOR_GOOD = 0
 
 
 class Faults:
-    """The faults of one history. The last member in a cluster is never taken: nothing would be left to judge."""
+    """The faults of one history. The last member in a cluster, and the last that holds data, is not taken but by a crash
+    at some step: nothing would be left to judge."""
 
     def __init__(self, world: World, story: Story) -> None:
         self._world = world
@@ -41,11 +42,16 @@ class Faults:
             host.crash_sending.clear()
             host.disturb_on.clear()
 
-    def revive_seed(self) -> None:
-        """Where nobody is in a cluster, only the first seed can make one: an operator would start it."""
-        first = self._world.hosts[0]
-        if first.node is None and first.comes_back is None and self._world.joined_count() == 0:
-            self._world.start(first)
+    def revive(self) -> None:
+        """Where nobody is in a cluster, only the first seed can make one: an operator would start it. So would he start
+        one that holds data where none does.
+        """
+        world = self._world
+        down = [host for host in world.hosts if host.node is None and host.comes_back is None]
+        if world.hosts[0] in down and world.joined_count() == 0:
+            world.start(world.hosts[0])
+        elif all(host in down for host in world.hosts if world.holds_data(host)):
+            world.start(next(host for host in down if world.holds_data(host)))
 
     def on_process_ended(self, host: Host, how: str) -> None:
         """A member that left comes back later, if its fault says so."""
@@ -146,9 +152,9 @@ class Faults:
             case FaultKind.JOIN:
                 return host.node is None and host.comes_back is None
             case FaultKind.CRASH:
-                return host.node is not None and (not host.has_joined or self._world.joined_count() > 1)
+                return host.node is not None and (not host.has_joined or self._others(host, staying=False))
             case FaultKind.LEAVE:
-                return host.has_joined and not host.is_leaving and self._staying() > 1
+                return host.has_joined and not host.is_leaving and self._others(host, staying=True)
             case (
                 FaultKind.CRASH_ON | FaultKind.CRASH_SENDING | FaultKind.CUT_ON | FaultKind.PAUSE_ON
                 | FaultKind.PAUSE | FaultKind.CLOCK_STEP
@@ -159,8 +165,10 @@ class Faults:
             case _:
                 return other is not None and other is not host
 
-    def _staying(self) -> int:
-        return sum(1 for host in self._world.hosts if host.has_joined and not host.is_leaving)
+    def _others(self, host: Host, *, staying: bool) -> bool:
+        """Whether others are in a cluster, and stay; of those that hold data another one, if this one does."""
+        others = [o for o in self._world.hosts if o is not host and o.has_joined and not (staying and o.is_leaving)]
+        return any(self._world.holds_data(other) or not self._world.holds_data(host) for other in others)
 
     def _leave(self, host: Host, comes_back_after_ms: int) -> None:
         host.is_leaving = True

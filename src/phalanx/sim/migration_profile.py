@@ -3,7 +3,8 @@
 Members join, leave (several at once, the master among them), come back and start anew under a brisk workload; copies
 take many messages. Crashes, lost connections, pauses and lags hit the owner, the destination, another replica or the
 master: behind a message that belongs to a migration, or in the middle of sending it. In the greater part of the
-histories no more members crash in all than a partition has backups, so that no loss can be excused.
+histories no more members crash in all than a partition has backups, so that no loss can be excused. In some, members
+hold no data, stand in zones, or are to hold more than others.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from random import Random
 
 import msgspec
 
+from phalanx.common.traits import Traits
 from phalanx.sim.options import (
     DESTINATION,
     MASTER,
@@ -30,6 +32,8 @@ MIX = {
     "put": 24, "get": 14, "put_if_absent": 10, "replace": 6, "remove": 8, "put_all": 6, "get_all": 3,
     "increment": 20, "lock": 3,
 }  # fmt: skip
+SPECIAL = 0.2
+"""Of so many histories the members differ in what they are to hold."""
 MOVE_AFTER_MS = 700
 """The first calls have been made, and so the first assignment."""
 
@@ -86,8 +90,19 @@ def draw_migrations(rng: Random, seed: int) -> Options:
         mix=MIX,
         faults=(),
         timer_slack_ms=rng.choice((0, 0, 2)),
+        traits=_draw_traits(Random(f"traits:{seed}"), hosts),
     )
     return msgspec.structs.replace(options, faults=_draw_faults(rng, options))
+
+
+def _draw_traits(rng: Random, hosts: int) -> tuple[Traits, ...]:
+    """Of a generator of its own: what else happens is the same in histories with and without."""
+    if rng.random() >= SPECIAL:
+        return ()
+    lite = rng.sample(range(hosts), rng.randrange(1, max(hosts - 1, 2))) if rng.random() < 0.6 else []
+    zones = rng.choice((("",), ("x", "y"), ("", "x", "y"), ("x", "y", "z")))
+    weights = rng.choice(((1.0,), (1.0, 2.0), (0.5, 1.0, 4.0)))
+    return tuple(Traits(rng.choice(zones), rng.choice(weights), host in lite) for host in range(hosts))
 
 
 def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:

@@ -17,6 +17,7 @@ import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, Millis
+from phalanx.common.traits import USUAL, Traits
 
 MASTER = -1
 """Instead of a host's number: whoever is the master when the fault happens."""
@@ -128,6 +129,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How long after an input a driver asks its member for the next deadline; 0: at once."""
     clock_ppm: tuple[int, ...] = ()
     """By how many millionths each host's clock runs too fast; empty: all run right."""
+    traits: tuple[Traits, ...] = ()
+    """Of the members on each host; empty: all are as usual."""
     lost_permille: int = 0
     """Messages of which the network loses so many of a thousand, while the connection stays."""
     doubled_permille: int = 0
@@ -144,9 +147,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def address(self, host: int) -> Address:
         return Address(f"10.0.0.{host + 1}:5701")
 
-    def node_config(self, rejoin: tuple[Address, ...] = ()) -> NodeConfig:
+    def traits_of(self, host: int) -> Traits:
+        return self.traits[host] if self.traits else USUAL
+
+    def node_config(self, host: int, rejoin: tuple[Address, ...] = ()) -> NodeConfig:
         """A member's settings; `rejoin`: whom to ask first."""
+        zone, weight, lite = self.traits_of(host)
         return NodeConfig(
+            zone=zone,
+            capacity_weight=weight,
+            lite=lite,
             seeds=rejoin + tuple(self.address(host) for host in range(self.hosts)),
             partition_count=self.partitions,
             backup_count=self.backups,

@@ -21,7 +21,7 @@ from phalanx.sim.checkers.findings import Findings, Violation
 from phalanx.sim.checkers.linearizability import calls_on, is_linearizable
 from phalanx.sim.checkers.liveness import find_unmet
 from phalanx.sim.checkers.mastership_checker import MastershipChecker
-from phalanx.sim.checkers.table_checker import TableChecker
+from phalanx.sim.checkers.table_checker import TableChecker, check_zones
 from phalanx.sim.checkers.view_checker import ViewChecker
 from phalanx.sim.drawing import draw_options
 from phalanx.sim.faults import Faults
@@ -140,7 +140,7 @@ class _Run:
         end = begin + self._options.heal_within_ms
         whole_since: Millis | None = None
         while not world.is_over:
-            self._faults.revive_seed()
+            self._faults.revive()
             unmet = find_unmet(world, self._workload)
             if not unmet:
                 whole_since = world.now if whole_since is None else whole_since
@@ -183,6 +183,9 @@ class _Run:
         if table is not None and table.version:
             rows = [table.replicas(partition) for partition in range(table.partition_count)]
             check_replicas([(_member(host), _held(host)) for host in joined], rows, self._findings, now)
+            zones = {_member(h): self._options.traits_of(h.number).zone for h in joined if world.holds_data(h)}
+            if any(zones.values()):
+                check_zones(table, zones, self._findings, now)
 
     def _has_started(self) -> bool:
         """Whether a cluster has ever had the members that it waits for; before that it answers nothing."""

@@ -16,7 +16,7 @@ from phalanx.sim.run import run
 MOST_TRIES = 600
 PLAIN = {
     "lost_permille": 0, "doubled_permille": 0, "clock_ppm": (), "timer_slack_ms": 0, "ring_above_members": 100,
-    "initial_members": 1, "latency_ms": (5, 5),
+    "initial_members": 1, "latency_ms": (5, 5), "traits": (),
 }  # fmt: skip
 """Options with the value at which they do no harm."""
 SHORTEST_MS = 50

@@ -237,7 +237,7 @@ class World:
             return
         host.incarnations += 1
         this = member_id(host.address, self._draw_incarnation())
-        node = Node(this, self.options.node_config(rejoin))
+        node = Node(this, self.options.node_config(host.number, rejoin))
         if self._adapt is not None:
             self._adapt(node)
         host.node = node
@@ -338,6 +338,10 @@ class World:
             self._end_process(host, "crashed while sending", delivers_all=self.rng.random() < 0.5)
             if comes_back_after_ms:
                 self.start_later(host, comes_back_after_ms)
+
+    def holds_data(self, host: Host) -> bool:
+        """Whether members on this host may hold replicas."""
+        return not self.options.traits_of(host.number).lite
 
     def joined_count(self) -> int:
         """How many members are in a cluster."""

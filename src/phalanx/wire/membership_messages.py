@@ -44,6 +44,7 @@ class JoinRequest(WireMessage, tag=10, frozen=True):
     cluster: str
     protocol: int
     partition_count: int
+    traits: Traits = Traits()
 
 
 class JoinResponse(WireMessage, tag=11, frozen=True):
@@ -139,7 +140,6 @@ class MasterConfirmation(WireMessage, tag=21, frozen=True):
     """-1: none that the receiver has confirmed as the master."""
     wants_answer: bool = False
     """As in `Heartbeat`."""
-    traits: Traits = Traits()
 
 
 class LifeProbe(WireMessage, tag=26, frozen=True):

@@ -7,7 +7,6 @@ import msgspec
 from phalanx.common.ids import MemberId
 from phalanx.common.migration import Migration
 from phalanx.common.table import PartitionTable, Slots
-from phalanx.common.traits import Traits
 from phalanx.wire.message import WireMessage
 
 
@@ -81,7 +80,6 @@ class FetchedTable(WireMessage, tag=32, frozen=True):
     active: tuple[ActiveMigration, ...] = ()
     rules: tuple[Rule, ...] = ()
     """Of replicas that follow a rule which is newer than the table."""
-    traits: Traits = Traits()
 
 
 class TableRequest(WireMessage, tag=33, frozen=True):
@@ -94,7 +92,6 @@ class TableAck(WireMessage, tag=34, frozen=True):
     version: int
     is_behind: bool = False
     """Changes came that this member cannot apply: it needs the whole table."""
-    traits: Traits = Traits()
 
 
 # --- migrations -----------------------------------------------------------------------------------------------------

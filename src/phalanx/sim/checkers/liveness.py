@@ -18,8 +18,8 @@ def find_unmet(world: World, workload: Workload) -> list[str]:
     unmet += [f"{host} has not left" for host in running if host.is_leaving]
     unmet += [f"{host.member} has not joined" for host in running if not host.has_joined]
     joined = [host for host in running if host.has_joined]
-    if not joined:
-        return [*unmet, "nobody is in a cluster"]
+    if not any(world.holds_data(host) for host in joined):
+        return [*unmet, "nobody that holds data is in a cluster"]
     unmet += _unmet_membership(joined)
     unmet += _unmet_replication(joined, world)
     unmet += [f"no answer to {operation}" for operation in workload.pending.values()]
@@ -60,7 +60,7 @@ def _unmet_replication(joined: list[Host], world: World) -> list[str]:
         if not host.node.duties.migrating.is_idle:  # type: ignore[union-attr]  # it runs
             unmet.append(f"{host.member} has migrations to do: {host.node.duties.migrating}")  # type: ignore[union-attr]
     if table is not None and table.version:
-        wanted = min(world.options.backups + 1, len(joined))
+        wanted = min(world.options.backups + 1, sum(world.holds_data(host) for host in joined))
         lacking = [p for p in range(table.partition_count) if table.replica_count(p) < wanted]
         if lacking:
             unmet.append(f"partitions {lacking} of table {table.version} have fewer than {wanted} replicas")

@@ -1,6 +1,7 @@
 """Checks the partition tables that members installed, and follows who holds each partition in sync.
 
 * At each member versions only grow.
+* No table names a member that holds no data.
 * Members of one cluster never disagree about who owns a partition at one of its versions.
 * A row follows from the one before it by a migration that was ordered for exactly that row, and which leaves no fewer
   replicas than there were or should be; or else no replica of a living member is taken out of it, and no partition goes
@@ -13,7 +14,8 @@ line after it, all replicas in sync had left the cluster that went on.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from phalanx.common.ids import MemberId, Millis
@@ -103,6 +105,9 @@ class TableChecker:
         before = history[-1][1] if history else None
         if before is not None and before.version >= table.version:
             self._findings.add(now, "tables only move on", f"{member}: {before.version}, then {table.version}")
+        for each in table.members if view is not None and view.traits else ():
+            if view is not None and view.traits_of(each).lite:
+                self._findings.add(now, "lite members hold nothing", f"{each}, by table {table.version} of {member}")
         changed = self._changed(before, table, member, now)
         history.append((now, table))
         adopted, lost = self._adopted.pop(member, ()), self._lost.pop(member, ())
@@ -185,7 +190,7 @@ class TableChecker:
             line.insert(place, step)
             return
         if migrated and all(way == (True, False) for way in ways):
-            staying = sum(1 for each in view.members if each not in self._left)
+            staying = sum(1 for each in view.data_members if each not in self._left)
             available = sum(1 for each in before if each in view)
             if len(step.replicas) < min(available, self._wanted, max(staying, 1)):
                 self._findings.add(now, "a migration leaves no fewer replicas", story)
@@ -271,6 +276,17 @@ class TableChecker:
             elif not any(each in step.view for each in holding):
                 return True
         return False
+
+
+def check_zones(table: PartitionTable, zones: Mapping[MemberId, str], findings: Findings, now: Millis) -> None:
+    """At rest replicas are spread over the zones of the members that hold data as evenly as the zones' sizes allow."""
+    sizes = Counter(zones.values())
+    for partition in range(table.partition_count):
+        held = Counter(zones[member] for member in table.replicas(partition) if member in zones)
+        with_room = [held[zone] for zone, size in sizes.items() if held[zone] < size]
+        if with_room and max(held.values(), default=0) > min(with_room) + 1:
+            story = f"partition {partition}: {table.replicas(partition)}, of zones {dict(zones)}"
+            findings.add(now, "replicas are kept in different zones", story)
 
 
 def _result(slots: Slots, order: MigrationStarted) -> Slots:

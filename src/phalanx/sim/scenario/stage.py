@@ -43,7 +43,7 @@ class StageOptions(Options, frozen=True, kw_only=True):
 
     config: NodeConfig
 
-    def node_config(self, rejoin: tuple[Address, ...] = ()) -> NodeConfig:
+    def node_config(self, host: int, rejoin: tuple[Address, ...] = ()) -> NodeConfig:
         return msgspec.structs.replace(self.config, seeds=rejoin + self.config.seeds)
 
 
