@@ -466,7 +466,7 @@ class Cluster:
     def entries(self, name: str, partition: int = 0) -> dict[bytes, bytes] | None:
         """What a member's replica holds of the map, whatever its role; None where it has no replica."""
         grid = self.nodes[name].grid
-        owned = grid.owned[partition]
+        owned = grid.find_owned(partition)
         replica = owned.replica if owned is not None else grid.followed.replicas.get(partition)
         if replica is None:
             return None
