@@ -196,3 +196,27 @@ def test_what_is_older_than_the_loss_of_the_partition_is_dropped() -> None:
     b.copy(A, 1, 5, {KEY: OLD}, base_version=1)
     b.table("BC", 2, birth=2)
     assert b.entries is None
+
+
+def test_what_was_heard_since_the_loss_of_the_partition_is_kept() -> None:
+    """A new master publishes what it found, and that L begins the partition anew; L's writes overtake both."""
+    b = Backup("A", 1)
+    assert b.probe(L, 2) == m.ProbeAnswer(0, 2, 0)
+    assert b.put(L, 2, 1, NEW) == m.ReplicateAck(0, 2, 1)
+    b.table("A", 1, reconfirmed=True)
+    b.table("LB", 2, birth=2)
+    assert b.entries == {KEY: NEW}, "L counts on it"
+    # And after L's death: B is the owner now, of all that L had confirmed.
+    b.table("B", 3, birth=2)
+    assert b.entries == {KEY: NEW}
+    b.table("LB", 5, birth=5)
+    assert b.entries is None, "lost since"
+
+
+def test_who_begins_a_lost_partition_begins_it_empty() -> None:
+    b = Backup("A", 1)
+    b.probe(L, 3)
+    b.put(L, 3, 1, NEW)
+    b.table("A", 1, reconfirmed=True)
+    b.table("BC", 2, birth=2)
+    assert b.entries is None, "nobody else has that"

@@ -172,8 +172,7 @@ class Followed:
                 del self.copies[partition]
         for partition in [p for p, state in self.incoming.items() if versions[p] > state.base_version]:
             self._finalize(self.incoming.pop(partition), table, outcomes)
-        # What is here of a partition that was lost since was not in the table: it may miss writes that were confirmed.
-        for partition in [p for p, replica in self.replicas.items() if replica.epoch < table.births[p]]:
+        for partition in [p for p, replica in self.replicas.items() if self._is_older_than_loss(replica, p, table)]:
             del self.replicas[partition]
         if reconfirmed:
             self._end_unknown_rules(table)
@@ -233,7 +232,19 @@ class Followed:
         """
         for partition, replica in self.replicas.items():
             if replica.epoch > table.versions[partition]:
+                replica.ended = replica.epoch
                 replica.epoch, replica.ruler = table.births[partition], f"none, at {self.this}"
+
+    def _is_older_than_loss(self, replica: Replica, partition: int, table: PartitionTable) -> bool:
+        """Whether the partition was lost since: what is here was not in the table, and may miss confirmed writes.
+
+        1. A new master publishes the table that it found, then one in which O begins a lost partition anew, with B as its
+        backup. 2. O has both; B, by the table before, follows O and confirms writes. 3. The first one comes to B: it does
+        not know O's rule, and so B follows nobody. 4. The second one comes. What B has it has heard of O since the loss.
+        """
+        birth = table.births[partition]
+        begins_here = table.owner(partition) == self.this and table.versions[partition] == birth
+        return replica.epoch < birth and (replica.ended < birth or begins_here)
 
     def _believes(self, sender: MemberId, partition: int, epoch: int) -> bool:
         """Whether the sender may own the partition since that epoch.

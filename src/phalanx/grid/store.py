@@ -138,7 +138,7 @@ class Replica:
     less: a master may die after few have heard of its table, and the next master use the same version for another owner.
     """
 
-    __slots__ = ("epoch", "maps", "ordered_for", "outcomes", "ruler", "seq")
+    __slots__ = ("ended", "epoch", "maps", "ordered_for", "outcomes", "ruler", "seq")
 
     def __init__(self, epoch: int = 0, seq: int = 0, ruler: str = "") -> None:
         self.epoch = epoch
@@ -148,6 +148,8 @@ class Replica:
         self.ordered_for = -1
         """The partition's version for which the master ordered this copy: until the table passes it, the copy may yet
         be committed. -1: not a copy."""
+        self.ended = -1
+        """The epoch of a rule that was followed until a new master's table did not know it. -1: none."""
         self.maps: dict[str, MapStore] = {}
         self.outcomes = Outcomes()
         """What became of writes that may be asked for again."""

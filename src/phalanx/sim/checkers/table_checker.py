@@ -22,7 +22,14 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable, Replicas, Slots
 from phalanx.common.view import MembersView
 from phalanx.sim.checkers.findings import Findings
-from phalanx.wire.events import Event, MigrationStarted, PartitionLost, TableSearchEnded
+from phalanx.wire.events import (
+    Event,
+    MigrationStarted,
+    PartitionLost,
+    TableInstalled,
+    TableSearchEnded,
+    ViewInstalled,
+)
 
 
 class Step:
@@ -81,6 +88,10 @@ class TableChecker:
         """Partition, version and row that a member had first in the input with which it left, to when."""
         self._lost: dict[MemberId, list[int]] = {}
         """Master to the partitions that it found lost, in the input that is going on."""
+        self._members: dict[MemberId, tuple[MemberId, ...]] = {}
+        """Of each member those of its view."""
+        self._members_then: dict[MemberId, tuple[MemberId, ...]] = {}
+        """The same, when it last installed a table: in one input it may have installed a newer view behind it."""
 
     def on_event(self, member: MemberId, event: Event, leaving: Collection[MemberId]) -> None:
         """A member has recorded a fact; these members were asked to leave."""
@@ -91,6 +102,10 @@ class TableChecker:
             self._adopted[member] = event.adopted
         elif isinstance(event, PartitionLost):
             self._lost.setdefault(member, []).append(event.partition)
+        elif isinstance(event, ViewInstalled):
+            self._members[member] = event.members
+        elif isinstance(event, TableInstalled) and member in self._members:
+            self._members_then[member] = self._members[member]
 
     def on_table(
         self,
@@ -190,7 +205,8 @@ class TableChecker:
             line.insert(place, step)
             return
         if migrated and all(way == (True, False) for way in ways):
-            staying = sum(1 for each in view.data_members if each not in self._left)
+            known = self._members_then.get(member, view.members)
+            staying = sum(1 for each in view.data_members if each not in self._left and each in known)
             available = sum(1 for each in before if each in view)
             if len(step.replicas) < min(available, self._wanted, max(staying, 1)):
                 self._findings.add(now, "a migration leaves no fewer replicas", story)
