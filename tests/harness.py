@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, ClientId, MemberId, address_of, is_client, is_member, member_id
-from phalanx.common.table import PartitionTable
+from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.view import MembersView
 from phalanx.membership.service import MembershipService
 from phalanx.node.node import Node
@@ -147,6 +147,10 @@ class Cluster:
 
     def ids(self, names: str) -> tuple[MemberId, ...]:
         return tuple(self.id(name) for name in names)
+
+    def slots(self, row: str) -> Slots:
+        """The replicas by index: `A-B`: A owns, nobody is the first backup, B is the second."""
+        return tuple(None if name == "-" else self.id(name) for name in row)
 
     def feed(self, name: str, event: Input) -> None:
         """Give a member an input and carry out what it wants."""
@@ -448,6 +452,11 @@ class Cluster:
         """The names of a partition's replicas, owner first, by a member's table."""
         return "".join(name_of(member) for member in self.table(name).replicas(partition))
 
+    def row(self, name: str, partition: int = 0) -> str:
+        """As `replicas`, with `-` where the replica of an index is missing."""
+        slots = self.table(name).slots(partition)
+        return "".join("-" if member is None else name_of(member) for member in slots)
+
     def events_of(self, name: str, kind: Any) -> list[Any]:
         return [event for who, event in self.events if who == name and isinstance(event, kind)]
 
@@ -473,9 +482,9 @@ class Cluster:
         return dict(replica.maps[MAP].entries) if MAP in replica.maps else {}
 
     def assign(self, name: str = "", *, rows: Sequence[str] | None = None) -> None:
-        """Make the cluster assign its partitions, as it likes or as `rows` says, and let everything happen."""
+        """Make the cluster assign its partitions, as it likes or as `rows` says (`A-B`: one is missing)."""
         if rows is not None:
-            wanted = [self.ids(row) for row in rows]
+            wanted = [self.slots(row) for row in rows]
             with patch("phalanx.partition.duties.assign", lambda table, members, backup_count: wanted):
                 self.assign(name)
             return

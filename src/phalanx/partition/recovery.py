@@ -47,6 +47,11 @@ def recover(answers: Mapping[MemberId, FetchedTable]) -> Recovery:
             table = table.with_rows(newer)
         table = table.with_backups(answer.table.backups)
     completed = {(c.partition, c.base_version): c for answer in answers.values() for c in answer.completed}
+    for state in [state for answer in answers.values() for state in answer.active]:
+        # A failure would count twice: the destination has committed, and nobody has heard so yet.
+        if table.versions[state.partition] == state.base_version + 1:
+            outcome = CompletedMigration(state.partition, state.base_version, state.migration, True)
+            completed.setdefault((state.partition, state.base_version), outcome)
     adopted = _adopt(table, {member: answer.rules for member, answer in answers.items()})
     active = {
         state.partition: state
