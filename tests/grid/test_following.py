@@ -198,6 +198,7 @@ def test_what_is_older_than_the_loss_of_the_partition_is_dropped() -> None:
     assert b.entries is None
 
 
+@pytest.mark.rows("DL-05")
 def test_what_was_heard_since_the_loss_of_the_partition_is_kept() -> None:
     """A new master publishes what it found, and that L begins the partition anew; L's writes overtake both."""
     b = Backup("A", 1)

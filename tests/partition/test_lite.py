@@ -1,5 +1,7 @@
 """Members that hold no data: they serve callers, may be masters, and no replica is ever given to them."""
 
+import pytest
+
 from harness import MAP, Cluster, lone_id
 from phalanx.cli.safety import MasterSays, judge
 from phalanx.client.ask import Placement
@@ -37,6 +39,7 @@ def loads(c: Cluster, name: str) -> dict[str, int]:
     return {member: sum(member in row for row in rows(c, name)) for member in c.nodes}
 
 
+@pytest.mark.rows("DL-02")
 def test_lite_members_get_no_replicas_and_count_as_no_place_for_one() -> None:
     c = drawn("aBcD", backup_count=2)
     c.assign()
@@ -76,18 +79,20 @@ def test_a_lite_member_leaves_without_anything_being_moved() -> None:
     assert c.table("A") is before
 
 
+@pytest.mark.rows("DL-02")
 def test_a_lite_master_decides_and_the_next_master_knows_who_is_lite() -> None:
-    c = drawn("abCD")
+    c = drawn("abCDf")
     c.assign()
-    assert loads(c, "C") == {"a": 0, "b": 0, "C": 12, "D": 12}
+    assert loads(c, "C") == {"a": 0, "b": 0, "C": 12, "D": 12, "f": 0}
     c.crash("a")
     c.advance(10_000)
     assert c.master("D") == "b"
     start(c, "E")
     c.advance(20_000)
-    assert loads(c, "b") == {"b": 0, "C": 8, "D": 8, "E": 8}
+    assert loads(c, "b") == {"b": 0, "C": 8, "D": 8, "f": 0, "E": 8}
 
 
+@pytest.mark.rows("DL-05")
 def test_while_nobody_holds_data_callers_are_told_so_and_a_member_that_does_begins_empty() -> None:
     c = drawn("aBc", backup_count=0, call_timeout_ms=1_000)
     c.assign()
@@ -137,6 +142,7 @@ def test_before_any_data_member_was_there_callers_are_told_so_too() -> None:
     assert c.table("a").version == 0
 
 
+@pytest.mark.rows("DL-05", "DL-12")
 def test_a_new_master_gives_lost_partitions_owners() -> None:
     """1. The last data member dies. 2. So does the master, when another data member has just been admitted."""
     c = drawn("abC", backup_count=0)
@@ -155,6 +161,7 @@ def test_a_new_master_gives_lost_partitions_owners() -> None:
     assert rows(c, "b") == rows(c, "D") == ["D"] * PARTITIONS
 
 
+@pytest.mark.rows("DL-02")
 def test_the_last_data_member_may_leave_and_safe_says_what_that_loses() -> None:
     c = drawn("aBc")
     c.assign()
@@ -172,6 +179,7 @@ def test_the_last_data_member_may_leave_and_safe_says_what_that_loses() -> None:
     assert rows(c, "a") == [""] * PARTITIONS
 
 
+@pytest.mark.rows("DL-02")
 def test_replicas_of_a_leaving_member_go_to_data_members_only() -> None:
     c = drawn("AbC", backup_count=0)
     c.assign()
@@ -184,6 +192,7 @@ def test_replicas_of_a_leaving_member_go_to_data_members_only() -> None:
     assert c.get("A", kept) == VALUE
 
 
+@pytest.mark.rows("DL-05")
 def test_backups_set_before_anything_is_assigned_assign_nothing() -> None:
     c = drawn("aB")
     c.ask("a", m.ChangeBackups, "", 1, 0)

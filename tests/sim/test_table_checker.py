@@ -1,10 +1,16 @@
 """The checker of tables: what a master may do, and when an acknowledged write may be missing."""
 
+import pytest
+
 from phalanx.common.ids import MemberId
 from phalanx.common.table import build_table
+from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.table_checker import TableChecker
+from phalanx.sim.checkers.table_checker import TableChecker, check_zones
+from phalanx.wire.events import MigrationStarted, TableInstalled, ViewInstalled
+
+A, B, C = map(MemberId, "ABC")
 
 
 class Checked:
@@ -135,3 +141,46 @@ def test_the_owner_during_a_time_is_known_from_the_line() -> None:
     assert c.checker.owner_between(0, 2, 3) is None
     assert c.checker.owner_between(0, 3, 9) == "B"
     assert c.checker.owner_between(0, 0, 9) is None
+
+
+def test_a_table_that_names_a_member_without_data_is_found() -> None:
+    findings = Findings()
+    checker = TableChecker(findings, 1, 1)
+    view = MembersView(9, A, (A, B, C), ((B, Traits(lite=True)),))
+    checker.on_table(C, build_table([(A, C)], [1]), view, {A, B, C}, 1)
+    assert findings.violations == []
+    checker.on_table(C, build_table([(A, B)], [2]), view, {A, B, C}, 2)
+    assert "lite members hold nothing" in [violation.what for violation in findings.violations]
+
+
+@pytest.mark.parametrize(
+    ("rows", "zones", "is_found"),
+    [
+        (["AC", "BD"], "xxyy", False),
+        (["AB", "BD"], "xxyy", True),
+        (["ABC"], "xxyy", False),  # fewer zones than replicas: one has two of them
+        (["ABC"], "xxxy", True),
+        (["ABC"], "xxxx", False),
+        (["ABCD"], "xxxy", False),  # there is no more room in y
+    ],
+)
+def test_replicas_in_one_zone_while_another_has_room_are_found(rows: list[str], zones: str, is_found: bool) -> None:
+    findings = Findings()
+    table = build_table([tuple(map(MemberId, row)) for row in rows], [1] * len(rows))
+    check_zones(table, dict(zip(map(MemberId, "ABCD"), zones, strict=True)), findings, 1)
+    assert bool(findings.violations) == is_found
+
+
+def test_members_that_joined_behind_a_commit_are_no_reason_against_it() -> None:
+    """One input tells C to commit, and then that D has joined."""
+    for joined_before in (False, True):
+        c = Checked()
+        leaving = [MemberId("A")]
+        c.install("A", 1, "AC", "AC")
+        c.install("C", 1, "AC", "AC")
+        c.checker.on_event(A, MigrationStarted(0, "shift-up", A, 0, -1, C, 1, 0, 1, 1, A), leaving)
+        installed = [TableInstalled(2, 1, 0), ViewInstalled(3, A, A, (A, C, MemberId("D")), "")]
+        for event in [ViewInstalled(2, A, A, (A, C), ""), *(installed[::-1] if joined_before else installed)]:
+            c.checker.on_event(C, event, leaving)
+        c.install("C", 2, "C", "ACD")
+        assert c.found == (["a migration leaves no fewer replicas"] if joined_before else [])

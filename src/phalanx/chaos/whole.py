@@ -59,7 +59,7 @@ def _find_missing_member(seen: Surveyed, placement: Placement) -> str | None:
 
 def _find_missing_replica(placement: Placement) -> str | None:
     version, lacking = placement.table.version, placement.lacking()
-    if version == 0:
+    if not placement.table.is_assigned:
         return "the partitions are not assigned"
     if lacking:
         return (

@@ -74,7 +74,7 @@ def _as_object(seen: Seen, holdings: Holdings, *, every: bool) -> dict[str, Any]
     found: dict[str, Any] = {
         "partition_count": partition_table.partition_count,
         "table_version": partition_table.version,
-        "assigned": partition_table.version > 0,
+        "assigned": partition_table.is_assigned,
         "view_version": placement.view.version,
         "backup_count": placement.backup_count,
         "under_replicated": len(placement.lacking()),
@@ -118,11 +118,13 @@ def _show(seen: Seen, holdings: Holdings, *, every: bool) -> None:
             replicas = " ".join(map(address_of, partition_table.replicas(partition))) or "nobody"
             out.print(f"{partition:>6}  ver {version:<4} {replicas}", soft_wrap=True)
     lacking = len(placement.lacking())
-    if partition_table.version == 0:
+    if not partition_table.is_assigned:
         out.print("Not assigned yet: they will be when somebody uses the data.")
+    elif not placement.view.data_members:
+        out.print("[red]No member holds data: no partition has an owner.[/red]")
     elif lacking:
         out.print(f"[red]{lacking} have fewer than {placement.wanted_replicas} replicas.[/red]")
     else:
         out.print(f"Replicas of each: {placement.wanted_replicas} of {placement.backup_count + 1} configured.")
-    if partition_table.version and not seen.is_whole:
+    if partition_table.is_assigned and not seen.is_whole:
         out.print(f"[yellow]{in_one_line(seen)}.[/yellow] --watch shows how it goes on.")

@@ -36,7 +36,7 @@ class Seen(msgspec.Struct, frozen=True):
     def is_whole(self) -> bool:
         """Whether every replica is where it should be, and nobody is about to go."""
         told = self.migrations
-        is_assigned = self.placement.table.version > 0
+        is_assigned = self.placement.table.is_assigned
         return told is not None and told.at_rest and not (is_assigned and (told.lacking or self.placement.lacking()))
 
 
@@ -150,7 +150,7 @@ def _state(seen: Seen) -> str:
         return f"the master {address_of(seen.placement.view.master)} does not answer"
     if told.searching_for:
         return f"the new master asks {', '.join(map(address_of, told.searching_for))} for the newest table"
-    if seen.placement.table.version == 0:
+    if not seen.placement.table.is_assigned:
         return "not assigned yet"
     if seen.is_whole:
         return "all is whole"

@@ -201,7 +201,7 @@ class ClientCore:
             self._take(reply, now)
             if not self.wants_table:
                 self._pause_ms = ASK_PAUSE_MS
-            if reply.table.version == 0:
+            if not reply.table.is_assigned:
                 self.problems[sender] = "the cluster has not assigned its partitions yet"
 
     def _take(self, reply: TableReply, now: Millis) -> None:
@@ -210,7 +210,7 @@ class ClientCore:
         if self.view is None or reply.view.version > self.view.version:
             self.view = reply.view
             self._router.no_owners = why_no_owners(reply.view)
-        if reply.table.version == 0:
+        if not reply.table.is_assigned:
             return
         is_newer = known is None or reply.table.version > known.version
         if not is_newer and known is not None:

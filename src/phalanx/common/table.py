@@ -46,6 +46,11 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
     def partition_count(self) -> int:
         return len(self.rows)
 
+    @property
+    def is_assigned(self) -> bool:
+        """Whether the partitions have ever had owners: a change of the backup plan alone gives them none."""
+        return self.version > self.backups.version
+
     def replicas(self, partition: int) -> Replicas:
         """Who holds the partition, owner first."""
         members = self.members

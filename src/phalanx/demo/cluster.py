@@ -143,7 +143,7 @@ class DemoCluster:
 
     def _is_redundant(self) -> bool:
         placements = self._placements()
-        return bool(placements) and all(p.table.version > 0 and not p.lacking() for p in placements)
+        return bool(placements) and all(p.table.is_assigned and not p.lacking() for p in placements)
 
     def _wait(self, what: str, look: Callable[[], T | None], tick: Tick) -> T:
         deadline = time.monotonic() + DEADLINE_S

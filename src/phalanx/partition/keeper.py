@@ -61,7 +61,7 @@ class PartitionKeeper:
 
     @property
     def is_assigned(self) -> bool:
-        return self.table.version > self.table.backups.version
+        return self.table.is_assigned
 
     @property
     def confirmed_version(self) -> int:
