@@ -46,6 +46,7 @@ MAP = "m"
 TEXT = b"\xff\xff\xff\xf5"
 """The type id of a text: what a key or value begins with."""
 CLIENT = ClientId("client/1")
+NAMES_PARTITIONS = (m.SizeOf, m.ClearPartitions, m.ScanPartition)
 
 
 EXACT_TIMES: dict[str, Any] = {"failure_detector": "deadline"}
@@ -196,7 +197,7 @@ class Cluster:
         mine = node.keeper.table
         for other in self.nodes.values():
             its = other.keeper.table
-            if other is node or other.membership.view != view or its is mine:
+            if other is node or other.membership.view != view or its is mine or len(its.rows) != len(mine.rows):
                 continue
             # Sums may be equal where two destinations have committed different migrations ahead of the master's table.
             for partition, version in enumerate(mine.versions):
@@ -387,7 +388,12 @@ class Cluster:
         return self._last_id
 
     def ask(self, name: str, make: Callable[..., m.Request], *fields: Any) -> int:
-        """A client's request to a member: `ask("A", m.Get, MAP, KEY)`; the number under which its reply will be."""
+        """A client's request to a member: `ask("A", m.Get, MAP, KEY)`; the number under which its reply will be.
+
+        Where it names partitions and not how many there are, there are as many as that member knows.
+        """
+        if make in NAMES_PARTITIONS and len(fields) == len(getattr(make, "__struct_fields__", ())) - 2:
+            fields = (*fields[:2], self.table(name).partition_count, *fields[2:])
         request = make(self.next_id(), *fields)
         self.feed(name, Received(CLIENT, request))
         return request.id

@@ -34,7 +34,7 @@ class Backup:
         return sent[0] if sent else None
 
     def probe(self, sender: Any, epoch: int, base: tuple[int, int, str] = (0, 0, "")) -> Any:
-        self.followed.on_probe(sender, m.Probe(0, epoch, *base))
+        self.followed.on_probe(sender, m.Probe(0, epoch, *base, 1))
         return self.answer()
 
     def put(self, sender: Any, epoch: int, seq: int, value: bytes, key: bytes = KEY) -> Any:
@@ -43,7 +43,7 @@ class Backup:
         return self.answer()
 
     def copy(self, sender: Any, epoch: int, seq: int, entries: dict[bytes, bytes], *, base_version: int = 0) -> None:
-        self.followed.on_copy_start(sender, m.CopyStart(0, base_version, 1, epoch, seq, None))
+        self.followed.on_copy_start(sender, m.CopyStart(0, base_version, 1, epoch, seq, 1, None))
         for index, (key, value) in enumerate(entries.items()):
             self.chunk(sender, index, {key: value}, last=index == len(entries) - 1)
 
@@ -100,7 +100,7 @@ def test_an_owner_of_an_older_table_is_not_believed_any_more() -> None:
     b.probe(A, 1)
     b.probe(C, 2, (1, 0, A))
     assert b.probe(A, 1) is None
-    b.followed.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 0, None))
+    b.followed.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 0, 1, None))
     assert b.followed.copies == {}
 
 
@@ -123,7 +123,7 @@ def test_the_old_state_goes_only_when_the_new_one_is_whole() -> None:
     b.probe(A, 1)
     b.put(A, 1, 1, OLD)
     b.table("CB", 2)
-    b.followed.on_copy_start(C, m.CopyStart(0, 0, 1, 2, 7, None))
+    b.followed.on_copy_start(C, m.CopyStart(0, 0, 1, 2, 7, 1, None))
     b.chunk(C, 0, {KEY: NEW}, last=False)
     assert b.entries == {KEY: OLD}
     b.followed.on_link_lost(C)
@@ -134,7 +134,7 @@ def test_the_old_state_goes_only_when_the_new_one_is_whole() -> None:
 
 def test_chunks_and_writes_are_applied_as_they_come_and_neither_twice() -> None:
     b = Backup()
-    b.followed.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 7, None))
+    b.followed.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 7, 1, None))
     b.chunk(A, 0, {KEY: OLD}, last=False)
     b.out.take()
     assert b.put(A, 1, 8, NEW) is None, "acknowledged when the copy is whole"
@@ -151,7 +151,7 @@ def test_a_probe_ends_a_copy_that_was_broken_off_at_the_other_end() -> None:
     """Else the writes that come next would go to a copy that never becomes whole, and not be acknowledged."""
     b = Backup()
     b.probe(A, 1)
-    b.followed.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 7, None))
+    b.followed.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 7, 1, None))
     assert b.probe(A, 1) == m.ProbeAnswer(0, 1, 0)
     assert b.put(A, 1, 1, NEW) == m.ReplicateAck(0, 1, 1)
 

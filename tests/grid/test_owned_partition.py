@@ -86,7 +86,7 @@ class Owner:
 
 def test_a_backup_is_asked_what_it_has_and_gets_the_rest() -> None:
     owner = Owner("B", entries=3)
-    assert owner.sent(B, m.Probe) == [m.Probe(7, 5, 2, 3, "somebody")]
+    assert owner.sent(B, m.Probe) == [m.Probe(7, 5, 2, 3, "somebody", 8)]
     for _ in range(3):
         owner.write()
     assert owner.sent(B, m.ReplicatePut) == [], "nothing goes to a backup that has not told what it has"

@@ -99,11 +99,11 @@ def test_a_side_acts_only_on_a_message_about_its_present_view() -> None:
 
 @pytest.mark.parametrize("change", [{"cluster": "other"}, {"protocol": 1}, {"partition_count": 7}, {"view": "B"}])
 def test_what_is_no_other_side_of_this_cluster_is_not_joined(change: dict[str, object]) -> None:
-    c = Cluster("AB")
+    c = Cluster("AB", partition_count=2)
     view = c.nodes["A"].membership.view
     assert view is not None
     c.hold_all()
-    fields: dict[str, object] = {"cluster": "phalanx", "protocol": m.PROTOCOL_VERSION, "partition_count": 1}
+    fields: dict[str, object] = {"cluster": "phalanx", "protocol": m.PROTOCOL_VERSION, "partition_count": 2}
     fields |= change
     shared = fields.pop("view", None)
     theirs = lone_view("XYZ", 9) if shared is None else lone_view("XYB", 9)

@@ -20,7 +20,7 @@ from phalanx.common.ids import MemberId, address_of, incarnation_of, may_be_memb
 Held = tuple[str | None, ...]
 """Who holds the partition, by replica index; None where nobody does."""
 
-ABOUT_MANY = ("PartitionsAssigned", "PartitionsRepaired", "TableSearchEnded")
+ABOUT_MANY = ("PartitionsAssigned", "PartitionsRepaired", "PartitionsDivided", "TableSearchEnded")
 """Decisions about the whole table, among which are some about the partition."""
 
 _RANKS = {
@@ -76,7 +76,7 @@ class PartitionStory:
     def _concerns(self, decision: Decision, row: Held | None) -> bool:
         fields, partition = decision.fields, self.partition
         match decision.event:
-            case "PartitionsAssigned":
+            case "PartitionsAssigned" | "PartitionsDivided":
                 return True
             case "PartitionsRepaired":
                 gone = fields.get("gone", ())
@@ -93,6 +93,8 @@ class PartitionStory:
             case "PartitionsAssigned":
                 rows, members = fields.get("rows") or (), fields.get("members") or ()
                 return tuple(members[index] for index in rows[self.partition]) if self.partition < len(rows) else None
+            case "PartitionsDivided" if self.partition >= int(fields.get("before", 0)):
+                return None  # what happened to the one that it comes from is told of that one's number
             case "MigrationCommitted":
                 return tuple(fields["replicas"]) if fields.get("replicas") else None
             case "PartitionLost":
@@ -151,6 +153,12 @@ class PartitionStory:
                 return f"all who held it have left ({fields['replicas']}): it begins empty"
             case "PartitionsAssigned":
                 return f"assigns all {fields['partitions']} partitions (table version {fields['table_version']})"
+            case "PartitionsDivided":
+                from_which = self.partition % int(decision.fields["before"])
+                return (
+                    f"divides the {fields['before']} partitions into {fields['after']}: until then this one was a part of "
+                    f"{from_which} (table version {fields['table_version']})"
+                )
             case "PartitionsRepaired":
                 promoted = self.partition in decision.fields["promoted"]
                 done = "makes the hottest backup the owner" if promoted else "takes a member out of it"

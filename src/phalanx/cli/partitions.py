@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from phalanx.cli.dividing import divide
 from phalanx.cli.options import At, ClusterName, Json
 from phalanx.cli.output import console, print_json, table
 from phalanx.cli.progress import Seen, Watched, as_object, in_one_line, watch
@@ -29,12 +30,19 @@ def partitions(
     until_whole: Annotated[
         bool, typer.Option("--until-whole", help="Watch until every replica is where it should be, and nobody leaves.")
     ] = False,
+    set_count: Annotated[
+        int | None,
+        typer.Option("--set-count", metavar="N", help="First divide the partitions, so that there are N."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show the partition table as the member asked has it, and what each member holds.
 
-    Watched, JSON is one object a look.
+    Watched, JSON is one object a look. `--set-count` takes a multiple of the present number: no data is sent for it, and
+    calls go on; rebalancing comes after it. Before the cluster is next started from nothing, configure it as well.
     """
+    if set_count is not None:
+        divide(at, cluster, set_count)
     if watching or until_whole:
         tell = (lambda seen: _tell(seen, cluster, every=every)) if json else None
         try:

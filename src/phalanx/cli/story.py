@@ -250,6 +250,7 @@ _SENTENCES = {
     "Ejected": "learns from {by} that others went on without it in view {view_version}",
     "PartitionsAssigned": "assigns the {partitions} partitions (table version {table_version})",
     "PartitionsRepaired": "takes {gone} out of the table (version {table_version}); it had no other replica of {lost}",
+    "PartitionsDivided": "divides the {before} partitions into {after} (table version {table_version})",
     "TableSearchEnded": "goes on with the table of {found_at} (version {table_version}) as the new master",
     "ClusterStarted": "begins to work in view {view_version}: {size} members",
 }

@@ -30,7 +30,6 @@ class AsyncClient:
         if not call_timeout_s > 0:
             raise UsageError(f"call_timeout_s is {call_timeout_s!r}: give more than 0 seconds")
         self.call_timeout_s = call_timeout_s
-        self.partition_count = 0
         self._cluster = cluster
         self._sender = f"client/{uuid.uuid4()}"
         self._group = ConnectionGroup(max_frame_bytes)
@@ -132,7 +131,11 @@ class AsyncClient:
             told = "; ".join(f"{target}: {text}" for target, text in sorted(problems.items())) or "no answer"
             what = "cannot connect" if self._refusals else f"no member was ready within {timeout_s:g} s"
             raise ConnectError(f"{what}: {told}")
-        self.partition_count = core.partition_count
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the cluster has, by the newest table known."""
+        return self._core.partition_count or 0
 
     async def _wait_for(self, is_there: Callable[[], bool], timeout_s: float) -> None:
         """Let the machine ask until it is there, or the time is over."""

@@ -22,6 +22,7 @@ from phalanx.maps.requests import expect
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.messages import (
     ChangeBackups,
+    ChangePartitionCount,
     DoneReply,
     GetHistory,
     GetMembers,
@@ -136,6 +137,14 @@ class Inquirer:
         self._ask(
             lambda request_id: ChangeBackups(request_id, name, synchronous, asynchronous), DoneReply, "backups"
         )  # fmt: skip
+
+    def change_partition_count(self, count: int) -> None:
+        """Divide the partitions of the live cluster, so that there are so many: a multiple of what there are.
+
+        To be asked of the master. Raises `UsageError` for counts that cannot be, `UnavailableError` if this member is
+        not the master, or migrations have to end first: then none begins any more, and asking again will do.
+        """
+        self._ask(lambda request_id: ChangePartitionCount(request_id, count), DoneReply, "partition count")
 
     def history(self, partition: int = -1) -> HistoryReply:
         """The decisions that this member remembers (of a partition, if one is given), its list, and whom it suspects."""

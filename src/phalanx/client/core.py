@@ -190,14 +190,8 @@ class ClientCore:
             self.problems[sender] = reply.text
         elif isinstance(reply, TableReply):
             self._news_at = now + NEWS_AFTER_MS
-            count = reply.table.partition_count
-            if self.partition_count not in (None, count):
-                self.problems[sender] = (
-                    f"the cluster has {count} partitions, not {self.partition_count} as when this client connected: it "
-                    f"is another cluster now; connect anew"
-                )
-                return
-            self.partition_count = count
+            if self.table is None:
+                self.partition_count = reply.table.partition_count
             self._take(reply, now)
             if not self.wants_table:
                 self._pause_ms = ASK_PAUSE_MS
@@ -218,6 +212,7 @@ class ClientCore:
         if is_newer:
             self.table, self.view = reply.table, reply.view
             self._router.no_owners = why_no_owners(reply.view)
+            self.partition_count = reply.table.partition_count
             self.problems.clear()
             self._candidates = []
             self._pause_ms = ASK_PAUSE_MS

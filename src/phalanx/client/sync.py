@@ -81,7 +81,7 @@ class Client:
         self._is_closed = False
         self._refusals: dict[str, str] = {}
         try:
-            self.partition_count = self._wait_ready(connect_timeout_s)
+            self._wait_ready(connect_timeout_s)
         except BaseException:
             self.close()
             raise
@@ -130,6 +130,11 @@ class Client:
             self._run_until(lambda: not self._core.is_asking, monotonic() + self.call_timeout_s)
         return self.partition_table()
 
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the cluster has, by the newest table known."""
+        return self._core.partition_count or 0
+
     def members(self) -> MembersReply:
         """The member list as the first member that answers has it."""
         reply = self.ask(self._any_member(), GetMembers(self.next_id()))
@@ -150,10 +155,13 @@ class Client:
         return self.map(map_name).get_data(keys)
 
     def scan_data(
-        self, map_name: str, partitions: Iterable[int] | None = None
+        self, map_name: str, partitions: Iterable[int] | None = None, of: int | None = None
     ) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """Pages of serialised keys and values of some partitions, or all; each entry exactly once."""
-        return self.map(map_name).scan_data(partitions)
+        """Pages of serialised keys and values of some partitions, or all; each entry exactly once.
+
+        `of`: how many partitions there were when they were listed; None: as many as there are now.
+        """
+        return self.map(map_name).scan_data(partitions, of)
 
     # --- what maps need --------------------------------------------------------------------------------------------
 
@@ -230,14 +238,14 @@ class Client:
         wires = [wire.member for wire in self._wires.values()]
         return wires[0] if wires else (view.master if view is not None else Address(""))
 
-    def _wait_ready(self, timeout_s: float) -> int:
-        """Until a member has answered; the partition count. Raises `ConnectError` that says what went wrong with each."""
+    def _wait_ready(self, timeout_s: float) -> None:
+        """Until a member has answered. Raises `ConnectError` that says what went wrong with each."""
         core = self._core
         with self._lock:
             self._carry_out(core.time_passed(self._now()))
             self._run_until(lambda: core.partition_count is not None or bool(self._refusals), monotonic() + timeout_s)
         if core.partition_count is not None:
-            return core.partition_count
+            return
         problems = self._refusals or core.problems
         told = "; ".join(f"{target}: {text}" for target, text in sorted(problems.items())) or "no answer"
         what = "cannot connect" if self._refusals else f"no member was ready within {timeout_s:g} s"

@@ -17,8 +17,10 @@ from phalanx.maps.requests import (
     found_values,
     partitions_by_owner,
     raise_error,
+    regrouped,
     ttl_to_ms,
 )
+from phalanx.maps.scanning import ScanPlan
 from phalanx.partition.hashing import partition_of
 from phalanx.wire.messages import (
     ClearPartitions,
@@ -206,16 +208,25 @@ class SyncMap(MutableMapping[Any, Any]):
 
         self._in_parts(keys, values, request, take, "put_all")
 
-    def scan_data(self, partitions: Iterable[int] | None = None) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """Pages of serialised keys and values of some partitions, or all."""
-        for partition in range(self._client.partition_count) if partitions is None else partitions:
-            after, more = b"", True
-            while more:
-                page = self._page(partition, after)
+    def scan_data(
+        self, partitions: Iterable[int] | None = None, of: int | None = None
+    ) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Pages of serialised keys and values of some partitions, or all; each entry exactly once.
+
+        `of`: how many partitions there were when they were listed; None: as many as there are now.
+        """
+        deadline = time.monotonic() + self._client.call_timeout_s
+        count = of or self._client.partition_count
+        plan = ScanPlan(range(count) if partitions is None else partitions, count)
+        while plan.knows_more_than(self._client.partition_count):
+            text = f"no member has told of {count} partitions: there are {self._client.partition_count}"
+            self._pause_or_raise(ErrorReply(0, ErrorCode.UNAVAILABLE, text), deadline, "scan", was_write=False)
+        while (position := plan.next(self._client.partition_count)) is not None:
+            page = self._page(*position)
+            if page is not None:
+                plan.note(page)
                 if page.keys:
                     yield page.keys, page.values
-                    after = page.keys[-1]
-                more = page.more
 
     # --- how parts are asked ---------------------------------------------------------------------------------------
 
@@ -232,15 +243,19 @@ class SyncMap(MutableMapping[Any, Any]):
     def _call(self, key: bytes, request: Any) -> Any:
         return self._client.call(partition_of(key, self._client.partition_count), request)
 
-    def _page(self, partition: int, after: bytes) -> PageReply:
-        """The next page of one partition, from whoever owns it by then: the position means the same everywhere."""
+    def _page(self, partition: int, of: int, after: bytes) -> PageReply | None:
+        """A page of one partition, from whoever owns it by then: the position means the same everywhere.
+
+        None: the partitions were divided meanwhile, and this one's number means another.
+        """
         deadline = time.monotonic() + self._client.call_timeout_s
-        while True:
-            request = ScanPartition(self._client.next_id(), self.name, partition, after, SCAN_PAGE_BYTES)
+        while of == self._client.partition_count:
+            request = ScanPartition(self._client.next_id(), self.name, partition, of, after, SCAN_PAGE_BYTES)
             reply = self._client.call(partition, request)
             if not isinstance(reply, ErrorReply) or reply.code not in REGROUP:
                 return expect(reply, PageReply, "scan")
             self._pause_or_raise(reply, deadline, "scan", was_write=False)
+        return None
 
     def _in_parts(
         self,
@@ -273,22 +288,24 @@ class SyncMap(MutableMapping[Any, Any]):
     def _everywhere(self, kind: type, reply_kind: type, what: str) -> list[Any]:
         """Ask the owners of all partitions; what one could not answer is asked again until the deadline."""
         deadline = time.monotonic() + self._client.call_timeout_s
-        groups = partitions_by_owner(self._client.partition_table())
+        table = self._client.partition_table()
+        groups = partitions_by_owner(table)
         replies: list[Any] = []
         while groups:
-            requests = [(group[0], kind(self._client.next_id(), self.name, group)) for group in groups]
-            again: set[int] = set()
+            of = table.partition_count
+            requests = [(group[0], kind(self._client.next_id(), self.name, group, of)) for group in groups]
+            again: list[int] = []
             refusal = None
             for group, reply in zip(groups, self._client.call_all(requests), strict=True):
                 if isinstance(reply, ErrorReply) and reply.code in REGROUP:
-                    again.update(group)
+                    again += group
                     refusal = reply
                 else:
                     replies.append(expect(reply, reply_kind, what))
             if refusal is not None:
                 self._pause_or_raise(refusal, deadline, what, was_write=kind is ClearPartitions)
-            owned = partitions_by_owner(self._client.partition_table())
-            groups = [kept for group in owned if (kept := [p for p in group if p in again])]
+            table = self._client.partition_table()
+            groups = regrouped(table, again, of)
         return replies
 
     def _pause_or_raise(self, reply: ErrorReply, deadline: float, what: str, *, was_write: bool) -> None:

@@ -12,6 +12,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, Millis
 from phalanx.common.traits import MAX_WEIGHT, MAX_ZONE_LENGTH, Traits
 
+MAX_PARTITIONS = 1_000_000
 MAX_MAP_NAME_LENGTH = 200
 """Characters in the name of a map: it goes along with every request and every write to a backup."""
 MIN_BULK_BYTES = 16 * 1024 * 1024
@@ -155,8 +156,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.cluster:
             raise UsageError("cluster: the name is empty; give every member and client the same non-empty name")
-        if not 1 <= self.partition_count <= 1_000_000:
-            raise UsageError(f"partition_count: {self.partition_count} is not between 1 and 1000000")
+        if not 1 <= self.partition_count <= MAX_PARTITIONS:
+            raise UsageError(f"partition_count: {self.partition_count} is not between 1 and {MAX_PARTITIONS}")
         check_backups(self.backup_count, self.async_backup_count)
         if len(self.zone) > MAX_ZONE_LENGTH:
             raise UsageError(f"zone: the name has {len(self.zone)} characters, more than {MAX_ZONE_LENGTH}")

@@ -17,6 +17,7 @@ import msgspec
 
 from phalanx.common.backups import BackupPlan
 from phalanx.common.ids import MemberId
+from phalanx.common.invariant import invariant
 
 HOLE = -1
 """In a row: nobody holds the replica of this index. The owner's place is empty only where the whole row is."""
@@ -136,6 +137,20 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
             return self
         version = self.version - self.backups.version + backups.version
         return msgspec.structs.replace(self, version=version, backups=backups)
+
+    def with_partition_count(self, count: int) -> PartitionTable:
+        """The table with a multiple of the partitions: partition p of N goes on as p, p + N, p + 2 N, and so on.
+
+        A key's partition is its hash modulo the count, so these children hold together what p held. Each is where p was,
+        in a version of its own behind p's: what was said of p belongs to none of them.
+        """
+        times, rest = divmod(count, self.partition_count)
+        invariant(
+            rest == 0 and times > 1, "partitions are divided into equal parts", count=count, before=len(self.rows)
+        )
+        versions = tuple([version + 1 for version in self.versions]) * times
+        version = sum(versions) + self.backups.version
+        return PartitionTable(self.members, self.rows * times, versions, version, self.births * times, self.backups)
 
     def newer_rows(self, than: PartitionTable) -> dict[int, tuple[Slots, int, int]]:
         """The rows of this table that are newer than the other's: for `with_rows` of the other."""

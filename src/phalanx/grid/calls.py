@@ -17,8 +17,9 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
+from phalanx.partition.hashing import partition_of
 from phalanx.wire.effects import Answer, Call, LinkLost, LinkRefused, Outbox
-from phalanx.wire.messages import OPERATIONS, WRITES, BulkRequest, ErrorReply, Reply, Request
+from phalanx.wire.messages import OPERATIONS, WRITES, BulkRequest, ErrorReply, KeyRequest, Reply, Request
 
 RETRY_PAUSE_MS = 20
 """Before a call that found no owner is tried again; a newer table ends the pause at once."""
@@ -116,10 +117,13 @@ class CallRouter:
 
     def on_table(self, table: PartitionTable, now: Millis) -> None:
         """A newer table: what waited, or asks a member that is not the owner any more, goes to the owner."""
-        owners = self._owners = table.owners()
+        before, self._owners = len(self._owners), table.owners()
+        owners = self._owners
         if not self._pending:
             return
         for pending in list(self._pending.values()):
+            if before != len(owners):
+                self._locate(pending)
             call = pending.call
             if call.to is None and pending.target != owners[call.partition]:
                 if pending.target is not None:
@@ -165,7 +169,17 @@ class CallRouter:
 
     # --- one call --------------------------------------------------------------------------------------------------
 
+    def _locate(self, pending: PendingCall) -> None:
+        """The partitions were divided: the key's is another one. What names several goes to where the first is."""
+        request = pending.call.request
+        if isinstance(request, KeyRequest):
+            partition = partition_of(request.key, len(self._owners))
+            pending.call = msgspec.structs.replace(pending.call, partition=partition)
+
     def _send(self, pending: PendingCall, now: Millis) -> None:
+        if pending.was_sent and self._owners:
+            # Its partition may have been worked out by an older table than the one that is known here.
+            self._locate(pending)
         call = pending.call
         target = call.to
         if target is None and self._owners:

@@ -39,11 +39,13 @@ class CopySender:
         return f"CopySender({self._partition} to {self._member}, chunks sent: {self._sent})"
 
     def start(
-        self, base_version: int, migration: Migration[MemberId] | None, now: Millis, outbox: Outbox
+        self, base_version: int, of: int, migration: Migration[MemberId] | None, now: Millis, outbox: Outbox
     ) -> None:  # fmt: skip
         replica = self._replica
         outcomes = replica.outcomes.export()
-        start = CopyStart(self._partition, base_version, self._copy_id, replica.epoch, replica.seq, migration, outcomes)
+        start = CopyStart(
+            self._partition, base_version, self._copy_id, replica.epoch, replica.seq, of, migration, outcomes
+        )
         outbox.send(self._member, start)
         self._send_next(now, outbox)
 
@@ -101,10 +103,11 @@ class CopySender:
 class IncomingCopy:
     """The destination's end of one copy: a replica that grows beside what was there."""
 
-    __slots__ = ("_copy_id", "_expected", "base_version", "replica", "source")
+    __slots__ = ("_copy_id", "_expected", "base_version", "of", "replica", "source")
 
     def __init__(self, source: MemberId, start: CopyStart) -> None:
         self.source = source
+        self.of = start.of
         self.base_version = start.base_version
         """The partition's version for which the migration was ordered; 0: for a backup that the table lists already."""
         self.replica = Replica(start.epoch, start.seq, source)

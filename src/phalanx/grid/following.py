@@ -14,6 +14,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
 from phalanx.grid.copying import IncomingCopy
+from phalanx.grid.dividing import UndividedReplicas
 from phalanx.grid.store import Replica
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
@@ -66,6 +67,8 @@ class Followed:
         """Partition to the migration to this member for which a copy arrives or has arrived, and whose outcome is open."""
         self.acks: dict[MemberId, dict[int, ReplicateAck]] = {}
         """Owner and partition to what the owner is to be told at the end of this input."""
+        self.undivided = UndividedReplicas(self.replicas)
+        """Replicas of partitions of a smaller count."""
         self._owns = owns
         self._out = outbox
         self._table: PartitionTable | None = None
@@ -80,6 +83,8 @@ class Followed:
                 apply_write(copy.replica, message, now)
             return
         replica = self.replicas.get(partition)
+        if self.undivided and (undivided := self.undivided.of_old_rule(partition, message.epoch, sender)) is not None:
+            replica = undivided
         if replica is None or replica.epoch != message.epoch or replica.ruler != sender:
             # Without an answer the owner, which takes this one for a backup in sync, would wait for ever.
             if self._believes(sender, partition, message.epoch) and self._may_hold(partition, message.epoch):
@@ -107,6 +112,7 @@ class Followed:
         if not self._believes(sender, partition, epoch):
             return
         self.copies.pop(partition, None)
+        self.undivided.divide_for(partition)
         replica = self.replicas.get(partition)
         if replica is None and message.base_epoch == 0 and message.base_seq == 0:
             # A partition that nobody has written to yet begins empty everywhere.
@@ -122,6 +128,8 @@ class Followed:
 
     def on_copy_start(self, sender: MemberId, message: CopyStart) -> None:
         partition, base_version = message.partition, message.base_version
+        if self._table is not None and message.of != self._table.partition_count:
+            return
         if base_version:
             is_wanted = self._table is None or base_version >= self._table.versions[partition]
         else:
@@ -159,7 +167,14 @@ class Followed:
         A replica of an epoch that the table does not know yet stays: its owner works by a newer table, which is on its
         way here and may list this member. `reconfirmed`: another master than before stands behind the table.
         """
+        if not table.version:
+            return  # It assigns nothing, and says nothing of how many partitions there are.
+        if self._table is None:
+            for partition in [p for p, copy in self.copies.items() if copy.of != table.partition_count]:
+                del self.copies[partition]
+                self.incoming.pop(partition, None)
         self._table = table
+        self.undivided.follow_table(table)
         mine = table.members.index(self.this) if self.this in table.members else -1
         rows, versions = table.rows, table.versions
         for partition in [p for p in self.replicas if mine not in rows[p]]:
@@ -176,6 +191,22 @@ class Followed:
             del self.replicas[partition]
         if reconfirmed:
             self._end_unknown_rules(table)
+
+    def divide(
+        self, held: dict[int, Replica], of: int, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool]
+    ) -> None:
+        """The table has divided the partitions. `held`: what this member owned of them; copies of them break off."""
+        self.undivided.divide_all()
+        for partition in sorted(self.incoming):
+            self._finalize(self.incoming.pop(partition), table, outcomes)
+        self.copies.clear()
+        held = held | self.replicas
+        self.replicas.clear()
+        listed = [partition for partition in sorted(held) if self._is_kept(partition, held[partition], table)]
+        self.undivided.begin({partition: held[partition] for partition in listed}, of, table)
+
+    def _is_kept(self, partition: int, replica: Replica, table: PartitionTable) -> bool:
+        return self.this in table.replicas(partition) and replica.epoch >= table.births[partition]
 
     def _finalize(
         self, state: ActiveMigration, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool]
@@ -220,6 +251,7 @@ class Followed:
     def end(self) -> None:
         """This incarnation is over."""
         self.replicas.clear()
+        self.undivided.clear()
         self.copies.clear()
         self.incoming.clear()
 

@@ -56,7 +56,7 @@ REPLY_BYTES = 8 * 1024 * 1024
 
 def on_key_request(grid: GridService, caller: Target, request: KeyRequest, now: Millis) -> None:
     """A request for one key: serve it if this member owns the key's partition."""
-    partition = partition_of(request.key, grid.config.partition_count)
+    partition = partition_of(request.key, len(grid.owned))
     owned = grid.owned[partition]
     if owned is None:
         grid.refuse(caller, request, partition)
@@ -176,7 +176,7 @@ def _store(
 
 def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) -> None:
     keys, name = request.keys, request.map
-    owned_ones = _owned_of(grid, caller, request, partitions_of(keys, grid.config.partition_count))
+    owned_ones = _owned_of(grid, caller, request, partitions_of(keys, len(grid.owned)))
     if owned_ones is None:
         return
     values = [
@@ -209,7 +209,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         return
     if not _fits(grid, caller, request, request.keys, request.values):
         return
-    owned_ones = _owned_of(grid, caller, request, partitions_of(request.keys, grid.config.partition_count))
+    owned_ones = _owned_of(grid, caller, request, partitions_of(request.keys, len(grid.owned)))
     if owned_ones is None:
         return
     name, ttl_ms = request.map, request.ttl_ms
@@ -238,7 +238,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
 
 
 def _size_of(grid: GridService, caller: Target, request: SizeOf, now: Millis) -> None:
-    if not _owns_all(grid, caller, request, request.partitions):
+    if not _owns_all(grid, caller, request, request.partitions, request.of):
         return
     size = 0
     for partition in dict.fromkeys(request.partitions):
@@ -248,7 +248,7 @@ def _size_of(grid: GridService, caller: Target, request: SizeOf, now: Millis) ->
 
 
 def _clear(grid: GridService, caller: Target, request: ClearPartitions, now: Millis) -> None:
-    if not _owns_all(grid, caller, request, request.partitions):
+    if not _owns_all(grid, caller, request, request.partitions, request.of):
         return
     write = PendingWrite(caller, DoneReply(request.id), 0)
     for partition in dict.fromkeys(request.partitions):
@@ -268,7 +268,7 @@ def _clear(grid: GridService, caller: Target, request: ClearPartitions, now: Mil
 
 
 def _scan(grid: GridService, caller: Target, request: ScanPartition, now: Millis) -> None:
-    if not _owns_all(grid, caller, request, (request.partition,)):
+    if not _owns_all(grid, caller, request, (request.partition,), request.of):
         return
     store = _owned(grid, request.partition).replica.maps.get(request.map)
     max_bytes = min(max(request.max_bytes, 1), REPLY_BYTES)
@@ -298,11 +298,16 @@ def _owned_of(
 
 
 def _owns_all(
-    grid: GridService, caller: Target, request: BulkRequest, partitions: Sequence[int] | dict[int, Any]
+    grid: GridService, caller: Target, request: BulkRequest, partitions: Sequence[int] | dict[int, Any], of: int
 ) -> bool:
+    if of != len(grid.owned):
+        # The caller or this member has yet to hear that they were divided: the numbers mean other partitions.
+        text = f"there are {len(grid.owned)} partitions here, and {of} where the request comes from"
+        grid.fail(caller, request.id, ErrorCode.NOT_OWNER, text)
+        return False
     for partition in partitions:
-        if not 0 <= partition < grid.config.partition_count:
-            text = f"there is no partition {partition}: this cluster has {grid.config.partition_count}"
+        if not 0 <= partition < of:
+            text = f"there is no partition {partition}: this cluster has {of}"
             grid.fail(caller, request.id, ErrorCode.INVALID, text)
             return False
         if grid.owned[partition] is None:

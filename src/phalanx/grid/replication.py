@@ -106,7 +106,7 @@ class PendingWrite(msgspec.Struct, gc=False):
 class OwnedPartition:
     """A partition that this member owns, from the table that said so to the table that says otherwise."""
 
-    __slots__ = ("_base", "_log", "_log_from", "_out", "_waiting", "backups", "number", "replica", "streams")
+    __slots__ = ("_base", "_log", "_log_from", "_of", "_out", "_waiting", "backups", "number", "replica", "streams")
 
     def __init__(self, this: MemberId, number: int, replica: Replica, epoch: int, outbox: Outbox) -> None:
         self.number = number
@@ -122,6 +122,8 @@ class OwnedPartition:
         self._waiting: dict[int, deque[tuple[int, PendingWrite]]] = {}
         """Index of the coldest replica that must confirm, to the numbers of the writes whose callers wait, oldest first."""
         self.backups = BackupPlan()
+        self._of = 0
+        """How many partitions there are."""
         began_anew = epoch > replica.epoch or (epoch == replica.epoch and this != replica.ruler)
         invariant(began_anew, "no two rules over a partition have one epoch and ruler", replica=replica, epoch=epoch)
         replica.epoch, replica.ruler = epoch, this
@@ -229,7 +231,7 @@ class OwnedPartition:
     def follow_table(self, table: PartitionTable, reconfirmed: bool, now: Millis) -> None:
         """The master's table tells the backups. `reconfirmed`: another master than before stands behind it."""
         backups, version = table.replicas(self.number)[1:], table.versions[self.number]
-        self.backups = table.backups
+        self.backups, self._of = table.backups, table.partition_count
         # Where a hotter replica is missing, the next one confirms in its stead.
         for index, member in enumerate(backups, start=1):
             stream = self.streams.get(member)
@@ -385,7 +387,7 @@ class OwnedPartition:
             self._probe(stream)
 
     def _probe(self, stream: Stream) -> None:
-        self._out.send(stream.member, Probe(self.number, self.replica.epoch, *self._base))
+        self._out.send(stream.member, Probe(self.number, self.replica.epoch, *self._base, self._of))
 
     def _start_copy(self, stream: Stream, copy_id: int, chunk_bytes: int, now: Millis) -> None:
         stream.state = StreamState.COPYING
@@ -393,7 +395,7 @@ class OwnedPartition:
         stream.copy = CopySender(self.number, stream.member, copy_id, self.replica, chunk_bytes)
         ordered = stream.ordered
         base_version, migration = (ordered.base_version, ordered.migration) if ordered is not None else (0, None)
-        stream.copy.start(base_version, migration, now, self._out)
+        stream.copy.start(base_version, self._of, migration, now, self._out)
 
     def abandon(self) -> list[PendingWrite]:
         """Ownership has moved: the writes whose outcome is open, each once."""

@@ -7,7 +7,7 @@ and nothing is done. What a request does stands in `operations`, how writes reac
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
@@ -15,6 +15,7 @@ from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
 from phalanx.grid.anti_entropy import AntiEntropy
+from phalanx.grid.dividing import OwnedLater
 from phalanx.grid.following import Followed
 from phalanx.grid.operations import remove_keys
 from phalanx.grid.outgoing import OutgoingMigrations
@@ -58,6 +59,9 @@ class GridService:
         """Partitions that are owned here and answer; sealed ones do not (`outgoing`)."""
         self.outgoing = OutgoingMigrations(self, lambda: self._confirmed_by, outbox)
         self.followed = Followed(this, self.owns, outbox)
+        self.owned_later = OwnedLater(self._begin_rule, lambda *each: self.outgoing.released.append(each))
+        self._early: dict[int, tuple[MemberId, Probe]] = {}
+        """Partition to the question of an owner that has heard sooner than this member into how many they are divided."""
         self.unsettled: dict[int, OwnedPartition] = {}
         """Owned partitions that wait for a replica: for an acknowledgement, a probe or a copy."""
         self._confirmed_by: MemberId | None = None
@@ -65,6 +69,8 @@ class GridService:
         self._checks = AntiEntropy(config.anti_entropy_interval_ms)
         self._expiring: dict[int, OwnedPartition] = {}
         """Owned partitions that may hold entries which expire."""
+        self._table_at: Millis = 0
+        """When the table was installed."""
         self._look_at = 0
         """When unsettled partitions and expiring entries are looked at next."""
 
@@ -72,12 +78,16 @@ class GridService:
         owned, followed = len(self.all_owned()), len(self.followed.replicas)
         return f"GridService(owned={owned}, followed={followed}, unsettled={list(self.unsettled)}, {self.outgoing!r})"
 
+    def knows(self, partition: int) -> bool:
+        """Whether there is such a partition, as far as this member has heard: nothing says so before the first table."""
+        return partition < len(self.owned) or not self.table.version
+
     def owns(self, partition: int) -> bool:
-        return self.owned[partition] is not None or partition in self.outgoing.sealed
+        return self.find_owned(partition) is not None
 
     def find_owned(self, partition: int) -> OwnedPartition | None:
         """The partition if it is owned here, sealed or not."""
-        return self.owned[partition] or self.outgoing.sealed.get(partition)
+        return (self.owned[partition] or self.outgoing.sealed.get(partition)) if partition < len(self.owned) else None
 
     def all_owned(self) -> list[OwnedPartition]:
         """The partitions that are owned here, sealed ones last."""
@@ -101,6 +111,8 @@ class GridService:
         """A request for a partition that does not answer here: let it wait for its outcome, or tell the caller."""
         request_id = request.id
         if self.outgoing.sealed and self.outgoing.hold(caller, request, partition):
+            return
+        if self.owned_later.partitions and self.owned_later.hold(caller, request, partition):
             return
         if self.table.version == 0 or self.table.owner(partition) in (None, self.this):
             self.fail(caller, request_id, ErrorCode.NOT_READY, "the partition has no owner yet")
@@ -153,9 +165,17 @@ class GridService:
         """
         reconfirmed = confirmed_by != self._confirmed_by
         self._confirmed_by = confirmed_by
-        before, self.table = self.table, table
-        is_same = before.members == table.members and before.backups == table.backups and not reconfirmed
+        before, self.table, self._table_at = self.table, table, now
+        is_divided = before.partition_count != table.partition_count
+        if is_divided and not before.version:
+            # This member has just come, and was configured with another count: nothing is divided here.
+            is_divided, self.owned = False, [None] * table.partition_count
+        is_same = (
+            not is_divided and before.members == table.members and before.backups == table.backups and not reconfirmed
+        )
         outcomes = {(each.partition, each.base_version): each.committed for each in completed}
+        if is_divided:
+            self._divide(before.partition_count, outcomes, now, reconfirmed=reconfirmed)
         self.followed.follow_table(table, outcomes, reconfirmed=reconfirmed)
         for partition, row in enumerate(table.rows):
             if is_same and before.versions[partition] == table.versions[partition]:
@@ -166,18 +186,50 @@ class GridService:
             if owned is not None:
                 self.outgoing.on_table(owned, table, outcomes, now, reconfirmed=reconfirmed)
             if owner == self.this:
+                if owned is None and self.followed.undivided.parent_of(partition) is not None:
+                    self.owned_later.partitions[partition] = None
+                    continue
                 if owned is None:
                     owned = self._take_over(partition, table.versions[partition])
                     if partition in ahead:
                         self.outgoing.seal_until_confirmed(owned)
-                owned.follow_table(table, reconfirmed, now)
-                if not owned.is_settled:
-                    self.unsettled[partition] = owned
+                    self.owned_later.drop(partition)
+                self._follow_table(owned, reconfirmed, now)
+            elif partition in self.owned_later.partitions:
+                self.owned_later.drop(partition)
             elif owned is not None:
-                self._hand_over(owned, still_backup=self.this in table.replicas(partition))
+                self._hand_over(owned)
+                if self.this in table.replicas(partition):
+                    self.followed.replicas[partition] = owned.replica
                 if asked is not None:
                     self.followed.on_probe(*asked)
         self.outgoing.unseal_confirmed(ahead)
+        if is_divided:
+            early, self._early = self._early, {}
+            for sender, probe in early.values():
+                self.on_probe(sender, probe)
+
+    def _follow_table(self, owned: OwnedPartition, reconfirmed: bool, now: Millis) -> None:
+        owned.follow_table(self.table, reconfirmed, now)
+        if not owned.is_settled:
+            self.unsettled[owned.number] = owned
+
+    def _divide(self, of: int, outcomes: Mapping[tuple[int, int], bool], now: Millis, *, reconfirmed: bool) -> None:
+        """There are more partitions: what is owned here is owned anew, from the replicas that are here."""
+        held: dict[int, Replica] = {}
+        self.owned_later.drop_all()
+        for owned in self.all_owned():
+            self.outgoing.on_table(owned, self.table, outcomes, now, reconfirmed=reconfirmed)
+            self._hand_over(owned, why=f"partition {owned.number} was divided")
+            held[owned.number] = owned.replica
+        self.followed.divide(held, of, self.table, outcomes)
+        self.owned = [None] * self.table.partition_count
+
+    def _begin_rule(self, partition: int) -> None:
+        """Serve a partition that had to be divided first."""
+        self.followed.undivided.divide_for(partition)
+        owned = self._take_over(partition, self.table.versions[partition])
+        self._follow_table(owned, False, self._table_at)
 
     def _take_over(self, partition: int, epoch: int) -> OwnedPartition:
         """Become the owner: with the replica that is here, or with an empty one where nobody had any."""
@@ -190,18 +242,17 @@ class GridService:
             self._expiring[partition] = owned
         return owned
 
-    def _hand_over(self, owned: OwnedPartition, *, still_backup: bool) -> None:
+    def _hand_over(self, owned: OwnedPartition, why: str = "") -> None:
         """Stop to be the owner. Whether writes that wait have reached the new owner is not known here."""
+        why = why or f"partition {owned.number} got another owner"
         self.outgoing.let_go(owned.number)
         self.owned[owned.number] = None
         self.unsettled.pop(owned.number, None)
         self._expiring.pop(owned.number, None)
-        if still_backup:
-            self.followed.replicas[owned.number] = owned.replica
         for write in owned.abandon():
             if write.partitions_left > 0:
                 write.partitions_left = 0
-                text = f"partition {owned.number} got another owner before the backups confirmed the write"
+                text = f"{why} before the backups confirmed the write"
                 self.fail(write.caller, write.reply.id, ErrorCode.OWNERSHIP_LOST, text)
 
     def on_view(self, members: Collection[MemberId], now: Millis) -> None:
@@ -214,8 +265,9 @@ class GridService:
     def end(self) -> None:
         """This incarnation is over: what it held is served by others."""
         self.outgoing.end()
+        self.owned_later.drop_all()
         for owned in self.all_owned():
-            self._hand_over(owned, still_backup=False)
+            self._hand_over(owned)
         self.followed.end()
         self._checks.end()
 
@@ -232,7 +284,10 @@ class GridService:
             self.on_replicate_ack(sender, ack, now)
 
     def on_probe(self, sender: MemberId, message: Probe) -> None:
-        if not self.outgoing.answer_probe(sender, message):
+        if message.of != len(self.owned) and self.table.version:
+            if message.of > len(self.owned):
+                self._early[message.partition] = sender, message
+        elif not self.outgoing.answer_probe(sender, message):
             self.followed.on_probe(sender, message)
 
     def on_probe_answer(self, sender: MemberId, message: ProbeAnswer, now: Millis) -> None:
@@ -296,12 +351,16 @@ class GridService:
 
     def next_deadline(self) -> Millis | None:
         due_at = self._checks.next_deadline()
+        if self.owned_later.partitions:
+            return self._table_at
         if not self.unsettled and not self._expiring:
             return due_at
         return self._look_at if due_at is None else min(self._look_at, due_at)
 
     def on_time(self, now: Millis) -> None:
         """Repeat what was not acknowledged, restart copies that stand still, drop entries whose time is over."""
+        if self.owned_later.partitions:
+            self.owned_later.go_on(self.followed.undivided.parent_of)
         for owned in self._checks.due(self.owned, now):
             owned.check_backups()
         if now < self._look_at:

@@ -68,6 +68,13 @@ class MapStore:
             self.sorted_positions = None
             self.entries.update(zip(keys, values, strict=True))
 
+    def take(self, key: bytes, of: MapStore) -> None:
+        """Hold an entry that another store holds, as long as that would."""
+        self.entries[key] = of.entries[key]
+        if of.expires_at and (at := of.expires_at.get(key)) is not None:
+            self.expires_at[key] = at
+            heapq.heappush(self._due, (at, key))
+
     def remove(self, key: bytes) -> None:
         if self.entries.pop(key, None) is not None:
             self.sorted_positions = None

@@ -18,8 +18,10 @@ from phalanx.maps.requests import (
     found_values,
     partitions_by_owner,
     raise_error,
+    regrouped,
     ttl_to_ms,
 )
+from phalanx.maps.scanning import ScanPlan
 from phalanx.partition.hashing import partition_of
 from phalanx.wire.messages import (
     ClearPartitions,
@@ -48,10 +50,13 @@ REGROUP_PAUSE_S = 0.02
 class Caller(Protocol):
     """Carries requests to owners."""
 
-    partition_count: int
     call_timeout_s: float
     open_from: int
     """No request with a lower number is under way."""
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the cluster has, by the newest table known."""
 
     def next_id(self) -> int:
         """A number for the next request. Requests are sent in the order of their numbers."""
@@ -206,28 +211,38 @@ class AsyncMap:
         await self._in_parts(keys, values, request, take, "put_all")
 
     async def scan_data(
-        self, partitions: Iterable[int] | None = None
+        self, partitions: Iterable[int] | None = None, of: int | None = None
     ) -> AsyncIterator[tuple[list[bytes], list[bytes]]]:
-        """Pages of serialised keys and values of some partitions, or all."""
-        wanted = range(self._caller.partition_count) if partitions is None else partitions
-        for partition in wanted:
-            after, more = b"", True
-            while more:
-                page = await self._page(partition, after)
+        """Pages of serialised keys and values of some partitions, or all; each entry exactly once.
+
+        `of`: how many partitions there were when they were listed; None: as many as there are now.
+        """
+        deadline = asyncio.get_running_loop().time() + self._caller.call_timeout_s
+        count = of or self._caller.partition_count
+        plan = ScanPlan(range(count) if partitions is None else partitions, count)
+        while plan.knows_more_than(self._caller.partition_count):
+            text = f"no member has told of {count} partitions: there are {self._caller.partition_count}"
+            await self._pause_or_raise(ErrorReply(0, ErrorCode.UNAVAILABLE, text), deadline, "scan", was_write=False)
+        while (position := plan.next(self._caller.partition_count)) is not None:
+            page = await self._page(*position)
+            if page is not None:
+                plan.note(page)
                 if page.keys:
                     yield page.keys, page.values
-                    after = page.keys[-1]
-                more = page.more
 
-    async def _page(self, partition: int, after: bytes) -> PageReply:
-        """The next page of one partition, from whoever owns it by then: the position means the same everywhere."""
+    async def _page(self, partition: int, of: int, after: bytes) -> PageReply | None:
+        """A page of one partition, from whoever owns it by then: the position means the same everywhere.
+
+        None: the partitions were divided meanwhile, and this one's number means another.
+        """
         deadline = asyncio.get_running_loop().time() + self._caller.call_timeout_s
-        while True:
-            request = ScanPartition(self._caller.next_id(), self.name, partition, after, SCAN_PAGE_BYTES)
+        while of == self._caller.partition_count:
+            request = ScanPartition(self._caller.next_id(), self.name, partition, of, after, SCAN_PAGE_BYTES)
             reply = await self._caller.call(partition, request)
             if not isinstance(reply, ErrorReply) or reply.code not in REGROUP:
                 return expect(reply, PageReply, "scan")
             await self._pause_or_raise(reply, deadline, "scan", was_write=False)
+        return None
 
     # --- how parts are asked ---------------------------------------------------------------------------------------
 
@@ -269,7 +284,8 @@ class AsyncMap:
         groups = partitions_by_owner(table)
         replies: list[Any] = []
         while groups:
-            requests = [kind(self._caller.next_id(), self.name, group) for group in groups]
+            of = table.partition_count
+            requests = [kind(self._caller.next_id(), self.name, group, of) for group in groups]
             results = await asyncio.gather(
                 *(self._caller.call(group[0], request) for group, request in zip(groups, requests, strict=True))
             )
@@ -283,8 +299,8 @@ class AsyncMap:
                     replies.append(expect(result, reply_kind, what))
             if refusal is not None:
                 await self._pause_or_raise(refusal, deadline, what, was_write=kind is ClearPartitions)
-            table, left = await self._caller.table(), set(again)
-            groups = [kept for group in partitions_by_owner(table) if (kept := [p for p in group if p in left])]
+            table = await self._caller.table()
+            groups = regrouped(table, again, of)
         return replies
 
     async def _pause_or_raise(self, reply: ErrorReply, deadline: float, what: str, *, was_write: bool) -> None:

@@ -16,6 +16,7 @@ from phalanx.common.errors import (
 )
 from phalanx.common.table import PartitionTable
 from phalanx.grid.serialization import keys_to_data, values_from_data, values_to_data
+from phalanx.partition.hashing import children_of
 from phalanx.wire.messages import ErrorReply
 
 SCAN_PAGE_BYTES = 1024 * 1024
@@ -72,6 +73,13 @@ def partitions_by_owner(table: PartitionTable) -> list[list[int]]:
     for partition, row in enumerate(table.rows):
         groups.setdefault(row[0] if row else -1 - partition, []).append(partition)
     return list(groups.values())
+
+
+def regrouped(table: PartitionTable, left: Iterable[int], of: int) -> list[list[int]]:
+    """What is left of the partitions of a table of `of`, grouped by owner as this table has them."""
+    count = table.partition_count
+    wanted = {child for partition in left for child in children_of(partition, count, of)}
+    return [kept for group in partitions_by_owner(table) if (kept := [p for p in group if p in wanted])]
 
 
 def entries_to_data(entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> tuple[list[bytes], list[bytes]]:

@@ -29,8 +29,11 @@ from phalanx.wire.messages import (
 )
 
 
-def refusal_of(sender: MemberId, request: JoinRequest, this: MemberId, config: NodeConfig) -> str:
-    """Why a request can never be granted by this member; empty if it may be."""
+def refusal_of(sender: MemberId, request: JoinRequest, this: MemberId, config: NodeConfig, partition_count: int) -> str:
+    """Why a request can never be granted by this member; empty if it may be.
+
+    `partition_count`: what the cluster has; that with which this member was configured will do as well.
+    """
     if sender == this:
         return f"it is this member itself under another name; as a seed, give it as {address_of(this)}"
     if request.member != sender:
@@ -50,9 +53,9 @@ def refusal_of(sender: MemberId, request: JoinRequest, this: MemberId, config: N
         return f"this member belongs to cluster {config.cluster!r}, not to {request.cluster!r}"
     if request.protocol != PROTOCOL_VERSION:
         return f"this cluster speaks protocol {PROTOCOL_VERSION}, not {request.protocol}: upgrade the older side"
-    if request.partition_count != config.partition_count:
+    if request.partition_count not in (config.partition_count, partition_count):
         return (
-            f"this cluster has {config.partition_count} partitions, the joiner is configured for "
+            f"this cluster has {partition_count} partitions, the joiner is configured for "
             f"{request.partition_count}: set partition_count to the same number"
         )
     return ""

@@ -107,11 +107,12 @@ class Merging:
             self._probe(theirs.master, theirs)
 
     def _is_other_side(self, message: MergeProbe) -> bool:
-        config = self._state.config
-        mine = (config.cluster, PROTOCOL_VERSION, config.partition_count)
-        return mine == (message.cluster, message.protocol, message.partition_count) and self._state.members.isdisjoint(
-            message.view.members
-        )
+        config, theirs = self._state.config, message.partition_count
+        if (config.cluster, PROTOCOL_VERSION) != (message.cluster, message.protocol):
+            return False
+        # While the count changes, members are configured with the old and with the new one: a multiple of it.
+        small, large = sorted((theirs, config.partition_count))
+        return small > 0 and large % small == 0 and self._state.members.isdisjoint(message.view.members)
 
     def _record(self, message: MergeProbe, decision: str) -> None:
         state, theirs, mine = self._state, message.view, self._state.joined()

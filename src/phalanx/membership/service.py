@@ -161,8 +161,9 @@ class MembershipService:
                 earliest = deadline
         return earliest
 
-    def on_table(self, confirmed_version: int, *, has_data: bool) -> None:
+    def on_table(self, confirmed_version: int, partition_count: int, *, has_data: bool) -> None:
         """What this member has of its master's partition table (-1: nothing that it has confirmed), and of any."""
+        self.state.partition_count = partition_count
         self.state.table_version = confirmed_version
         self.state.has_data = has_data
 

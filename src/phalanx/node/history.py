@@ -13,7 +13,7 @@ from heapq import merge
 import msgspec
 
 from phalanx.common.ids import Millis
-from phalanx.wire.events import Event, PartitionsAssigned, PartitionsRepaired, TableSearchEnded
+from phalanx.wire.events import Event, PartitionsAssigned, PartitionsDivided, PartitionsRepaired, TableSearchEnded
 
 REMEMBERED = 512
 """Decisions. Most are of some hundred bytes; a view of a hundred members is of five thousand."""
@@ -21,7 +21,7 @@ REMEMBERED_OF_PARTITIONS = 4096
 """Decisions about one partition: the rebalancing of 271 partitions for one member, some times over."""
 MOST_BYTES = 4 * 1024 * 1024
 """Of one answer."""
-_ABOUT_MANY = (PartitionsAssigned, PartitionsRepaired, TableSearchEnded)
+_ABOUT_MANY = (PartitionsAssigned, PartitionsRepaired, PartitionsDivided, TableSearchEnded)
 """Decisions about the table as a whole: what they mean for one partition, the caller works out."""
 
 _Entry = tuple[int, Millis, Event]

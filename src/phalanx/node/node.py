@@ -45,6 +45,15 @@ Handler = Callable[[Any, Any, Millis], None]
 _REQUESTS = frozenset(get_args(m.Request))
 _BETWEEN_MEMBERS = frozenset(get_args(m.TableMessage) + get_args(m.ReplicationMessage))
 """What counts only from a member of the installed view; messages about membership judge their senders themselves."""
+_OF_ONE_PARTITION = frozenset(
+    [
+        *get_args(m.Replicate),
+        *(m.ReplicateAck, m.ProbeAnswer, m.CopyStart, m.CopyChunk, m.CopyAck),
+        *(m.MigrationOrder, m.MigrationReady, m.MigrationCommit, m.MigrationAnswer),
+    ]
+)
+"""What names one partition. One that this member does not know came of a table that it has yet to hear of: then it is
+repeated."""
 _ABOUT_DATA = frozenset(
     [
         *get_args(m.KeyRequest),
@@ -114,6 +123,8 @@ class Node:
     def _on_message(self, sender: Any, message: m.Message, now: Millis) -> None:
         kind = type(message)
         if kind in _BETWEEN_MEMBERS and sender not in self._members:
+            return
+        if kind in _OF_ONE_PARTITION and not self.grid.knows(message.partition):  # type: ignore[union-attr]
             return
         self._handlers[kind](sender, message, now)
         if kind not in _ABOUT_DATA:
@@ -235,7 +246,7 @@ class Node:
             self.grid.on_table(keeper.table, keeper.ahead, keeper.confirmed_by, keeper.completed, now)
             if newer:
                 self.calls.on_table(keeper.table, now)
-        membership.on_table(keeper.confirmed_version, has_data=keeper.is_assigned)
+        membership.on_table(keeper.confirmed_version, keeper.table.partition_count, has_data=keeper.is_assigned)
         self._let_leavers_go(now)
 
     def _end(self) -> None:
@@ -319,25 +330,33 @@ class Node:
         routes |= dict.fromkeys(get_args(m.KeyRequest), partial(on_key_request, grid))
         routes |= dict.fromkeys(get_args(m.BulkRequest), partial(on_bulk_request, grid))
         routes |= dict.fromkeys(get_args(m.Inquiry), self._inquiries.on_inquiry)
-        routes[m.ChangeBackups] = self._on_change_backups
+        routes |= dict.fromkeys(get_args(m.Administration), self._on_administration)
         routes |= dict.fromkeys(get_args(m.Reply), self._on_reply)
         invariant(set(routes) == set(get_args(m.Message)), "every kind of message has a handler")
         return routes
 
-    def _on_change_backups(self, caller: Any, request: m.ChangeBackups, now: Millis) -> None:
+    def _on_administration(self, caller: Any, request: m.Administration, now: Millis) -> None:
         """An operator's wish. Only the master can fulfil it, when its search for the table is over."""
+        refusal = ""
         if not self.duties.decides:
-            text = (
-                f"only the master changes the number of backups: ask {self.membership.master or 'again a little later'}"
-            )
-            self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, text))
-            return
-        try:
-            self.duties.change_backups(request.map, BackupCount(request.synchronous, request.asynchronous), now)
-        except UsageError as error:
-            self._out.send(caller, m.ErrorReply(request.id, ErrorCode.INVALID, str(error)))
+            refusal = f"only the master changes the partition table: ask {self.membership.master or 'a little later'}"
+        else:
+            try:
+                refusal = self._administrate(request, now)
+            except UsageError as error:
+                self._out.send(caller, m.ErrorReply(request.id, ErrorCode.INVALID, str(error)))
+                return
+        if refusal:
+            self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, refusal))
         else:
             self._out.send(caller, m.DoneReply(request.id))
+
+    def _administrate(self, request: m.Administration, now: Millis) -> str:
+        """Why it cannot be done now; empty: it is done."""
+        if isinstance(request, m.ChangePartitionCount):
+            return self.duties.change_partition_count(request.partition_count, now)
+        self.duties.change_backups(request.map, BackupCount(request.synchronous, request.asynchronous), now)
+        return ""
 
     def _on_migration_order(self, sender: MemberId, message: m.MigrationOrder, now: Millis) -> None:
         if sender == self.keeper.confirmed_by == self.membership.master:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from phalanx.common.backups import BackupCount
-from phalanx.common.config import NodeConfig
+from phalanx.common.config import MAX_PARTITIONS, NodeConfig
+from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, Millis, host_of
 from phalanx.common.invariant import invariant
 from phalanx.common.table import Slots
@@ -58,6 +59,8 @@ class MasterDuties:
         """Why targets must be worked out anew; empty: they need not."""
         self._has_stand_ins = False
         """Whether somebody is to hold replicas in the place of a member that their owner cannot reach."""
+        self._count_wanted = 0
+        """Into how many partitions to divide the present ones as soon as no migration is under way; 0: not asked."""
 
     def __repr__(self) -> str:
         return f"MasterDuties(leads={self._leads}, search={self._search}, {self.migrating!r})"
@@ -76,7 +79,7 @@ class MasterDuties:
             self._plan_because = "other members want to leave"
         self._view, self._leads, self._leaving = view, leads, leaving
         if not leads:
-            self._search = None
+            self._search, self._count_wanted = None, 0
             self.migrating.forget_all()
             return
         if became_master:
@@ -151,6 +154,41 @@ class MasterDuties:
         self._out.record(events.BackupsChanged(name, count.synchronous, count.asynchronous, table.version))
         self._plan_because = "the number of backups changed"
         self._go_on(now)
+
+    def change_partition_count(self, count: int, now: Millis) -> str:
+        """Divide all partitions. Returns why not yet; empty: there are so many. Raises `UsageError` if there cannot be.
+
+        No migration begins meanwhile, so it is done when those under way have ended.
+        """
+        invariant(self.decides, "only the master changes the partition table (DL-04)", duties=self)
+        table = self._keeper.table
+        present = table.partition_count
+        if count == present:
+            return ""
+        if not self._keeper.is_assigned:
+            raise UsageError("nothing is stored yet: set partition_count in the configuration of all members instead")
+        if not present < count <= MAX_PARTITIONS or count % present:
+            raise UsageError(
+                f"{count} partitions cannot be made of {present}: give a multiple of {present}, at most {MAX_PARTITIONS}"
+            )
+        self._count_wanted = count
+        self._go_on(now)
+        under_way = len(self.migrating.underway)
+        return f"{under_way} migrations are under way, and no other begins until they have ended: ask again" * bool(
+            self._count_wanted
+        )
+
+    def _divide(self, now: Millis) -> None:
+        """As asked: one version of the table, and no data moves for it."""
+        count, self._count_wanted = self._count_wanted, 0
+        before = self._keeper.table
+        table = before.with_partition_count(count)
+        self._keeper.install(table, table.version)
+        self.migrating.forget_all()
+        self._publishing.note_all_changed(now)
+        self._out.record(events.PartitionsDivided(before.partition_count, count, table.version))
+        self._plan_because = "the partitions were divided"
+        self._publish(now)
 
     # --- what it does ----------------------------------------------------------------------------------------------
 
@@ -347,9 +385,13 @@ class MasterDuties:
             return
         if self._has_stand_ins and not self.migrating.unreachable(now):
             self._plan_because = "a destination may be reached again"
+        if self._count_wanted and not self.migrating.underway:
+            self._divide(now)
         if self._plan_because:
             self._plan(now)
-        while cleared := self.migrating.start(self._keeper.table, self._ready(), self._publishing.unpublished, now):
+        while not self._count_wanted and (
+            cleared := self.migrating.start(self._keeper.table, self._ready(), self._publishing.unpublished, now)
+        ):
             self._apply(cleared, now)
             if self._publishing.is_due(now):
                 self._publish(now)

@@ -32,6 +32,14 @@ def partition_of(key_data: bytes, partition_count: int) -> int:
     return (abs(mmh3_32_sintdigest(key_data[4:], HASH_SEED)) & _POSITIVE) % partition_count
 
 
+def children_of(partition: int, partition_count: int, of: int) -> range:
+    """The partitions of a larger count that hold together what this partition of `of` held; itself if none was divided.
+
+    The larger count is a multiple of `of`. Keys keep their scan order.
+    """
+    return range(partition, partition_count, of)
+
+
 def partitions_of(keys_data: Sequence[bytes], partition_count: int) -> list[int]:
     """The partition of each of the serialised keys, at half the cost of asking one by one."""
     digest, seed, positive = mmh3_32_sintdigest, HASH_SEED, _POSITIVE

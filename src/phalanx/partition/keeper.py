@@ -95,7 +95,10 @@ class PartitionKeeper:
             return
         self.confirmed_by = sender
         if message.table.version > self.installed_version:
-            ahead = self.table.newer_rows(message.table) if self.table.version > self.installed_version else {}
+            # What this member has committed before the partitions were divided, the master knew then.
+            is_divided = message.table.partition_count != self.table.partition_count
+            is_ahead = self.table.version > self.installed_version and not is_divided
+            ahead = self.table.newer_rows(message.table) if is_ahead else {}
             table = message.table.with_rows(ahead) if ahead else message.table
             # Of each partition the newer row: with the same sum it is what this member has already.
             self.install(table if table.version > self.table.version else self.table, message.table.version)
@@ -139,6 +142,8 @@ class PartitionKeeper:
         """Why the commit of a migration to this member cannot be (DL-27); None: the table allows it."""
         if sender != self._master or sender != self.confirmed_by:
             return "it does not come from the master whose table is installed"
+        if message.partition >= self.table.partition_count:
+            return "this member has yet to hear of so many partitions"
         version = self.table.versions[message.partition]
         if version == message.row.version and self.table.slots(message.partition) == message.row.slots:
             return None

@@ -40,10 +40,14 @@ class Recovery(NamedTuple):
 
 def recover(answers: Mapping[MemberId, FetchedTable]) -> Recovery:
     """What the answers of all members, the new master's own first, add up to."""
+    # Partitions are divided when no migration is under way, and whoever acts upon it has that table: so nothing newer is
+    # told of the undivided ones.
+    divided_into = max(_divided_into(answer) for answer in answers.values())
+    answers = {member: answer for member, answer in answers.items() if _divided_into(answer) == divided_into}
     found_at = max(answers, key=lambda member: answers[member].table.version)
     table = answers[found_at].table
     for answer in answers.values():
-        if answer.table is not table and (newer := answer.table.newer_rows(table)):
+        if answer.table is not table and answer.table.version and (newer := answer.table.newer_rows(table)):
             table = table.with_rows(newer)
         table = table.with_backups(answer.table.backups)
     completed = {(c.partition, c.base_version): c for answer in answers.values() for c in answer.completed}
@@ -72,6 +76,11 @@ def recover(answers: Mapping[MemberId, FetchedTable]) -> Recovery:
     return Recovery(
         table.with_rows(rows) if rows else table, found_at, tuple(completed.values()), rolled_back, tuple(adopted)
     )
+
+
+def _divided_into(answer: FetchedTable) -> int:
+    """How many partitions the table knows; a table that assigns none knows nothing."""
+    return answer.table.partition_count if answer.table.version else 0
 
 
 def _adopt(

@@ -26,7 +26,7 @@ class EmbeddedCaller:
     """Turns calls into inputs of the node, and its answers into the ends of futures."""
 
     def __init__(self, config: Config, feed: Callable[[Input], None], now: Callable[[], int]) -> None:
-        self.partition_count = config.partition_count
+        self._configured = config.partition_count
         self.call_timeout_s = config.call_timeout_ms / 1000
         self.node: Node | None = None
         """None when the member is not running."""
@@ -38,6 +38,11 @@ class EmbeddedCaller:
         """No request with a lower number is under way."""
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the cluster has, by the table that is installed here."""
+        return len(self.node.grid.owned) if self.node is not None else self._configured
 
     def attach(self, node: Node) -> None:
         """A new incarnation serves from now on; what the earlier one was asked has no known outcome."""

@@ -10,10 +10,14 @@ from phalanx.sim.host import Host
 from phalanx.sim.options import DESTINATION, MASTER, OTHER_REPLICA, OWNER, Fault, FaultKind
 from phalanx.sim.story import Story
 from phalanx.sim.world import World
-from phalanx.wire.effects import LeaveWanted
+from phalanx.wire.effects import Call, LeaveWanted
 from phalanx.wire.events import MigrationStarted
+from phalanx.wire.messages import ChangePartitionCount
 
 LEFT_FOR_GOOD = 0
+WISHES_FROM = 1 << 40
+"""Ids of what an operator asks for: above those of the workload's calls."""
+MOST_PARTITIONS = 48
 
 
 class Faults:
@@ -27,6 +31,7 @@ class Faults:
         self._comes_back_after_leaving: dict[int, int] = {}
         self._waiting: list[Fault] = []
         """For the order of a migration."""
+        self._wishes = 0
 
     def plan(self) -> None:
         for fault in self._world.options.faults:
@@ -119,6 +124,8 @@ class Faults:
             case FaultKind.CLOCK_STEP:
                 host.clock_ahead_ms += fault.nth
                 world.touch(host)
+            case FaultKind.DIVIDE:
+                self._divide(host, fault.nth)
             case FaultKind.CUT_GROUP:
                 self._cut_group(fault.nth, world.now + fault.lasts_ms)
             case _:
@@ -157,7 +164,7 @@ class Faults:
                 return host.has_joined and not host.is_leaving and self._others(host, staying=True)
             case (
                 FaultKind.CRASH_ON | FaultKind.CRASH_SENDING | FaultKind.CUT_ON | FaultKind.PAUSE_ON
-                | FaultKind.PAUSE | FaultKind.CLOCK_STEP
+                | FaultKind.PAUSE | FaultKind.CLOCK_STEP | FaultKind.DIVIDE
             ):  # fmt: skip
                 return host.node is not None
             case FaultKind.CUT_GROUP:
@@ -174,6 +181,15 @@ class Faults:
         host.is_leaving = True
         self._comes_back_after_leaving[host.number] = comes_back_after_ms
         self._world.feed(host, host.node.this, LeaveWanted())  # type: ignore[union-attr]  # it has joined
+
+    def _divide(self, host: Host, times: int) -> None:
+        node = host.node
+        invariant(node is not None, "the host runs", host=host)
+        count = node.keeper.table.partition_count * times  # type: ignore[union-attr]  # it runs
+        if count <= MOST_PARTITIONS:
+            self._wishes += 1
+            request = ChangePartitionCount(WISHES_FROM + self._wishes, count)
+            self._world.feed(host, node.this, Call(0, request, node.this))  # type: ignore[union-attr]  # it runs
 
     def _host(self, number: int) -> Host | None:
         hosts = self._world.hosts

@@ -112,7 +112,15 @@ def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
     faults += [_draw_disturbance(rng, options) for _ in range(rng.choice((0, 1, 2, 4)))]
     if crashes and rng.random() < 0.3:
         faults += _draw_pair(rng, options)
+    faults += _draw_divisions(Random(f"divide:{options.seed}"), options)
     return tuple(sorted((f for f in faults if f.at_ms < options.duration_ms), key=lambda fault: fault.at_ms))
+
+
+def _draw_divisions(rng: Random, options: Options) -> list[Fault]:
+    """Now and then somebody wants more partitions. (Drawn apart: all else in a history is what it was without.)"""
+    count = rng.choice((0, 0, 0, 1, 2))
+    at = [rng.randrange(MOVE_AFTER_MS, options.duration_ms) for _ in range(count)]
+    return [Fault(at_ms, FaultKind.DIVIDE, MASTER, nth=rng.choice((2, 2, 3))) for at_ms in at]
 
 
 def _draw_moves(rng: Random, options: Options) -> list[Fault]:

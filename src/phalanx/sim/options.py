@@ -65,6 +65,8 @@ class FaultKind(enum.StrEnum):
     """The host's clock jumps `nth` milliseconds ahead."""
     LAG = "lag"
     """Messages between two hosts take `nth` milliseconds longer, for `lasts_ms`."""
+    DIVIDE = "divide"
+    """An operator asks for `nth` times as many partitions."""
     PAUSE = "pause"
     """The process does nothing for `lasts_ms`; what arrives waits."""
 

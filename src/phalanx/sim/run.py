@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
 from phalanx.grid.store import Replica
+from phalanx.partition.hashing import partition_of
 from phalanx.sim.canaries import CANARIES
 from phalanx.sim.checkers.commit_checker import CommitChecker, Held, Peek
 from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
@@ -24,7 +26,7 @@ from phalanx.sim.checkers.mastership_checker import MastershipChecker
 from phalanx.sim.checkers.table_checker import TableChecker, check_zones
 from phalanx.sim.checkers.view_checker import ViewChecker
 from phalanx.sim.drawing import draw_options
-from phalanx.sim.faults import Faults
+from phalanx.sim.faults import WISHES_FROM, Faults
 from phalanx.sim.host import Host
 from phalanx.sim.measures import Measures
 from phalanx.sim.options import FaultKind, Options, Profile
@@ -169,7 +171,10 @@ class _Run:
         for key, operation in workload.final.items():
             if not isinstance(operation.result, tuple) and self._has_started():
                 self._findings.add(now, "every key can be read at rest", f"{key[4:].decode()}: {operation}")
-        data = DataChecker(self._findings, self._tables, workload.partitions)
+        joined = [host for host in world.hosts if host.has_joined]
+        table = joined[0].table
+        parts = {key: partition_of(key, len(self._tables.lines)) for key in workload.keys}
+        data = DataChecker(self._findings, self._tables, parts)
         data.check([*operations, *workload.final.values()], workload.final, now)
         self._counts["stale reads"] += data.stale_reads
         self._counts["excused losses"] += data.excused_losses
@@ -177,9 +182,7 @@ class _Run:
             self._findings.add(operation.end, "sensible calls are not refused", f"{operation}: {text}")
         self._check_handed_back()
         self._check_linearizability(now)
-        joined = [host for host in world.hosts if host.has_joined]
         self._views.check_agreement({_member(h): h.node.membership.view.members for h in joined}, now)  # type: ignore[union-attr]
-        table = joined[0].table
         if table is not None and table.version:
             rows = [table.replicas(partition) for partition in range(table.partition_count)]
             check_replicas([(_member(host), _held(host)) for host in joined], rows, self._findings, now)
@@ -197,9 +200,9 @@ class _Run:
         if self._options.faults:
             return
         for each in self._workload.handed_back:
-            partitions = [self._workload.partitions[key] for key in each.keys]
+            parts = [partition_of(key, len(self._tables.lines)) for key in each.keys]
             asked = [each.member, each.replier or each.member]
-            if len(self._tables.owners_told(partitions, asked, each.begin, each.end)) < 2:
+            if len(self._tables.owners_told(parts, asked, each.begin, each.end)) < 2:
                 self._findings.add(each.end, "a bulk call is handed back only when an owner changes", repr(each))
 
     def _check_linearizability(self, now: Millis) -> None:
@@ -260,7 +263,7 @@ class _Run:
         self._story.tell_event(now, member, event)
         self._masterships.on_event(member, event, now)
         leaving = [_member(other) for other in self._world.hosts if other.is_leaving and other.node is not None]
-        self._tables.on_event(member, event, leaving)
+        self._tables.on_event(member, event, leaving, host.node.membership.view)  # type: ignore[union-attr]  # it runs
         if isinstance(event, MigrationStarted):
             self._faults.on_migration(host, event)
         elif isinstance(event, ViewInstalled):
@@ -282,7 +285,8 @@ class _Run:
                 self._commits.check(node.this, partition, old, peeks, now)
 
     def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
-        self._workload.on_answer(host, reply, replier, now)
+        if reply.id < WISHES_FROM:
+            self._workload.on_answer(host, reply, replier, now)
 
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
         self._story.tell(now, member, f"--- {what}")
@@ -306,6 +310,7 @@ def _held(host: Host) -> tuple[tuple[int, dict[str, dict[bytes, bytes]]], ...]:
     grid = host.node.grid  # type: ignore[union-attr]  # asked of running hosts only
     replicas = [(owned.number, owned.replica) for owned in grid.all_owned()]
     replicas += list(grid.followed.replicas.items())
+    invariant(not grid.followed.undivided, "at rest every partition is divided", grid=grid)
     return tuple(
         (number, {name: s.entries for name, s in replica.maps.items()} | {OUTCOMES: _remembered(replica)})
         for number, replica in replicas

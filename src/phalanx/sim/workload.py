@@ -43,9 +43,7 @@ class Workload:
         self.registers = [TEXT + b"r%d" % number for number in range(options.registers)]
         self.counters = [TEXT + b"c%d" % number for number in range(options.counters)]
         self.locks = [TEXT + b"l%d" % number for number in range(LOCKS)]
-        self.partitions = {
-            key: partition_of(key, options.partitions) for key in self.registers + self.counters + self.locks
-        }
+        self.keys = self.registers + self.counters + self.locks
         self.wrong_answers: list[tuple[Operation, str]] = []
         """Calls that were refused as senseless although they were not."""
         self.handed_back: list[Operation] = []
@@ -94,16 +92,21 @@ class Workload:
 
     def _keys_of_one_owner(self, host: Host) -> tuple[bytes, ...]:
         """Some keys that one member owns by the table that the host has; without one, of one partition."""
-        rng, partitions = self._rng, self.partitions
+        rng = self._rng
         drawn = dict.fromkeys(self.registers[int(rng.random() * len(self.registers))] for _ in range(BULK))
+        partitions = {key: self._partition_of(key, host) for key in drawn}
         first = partitions[next(iter(drawn))]
         table = host.table
         owner = table.owner(first) if table is not None else None
         return tuple(
             key
-            for key in drawn
-            if partitions[key] == first or (owner and table and table.owner(partitions[key]) == owner)
+            for key, partition in partitions.items()
+            if partition == first or (owner and table and table.owner(partition) == owner)
         )
+
+    def _partition_of(self, key: bytes, host: Host) -> int:
+        """By the table that the host has."""
+        return partition_of(key, host.table.partition_count if host.table is not None else self._options.partitions)
 
     def _ask(self, host: Host, kind: str, keys: tuple[bytes, ...], expected: bytes | None = None) -> Operation:
         member: MemberId = host.node.this  # type: ignore[union-attr]  # only running members are asked
@@ -113,7 +116,7 @@ class Workload:
         request = self._request(operation)
         self.operations.append(operation)
         self.pending[number] = operation
-        self._world.feed(host, member, Call(self.partitions[keys[0]], request))
+        self._world.feed(host, member, Call(self._partition_of(keys[0], host), request))
         return operation
 
     def _request(self, operation: Operation) -> m.Request:
@@ -161,7 +164,7 @@ class Workload:
     def read_all(self) -> None:
         """Read every key once, at one member after another."""
         hosts = [host for host in self._world.hosts if host.has_joined]
-        for index, key in enumerate(self.partitions):
+        for index, key in enumerate(self.keys):
             self.final[key] = self._ask(hosts[index % len(hosts)], "get", (key,))
 
     # --- being told ------------------------------------------------------------------------------------------------

@@ -26,7 +26,10 @@ class Grid(Protocol):
 
     def get_data(self, map_name: str, keys: list[bytes]) -> list[bytes | None]: ...
 
-    def scan_data(self, map_name: str, partitions: list[int]) -> Iterator[tuple[list[bytes], list[bytes]]]: ...
+    def scan_data(
+        self, map_name: str, partitions: list[int], of: int | None = None
+    ) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """`of`: how many partitions there were when these were listed."""
 
     def map_names(self) -> list[str]: ...
 

@@ -80,8 +80,8 @@ def infer_schema(options: Options) -> spark.StructType:
 
 
 def _sample(client: grid.Grid, options: Options) -> list[tuple[bytes, bytes]]:
-    partitions = range(len(client.partition_table().owners()))
-    pages = client.scan_data(options.map, list(partitions))
+    count = len(client.partition_table().owners())
+    pages = client.scan_data(options.map, list(range(count)), count)
     entries = (entry for keys, values in pages for entry in zip(keys, values, strict=True))
     return list(itertools.islice(entries, options.sample_size))
 

@@ -19,6 +19,8 @@ class ReadTask(InputPartition):
 
     owner: str | None
     partitions: list[int]
+    of: int = 0
+    """How many partitions there were when the tasks were planned."""
     keys: list[bytes] | None = None
 
 
@@ -31,9 +33,9 @@ def plan_scan(owners: Sequence[str | None], num_partitions: int) -> list[ReadTas
     wanted = num_partitions or max(TASKS_PER_OWNER * len(groups), os.cpu_count() or 1)
     if wanted < len(groups):
         everything = [partition for _, partitions in groups for partition in partitions]
-        return [ReadTask(None, chunk) for chunk in split_evenly(everything, wanted)]
+        return [ReadTask(None, chunk, len(owners)) for chunk in split_evenly(everything, wanted)]
     return [
-        ReadTask(owner, chunk)
+        ReadTask(owner, chunk, len(owners))
         for owner, partitions in groups
         for chunk in split_evenly(partitions, max(1, round(wanted * len(partitions) / len(owners))))
     ]

@@ -49,7 +49,7 @@ class PhalanxReader(DataSourceReader):
         with explained(), grid.connect(self._options) as client:
             table = client.partition_table()
             if self._pushed is not None:
-                return [ReadTask(None, [], self._pushed)]
+                return [ReadTask(None, [], keys=self._pushed)]
             return plan_scan(table.owners(), self._options.num_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -58,7 +58,7 @@ class PhalanxReader(DataSourceReader):
         task = cast(ReadTask, partition)
         with explained(), grid.connect(self._options) as client:
             if task.keys is None:
-                pages = client.scan_data(self._options.map, task.partitions)
+                pages = client.scan_data(self._options.map, task.partitions, task.of)
             else:
                 pages = _look_up(client, self._options.map, task.keys)
             for keys, values in _combined(pages):

@@ -239,6 +239,15 @@ class BackupsChanged(_Event, frozen=True):
     rule: str = "DESIGN 6 online change of backups"
 
 
+class PartitionsDivided(_Event, frozen=True):
+    """The master was asked for more partitions: each of `before` goes on as several, in one version of the table."""
+
+    before: int
+    after: int
+    table_version: int
+    rule: str = "DESIGN 6 online change of the partition count"
+
+
 class MigrationsPlanned(_Event, frozen=True):
     """The master has worked out what to do until every replica is where it should be."""
 
@@ -358,6 +367,6 @@ Event = (
     | MemberAdmitted | JoinRequestRefused | MemberRemoved | JoinAnswered | OutdatedViewHealed | ClaimStarted
     | ClaimAnswered | ClaimEnded | ViewsDiverged | StaleMessageIgnored | ComplaintSent | ComplaintJudged
     | MemberQuestioned | OtherSideFound | TableSearchStarted | TableSearchEnded | TableInstalled | PartitionsAssigned
-    | PartitionsRepaired | PartitionLost | BackupsChanged | MigrationsPlanned | MigrationStarted | MigrationCopied | PartitionSealed
-    | MigrationCommitted | MigrationRolledBack | MigrationFinalized | FullyReplicated | LeaveStarted | Left | Ejected
+    | PartitionsRepaired | PartitionLost | BackupsChanged | PartitionsDivided | MigrationsPlanned | MigrationStarted
+    | MigrationCopied | PartitionSealed | MigrationCommitted | MigrationRolledBack | MigrationFinalized | FullyReplicated | LeaveStarted | Left | Ejected
 )  # fmt: skip

@@ -48,6 +48,7 @@ from phalanx.wire.replication_messages import (
 )
 from phalanx.wire.requests import (
     ChangeBackups,
+    ChangePartitionCount,
     ClearPartitions,
     Contains,
     CountReply,
@@ -120,7 +121,7 @@ KeyWrite = Put | PutIfAbsent | Replace | Remove
 KeyRequest = KeyRead | KeyWrite
 BulkRequest = GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition
 Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations
-Administration = ChangeBackups
+Administration = ChangeBackups | ChangePartitionCount
 Request = KeyRequest | BulkRequest | Inquiry | Administration
 Reply = (
     ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | TableReply | MembersReply
@@ -143,6 +144,7 @@ __all__ = [
     "AppliedOperation",
     "BulkRequest",
     "ChangeBackups",
+    "ChangePartitionCount",
     "ClaimAnswer",
     "ClearPartitions",
     "Complaint",

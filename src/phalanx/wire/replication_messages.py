@@ -81,6 +81,8 @@ class Probe(WireMessage, tag=44, frozen=True):
     base_seq: int
     base_ruler: str
     """Whose the epoch was that the owner itself had followed; empty: nobody's."""
+    of: int
+    """How many partitions there are by the owner's table: of another number, this one is another partition."""
 
 
 class ProbeAnswer(WireMessage, tag=45, frozen=True):
@@ -100,6 +102,8 @@ class CopyStart(WireMessage, tag=48, frozen=True):
     copy_id: int
     epoch: int
     seq: int
+    of: int
+    """As in `Probe`."""
     migration: Migration[MemberId] | None
     outcomes: tuple[RecordedCaller, ...] = ()
 

@@ -99,12 +99,16 @@ class SizeOf(WireMessage, tag=68, frozen=True):
     id: int
     map: str
     partitions: list[int]
+    of: int
+    """How many partitions there are, as the caller knows: with another number the owner does nothing."""
 
 
 class ClearPartitions(WireMessage, tag=69, frozen=True):
     id: int
     map: str
     partitions: list[int]
+    of: int
+    """As in `SizeOf`."""
 
 
 class ScanPartition(WireMessage, tag=70, frozen=True):
@@ -113,6 +117,8 @@ class ScanPartition(WireMessage, tag=70, frozen=True):
     id: int
     map: str
     partition: int
+    of: int
+    """As in `SizeOf`."""
     after_key: bytes
     max_bytes: int
 
@@ -160,6 +166,16 @@ class GetMigrations(WireMessage, tag=77, frozen=True):
     """What the master is moving, and how far it is. Members that are not the master say only who is."""
 
     id: int
+
+
+class ChangePartitionCount(WireMessage, tag=80, frozen=True):
+    """Divide every partition of the live cluster, so that there are so many; only the master does it.
+
+    Answered when it is done. While migrations are under way the answer is NOT_READY, and none begins: ask again.
+    """
+
+    id: int
+    partition_count: int
 
 
 class ChangeBackups(WireMessage, tag=79, frozen=True):

@@ -45,21 +45,24 @@ class CommitChecker:
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self._seen: dict[tuple[int, int, Slots], None] = {}
+        self._seen: dict[tuple[int, int, int, Slots], None] = {}
+        """How many partitions there are, and of each row its partition and version."""
         self._last: dict[MemberId, PartitionTable] = {}
         self.checked = 0
         """Commits that were looked at."""
 
     def new_commits(self, member: MemberId, table: PartitionTable, view: MembersView | None) -> list[tuple[int, Slots]]:
         """Partitions whose row this member has as the first, and the row before; those that a migration may have made."""
-        before = self._last.get(member)
+        before, count = self._last.get(member), table.partition_count
         self._last[member] = table
+        if before is not None and before.partition_count != count:
+            before = None  # What was divided is where it was.
         found = []
         for partition, version in enumerate(table.versions):
             if before is not None and before.versions[partition] == version:
                 continue
             slots = table.slots(partition)
-            key = partition, version, slots
+            key = count, partition, version, slots
             if key in self._seen:
                 continue
             self._seen[key] = None
@@ -79,6 +82,8 @@ class CommitChecker:
         source = peeks.get(owner) if owner is not None else None
         if source is None or source.view is None or member not in source.view:
             return
+        if source.table.partition_count != here.table.partition_count:
+            return
         if source.table.versions[partition] not in (version, version - 1):
             return
         self.checked += 1
@@ -86,7 +91,8 @@ class CommitChecker:
         taker = _given_to(old, slots)[0]
         if taker != member:
             # It may have gone on already, by several messages that it handled as one input.
-            if taker in peeks and peeks[taker].table.versions[partition] < version:
+            its = peeks[taker].table if taker in peeks else here.table
+            if its.partition_count == here.table.partition_count and its.versions[partition] < version:
                 self._findings.add(now, "the destination commits first", story)
             return
         theirs, mine = source.held.get(partition), here.held.get(partition)

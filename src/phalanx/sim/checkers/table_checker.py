@@ -14,6 +14,7 @@ line after it, all replicas in sync had left the cluster that went on.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -24,8 +25,10 @@ from phalanx.common.view import MembersView
 from phalanx.sim.checkers.findings import Findings
 from phalanx.wire.events import (
     Event,
+    MigrationCopied,
     MigrationStarted,
     PartitionLost,
+    PartitionsDivided,
     TableInstalled,
     TableSearchEnded,
     ViewInstalled,
@@ -72,7 +75,11 @@ class TableChecker:
         self._findings = findings
         self._wanted = backups + 1
         self.lines: list[list[Step]] = [[] for _ in range(partitions)]
-        """Of each partition its line."""
+        """Of each partition its line. Where clusters had other counts one after another: of each part that belongs to one
+        partition in all of them.
+        """
+        self._counts: dict[MemberId, int] = {}
+        """How many partitions there are by a master that has divided them."""
         self.installed: dict[MemberId, list[tuple[Millis, PartitionTable]]] = {}
         self._seen: dict[tuple[int, int], list[Step]] = {}
         """Partition and its version to the rows that had it."""
@@ -82,6 +89,12 @@ class TableChecker:
         """Partition and its version to the migrations that masters ordered for it."""
         self._adopted: dict[MemberId, tuple[int, ...]] = {}
         """New master to the partitions whose replicas it took from what they follow, in the input that is going on."""
+        self._dividing: set[MemberId] = set()
+        """Masters that have divided the partitions in the input that is going on."""
+        self._divided: set[tuple[int, int]] = set()
+        """Partition and the version with which it came about, or may have: one input may bring more than that."""
+        self._staying_when_copied: dict[tuple[int, int], int] = {}
+        """Partition and its version to how many members were to stay when the destination of its migration was ready."""
         self._left: set[MemberId] = set()
         """Members that wanted to leave; one that crashes meanwhile does not stay either."""
         self._last_words: dict[tuple[int, int, Slots], Millis] = {}
@@ -93,19 +106,58 @@ class TableChecker:
         self._members_then: dict[MemberId, tuple[MemberId, ...]] = {}
         """The same, when it last installed a table: in one input it may have installed a newer view behind it."""
 
-    def on_event(self, member: MemberId, event: Event, leaving: Collection[MemberId]) -> None:
-        """A member has recorded a fact; these members were asked to leave."""
+    def _divide(self, count: int) -> None:
+        """There are so many partitions somewhere: each part begins with all that is known of what it comes from."""
+        before, parts = len(self.lines), math.lcm(len(self.lines), count)
+        self.lines = [list(self.lines[part % before]) for part in range(parts)]
+        self._seen = {
+            (part, version): list(steps)
+            for (p, version), steps in self._seen.items()
+            for part in range(p, parts, before)
+        }
+        self._ordered = {
+            (part, version): list(told)
+            for (p, version), told in self._ordered.items()
+            for part in range(p, parts, before)
+        }
+        self._owners = {
+            (part, version): {owner: list(members) for owner, members in told.items()}
+            for (p, version), told in self._owners.items()
+            for part in range(p, parts, before)
+        }
+        self._divided = {(part, version) for p, version in self._divided for part in range(p, parts, before)}
+
+    def _parts(self, partition: int, count: int) -> range:
+        """The lines of a partition of a table that has so many."""
+        return range(partition, len(self.lines), count)
+
+    def on_event(
+        self, member: MemberId, event: Event, leaving: Collection[MemberId], view: MembersView | None
+    ) -> None:  # fmt: skip
+        """A member has recorded a fact; these members were asked to leave; `view`: the member's."""
         self._left.update(leaving)
         if isinstance(event, MigrationStarted):
-            self._ordered.setdefault((event.partition, event.partition_version), []).append(event)
+            for part in self._parts(event.partition, self._count_at(member)):
+                self._ordered.setdefault((part, event.partition_version), []).append(event)
+        elif isinstance(event, MigrationCopied) and view is not None:
+            for part in self._parts(event.partition, self._count_at(member)):
+                self._staying_when_copied[part, event.partition_version] = self._staying(view)
         elif isinstance(event, TableSearchEnded):
             self._adopted[member] = event.adopted
+        elif isinstance(event, PartitionsDivided):
+            self._divide(event.after)
+            self._counts[member] = event.after
+            self._dividing.add(member)
         elif isinstance(event, PartitionLost):
             self._lost.setdefault(member, []).append(event.partition)
         elif isinstance(event, ViewInstalled):
             self._members[member] = event.members
         elif isinstance(event, TableInstalled) and member in self._members:
             self._members_then[member] = self._members[member]
+
+    def _count_at(self, member: MemberId) -> int:
+        history = self.installed.get(member)
+        return self._counts.get(member) or (history[-1][1].partition_count if history else len(self.lines))
 
     def on_table(
         self,
@@ -118,6 +170,12 @@ class TableChecker:
         """A member has installed a table. Who has a row that was not seen before, made it, or was told to commit it."""
         history = self.installed.setdefault(member, [])
         before = history[-1][1] if history else None
+        if member in self._dividing and before is not None:
+            self._dividing.discard(member)
+            for part in range(len(self.lines)):
+                old_version = before.versions[part % before.partition_count]
+                version = table.versions[part % table.partition_count]
+                self._divided.update((part, between) for between in range(old_version + 1, version + 1))
         if before is not None and before.version >= table.version:
             self._findings.add(now, "tables only move on", f"{member}: {before.version}, then {table.version}")
         for each in table.members if view is not None and view.traits else ():
@@ -126,31 +184,40 @@ class TableChecker:
         changed = self._changed(before, table, member, now)
         history.append((now, table))
         adopted, lost = self._adopted.pop(member, ()), self._lost.pop(member, ())
-        for partition in changed:
-            self._check_owner(partition, member, table, view, alive, now)
+        count = table.partition_count
+        for partition, part in [(p, part) for p in changed for part in self._parts(p, count)]:
+            self._check_owner(part, member, table, view, alive, now)
             if view is None:
-                self._last_words.setdefault((partition, table.versions[partition], table.slots(partition)), now)
-            elif not self._note_seen(partition, member, table):
-                old = (before.slots(partition), before.versions[partition]) if before is not None else ((), 0)
+                self._last_words.setdefault((part, table.versions[partition], table.slots(partition)), now)
+            elif not self._note_seen(part, member, table):
+                old: tuple[Slots, int] = ((), 0)
+                if before is not None:
+                    parent = partition % before.partition_count
+                    old = before.slots(parent), before.versions[parent]
                 told = partition in adopted, partition in lost
-                self._add_row(partition, member, *old, table, view, now, *told)
+                self._add_row(part, member, *old, table, view, now, *told)
 
     def _changed(
         self, before: PartitionTable | None, table: PartitionTable, member: MemberId, now: Millis
     ) -> list[int]:  # fmt: skip
-        if before is None:
+        if before is not None and before.partition_count > table.partition_count and before.version:
+            self._findings.add(now, "tables only move on", f"{member}: partitions were joined together")
+            return []
+        if before is None or not before.version:
             return [partition for partition, version in enumerate(table.versions) if version]
-        versions = list(zip(before.versions, table.versions, strict=True))
+        times = table.partition_count // before.partition_count
+        versions = list(zip(before.versions * times, table.versions, strict=True))
         for partition, (old, new) in enumerate(versions):
             if new < old:
                 self._findings.add(now, "rows only move on", f"{member}: partition {partition} at {old}, then at {new}")
         return [partition for partition, (old, new) in enumerate(versions) if new != old]
 
     def _check_owner(
-        self, partition: int, member: MemberId, table: PartitionTable, view: MembersView | None,
+        self, part: int, member: MemberId, table: PartitionTable, view: MembersView | None,
         alive: Collection[MemberId], now: Millis,
     ) -> None:  # fmt: skip
-        owners = self._owners.setdefault((partition, table.versions[partition]), {})
+        partition = part % table.partition_count
+        owners = self._owners.setdefault((part, table.versions[partition]), {})
         owner = table.owner(partition)
         owners.setdefault(owner, []).append(member)
         if len(owners) == 1 or view is None:
@@ -161,10 +228,11 @@ class TableChecker:
                 story = f"partition {partition} version {table.versions[partition]}: {owner} at {member}, {other} at {against}"
                 self._findings.add(now, "one owner per partition and version", story)
 
-    def _note_seen(self, partition: int, member: MemberId, table: PartitionTable) -> bool:
+    def _note_seen(self, part: int, member: MemberId, table: PartitionTable) -> bool:
         """Whether somebody had this row before; then it is published now."""
+        partition = part % table.partition_count
         slots = table.slots(partition)
-        for step in self._seen.get((partition, table.versions[partition]), ()):
+        for step in self._seen.get((part, table.versions[partition]), ()):
             if step.slots == slots:
                 step.is_published = step.is_published or step.maker != member
                 return True
@@ -172,7 +240,7 @@ class TableChecker:
 
     def _add_row(
         self,
-        partition: int,
+        part: int,
         member: MemberId,
         old: Slots,
         since: int,
@@ -183,9 +251,10 @@ class TableChecker:
         is_lost: bool,
     ) -> None:
         """A row that nobody had before."""
+        partition = part % table.partition_count
         version, slots = table.versions[partition], table.slots(partition)
         before: Replicas = tuple(each for each in old if each is not None)
-        rows = self._reached(partition, old, since, version, view)
+        rows = self._reached(part, old, since, version, view)
         ways = [(path.migrated, path.repaired) for path in rows if (path.version, path.slots) == (version, slots)]
         migrated = any(way[0] for way in ways) and not is_lost
         # What one input brought about is seen at once: migrations, and after them perhaps a repair.
@@ -197,8 +266,8 @@ class TableChecker:
         story = (
             f"partition {partition} version {version}: {old}, then at {member} {slots}, with the view {view.members}"
         )
-        line = self.lines[partition]
-        self._seen.setdefault((partition, version), []).append(step)
+        line = self.lines[part]
+        self._seen.setdefault((part, version), []).append(step)
         if line and version < line[-1].version and line[-1].maker == view.master != member:
             # One input of a master brought about several rows, and others see each: this is one before its last.
             place = next(index for index, later in enumerate(line) if later.version > version)
@@ -207,6 +276,8 @@ class TableChecker:
         if migrated and all(way == (True, False) for way in ways):
             known = self._members_then.get(member, view.members)
             staying = sum(1 for each in view.data_members if each not in self._left and each in known)
+            # The commit was sent to the destination behind that: nobody can call it back for one who joins now.
+            staying = min(staying, self._staying_when_copied.get((part, since), staying))
             available = sum(1 for each in before if each in view)
             if len(step.replicas) < min(available, self._wanted, max(staying, 1)):
                 self._findings.add(now, "a migration leaves no fewer replicas", story)
@@ -219,7 +290,10 @@ class TableChecker:
                 self._findings.add(now, "replicas in sync are not passed over", text)
         line.append(step)
 
-    def _reached(self, partition: int, old: Slots, since: int, version: int, view: MembersView) -> list[Path]:
+    def _staying(self, view: MembersView) -> int:
+        return sum(1 for each in view.data_members if each not in self._left)
+
+    def _reached(self, part: int, old: Slots, since: int, version: int, view: MembersView) -> list[Path]:
         """The row before, and where migrations that were ordered for exactly such a row, repairs and migrations that
         were rolled back lead from it.
         """
@@ -228,9 +302,11 @@ class TableChecker:
             at, row = path.version, path.slots
             if at >= version:
                 continue
-            orders = self._ordered.get((partition, at), [])
+            orders = self._ordered.get((part, at), [])
             results = [result for result in (_result(row, order) for order in orders) if result != row]
             paths += [Path(at + 1, result, migrated=True, repaired=path.repaired) for result in results]
+            if (part, at + 1) in self._divided:
+                paths.append(path._replace(version=at + 1))
             if orders:
                 paths.append(path._replace(version=at + 2))
             repaired = _without(row, view)
@@ -240,26 +316,26 @@ class TableChecker:
 
     # --- questions -------------------------------------------------------------------------------------------------
 
-    def owner_between(self, partition: int, begin: Millis, end: Millis) -> MemberId | None:
+    def owner_between(self, part: int, begin: Millis, end: Millis) -> MemberId | None:
         """Who was the owner during a whole time by the line; None if that changed, or if there was none."""
-        line = self.lines[partition]
+        line = self.lines[part]
         at_begin = next((step for step in reversed(line) if step.at <= begin), None)
         if at_begin is None or any(begin < step.at <= end for step in line):
             return None
         return at_begin.replicas[0] if at_begin.replicas else None
 
     def owners_told(
-        self, partitions: Collection[int], members: Collection[MemberId], begin: Millis, end: Millis
+        self, parts: Collection[int], members: Collection[MemberId], begin: Millis, end: Millis
     ) -> list[MemberId | None]:
-        """Whom the tables that these members had during a time name as owners of these partitions, each once."""
+        """Whom the tables that these members had during a time name as owners of these parts, each once."""
         tables: list[PartitionTable] = []
         for member in dict.fromkeys(members):
             history = self.installed.get(member, [])
             tables += [table for at, table in history if at <= begin][-1:]
             tables += [table for at, table in history if begin < at <= end]
-        return list(dict.fromkeys(table.owner(partition) for table in tables for partition in partitions))
+        return list(dict.fromkeys(t.owner(part % t.partition_count) for t in tables for part in parts))
 
-    def may_be_lost(self, partition: int, replier: MemberId, begin: Millis, end: Millis) -> bool:
+    def may_be_lost(self, part: int, replier: MemberId, begin: Millis, end: Millis) -> bool:
         """Whether all replicas that had an acknowledged write left the cluster that went on.
 
         The write was acknowledged by the replier, by a table that it had installed between begin and end.
@@ -267,13 +343,14 @@ class TableChecker:
         history = self.installed.get(replier, [])
         earlier = [table for at, table in history if at <= begin][-1:]
         tables = earlier + [table for at, table in history if begin < at <= end]
-        return any(self._line_breaks(partition, table) for table in tables)
+        return any(self._line_breaks(part, table) for table in tables)
 
-    def _line_breaks(self, partition: int, table: PartitionTable) -> bool:
-        line = self.lines[partition]
+    def _line_breaks(self, part: int, table: PartitionTable) -> bool:
+        line = self.lines[part]
+        partition = part % table.partition_count
         version, slots = table.versions[partition], table.slots(partition)
         starts = [i for i, step in enumerate(line) if (step.version, step.slots) == (version, slots)]
-        said_at = self._last_words.get((partition, version, slots))
+        said_at = self._last_words.get((part, version, slots))
         if not starts and said_at is not None:
             # Nobody else had this row: what was confirmed by it is where its replicas are.
             return not any(each in step.view for step in line if step.at > said_at for each in slots)
