@@ -118,6 +118,19 @@ def test_with_two_backups_too_no_smaller_number_of_moves_reaches_balance(data: s
 
 
 @pytest.mark.rows("DL-02")
+@pytest.mark.parametrize(
+    ("table", "members", "backups"),
+    [([["B", "C"], []], "ABC", 1), ([[], ["C", "B"]], "ABC", 1), ([[], ["D", "C"]], "ABCD", 2)],
+)
+def test_an_empty_row_is_filled_without_moving_what_others_hold(
+    table: list[list[str]], members: str, backups: int
+) -> None:
+    rows = check(table, members, backups)
+    held = sum(len(row) for row in table)
+    assert moves(table, rows) == fewest_moves(table, members, backups) == sum(len(row) for row in rows) - held
+
+
+@pytest.mark.rows("DL-02")
 @pytest.mark.parametrize(("partitions", "count"), [(271, 10), (271, 3), (1_000, 37)])
 @pytest.mark.parametrize("backups", [0, 1, 2, 6])
 def test_the_moves_after_a_change_are_the_fewest_in_theory(partitions: int, count: int, backups: int) -> None:

@@ -129,6 +129,14 @@ def test_what_the_destination_has_committed_is_committed_for_all() -> None:
     assert found.rolled_back == ()
 
 
+@pytest.mark.rows("DL-31")
+def test_the_source_is_told_that_its_destination_has_committed_although_no_list_says_so() -> None:
+    """Only the destination's own row does: its answer to the old master was lost with it."""
+    table = table_of("BC", versions=[4])
+    found = recovered(A=told(table), B=told(table, active=((0, 4),)), D=told(table_of("DC", versions=[5])))
+    assert (result(found), outcomes(found)) == ((["DC"], (5,)), {(0, 4, True)})
+
+
 @pytest.mark.rows("DL-29")
 def test_all_outcomes_that_anybody_remembers_are_collected() -> None:
     table = table_of("BC", "CB", versions=[4, 7])
