@@ -236,7 +236,6 @@ class AsyncMap:
         None: the partitions were divided meanwhile, and this one's number means another.
         """
         deadline = asyncio.get_running_loop().time() + self._caller.call_timeout_s
-<<<<<<< HEAD
         while of == self._caller.partition_count:
             request = ScanPartition(self._caller.next_id(), self.name, partition, of, after, SCAN_PAGE_BYTES)
             reply = await self._caller.call(partition, request)
@@ -244,15 +243,6 @@ class AsyncMap:
                 return expect(reply, PageReply, "scan")
             await self._pause_or_raise(reply, deadline, "scan", was_write=False)
         return None
-=======
-        while True:
-            table = await self._caller.table()
-            request = ScanPartition(self._caller.next_id(), self.name, partition, after, SCAN_PAGE_BYTES)
-            reply = await self._caller.call(partition, request)
-            if not isinstance(reply, ErrorReply) or reply.code not in REGROUP:
-                return expect(reply, PageReply, "scan")
-            await self._pause_or_raise(reply, table, deadline, "scan", was_write=False)
->>>>>>> 6a1a9aa (Believe only what became of the cluster that a client knows, and ask who refuses a call for its table at once)
 
     # --- how parts are asked ---------------------------------------------------------------------------------------
 
@@ -270,8 +260,7 @@ class AsyncMap:
         """Ask the owners of all keys; what an owner could not answer is grouped anew until the deadline."""
         caller = self._caller
         deadline = asyncio.get_running_loop().time() + caller.call_timeout_s
-        table = await caller.table()
-        parts = self._owner_groups.split(table, keys, values, None)
+        parts = self._owner_groups.split(await caller.table(), keys, values, None)
         while parts:
             left: list[int] = []
             refusal = None
@@ -285,9 +274,8 @@ class AsyncMap:
                     else:
                         left += take(part, reply)
             if refusal is not None:
-                await self._pause_or_raise(refusal, table, deadline, what, was_write=bool(values))
-            table = await caller.table()
-            parts = self._owner_groups.split(table, keys, values, left) if left else []
+                await self._pause_or_raise(refusal, deadline, what, was_write=bool(values))
+            parts = self._owner_groups.split(await caller.table(), keys, values, left) if left else []
 
     async def _everywhere(self, kind: type, reply_kind: type, what: str) -> list[Any]:
         """Ask the owners of all partitions; what one could not answer is asked again until the deadline."""
@@ -310,28 +298,14 @@ class AsyncMap:
                 else:
                     replies.append(expect(result, reply_kind, what))
             if refusal is not None:
-<<<<<<< HEAD
                 await self._pause_or_raise(refusal, deadline, what, was_write=kind is ClearPartitions)
             table = await self._caller.table()
             groups = regrouped(table, again, of)
-=======
-                await self._pause_or_raise(refusal, table, deadline, what, was_write=kind is ClearPartitions)
-            table, left = await self._caller.table(), set(again)
-            groups = [kept for group in partitions_by_owner(table) if (kept := [p for p in group if p in left])]
->>>>>>> 6a1a9aa (Believe only what became of the cluster that a client knows, and ask who refuses a call for its table at once)
         return replies
 
-    async def _pause_or_raise(
-        self, reply: ErrorReply, table: PartitionTable, deadline: float, what: str, *, was_write: bool
-    ) -> None:
-        """Before another try: get a newer table than the one by which the refused was asked. Pauses if there is none."""
+    async def _pause_or_raise(self, reply: ErrorReply, deadline: float, what: str, *, was_write: bool) -> None:
         if asyncio.get_running_loop().time() >= deadline:
             code = ErrorCode.INDETERMINATE if was_write else ErrorCode.UNAVAILABLE
             raise_error(ErrorReply(reply.id, code, reply.text), what)
-        caller = self._caller
-        if await caller.table() is not table:
-            return
-        await caller.refresh()
-        if await caller.table() is table:
-            await asyncio.sleep(REGROUP_PAUSE_S)
-            await caller.refresh()
+        await asyncio.sleep(REGROUP_PAUSE_S)
+        await self._caller.refresh()
