@@ -234,6 +234,7 @@ def test_a_request_by_another_count_is_handed_back() -> None:
     assert sum(map(len, held(c, "A").values())) == len(KEYS)
 
 
+@pytest.mark.rows("DL-12")
 def test_a_new_master_hears_of_it_from_those_who_act_upon_it() -> None:
     c = cluster("ABCD", "BC")
     c.hold("A", "D")
@@ -261,6 +262,7 @@ def test_a_division_that_only_its_master_knew_never_was() -> None:
     assert held(c, "B") == {0: set(KEYS)}
 
 
+@pytest.mark.rows("DL-12")
 def test_recovery_goes_by_the_divided_table_whatever_the_versions() -> None:
     old = build_table([("A", "B")], [90])  # type: ignore[list-item]  # any texts name members
     new = build_table([("A", "B"), ("A",)], [4, 4])  # type: ignore[list-item]

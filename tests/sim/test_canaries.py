@@ -46,6 +46,7 @@ MIGRATION_FOUND_BY = {
     "commit-copy-early": {"who is given a replica has it"},
     "serve-while-sealed": {"one member answers for a partition"},
     "drop-replicas-first": {"a migration leaves no fewer replicas"},
+    "forget-the-last-child": {"reads by the owner are not stale", "no acknowledged write is lost"},
 }
 
 FROM_SEED = {"forget-active-migrations": 130}

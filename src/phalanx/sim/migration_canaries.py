@@ -11,6 +11,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.grid.outgoing import Outgoing, Stage
 from phalanx.grid.replication import OwnedPartition
 from phalanx.node.node import Node
+from phalanx.partition.hashing import children_of
 from phalanx.partition.migrating import Migrating, Outcome, plan_steps
 from phalanx.wire import messages as m
 
@@ -106,6 +107,20 @@ def drop_replicas_first(node: Node) -> None:
     _replace(migrating, "start", start)
 
 
+def forget_the_last_child(node: Node) -> None:
+    """A partition is divided into one child less than there are."""
+    undivided, original = node.grid.followed.undivided, node.grid.followed.undivided.divide_for
+
+    def divide_for(partition: int) -> None:
+        parent = undivided.parent_of(partition)
+        original(partition)
+        if parent is not None:
+            count = len(node.grid.owned)
+            node.grid.followed.replicas.pop(children_of(parent, count, undivided._of)[-1], None)
+
+    _replace(undivided, "divide_for", divide_for)
+
+
 def _replace(machine: object, name: str, by: object) -> None:
     setattr(machine, name, by)
 
@@ -119,5 +134,6 @@ MIGRATION_CANARIES: dict[str, Callable[[Node], None]] = {
     "forget-active-migrations": forget_active_migrations,
     "repair-undecided": repair_undecided,
     "drop-replicas-first": drop_replicas_first,
+    "forget-the-last-child": forget_the_last_child,
 }
 """Name to what takes the rule out."""
