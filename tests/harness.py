@@ -49,8 +49,9 @@ CLIENT = ClientId("client/1")
 NAMES_PARTITIONS = (m.SizeOf, m.ClearPartitions, m.ScanPartition)
 
 
-EXACT_TIMES: dict[str, Any] = {"failure_detector": "deadline"}
-"""Tests of the protocol name the very millisecond of a suspicion; what phi learns is tested by itself."""
+EXACT_TIMES: dict[str, Any] = {"failure_detector": "deadline", "migration_latency_target_ms": 0}
+"""Tests of the protocol name the very millisecond of a suspicion, and let messages pass while no time does; what phi
+learns, and how copies are paced, is tested by itself."""
 
 
 def key_of(partition: int, partition_count: int, number: int = 0) -> bytes:

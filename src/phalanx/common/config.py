@@ -120,8 +120,12 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     anti_entropy_interval_ms: Millis = 30_000
     """Within which each owner asks the backups of all its partitions whether they are in step; 0: never."""
 
-    copy_chunk_bytes: int = 512 * 1024
+    copy_chunk_bytes: int = 64 * 1024
     """How much of a partition one message of a copy carries. More: fewer round trips, longer turns."""
+
+    migration_latency_target_ms: Millis = 3
+    """By how much messages may be late because of migrations until copies slow down; 0: they never do. Lower: calls hardly
+    notice that data moves, and it moves more slowly while the members are busy."""
 
     migrations_per_member: int = 10
     """Migrations in which one member sends or receives at the same time. Lower: less load meanwhile, slower."""
@@ -168,7 +172,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
                      "ring_neighbours", "merge_interval_ms", "former_members_ms"):  # fmt: skip
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must be greater than 0")
-        for name in ("anti_entropy_interval_ms", "max_parallel_migrations", "master_confirmation_interval_ms", "master_confirmation_timeout_ms", "max_members",
+        for name in ("anti_entropy_interval_ms", "max_parallel_migrations", "migration_latency_target_ms",
+                     "master_confirmation_interval_ms", "master_confirmation_timeout_ms", "max_members",
                      "ring_above_members", "phi_min_deviation_ms", "phi_acceptable_pause_ms"):  # fmt: skip
             if getattr(self, name) < 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must not be negative")

@@ -1,29 +1,40 @@
 """Copying one partition to another member, while writes go on: the sending and the receiving process.
 
-The sender notes the keys that exist at the start, then sends chunk after chunk, each when the one before it was
-acknowledged, with the values as they are at that moment. Writes made meanwhile go to the destination on the same
-connection. Whatever order writes and chunks of one key take there, it is the order in which the owner made them, so
-the destination simply applies both as they come. A connection that breaks ends the copy: order is its only guard.
+The sender notes the keys that exist at the start, then sends chunk after chunk, with the values as they are at that
+moment. A few are on the way at a time, and each goes when `CopyPacer` lets it: so a copy needs little memory and leaves
+time for others, whatever the partition's size. Writes made meanwhile go to the destination on the same connection.
+Whatever order writes and chunks of one key take there, it is the order in which the owner made them, so the destination
+simply applies both as they come. A connection that breaks ends the copy: order is its only guard.
 
 The destination keeps what it had before (a backup that had fallen out of step) until the copy is complete.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import Migration
 from phalanx.grid.outcomes import Outcomes
-from phalanx.grid.store import Replica
+from phalanx.grid.store import MapStore, Replica
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import CopyAck, CopyChunk, CopyStart
+
+ENTRY_BYTES = 16
+"""What an entry counts in a chunk besides its key and value."""
+MAX_ON_THE_WAY = 2
+"""Chunks of one copy that are not acknowledged: while the destination stores one, the next is being sent."""
+CHUNK_BYTES = 1024
+"""What a chunk costs besides its entries: many small copies are not free either."""
 
 
 class CopySender:
     """The owner's end of one copy. Ended by the last acknowledgement, or by the connection."""
 
-    __slots__ = ("_chunk_bytes", "_chunks", "_copy_id", "_member", "_partition", "_replica", "_sent", "is_complete")
+    __slots__ = (
+        "_chunk_bytes", "_copy_id", "_keys", "_member", "_on_the_way", "_partition", "_replica", "_sent", "_sent_last",
+        "is_complete",
+    )  # fmt: skip
 
     def __init__(self, partition: int, member: MemberId, copy_id: int, replica: Replica, chunk_bytes: int) -> None:
         self._partition = partition
@@ -31,73 +42,83 @@ class CopySender:
         self._copy_id = copy_id
         self._replica = replica
         self._chunk_bytes = chunk_bytes
-        self._chunks = self._plan()
+        # Taken from their ends. In no order: to sort half a million keys would stop the member for long.
+        self._keys = [(name, list(replica.maps[name].entries)) for name in sorted(replica.maps, reverse=True)]
+        """Maps and their keys that are still to be sent."""
         self._sent = 0
+        self._sent_last = False
+        self._on_the_way: deque[Millis] = deque()
+        """When the chunks were sent that are not acknowledged."""
         self.is_complete = False
 
     def __repr__(self) -> str:
         return f"CopySender({self._partition} to {self._member}, chunks sent: {self._sent})"
 
-    def start(
-        self, base_version: int, of: int, migration: Migration[MemberId] | None, now: Millis, outbox: Outbox
-    ) -> None:  # fmt: skip
+    @property
+    def is_owed(self) -> bool:
+        """Whether the destination has something to acknowledge."""
+        return bool(self._on_the_way)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether another chunk may be on the way."""
+        return not self._sent_last and len(self._on_the_way) < MAX_ON_THE_WAY
+
+    def start(self, base_version: int, of: int, migration: Migration[MemberId] | None, outbox: Outbox) -> None:
         replica = self._replica
         outcomes = replica.outcomes.export()
         start = CopyStart(
             self._partition, base_version, self._copy_id, replica.epoch, replica.seq, of, migration, outcomes
         )
         outbox.send(self._member, start)
-        self._send_next(now, outbox)
 
-    def on_ack(self, message: CopyAck, now: Millis, outbox: Outbox) -> None:
-        if message.copy_id != self._copy_id or message.index != self._sent - 1 or self.is_complete:
-            return
-        self._send_next(now, outbox)
+    def on_ack(self, message: CopyAck) -> Millis | None:
+        """When the chunk was sent; None: it is not the one whose acknowledgement is next."""
+        expected = self._sent - len(self._on_the_way)
+        if message.copy_id != self._copy_id or message.index != expected or not self._on_the_way:
+            return None
+        sent_at = self._on_the_way.popleft()
+        self.is_complete = self._sent_last and not self._on_the_way
+        return sent_at
 
-    def _send_next(self, now: Millis, outbox: Outbox) -> None:
-        planned = next(self._chunks, None)
-        if planned is None:
-            self.is_complete = True
-            return
-        name, wanted, last = planned
-        store = self._replica.maps.get(name)
+    def send_next(self, now: Millis, outbox: Outbox) -> int:
+        """Send one chunk; about how many bytes it has."""
         keys: list[bytes] = []
         values: list[bytes] = []
+        name, store, size = "", None, CHUNK_BYTES
+        while self._keys and not keys:
+            name, left = self._keys[-1]
+            store = self._replica.maps.get(name)
+            if store is not None:
+                size = self._gather(store, left, keys, values)
+            if store is None or not left:
+                self._keys.pop()
+        self._sent_last = not self._keys
         ttls: list[Millis] = []
-        for key in wanted:
-            value = store.entries.get(key) if store is not None else None
-            if value is not None and store is not None:
+        if store is not None and store.expires_at:
+            ttls = [store.remaining_ms(key, now) for key in keys]
+            if not any(ttls):
+                ttls.clear()
+        chunk = CopyChunk(self._partition, self._copy_id, self._sent, name, keys, values, ttls, self._sent_last)
+        self._sent += 1
+        self._on_the_way.append(now)
+        outbox.send(self._member, chunk)
+        return size
+
+    def _gather(self, store: MapStore, left: list[bytes], keys: list[bytes], values: list[bytes]) -> int:
+        """Take keys until a chunk is full; about how many bytes it has."""
+        entries, size, limit = store.entries, CHUNK_BYTES, CHUNK_BYTES + self._chunk_bytes
+        while left and size < limit:
+            key = left[-1]
+            value = entries.get(key)
+            if value is not None:
+                size += len(key) + len(value) + ENTRY_BYTES
+                if size > limit and keys:
+                    break
                 keys.append(key)
                 values.append(value)
-                if store.expires_at:
-                    ttls.append(store.remaining_ms(key, now))
-        if not any(ttls):
-            ttls.clear()
-        chunk = CopyChunk(self._partition, self._copy_id, self._sent, name, keys, values, ttls, last)
-        self._sent += 1
-        outbox.send(self._member, chunk)
-
-    def _plan(self) -> Iterator[tuple[str, list[bytes], bool]]:
-        """Map name, keys and whether it is the last, of each chunk; sizes by the values at the start of the chunk."""
-        pending: tuple[str, list[bytes]] = ("", [])
-        for name, keys in list(self._replica.keys_by_map()):
-            first = 0
-            while first < len(keys):
-                count = self._fitting(name, keys, first)
-                yield (*pending, False)
-                pending = (name, keys[first : first + count])
-                first += count
-        yield (*pending, True)
-
-    def _fitting(self, name: str, keys: list[bytes], first: int) -> int:
-        store = self._replica.maps.get(name)
-        size = 0
-        for index in range(first, len(keys)):
-            value = store.entries.get(keys[index]) if store is not None else None
-            size += len(keys[index]) + (len(value) if value is not None else 0) + 16
-            if size > self._chunk_bytes:
-                return max(index - first, 1)
-        return len(keys) - first
+            left.pop()
+        return size
 
 
 class IncomingCopy:

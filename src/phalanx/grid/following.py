@@ -14,6 +14,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
 from phalanx.grid.copying import IncomingCopy
+from phalanx.grid.discarding import Discarded
 from phalanx.grid.dividing import UndividedReplicas
 from phalanx.grid.store import Replica
 from phalanx.wire import events
@@ -69,6 +70,7 @@ class Followed:
         """Owner and partition to what the owner is to be told at the end of this input."""
         self.undivided = UndividedReplicas(self.replicas)
         """Replicas of partitions of a smaller count."""
+        self.discarded = Discarded()
         self._owns = owns
         self._out = outbox
         self._table: PartitionTable | None = None
@@ -111,7 +113,7 @@ class Followed:
             return
         if not self._believes(sender, partition, epoch):
             return
-        self.copies.pop(partition, None)
+        self.drop_copy(partition)
         self.undivided.divide_for(partition)
         replica = self.replicas.get(partition)
         if replica is None and message.base_epoch == 0 and message.base_seq == 0:
@@ -135,6 +137,7 @@ class Followed:
         else:
             is_wanted = self._may_hold(partition, message.epoch)
         if is_wanted and not self._owns(partition) and self._believes(sender, partition, message.epoch):
+            self.drop_copy(partition)
             self.copies[partition] = IncomingCopy(sender, message)
             if message.migration is not None:
                 self.incoming[partition] = ActiveMigration(partition, base_version, message.migration)
@@ -149,6 +152,7 @@ class Followed:
         if message.last:
             # The old state goes only now, when the new one is whole.
             del self.copies[partition]
+            self._drop(partition)
             self.replicas[partition] = copy.replica
             copy.replica.ordered_for = copy.base_version
             self._out.send(sender, ReplicateAck(partition, copy.replica.epoch, copy.replica.seq))
@@ -156,8 +160,17 @@ class Followed:
     def on_link_lost(self, peer: MemberId) -> None:
         """A copy is whole only if nothing of it was lost: what has not arrived completely is dropped."""
         for partition in [p for p, copy in self.copies.items() if copy.source == peer]:
-            del self.copies[partition]
+            self.drop_copy(partition)
             self.incoming.pop(partition, None)
+
+    def drop_copy(self, partition: int) -> None:
+        """End a copy that arrives, if there is one."""
+        copy = self.copies.pop(partition, None)
+        if copy is not None:
+            self.discarded.add(copy.replica)
+
+    def _drop(self, partition: int) -> None:
+        self.discarded.add(self.replicas.pop(partition, None))
 
     def follow_table(
         self, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool], *, reconfirmed: bool
@@ -171,7 +184,7 @@ class Followed:
             return  # It assigns nothing, and says nothing of how many partitions there are.
         if self._table is None:
             for partition in [p for p, copy in self.copies.items() if copy.of != table.partition_count]:
-                del self.copies[partition]
+                self.drop_copy(partition)
                 self.incoming.pop(partition, None)
         self._table = table
         self.undivided.follow_table(table)
@@ -180,15 +193,15 @@ class Followed:
         for partition in [p for p in self.replicas if mine not in rows[p]]:
             replica = self.replicas[partition]
             if max(replica.ordered_for, replica.epoch - 1) < versions[partition]:
-                del self.replicas[partition]
+                self._drop(partition)
         for partition in [p for p in self.copies if mine not in rows[p]]:
             copy = self.copies[partition]
             if max(copy.base_version, copy.replica.epoch - 1) < versions[partition]:
-                del self.copies[partition]
+                self.drop_copy(partition)
         for partition in [p for p, state in self.incoming.items() if versions[p] > state.base_version]:
             self._finalize(self.incoming.pop(partition), table, outcomes)
         for partition in [p for p, replica in self.replicas.items() if self._is_older_than_loss(replica, p, table)]:
-            del self.replicas[partition]
+            self._drop(partition)
         if reconfirmed:
             self._end_unknown_rules(table)
 

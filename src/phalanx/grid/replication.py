@@ -25,6 +25,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Collection
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -34,7 +35,8 @@ from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.common.migration import Migration
 from phalanx.common.table import PartitionTable
-from phalanx.grid.copying import CopySender
+from phalanx.grid.copying import MAX_ON_THE_WAY, CopySender
+from phalanx.grid.pacing import CopyPacer
 from phalanx.grid.store import Replica
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import CopyAck, Probe, ProbeAnswer, Replicate, ReplicateAck, Reply
@@ -106,13 +108,25 @@ class PendingWrite(msgspec.Struct, gc=False):
 class OwnedPartition:
     """A partition that this member owns, from the table that said so to the table that says otherwise."""
 
-    __slots__ = ("_base", "_log", "_log_from", "_of", "_out", "_waiting", "backups", "number", "replica", "streams")
+    __slots__ = (
+        "_base", "_log", "_log_from", "_of", "_out", "_pacer", "_waiting", "backups", "number", "replica", "streams",
+    )  # fmt: skip
 
-    def __init__(self, this: MemberId, number: int, replica: Replica, epoch: int, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        this: MemberId,
+        number: int,
+        replica: Replica,
+        epoch: int,
+        outbox: Outbox,
+        pacer: CopyPacer | None = None,
+    ) -> None:
+        """`pacer`: lets chunks of copies go; without, each goes as soon as the destination has taken one before it."""
         self.number = number
         self.replica = replica
         self.streams: dict[MemberId, Stream] = {}
         self._out = outbox
+        self._pacer = pacer
         self._base = (replica.epoch, replica.seq, replica.ruler)
         """What this owner began with: a backup with the same epoch, seq and ruler holds the same entries."""
         self._log: deque[Replicate] = deque()
@@ -206,12 +220,8 @@ class OwnedPartition:
         stream.target_seq = self.replica.seq
 
     def _confirm(self) -> None:
-        """Tell callers whose writes every stream that counts has acknowledged; forget writes that all have."""
-        kept_from = self.replica.seq
+        """Tell callers whose writes every stream that counts has acknowledged; forget what all have."""
         streams = self.streams.values()
-        for stream in streams:
-            if stream.acked < kept_from:
-                kept_from = stream.acked
         for coldest, waiting in self._waiting.items():
             confirmed = self.replica.seq
             for stream in streams:
@@ -222,6 +232,15 @@ class OwnedPartition:
                 write.partitions_left -= 1
                 if write.partitions_left == 0:
                     self._out.send(write.caller, write.reply)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop from the log what nobody will be sent again."""
+        kept_from = self.replica.seq
+        for stream in self.streams.values():
+            # A new destination whose copy breaks off gets another copy: the log need not grow as long as it takes.
+            if stream.acked < kept_from and (stream.counts or stream.copy is None):
+                kept_from = stream.acked
         log = self._log
         while log and log[0].seq <= kept_from:
             self._log_from = log.popleft().seq
@@ -363,14 +382,38 @@ class OwnedPartition:
         return [
             stream.member
             for stream in self.streams.values()
-            if stream.copy is not None and now - stream.heard_at >= COPY_STALLED_AFTER_MS
+            if stream.copy is not None and stream.copy.is_owed and now - stream.heard_at >= COPY_STALLED_AFTER_MS
         ]
 
     def on_copy_ack(self, member: MemberId, message: CopyAck, now: Millis) -> None:
         stream = self.streams.get(member)
-        if stream is not None and stream.copy is not None:
+        if stream is None or stream.copy is None:
+            return
+        stream.heard_at = now
+        sent_at = stream.copy.on_ack(message)
+        if sent_at is not None:
+            if self._pacer is not None:
+                self._pacer.on_ack(member, sent_at, now)
+            self._copy_on(stream, now)
+
+    def _copy_on(self, stream: Stream, now: Millis) -> None:
+        """One more chunk may be on its way."""
+        if self._pacer is None:
+            self._send_chunk(stream, now)
+        else:
+            # Callers wait for a backup of the table that is not in step.
+            self._pacer.take(partial(self._send_chunk, stream), now, urgent=stream.counts)
+
+    def _send_chunk(self, stream: Stream, now: Millis) -> int:
+        """Send a chunk of the stream's copy, if there is one still that has any; about how many bytes."""
+        copy = stream.copy
+        if copy is None or not copy.has_more or self.streams.get(stream.member) is not stream:
+            return 0
+        if not copy.is_owed:
+            # Whatever made it wait here is no silence of the destination.
             stream.heard_at = now
-            stream.copy.on_ack(message, now, self._out)
+        self._forget()
+        return copy.send_next(now, self._out)
 
     def doubt_all(self, now: Millis) -> None:
         """The replicas may follow another rule: ask each what it has."""
@@ -395,7 +438,9 @@ class OwnedPartition:
         stream.copy = CopySender(self.number, stream.member, copy_id, self.replica, chunk_bytes)
         ordered = stream.ordered
         base_version, migration = (ordered.base_version, ordered.migration) if ordered is not None else (0, None)
-        stream.copy.start(base_version, self._of, migration, now, self._out)
+        stream.copy.start(base_version, self._of, migration, self._out)
+        for _ in range(MAX_ON_THE_WAY):
+            self._copy_on(stream, now)
 
     def abandon(self) -> list[PendingWrite]:
         """Ownership has moved: the writes whose outcome is open, each once."""

@@ -19,6 +19,7 @@ from phalanx.grid.dividing import OwnedLater
 from phalanx.grid.following import Followed
 from phalanx.grid.operations import remove_keys
 from phalanx.grid.outgoing import OutgoingMigrations
+from phalanx.grid.pacing import CopyPacer
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.store import Replica
 from phalanx.wire.effects import Outbox
@@ -66,6 +67,8 @@ class GridService:
         """Owned partitions that wait for a replica: for an acknowledgement, a probe or a copy."""
         self._confirmed_by: MemberId | None = None
         self._copies_made = 0
+        target_ms = config.migration_latency_target_ms
+        self._pacer = CopyPacer(target_ms, config.copy_chunk_bytes) if target_ms else None
         self._checks = AntiEntropy(config.anti_entropy_interval_ms)
         self._expiring: dict[int, OwnedPartition] = {}
         """Owned partitions that may hold entries which expire."""
@@ -201,6 +204,8 @@ class GridService:
                 self._hand_over(owned)
                 if self.this in table.replicas(partition):
                     self.followed.replicas[partition] = owned.replica
+                else:
+                    self.followed.discarded.add(owned.replica)
                 if asked is not None:
                     self.followed.on_probe(*asked)
         self.outgoing.unseal_confirmed(ahead)
@@ -234,9 +239,9 @@ class GridService:
     def _take_over(self, partition: int, epoch: int) -> OwnedPartition:
         """Become the owner: with the replica that is here, or with an empty one where nobody had any."""
         replica = self.followed.replicas.pop(partition, None) or Replica()
-        self.followed.copies.pop(partition, None)
+        self.followed.drop_copy(partition)
         replica.ordered_for = -1
-        owned = OwnedPartition(self.this, partition, replica, epoch, self.out)
+        owned = OwnedPartition(self.this, partition, replica, epoch, self.out, self._pacer)
         self.owned[partition] = owned
         if any(store.expires_at for store in replica.maps.values()):
             self._expiring[partition] = owned
@@ -350,17 +355,23 @@ class GridService:
     # --- time ------------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> Millis | None:
-        due_at = self._checks.next_deadline()
         if self.owned_later.partitions:
             return self._table_at
-        if not self.unsettled and not self._expiring:
-            return due_at
-        return self._look_at if due_at is None else min(self._look_at, due_at)
+        earliest = self._checks.next_deadline()
+        chunk_at = self._pacer.next_deadline() if self._pacer is not None else None
+        look_at = self._look_at if self.unsettled or self._expiring else None
+        for deadline in (chunk_at, look_at, self.followed.discarded.next_deadline()):
+            if deadline is not None and (earliest is None or deadline < earliest):
+                earliest = deadline
+        return earliest
 
     def on_time(self, now: Millis) -> None:
-        """Repeat what was not acknowledged, restart copies that stand still, drop entries whose time is over."""
+        """Send chunks of copies whose turn it is, repeat what was not acknowledged, drop entries whose time is over."""
         if self.owned_later.partitions:
             self.owned_later.go_on(self.followed.undivided.parent_of)
+        if self._pacer is not None:
+            self._pacer.on_time(now)
+        self.followed.discarded.on_time(now)
         for owned in self._checks.due(self.owned, now):
             owned.check_backups()
         if now < self._look_at:

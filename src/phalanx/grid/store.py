@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from phalanx.common.ids import Millis
 from phalanx.grid.outcomes import Outcomes
@@ -108,6 +108,12 @@ class MapStore:
             self.sorted_positions = sorted([(scan_position(key), key) for key in self.entries])
         return self.sorted_positions
 
+    def forget_order(self, limit: int) -> None:
+        """Of entries that nobody will look at again: give back some of what tells their order and their expiry."""
+        for kept in (self._due, self.sorted_positions):
+            if kept:
+                del kept[-limit:]
+
     def page(self, after_key: bytes, max_bytes: int, now: Millis) -> tuple[list[bytes], list[bytes], bool]:
         """Entries behind a key in scan order, up to about `max_bytes` (at least one), and whether there are more.
 
@@ -193,8 +199,3 @@ class Replica:
         return sum(
             len(key) + len(value) for store in self.maps.values() for key, value in store.entries.items()
         )  # fmt: skip
-
-    def keys_by_map(self) -> Iterator[tuple[str, list[bytes]]]:
-        """The keys of each map, as they are now."""
-        for name in sorted(self.maps):
-            yield name, sorted(self.maps[name].entries)

@@ -1,0 +1,107 @@
+"""When the next chunk of a copy goes: so that those who wait for this member or the destination hardly notice.
+
+Between two chunks of all the copies that one member sends lies a gap, in which its loop and the destination's serve
+others. How much others wait is felt in two ways, both by the times of inputs alone:
+
+* the way of a chunk and of its acknowledgement takes longer than the shortest such way did. What both loops and the
+  connections between them have to do besides stands in that queue, as a request would.
+* this member is woken later than it asked for.
+
+Longer than the target: the gap doubles. Otherwise it shrinks a little. It has an upper bound, so a copy always ends;
+and a copy that callers wait for (of a backup that counts, and is not in step) does not heed it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from phalanx.common.ids import MemberId, Millis
+
+GAP_MS = 2
+"""The least gap: even in an idle cluster others have a turn between two chunks."""
+MAX_GAP_MS = 12
+FORGET_MS = 10_000
+"""The shortest way that was seen counts for so long: the network may have changed."""
+
+Chunk = Callable[[Millis], int]
+"""Sends the next chunk of a copy, and returns about how many bytes it has (0: that copy has none to send any more)."""
+
+
+class Lane:
+    """Chunks that wait for their turn, each of another copy or behind another one of its copy."""
+
+    __slots__ = ("allowance", "chunks", "next_at")
+
+    def __init__(self) -> None:
+        self.chunks: deque[Chunk] = deque()
+        """In the order in which they go."""
+        self.next_at: Millis = 0
+        """When chunks may go again."""
+        self.allowance = 0
+        """Bytes that may still go before that: small chunks share a turn."""
+
+    def go_on(self, now: Millis, gap_ms: Millis, bytes_at_once: int) -> None:
+        """Send what may go now."""
+        while self.chunks:
+            if now >= self.next_at:
+                self.next_at, self.allowance = now + gap_ms, bytes_at_once
+            if self.allowance <= 0:
+                return
+            self.allowance -= self.chunks.popleft()(now)
+
+
+class CopyPacer:
+    """Of all copies that one member sends."""
+
+    __slots__ = ("_chunk_bytes", "_felt_at", "_shortest", "_target_ms", "_urgent", "_usual", "gap_ms")
+
+    def __init__(self, target_ms: Millis, chunk_bytes: int) -> None:
+        self._target_ms = target_ms
+        self._chunk_bytes = chunk_bytes
+        self.gap_ms: Millis = GAP_MS
+        self._usual = Lane()
+        self._urgent = Lane()
+        """Of copies that callers wait for."""
+        self._felt_at: Millis = 0
+        """When the gap grew last: the way of what was sent before says nothing of the new one."""
+        self._shortest: dict[MemberId, tuple[Millis, Millis]] = {}
+        """Destination to the shortest way of a chunk and its acknowledgement, and when that was seen."""
+
+    def __repr__(self) -> str:
+        return f"CopyPacer(gap_ms={self.gap_ms}, waiting={len(self._usual.chunks)}, urgent={len(self._urgent.chunks)})"
+
+    def take(self, chunk: Chunk, now: Millis, *, urgent: bool) -> None:
+        """Send a chunk as soon as it may go: now, or in a later turn."""
+        lane = self._urgent if urgent else self._usual
+        lane.chunks.append(chunk)
+        lane.go_on(now, GAP_MS if urgent else self.gap_ms, self._chunk_bytes)
+
+    def next_deadline(self) -> Millis | None:
+        usual, urgent = self._usual, self._urgent
+        if urgent.chunks:
+            return min(urgent.next_at, usual.next_at) if usual.chunks else urgent.next_at
+        return usual.next_at if usual.chunks else None
+
+    def on_time(self, now: Millis) -> None:
+        if self._usual.chunks and now - self._usual.next_at > self._target_ms:
+            self._slow_down(now)
+        self._urgent.go_on(now, GAP_MS, self._chunk_bytes)
+        self._usual.go_on(now, self.gap_ms, self._chunk_bytes)
+
+    def on_ack(self, member: MemberId, sent_at: Millis, now: Millis) -> None:
+        """A chunk that was sent to a member at that time is acknowledged."""
+        took_ms = now - sent_at
+        shortest, seen_at = self._shortest.get(member, (took_ms, now))
+        if took_ms <= shortest or now - seen_at >= FORGET_MS:
+            shortest, seen_at = took_ms, now
+        self._shortest[member] = (shortest, seen_at)
+        if took_ms - shortest > self._target_ms:
+            if sent_at >= self._felt_at:
+                self._slow_down(now)
+        elif self.gap_ms > GAP_MS:
+            self.gap_ms -= 1
+
+    def _slow_down(self, now: Millis) -> None:
+        self._felt_at = now
+        self.gap_ms = min(2 * self.gap_ms, MAX_GAP_MS)
