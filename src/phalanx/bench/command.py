@@ -21,6 +21,7 @@ from phalanx.bench.blocking import run_bulk, run_single
 from phalanx.bench.embedded import run_embedded
 from phalanx.bench.membership import membership
 from phalanx.bench.memory import run_memory
+from phalanx.bench.migration import migration
 from phalanx.bench.plan import Plan, SkippedCase
 from phalanx.bench.planning import planning
 from phalanx.bench.report import print_report
@@ -47,6 +48,7 @@ WITHOUT_REDIS = (
 
 app = typer.Typer(name="bench", invoke_without_command=True)
 app.command()(membership)
+app.command()(migration)
 app.command()(planning)
 
 
