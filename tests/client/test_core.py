@@ -3,11 +3,12 @@
 import pytest
 
 from harness import KEY, MAP, address
-from phalanx.client.core import ASK_TIMEOUT_MS, DOUBT_AFTER_MS, ClientCore
+from phalanx.client.core import ASK_PAUSE_MAX_MS, ASK_TIMEOUT_MS, DOUBT_AFTER_MS, NEWS_AFTER_MS, ClientCore
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Target, member_id
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.common.view import MembersView
+from phalanx.grid.calls import RETRY_PAUSE_MS
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
 
@@ -16,7 +17,7 @@ def member(name: str, incarnation: str = "1") -> MemberId:
     return member_id(address(name), incarnation)
 
 
-A, B, C = member("A"), member("B"), member("C")
+A, B, C, D, X = (member(name) for name in "ABCDX")
 
 
 def table_of(*owners: MemberId, version: int = 1) -> PartitionTable:
@@ -24,8 +25,8 @@ def table_of(*owners: MemberId, version: int = 1) -> PartitionTable:
     return build_table([(owner,) for owner in owners], [version] * len(owners))
 
 
-def view_of(*members: MemberId) -> MembersView:
-    return MembersView(1, members[0], members)
+def view_of(*members: MemberId, version: int = 1) -> MembersView:
+    return MembersView(version, members[0], members)
 
 
 class Client:
@@ -88,6 +89,10 @@ class Client:
         """The latest question for the table."""
         to, message = next((to, msg) for to, msg in reversed(self.sent) if isinstance(msg, m.GetTable))
         return to, message
+
+    def questions(self) -> list[Target]:
+        """Who was asked for its table, in order."""
+        return [to for to, message in self.sent if isinstance(message, m.GetTable)]
 
     def tell_table(self, table: PartitionTable, view: MembersView, sender: Target | None = None) -> None:
         """Answer the latest question for the table."""
@@ -188,12 +193,15 @@ def test_a_cluster_that_was_restarted_with_other_partitions_is_found_too() -> No
     client = connected(table_of(A, B, C), view_of(A, B, C))
     request = client.call(m.Get, MAP, KEY, partition=2)
     client.lose(A, B, C)
+    client.dead.update([address("B"), address("C")])
     new = member("A", "2")
-    client.advance(400)
-    client.tell_table(table_of(new), view_of(new))
+    for _ in range(10):
+        client.advance(50)
+        if client.asked_for_table()[0] == address("A"):
+            client.tell_table(table_of(new), view_of(new))
     assert client.core.partition_count == 1
     client.advance(100)
-    [again] = [message for to, message in client.sent if isinstance(message, m.Get) and to == new]
+    again = next(message for to, message in client.sent if isinstance(message, m.Get) and to == new)
     client.reply(new, m.ValueReply(again.id, b"value"))
     assert client.answers == {request: m.ValueReply(request, b"value")}
 
@@ -206,7 +214,7 @@ def test_a_table_with_the_same_owners_is_not_new_although_one_of_them_has_left()
     for _ in range(20):
         client.advance(20)
         to, question = client.asked_for_table()
-        client.reply(to, m.TableReply(question.id, table_of(A, B), view_of(B)))
+        client.reply(to, m.TableReply(question.id, table_of(A, B), view_of(B, version=2)))
     assert len([message for _, message in client.sent if isinstance(message, m.GetTable)]) <= 20
 
 
@@ -232,7 +240,7 @@ def test_a_call_that_waits_for_long_finds_out_that_its_owner_was_replaced_while_
     client.advance(ASK_TIMEOUT_MS)  # the one who hangs may be asked first
     client.advance(DOUBT_AFTER_MS)
     assert client.asked_for_table()[0] in (address("B"), address("C"))
-    client.tell_table(table_of(B, version=2), view_of(B, C))
+    client.tell_table(table_of(B, version=2), view_of(B, C, version=2))
     assert client.sent[-1][0] == B
     client.reply(B, m.ValueReply(client.sent[-1][1].id, b"found"))
     assert client.answers[waiting] == m.ValueReply(waiting, b"found")
@@ -246,3 +254,173 @@ def test_a_call_that_waits_for_long_does_not_stop_asking() -> None:
         client.advance(DOUBT_AFTER_MS)
         questions.append(client.asked_for_table()[1].id)
     assert len(set(questions)) >= 8
+
+
+# --- whose table is believed ----------------------------------------------------------------------------------------
+
+
+def test_one_that_hung_and_was_removed_is_not_believed_when_it_comes_back() -> None:
+    """1. C hangs, and is removed. 2. D joins, and gets partitions. 3. C goes on. By its list nobody is D."""
+    client = connected(table_of(A, D, version=5), view_of(A, B, D, version=4), seeds="ABC")
+    for told in (view_of(A, B, C, version=2), view_of(C, version=9)):
+        client.take(client.core.refresh(client.now))
+        client.tell_table(table_of(A, C, version=9), told, sender=None)
+        assert client.core.table == table_of(A, D, version=5)
+        assert client.core.view == view_of(A, B, D, version=4)
+        client.advance(100)
+
+
+def test_what_one_says_that_is_not_of_the_cluster_is_no_news() -> None:
+    client = connected(table_of(A, A), view_of(A, B))
+    client.advance(NEWS_AFTER_MS)
+    client.get()
+    client.tell_table(table_of(C, C, version=3), view_of(C))
+    client.advance(100)
+    questions = len(client.questions())
+    client.get()
+    assert len(client.questions()) == questions + 1
+    client.tell_table(table_of(A, A), view_of(A, B))
+    client.advance(100)
+    client.get()
+    assert len(client.questions()) == questions + 1
+
+
+def test_a_table_by_which_nobody_has_left_is_taken_from_a_newer_list_although_its_version_is_lower() -> None:
+    """A had committed, and told this client alone. Then it crashed, and D with it."""
+    client = connected(table_of(A, D, B, version=5), view_of(A, B, C, D, version=4))
+    client.take(client.core.refresh(client.now))
+    client.tell_table(table_of(C, C, B, version=4), view_of(B, C, version=5))
+    assert client.core.table == table_of(C, C, B, version=4)
+    client.advance(100)
+    client.take(client.core.refresh(client.now))
+    client.tell_table(table_of(A, D, B, version=5), view_of(A, B, C, D, version=4), sender=None)
+    assert client.core.view == view_of(B, C, version=5)
+
+
+def test_who_claimed_to_be_master_in_vain_is_forgotten_when_the_others_have_it_back_as_another() -> None:
+    """A claimed {A, C}, and the client heard of that. B had claimed, too, and C followed B. A joined B's cluster anew."""
+    client = connected(table_of(A, C, version=5), view_of(A, C, version=5))
+    client.take(client.core.refresh(client.now))
+    again = member("A", "2")
+    client.tell_table(table_of(B, again, version=6), view_of(B, C, again, version=6))
+    assert client.core.table == table_of(B, again, version=6)
+
+
+def test_an_older_table_that_is_stale_as_well_is_not_taken_from_a_newer_list() -> None:
+    client = connected(table_of(A, D, version=5), view_of(A, B, D, version=4))
+    client.take(client.core.refresh(client.now))
+    client.tell_table(table_of(A, B, version=4), view_of(B, version=6))
+    assert client.core.table == table_of(A, D, version=5)
+    assert client.core.view == view_of(B, version=6)
+
+
+def test_a_newer_table_is_taken_from_a_member_that_has_not_got_the_newest_list_yet() -> None:
+    client = connected(table_of(A, B), view_of(A, B, D, version=4))
+    client.core.known_as(address("B"), B)
+    client.core._candidates = [address("B")]
+    client.take(client.core.refresh(client.now))
+    client.tell_table(table_of(B, B, version=2), view_of(A, B, version=3))
+    assert client.core.table == table_of(B, B, version=2)
+    assert client.core.view == view_of(A, B, D, version=4)
+
+
+def test_another_cluster_is_believed_when_nobody_of_the_known_one_is_found_any_more() -> None:
+    """It was started elsewhere: no address tells that the former members are gone, but that nobody answers there."""
+    client = connected(table_of(A, B, version=7), view_of(A, B, version=9), seeds="ABX")
+    new_cluster = table_of(X, X), view_of(X)
+    client.lose(A, B)
+    request = client.get()
+    client.core.known_as(address("X"), X)
+    client.advance(100)
+    client.dead.add(address("A"))
+    client.take(client.core.link_lost(LinkRefused(address("A"), "refused"), client.now))
+    client.core._asked, client.core._candidates = None, [address("X")]
+    client.advance(50)
+    assert client.asked_for_table()[0] == X
+    client.tell_table(*new_cluster)
+    assert client.core.table == table_of(A, B, version=7)
+    client.dead.add(address("B"))
+    for _ in range(6):
+        client.advance(50)
+        if client.asked_for_table()[0] == X:
+            client.tell_table(*new_cluster)
+    assert client.core.table == table_of(X, X)
+    assert client.sent[-1] == (X, m.Get(client.sent[-1][1].id, MAP, KEY))
+    client.reply(X, m.ValueReply(client.sent[-1][1].id, None))
+    assert request in client.answers
+
+
+def test_one_that_is_heard_again_is_not_gone() -> None:
+    client = connected(table_of(A, A), view_of(A, B))
+    client.take(client.core.link_lost(LinkRefused(address("A"), "refused"), client.now))
+    client.take(client.core.link_lost(LinkRefused(address("B"), "refused"), client.now))
+    client.core.known_as(address("A"), A)
+    client.take(client.core.refresh(client.now))
+    client.tell_table(table_of(X, X, version=3), view_of(X, version=3))
+    assert client.core.table == table_of(A, A)
+    client.core.known_as(address("A"), member("A", "2"))
+    client.advance(100)
+    client.take(client.core.refresh(client.now))
+    client.tell_table(table_of(X, X, version=3), view_of(X, version=3))
+    assert client.core.table == table_of(X, X, version=3)
+
+
+# --- who refuses ----------------------------------------------------------------------------------------------------
+
+
+def refuse(client: Client, sender: MemberId, request_id: int, code: ErrorCode = ErrorCode.NOT_OWNER) -> None:
+    client.reply(sender, m.ErrorReply(request_id, code, "owned by another"))
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST])
+def test_who_refuses_is_asked_at_once_and_the_call_goes_to_the_new_owner_at_once(code: ErrorCode) -> None:
+    """No time passes but that of the messages. Another one, that hangs, is being asked for news."""
+    client = connected(table_of(A, B), view_of(A, B, C), seeds="C")
+    client.advance(NEWS_AFTER_MS)
+    write = client.call(m.Put, MAP, KEY, b"\0\0\0\0v", 0)
+    assert client.asked_for_table()[0] != A
+    others = len(client.questions())
+    refuse(client, A, write, code)
+    assert len(client.questions()) == others + 1
+    assert client.asked_for_table()[0] == A
+    client.tell_table(table_of(B, B, version=2), view_of(A, B, C))
+    to, again = client.sent[-1]
+    assert (to, again.op) == (B, write)
+    client.reply(B, m.DoneReply(again.id))
+    assert client.answers == {write: m.DoneReply(write)}
+
+
+def test_many_refusals_at_once_are_one_question() -> None:
+    client = connected(table_of(A, B), view_of(A, B, C))
+    calls = [client.get() for _ in range(20)]
+    for request in calls:
+        refuse(client, A, request)
+    assert client.questions() == [A]
+    client.tell_table(table_of(B, B, version=2), view_of(A, B, C))
+    assert [to for to, message in client.sent if isinstance(message, m.Get)] == [A] * 20 + [B] * 20
+
+
+def test_a_bulk_request_is_handed_back_and_who_refused_it_is_being_asked() -> None:
+    client = connected(table_of(A, B), view_of(A, B, C))
+    request = client.call(m.GetAll, MAP, [KEY])
+    refuse(client, A, request)
+    assert client.code(request) is ErrorCode.NOT_OWNER
+    assert client.questions() == [A]
+    assert client.core.is_asking
+
+
+def test_a_new_owner_that_has_not_got_its_table_yet_is_asked_for_it_no_more_than_others_are() -> None:
+    client = connected(table_of(B, B, version=2), view_of(A, B, C))
+    request = client.get()
+    began = client.now
+    while client.now < began + 400:
+        to, message = client.sent[-1]
+        if isinstance(message, m.GetTable):
+            client.tell_table(table_of(A, B), view_of(A, B, C))
+        elif to == B:
+            refuse(client, B, message.id)
+        client.advance(1)
+    assert len(client.questions()) <= 1 + 400 // ASK_PAUSE_MAX_MS + 3
+    asked = [to for to, message in client.sent if isinstance(message, m.Get)]
+    assert len(asked) <= 1 + 400 // RETRY_PAUSE_MS
+    assert request not in client.answers

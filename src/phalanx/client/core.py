@@ -2,14 +2,16 @@
 
 Both clients (blocking and asyncio) drive this one; it does no I/O. The table comes from any member. It is asked for when
 a call finds no owner, and now and then while calls are made, so that members which joined later are known when those
-of today are gone. A client that is at rest sends nothing.
+of today are gone. A member that refuses a call, for the partition has moved, is asked at once: it knows where to. A
+client that is at rest sends nothing. Whose table is believed stands in `standing`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
+from phalanx.client.standing import Standing, judge
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Address, MemberId, Millis, Target, address_of
 from phalanx.common.table import PartitionTable
@@ -24,6 +26,8 @@ ASK_PAUSE_MAX_MS = 40
 ASK_TIMEOUT_MS = 1_000
 """A member that has not told its table by then is passed over: it may hang."""
 
+MOVED = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
+"""Refusals of one whose table names another owner."""
 
 QUESTIONS_FROM = 1 << 62
 """Ids above this are the machine's own questions; calls count up from 1, and tries after the first down from -1."""
@@ -49,10 +53,14 @@ class ClientCore:
         """Whether somebody waits for `table` although no call does."""
         self.problems: dict[str, str] = {}
         """Member to what went wrong when it was last asked for the table."""
-        self._candidates: list[Address] = []
+        self._candidates: list[Target] = []
         """Whom to ask for the table next."""
         self._names: dict[Target, MemberId] = {}
         """Of addresses: the incarnation that answered there, while the connection to it lasts."""
+        self._silent: set[Address] = set()
+        """Where a member of `view` was looked for and not found, and has not been heard since."""
+        self._refused: tuple[Target, int] | None = None
+        """Who was asked for its table because it refused a call, and the version of the table by which it was called."""
         self._asked: Target | None = None
         self._asked_id = QUESTIONS_FROM
         self._ask_deadline = 0
@@ -107,14 +115,34 @@ class ClientCore:
 
     def received(self, sender: Target, reply: Any, now: Millis) -> list[Effect]:
         """A member's answer to a call, or to this machine's own question."""
+        if self._silent and self.view is not None and sender in self.view.members:
+            self._silent.discard(_where(sender))
         if reply.id > QUESTIONS_FROM:
             if sender == self._asked and reply.id == self._asked_id:
                 self._on_table_answer(sender, reply, now)
         else:
             self._router.on_reply(sender, reply, now)
-            if self._router.waiting:
+            if type(reply) is ErrorReply and reply.code in MOVED:
+                self._on_moved(sender, now)
+            elif self._router.waiting:
                 self._ask(now)
         return self._out.take()
+
+    def _on_moved(self, sender: Target, now: Millis) -> None:
+        """The member that was asked does not own the partition: ask it for the table before all others.
+
+        At once, even if somebody else is being asked, who may hang. But only once by one table: a member that has not
+        got its table yet refuses again and again.
+        """
+        if self._asked == sender:
+            return  # What it answers, it answers after the refusal.
+        refused = (sender, self.table.version if self.table is not None else 0)
+        if refused != self._refused:
+            self._refused = refused
+            self._asked = None
+            self._ask_at = now
+        self._candidates = [sender, *self._candidates]
+        self._ask(now)
 
     def cannot_send(self, effect: Send, reason: str) -> list[Effect]:
         """A request is over the frame limit: the call ends here, nothing was sent."""
@@ -125,6 +153,10 @@ class ClientCore:
     def known_as(self, target: Target, member: MemberId) -> None:
         """The member behind an address has told who it is; its answers come under that name."""
         self._names[target] = self._names[address_of(member)] = member
+        if self.view is not None and member in self.view.members:
+            self._silent.discard(address_of(member))
+        else:
+            self._silent.add(address_of(member))
         if self._asked == target:
             self._asked = member
 
@@ -132,6 +164,8 @@ class ClientCore:
         """A connection could not be made, or broke."""
         reason = event.reason if isinstance(event, LinkRefused) else "the connection was lost"
         self._router.on_link(event, now)
+        if isinstance(event, LinkRefused):
+            self._silent.add(_where(event.peer))
         self._names = {target: member for target, member in self._names.items() if member != event.peer}
         if event.peer == self._asked:
             self._asked = None
@@ -144,6 +178,7 @@ class ClientCore:
         self._router.on_time(now)
         if self._asked is not None and now >= self._ask_deadline:
             self.problems[self._asked] = f"no answer within {ASK_TIMEOUT_MS} ms"
+            self._silent.add(_where(self._asked))
             self._asked = None
         doubt_at = self._next_doubt()
         if doubt_at is not None and now >= doubt_at:
@@ -189,31 +224,50 @@ class ClientCore:
         if isinstance(reply, ErrorReply):
             self.problems[sender] = reply.text
         elif isinstance(reply, TableReply):
+            standing = self._standing(sender, reply)
+            if standing is Standing.APART:
+                # No news: the next call asks somebody else.
+                self.problems[sender] = "it is not in the cluster that this client knows, or not any more"
+                return
             self._news_at = now + NEWS_AFTER_MS
             if self.table is None:
                 self.partition_count = reply.table.partition_count
-            self._take(reply, now)
+            self._take(reply, standing, now)
             if not self.wants_table:
                 self._pause_ms = ASK_PAUSE_MS
             if not reply.table.is_assigned:
                 self.problems[sender] = "the cluster has not assigned its partitions yet"
 
-    def _take(self, reply: TableReply, now: Millis) -> None:
-        """Keep the newer table. One that names an owner who is in nobody's view is stale whatever its version."""
-        known = self.table
-        if self.view is None or reply.view.version > self.view.version:
-            self.view = reply.view
-            self._router.no_owners = why_no_owners(reply.view)
-        if not reply.table.is_assigned:
+    def _standing(self, sender: Target, reply: TableReply) -> Standing:
+        """As long as no table is known, there is nothing to lose: whoever answers is believed."""
+        if self.view is None or self.table is None:
+            return Standing.ANOTHER
+        return judge(self.view, sender, reply.view, self._silent)
+
+    def _take(self, reply: TableReply, standing: Standing, now: Millis) -> None:
+        """Keep the newer table and the newer list. A table that names members who have left is stale whatever its
+        version, beside one that does not: their master may have counted on before it crashed, and told this client alone.
+        """
+        view, known, told = reply.view, self.table, reply.table
+        if standing is not Standing.BEHIND:
+            self.view = view
+            self._router.no_owners = why_no_owners(view)
+            addresses = set(map(address_of, view.members))
+            self._silent = self._silent & addresses if standing is Standing.CURRENT else set()
+        if not told.is_assigned:
             return
-        is_newer = known is None or reply.table.version > known.version
-        if not is_newer and known is not None:
-            is_newer = not set(known.members).issubset(reply.view.members) and reply.table.members != known.members
+        is_newer = known is None or standing is Standing.ANOTHER or told.version > known.version
+        if not is_newer and known is not None and standing is Standing.CURRENT:
+            is_newer = not set(known.members) <= set(view.members) and set(told.members) <= set(view.members)
         if is_newer:
-            self.table, self.view = reply.table, reply.view
-            self._router.no_owners = why_no_owners(reply.view)
-            self.partition_count = reply.table.partition_count
+            self.table = told
+            self.partition_count = told.partition_count
             self.problems.clear()
             self._candidates = []
             self._pause_ms = ASK_PAUSE_MS
-            self._router.on_table(reply.table, now)
+            self._router.on_table(told, now)
+
+
+def _where(target: Target) -> Address:
+    """The address of one who was asked: a member, or whoever listens there."""
+    return address_of(cast("MemberId", target))

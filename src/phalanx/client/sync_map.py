@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from typing import TYPE_CHECKING, Any
 
 from phalanx.common.errors import ErrorCode, UsageError
+from phalanx.common.table import PartitionTable
 from phalanx.grid.serialization import from_data, from_key_data, keys_to_data, to_data, to_key_data
 from phalanx.maps.grouping import PARTS_AT_ONCE, OwnerGroups, Part
 from phalanx.maps.requests import (
@@ -220,7 +221,8 @@ class SyncMap(MutableMapping[Any, Any]):
         plan = ScanPlan(range(count) if partitions is None else partitions, count)
         while plan.knows_more_than(self._client.partition_count):
             text = f"no member has told of {count} partitions: there are {self._client.partition_count}"
-            self._pause_or_raise(ErrorReply(0, ErrorCode.UNAVAILABLE, text), deadline, "scan", was_write=False)
+            refusal, table = ErrorReply(0, ErrorCode.UNAVAILABLE, text), self._client.partition_table()
+            self._pause_or_raise(refusal, table, deadline, "scan", was_write=False)
         while (position := plan.next(self._client.partition_count)) is not None:
             page = self._page(*position)
             if page is not None:
@@ -250,11 +252,12 @@ class SyncMap(MutableMapping[Any, Any]):
         """
         deadline = time.monotonic() + self._client.call_timeout_s
         while of == self._client.partition_count:
+            table = self._client.partition_table()
             request = ScanPartition(self._client.next_id(), self.name, partition, of, after, SCAN_PAGE_BYTES)
             reply = self._client.call(partition, request)
             if not isinstance(reply, ErrorReply) or reply.code not in REGROUP:
                 return expect(reply, PageReply, "scan")
-            self._pause_or_raise(reply, deadline, "scan", was_write=False)
+            self._pause_or_raise(reply, table, deadline, "scan", was_write=False)
         return None
 
     def _in_parts(
@@ -268,7 +271,8 @@ class SyncMap(MutableMapping[Any, Any]):
         """Ask the owners of all keys; what an owner could not answer is grouped anew until the deadline."""
         client = self._client
         deadline = time.monotonic() + client.call_timeout_s
-        parts = self._owner_groups.split(client.partition_table(), keys, values, None)
+        table = client.partition_table()
+        parts = self._owner_groups.split(table, keys, values, None)
         while parts:
             left: list[int] = []
             refusal = None
@@ -282,8 +286,9 @@ class SyncMap(MutableMapping[Any, Any]):
                     else:
                         left += take(part, reply)
             if refusal is not None:
-                self._pause_or_raise(refusal, deadline, what, was_write=bool(values))
-            parts = self._owner_groups.split(client.partition_table(), keys, values, left) if left else []
+                self._pause_or_raise(refusal, table, deadline, what, was_write=bool(values))
+            table = client.partition_table()
+            parts = self._owner_groups.split(table, keys, values, left) if left else []
 
     def _everywhere(self, kind: type, reply_kind: type, what: str) -> list[Any]:
         """Ask the owners of all partitions; what one could not answer is asked again until the deadline."""
@@ -303,15 +308,19 @@ class SyncMap(MutableMapping[Any, Any]):
                 else:
                     replies.append(expect(reply, reply_kind, what))
             if refusal is not None:
-                self._pause_or_raise(refusal, deadline, what, was_write=kind is ClearPartitions)
+                self._pause_or_raise(refusal, table, deadline, what, was_write=kind is ClearPartitions)
             table = self._client.partition_table()
             groups = regrouped(table, again, of)
         return replies
 
-    def _pause_or_raise(self, reply: ErrorReply, deadline: float, what: str, *, was_write: bool) -> None:
-        """Before another try: ask for a newer table."""
+    def _pause_or_raise(
+        self, reply: ErrorReply, table: PartitionTable, deadline: float, what: str, *, was_write: bool
+    ) -> None:
+        """Before another try: get a newer table than the one by which the refused was asked. Pauses if there is none."""
         if time.monotonic() >= deadline:
             code = ErrorCode.INDETERMINATE if was_write else ErrorCode.UNAVAILABLE
             raise_error(ErrorReply(reply.id, code, reply.text), what)
+        if self._client.partition_table() is not table or self._client.refresh() is not table:
+            return
         time.sleep(REGROUP_PAUSE_S)
         self._client.refresh()

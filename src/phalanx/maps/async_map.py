@@ -222,7 +222,8 @@ class AsyncMap:
         plan = ScanPlan(range(count) if partitions is None else partitions, count)
         while plan.knows_more_than(self._caller.partition_count):
             text = f"no member has told of {count} partitions: there are {self._caller.partition_count}"
-            await self._pause_or_raise(ErrorReply(0, ErrorCode.UNAVAILABLE, text), deadline, "scan", was_write=False)
+            refusal, table = ErrorReply(0, ErrorCode.UNAVAILABLE, text), await self._caller.table()
+            await self._pause_or_raise(refusal, table, deadline, "scan", was_write=False)
         while (position := plan.next(self._caller.partition_count)) is not None:
             page = await self._page(*position)
             if page is not None:
@@ -237,11 +238,12 @@ class AsyncMap:
         """
         deadline = asyncio.get_running_loop().time() + self._caller.call_timeout_s
         while of == self._caller.partition_count:
+            table = await self._caller.table()
             request = ScanPartition(self._caller.next_id(), self.name, partition, of, after, SCAN_PAGE_BYTES)
             reply = await self._caller.call(partition, request)
             if not isinstance(reply, ErrorReply) or reply.code not in REGROUP:
                 return expect(reply, PageReply, "scan")
-            await self._pause_or_raise(reply, deadline, "scan", was_write=False)
+            await self._pause_or_raise(reply, table, deadline, "scan", was_write=False)
         return None
 
     # --- how parts are asked ---------------------------------------------------------------------------------------
@@ -260,7 +262,8 @@ class AsyncMap:
         """Ask the owners of all keys; what an owner could not answer is grouped anew until the deadline."""
         caller = self._caller
         deadline = asyncio.get_running_loop().time() + caller.call_timeout_s
-        parts = self._owner_groups.split(await caller.table(), keys, values, None)
+        table = await caller.table()
+        parts = self._owner_groups.split(table, keys, values, None)
         while parts:
             left: list[int] = []
             refusal = None
@@ -274,8 +277,9 @@ class AsyncMap:
                     else:
                         left += take(part, reply)
             if refusal is not None:
-                await self._pause_or_raise(refusal, deadline, what, was_write=bool(values))
-            parts = self._owner_groups.split(await caller.table(), keys, values, left) if left else []
+                await self._pause_or_raise(refusal, table, deadline, what, was_write=bool(values))
+            table = await caller.table()
+            parts = self._owner_groups.split(table, keys, values, left) if left else []
 
     async def _everywhere(self, kind: type, reply_kind: type, what: str) -> list[Any]:
         """Ask the owners of all partitions; what one could not answer is asked again until the deadline."""
@@ -298,14 +302,22 @@ class AsyncMap:
                 else:
                     replies.append(expect(result, reply_kind, what))
             if refusal is not None:
-                await self._pause_or_raise(refusal, deadline, what, was_write=kind is ClearPartitions)
+                await self._pause_or_raise(refusal, table, deadline, what, was_write=kind is ClearPartitions)
             table = await self._caller.table()
             groups = regrouped(table, again, of)
         return replies
 
-    async def _pause_or_raise(self, reply: ErrorReply, deadline: float, what: str, *, was_write: bool) -> None:
+    async def _pause_or_raise(
+        self, reply: ErrorReply, table: PartitionTable, deadline: float, what: str, *, was_write: bool
+    ) -> None:
+        """Before another try: get a newer table than the one by which the refused was asked. Pauses if there is none."""
         if asyncio.get_running_loop().time() >= deadline:
             code = ErrorCode.INDETERMINATE if was_write else ErrorCode.UNAVAILABLE
             raise_error(ErrorReply(reply.id, code, reply.text), what)
-        await asyncio.sleep(REGROUP_PAUSE_S)
-        await self._caller.refresh()
+        caller = self._caller
+        if await caller.table() is not table:
+            return
+        await caller.refresh()
+        if await caller.table() is table:
+            await asyncio.sleep(REGROUP_PAUSE_S)
+            await caller.refresh()
