@@ -418,3 +418,35 @@ def test_a_report_about_an_order_for_another_version_or_destination_commits_noth
             assert (c.table("M"), len(c.nodes["M"].duties.migrating.underway)) == (before, 1)
     c.say("O", "M", copying.ready(2))
     assert len(c.pending("M", "D", m.MigrationCommit)) == 1
+
+
+@pytest.mark.rows("DL-28")
+def test_an_order_that_overtakes_the_table_waits_until_the_table_confirms_the_row() -> None:
+    """D has committed that it owns the partition, and M already wants to own it itself. Or both would answer."""
+    c = Cluster("MOD", partition_count=2, backup_count=0)
+    c.assign(rows=["O", "M"])
+    c.put("O", c.key(0), b"\0\0\0\1v")
+    c.settle()
+    c.swallow = lambda sender, receiver, message: (
+        receiver == "D" and isinstance(message, m.TableUpdate | m.TableChanges)
+    )
+    c.leave("O")
+    while c.replicas("D") != "D":
+        assert c.step()
+    version = c.table("D").versions[0]
+    exchange = Migration(MigrationKind.MOVE, c.id("D"), 0, -1, c.id("M"), -1, 0)
+    reports: list[Any] = []
+
+    def note(sender: str, receiver: str, message: Any) -> bool:
+        if sender == "D" and isinstance(message, m.MigrationReady):
+            reports.append((c.nodes["D"].keeper.installed_version, message))
+        return False
+
+    c.swallow = lambda s, r, msg: note(s, r, msg) or (r == "D" and isinstance(msg, m.TableUpdate | m.TableChanges))
+    c.say("M", "D", m.MigrationOrder(0, version, exchange))
+    c.settle()
+    assert reports == [], "the master's table does not say yet that D is the owner"
+    c.swallow = note
+    c.advance(5_000)
+    assert all(installed >= version for installed, _ in reports)
+    assert c.get(c.replicas("M")[0], c.key(0)) == b"\0\0\0\1v"

@@ -92,7 +92,13 @@ class OutgoingMigrations:
         ]
 
     def on_order(self, owned: OwnedPartition, message: MigrationOrder, now: Millis) -> None:
-        """An order of the master for the present version of a partition that is owned here."""
+        """An order of the master for the present version of a partition that is owned here.
+
+        Not while that row is ahead of the master's table: the order has overtaken the table, and is repeated. Else that
+        table would end the silence that the order asks for, and two owners would answer.
+        """
+        if owned.number in self._unconfirmed:
+            return
         outgoing = self.active.get(owned.number)
         migration = message.migration
         if outgoing is None:

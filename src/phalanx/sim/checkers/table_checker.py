@@ -191,10 +191,17 @@ class TableChecker:
                 self._last_words.setdefault((part, table.versions[partition], table.slots(partition)), now)
             elif not self._note_seen(part, member, table):
                 old: tuple[Slots, int] = ((), 0)
+                # What was lost or adopted and divided in one input was told of by the number before.
+                named = {partition}
                 if before is not None:
                     parent = partition % before.partition_count
                     old = before.slots(parent), before.versions[parent]
-                told = partition in adopted, partition in lost
+                    named.add(parent)
+                if (before is None or not before.version) and self.lines[part]:
+                    # Its first table, and what it was told to commit, came as one input: others had the row before.
+                    earlier = [s for s in self.lines[part] if s.version < table.versions[partition]]
+                    old = (earlier[-1].slots, earlier[-1].version) if earlier else old
+                told = not named.isdisjoint(adopted), not named.isdisjoint(lost)
                 self._add_row(part, member, *old, table, view, now, *told)
 
     def _changed(
