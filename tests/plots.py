@@ -14,6 +14,7 @@ class Plot(NamedTuple):
     hosts: int
     backups: int
     moves: tuple[Fault, ...]
+    partitions: int = 8
 
 
 def join(at: int, host: int) -> Fault:
@@ -30,11 +31,18 @@ PLOTS = {
     "move-owner": Plot(4, 6, 2, CHANGES),
     "move-backup": Plot(4, 6, 2, CHANGES),
     "copy": Plot(3, 4, 3, (join(900, 3), *FEWER)),
-    "shift-up": Plot(3, 3, 2, FEWER),
+    "shift-up": Plot(4, 5, 3, (leave(950, 2, 300),), 11),
     "shift-down": Plot(3, 3, 2, FEWER),
-    "shift-up-down": Plot(4, 5, 2, (leave(1_200, 1, 150), leave(1_500, 3, 150))),
+    "shift-up-down": Plot(
+        5, 5, 2, (leave(1_100, MASTER, 300), leave(1_350, 1, 150), leave(1_600, 0, 100), leave(1_650, MASTER, 300))
+    ),
 }
 SEED = 1
+
+
+def spare(kind: str) -> int:
+    """A host that starts only if a fault says so."""
+    return PLOTS[kind].hosts
 
 
 def options(kind: str, *faults: Fault) -> Options:
@@ -44,10 +52,10 @@ def options(kind: str, *faults: Fault) -> Options:
         seed=SEED,
         profile=Profile.MIGRATIONS,
         members=plot.members,
-        hosts=plot.hosts,
+        hosts=plot.hosts + 1,
         start_at_ms=(0,) * plot.members,
         backups=plot.backups,
-        partitions=8,
+        partitions=plot.partitions,
         latency_ms=(1, 4),
         heartbeat_interval_ms=200,
         heartbeat_timeout_ms=1_200,

@@ -178,9 +178,9 @@ def test_members_that_joined_behind_a_commit_are_no_reason_against_it() -> None:
         leaving = [MemberId("A")]
         c.install("A", 1, "AC", "AC")
         c.install("C", 1, "AC", "AC")
-        c.checker.on_event(A, MigrationStarted(0, "shift-up", A, 0, -1, C, 1, 0, 1, 1, A), leaving)
+        c.checker.on_event(A, MigrationStarted(0, "shift-up", A, 0, -1, C, 1, 0, 1, 1, A), leaving, None)
         installed = [TableInstalled(2, 1, 0), ViewInstalled(3, A, A, (A, C, MemberId("D")), "")]
         for event in [ViewInstalled(2, A, A, (A, C), ""), *(installed[::-1] if joined_before else installed)]:
-            c.checker.on_event(C, event, leaving)
+            c.checker.on_event(C, event, leaving, None)
         c.install("C", 2, "C", "ACD")
         assert c.found == (["a migration leaves no fewer replicas"] if joined_before else [])

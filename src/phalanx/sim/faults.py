@@ -28,6 +28,8 @@ class Faults:
         self._world = world
         self._story = story
         self.happened: Counter[str] = Counter()
+        self.at_migrations = 0
+        """Those that had waited for one."""
         self._comes_back_after_leaving: dict[int, int] = {}
         self._waiting: list[Fault] = []
         """For the order of a migration."""
@@ -65,14 +67,22 @@ class Faults:
             self._world.start_later(host, after_ms)
 
     def on_migration(self, master: Host, event: MigrationStarted) -> None:
-        """A migration was ordered: what waits for one of its kind is about its members."""
-        for fault in self._waiting[:]:
+        """A migration was ordered: what waits for one of its kind is about its members.
+
+        Faults that wait for the same since the same time are about one and the same migration.
+        """
+        together: dict[tuple[int, str], list[Fault]] = {}
+        for fault in self._waiting:
             if fault.during in ("any", event.kind, f"{event.kind}-{'backup' if _index_of(event) else 'owner'}"):
-                host = self._who(fault.host, master, event)
-                if host is not None and not (fault.is_apart and host is master):
-                    self._waiting.remove(fault)
-                    # Not within the input that is being handled.
-                    self._world.agenda.call_at(self._world.now, self._happen_to, fault, host)
+                together.setdefault((fault.at_ms, fault.during), []).append(fault)
+        for faults in together.values():
+            hosts = [self._who(fault.host, master, event) for fault in faults]
+            if any(h is None or (f.is_apart and h is master) for f, h in zip(faults, hosts, strict=True)):
+                continue
+            for fault, host in zip(faults, hosts, strict=True):
+                self._waiting.remove(fault)
+                # Not within the input that is being handled.
+                self._world.agenda.call_at(self._world.now, self._happen_to, fault, host)
 
     def _who(self, role: int, master: Host, event: MigrationStarted) -> Host | None:
         """Whom a role in a migration means; None: nobody has it here."""
@@ -88,7 +98,7 @@ class Faults:
             case _ if role == OTHER_REPLICA:
                 replicas = master.node.keeper.table.replicas(event.partition) if master.node is not None else ()
                 backups = [each for each in replicas if each not in (event.owner, event.destination)]
-                member = event.source if event.source in backups else next(iter(backups), None)
+                member = next((each for each in backups if each != event.source), next(iter(backups), None))
             case _:
                 member = event.source or event.owner
         return next((host for host in self._world.hosts if member is not None and host.member == member), None)
@@ -105,6 +115,7 @@ class Faults:
         if host is None or not self._is_possible(fault, host, other):
             return
         self.happened[fault.kind] += 1
+        self.at_migrations += bool(fault.during)
         self._story.tell(world.now, f"h{host.number + 1}", f"*** {fault.kind} {fault}")
         match fault.kind:
             case FaultKind.CRASH:

@@ -23,7 +23,7 @@ MASTER = -1
 """Instead of a host's number: whoever is the master when the fault happens."""
 OWNER, SOURCE, DESTINATION, OTHER_REPLICA = -2, -3, -4, -5
 """The same, for a fault that waits for a migration: who sends the data; who holds the index that changes hands (the owner
-where nobody does); who gets it; and the backup that takes no other part (the source, where that is a backup)."""
+where nobody does); who gets it; and a backup that takes no other part (the source, where there is no other)."""
 
 
 class Profile(enum.StrEnum):

@@ -228,6 +228,7 @@ class _Run:
         world, workload = self._world, self._workload
         if world.points_reached:
             self._counts["points reached"] = world.points_reached
+        self._counts["faults at migrations"] = self._faults.at_migrations
         self._counts["commits looked at"] = self._commits.checked
         outcomes = Counter(operation.outcome for operation in workload.operations)
         return Result(

@@ -25,6 +25,7 @@ from phalanx.common.view import MembersView
 from phalanx.sim.checkers.findings import Findings
 from phalanx.wire.events import (
     Event,
+    LeaveStarted,
     MigrationCopied,
     MigrationStarted,
     PartitionLost,
@@ -142,6 +143,8 @@ class TableChecker:
         elif isinstance(event, MigrationCopied) and view is not None:
             for part in self._parts(event.partition, self._count_at(member)):
                 self._staying_when_copied[part, event.partition_version] = self._staying(view)
+        elif isinstance(event, LeaveStarted):
+            self._left.add(event.leaver)  # it may have crashed since it told the master
         elif isinstance(event, TableSearchEnded):
             self._adopted[member] = event.adopted
         elif isinstance(event, PartitionsDivided):
