@@ -159,3 +159,44 @@ def test_a_sealed_partition_does_not_expire_what_its_new_owner_has() -> None:
         moving.finish()
         moving.check_rest()
         assert c.get("D", KEY) is None
+
+
+def test_an_owner_that_goes_on_after_a_rollback_asks_its_backups_before_anybody_writes() -> None:
+    """D has committed by itself, and B followed its rule already."""
+    with Moving("OB", "DB") as moving:
+        c = moving.c
+        until(moving, m.MigrationAnswer, "D", "M")
+        c.hold("D", "M")
+        c.settle()
+        followed = c.nodes["B"].grid.followed.replicas[0]
+        assert followed.ruler == c.id("D")
+        moving.crash("D")
+        moving.finish()
+        (owned,) = c.nodes["O"].grid.all_owned()
+        followed = c.nodes["B"].grid.followed.replicas[0]
+        assert (followed.epoch, followed.ruler) == (owned.replica.epoch, c.id("O"))
+        moving.check()
+
+
+@pytest.mark.parametrize("rows", [("O-", "DO"), ("OB", "BO")])
+def test_an_old_owner_answers_what_its_successor_asked_as_soon_as_it_knows_that_it_is_one(
+    rows: tuple[str, str],
+) -> None:
+    """Else the first write would wait until the new owner asks again."""
+    with Moving(*rows) as moving:
+        c, new = moving.c, rows[1][0]
+        c.release()
+        c.hold("M", "O")
+        c.settle()
+        c.deliver("M", "O", m.MigrationOrder)
+        c.settle()
+        c.advance(20)
+        assert (c.row("M"), c.row("O")) == (rows[1], rows[0].rstrip("-"))
+        write = c.put(new, moving.keys[0], NEW)
+        c.settle()
+        assert not c.is_done(write)
+        c.release()
+        c.settle()
+        assert c.is_done(write), "no time has passed"
+        moving.finish()
+        moving.check_rest()
