@@ -196,5 +196,6 @@ def backups(
             {each: {"sync": count.synchronous, "async": count.asynchronous} for each, count in told.items()}
         )  # fmt: skip
     else:
-        for each, count in told.items():
-            print(f"{each or 'usual'}\t{count.synchronous} synchronous\t{count.asynchronous} asynchronous")
+        others = "(all other maps)" if plan.maps else "(all maps)"
+        for each, count in (*plan.maps, (others, plan.usual)):
+            print(f"{each}\t{count.synchronous} synchronous\t{count.asynchronous} asynchronous")

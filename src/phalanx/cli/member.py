@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +23,7 @@ import uvloop
 from phalanx.cli.app import fail
 from phalanx.cli.configuration import load_config
 from phalanx.common.errors import PhalanxError
+from phalanx.common.ids import address_of
 from phalanx.runtime.config import DEFAULT_PORT, Config
 from phalanx.runtime.member import Member, start_member
 
@@ -29,6 +31,10 @@ logger = logging.getLogger("phalanx.member")
 
 TELL_EVERY_S = 0.5
 """Between two looks at what a leaving member still holds; each is a line if it has become less."""
+TELL_STILL_S = 5.0
+"""It is a line, too, when nothing has become less for so long."""
+LEAVE_WITHIN_S = 60.0
+"""A member that is told to leave does so by then, handed over or not."""
 YOUNG_COLLECTION_AT = 20_000
 """Container objects made since the last young collection before the next. Messages and entries are not among them."""
 
@@ -125,11 +131,11 @@ async def serve(config: Config, on_ready: Callable[[Member], None] | None, *, st
     ended = asyncio.create_task(running.wait_ended())
     await _first_of(ended, stops.leave)
     if not ended.done():
-        logger.info("%s leaves; again to leave at once", running.address)
+        logger.info("%s leaves, within %g s; again to leave at once", running.address, LEAVE_WITHIN_S)
         if running.replicas_held and running.view is not None and len(running.view.members) == 1:
             logger.warning("%s holds %d replicas, and nobody is there to take them over", running.address,
                            running.replicas_held)  # fmt: skip
-        leaving = asyncio.create_task(running.stop(drain=not stops.leave_now.is_set()))
+        leaving = asyncio.create_task(running.stop(drain=not stops.leave_now.is_set(), timeout_s=LEAVE_WITHIN_S))
         telling = asyncio.create_task(_tell_progress(running))
         await _first_of(leaving, stops.leave_now)
         telling.cancel()
@@ -143,12 +149,19 @@ async def serve(config: Config, on_ready: Callable[[Member], None] | None, *, st
 
 
 async def _tell_progress(running: Member) -> None:
-    """Say how many replicas are left to hand over, as they become fewer."""
-    held, told = running.replicas_held, 0
-    while (left := running.replicas_held) and running.view is not None:
-        if left != told:
-            told = left
-            logger.info("%s has %d of %d replicas left to hand over", running.address, left, held)
+    """Say how many replicas are left to hand over as they become fewer, where they go, and what is waited for."""
+    told_at, held = time.monotonic(), running.replicas_held
+    fewest = held + 1
+    while (left := running.replicas_held) and (view := running.view) is not None:
+        receivers = running.receivers()
+        to = f"; sends to {', '.join(receivers)}" if receivers else ""
+        if left < fewest:
+            told_at, fewest = time.monotonic(), left
+            logger.info("%s has %d of %d replicas left to hand over%s", running.address, left, held, to)
+        elif time.monotonic() - told_at >= TELL_STILL_S:
+            told_at = time.monotonic()
+            orders = "" if view.master == running.id else f"; waits for orders of the master, {address_of(view.master)}"
+            logger.warning("%s still has %d replicas to hand over%s", running.address, left, to or orders)
         await asyncio.sleep(TELL_EVERY_S)
 
 

@@ -12,6 +12,7 @@ import msgspec
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.view import MembersView
+from phalanx.runtime.event_words import in_words
 from phalanx.wire.events import (
     ClusterStarted,
     Ejected,
@@ -20,23 +21,12 @@ from phalanx.wire.events import (
     JoinAttemptFailed,
     Joined,
     MemberSuspected,
-    MigrationCommitted,
-    MigrationCopied,
-    MigrationFinalized,
-    MigrationStarted,
     PartitionsAssigned,
-    PartitionSealed,
     PartitionsRepaired,
-    TableInstalled,
     ViewInstalled,
 )
 
 logger = logging.getLogger("phalanx.member")
-
-_QUIET = (
-    MigrationStarted, MigrationCopied, PartitionSealed, MigrationCommitted, MigrationFinalized, TableInstalled,
-)  # fmt: skip
-"""Many of these come with every change: for the event log, and for log level DEBUG."""
 
 
 class EventLog:
@@ -112,5 +102,5 @@ class EventLog:
             case Ejected():
                 logger.warning("%s: the cluster went on without this member; coming back as a new one", this)
             case _:
-                level = logging.DEBUG if isinstance(event, _QUIET) else logging.INFO
-                logger.log(level, "%s %s", this, event)
+                level, said = in_words(event)
+                logger.log(level, "%s %s", this, said)

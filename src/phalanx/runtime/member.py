@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Set
 
 from phalanx.common.errors import EntryTooLarge, ErrorCode, InvariantViolation, JoinFailed, ProtocolError, UsageError
-from phalanx.common.ids import ClientId, MemberId, Target, address_of, is_client, member_id
+from phalanx.common.ids import Address, ClientId, MemberId, Target, address_of, is_client, member_id
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.net.connection import PUBLISHED, ConnectionGroup, FrameConnection, Link, reason_of
@@ -158,6 +158,11 @@ class Member:
         """How many replicas of partitions this member holds by the installed table: what it hands over when it leaves."""
         return self.table.loads().get(self.id, 0)
 
+    def receivers(self) -> list[Address]:
+        """To whom this member sends replicas at this moment."""
+        under_way = self.node.grid.outgoing.active.values()
+        return sorted({address_of(each.destination.member) for each in under_way})
+
     @property
     def has_left(self) -> bool:
         """Whether this member has left its cluster in order."""
@@ -177,8 +182,9 @@ class Member:
             await asyncio.wait([self._ended], timeout=timeout_s)
             if not self._ended.done():
                 logger.warning(
-                    "%s could not hand over everything within %g s: leaving without", self.address, timeout_s
-                )
+                    "%s could not hand over everything within %g s: it leaves with %d replicas that it holds",
+                    self.address, timeout_s, self.replicas_held,
+                )  # fmt: skip
         self._end(None)
         if self._server is not None:
             self._server.close()

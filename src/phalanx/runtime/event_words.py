@@ -1,0 +1,79 @@
+"""Events as log lines for operators: what a member decided, in a sentence, and how loud it is."""
+
+from __future__ import annotations
+
+import logging
+
+from phalanx.common.ids import MemberId, address_of
+from phalanx.wire.events import (
+    BackupsChanged,
+    Event,
+    FullyReplicated,
+    LeaveStarted,
+    Left,
+    MemberAdmitted,
+    MemberRemoved,
+    MigrationCommitted,
+    MigrationCopied,
+    MigrationFinalized,
+    MigrationRolledBack,
+    MigrationsPlanned,
+    MigrationStarted,
+    PartitionLost,
+    PartitionSealed,
+    TableInstalled,
+    TableSearchEnded,
+)
+
+_QUIET = (
+    MigrationStarted, MigrationCopied, PartitionSealed, MigrationCommitted, MigrationFinalized, TableInstalled,
+    PartitionLost, Left,
+)  # fmt: skip
+"""Many of these come with every change, or another line tells them all: for the event log, and for log level DEBUG."""
+
+
+def in_words(event: Event) -> tuple[int, str]:
+    """The log level, and the sentence without its subject, the member. An event without one is told field by field."""
+    match event:
+        case MemberAdmitted():
+            instead = f" instead of {_names(event.replaced)}" if event.replaced else ""
+            return logging.INFO, f"admits {address_of(event.joiner)}{instead} (member list ver {event.view_version})"
+        case MemberRemoved():
+            said = f"removes {address_of(event.removed)} (member list ver {event.view_version}): {event.reason}"
+            return logging.INFO, said
+        case TableSearchEnded():
+            return _search(event)
+        case BackupsChanged():
+            which = f"map {event.map}" if event.map else "maps without numbers of their own"
+            counts = f"{event.synchronous} synchronous and {event.asynchronous} asynchronous backups"
+            return logging.INFO, f"gives {which} {counts} (partition table ver {event.table_version})"
+        case MigrationsPlanned():
+            lacking = f"; {event.lacking} lack replicas" if event.lacking else ""
+            said = f"plans {event.migrations} migrations of {event.partitions} partitions{lacking}: {event.reason}"
+            return logging.INFO, said
+        case MigrationRolledBack():
+            return logging.WARNING, f"rolls back the {event.kind} of partition {event.partition}: {event.reason}"
+        case FullyReplicated():
+            took = f"after {event.took_ms / 1000:.1f} s"
+            return logging.INFO, f"every partition has all its replicas again, {took} (table ver {event.table_version})"
+        case LeaveStarted():
+            said = (
+                f"lets {address_of(event.leaver)} leave, which has {event.replicas_to_hand_over} replicas to hand over"
+            )
+            return logging.INFO, said
+        case _:
+            return logging.DEBUG if isinstance(event, _QUIET) else logging.INFO, str(event)
+
+
+def _search(event: TableSearchEnded) -> tuple[int, str]:
+    parts = [f"goes on as the master with partition table ver {event.table_version} of {address_of(event.found_at)}"]
+    if event.rolled_back:
+        parts.append(f"{len(event.rolled_back)} migrations under way are rolled back")
+    if event.adopted:
+        parts.append(f"{len(event.adopted)} partitions are taken as their replicas have them")
+    # A table without owners is what every new cluster begins with.
+    return logging.INFO if event.table_version else logging.DEBUG, "; ".join(parts)
+
+
+def _names(members: tuple[MemberId, ...]) -> str:
+    return ", ".join(map(address_of, members))

@@ -1,0 +1,70 @@
+"""What a member's log tells of its decisions: each in words that say what happened to whom, and why."""
+
+import logging
+
+import msgspec
+import pytest
+
+from phalanx.common.ids import Address, member_id
+from phalanx.runtime.event_words import in_words
+from phalanx.wire import events as e
+
+A, B = (member_id(Address(f"10.0.0.{number}:5701"), "1") for number in (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("event", "level", "said"),
+    [
+        (e.MemberAdmitted(A, 3, ()), logging.INFO, "admits 10.0.0.1:5701 (member list ver 3)"),
+        (
+            e.MemberAdmitted(A, 3, (B,)),
+            logging.INFO,
+            "admits 10.0.0.1:5701 instead of 10.0.0.2:5701 (member list ver 3)",
+        ),
+        (e.MemberRemoved(B, 4, "it left", "r"), logging.INFO, "removes 10.0.0.2:5701 (member list ver 4): it left"),
+        (
+            e.TableSearchEnded(B, 12, (3, 4), (5,)),
+            logging.INFO,
+            "goes on as the master with partition table ver 12 of 10.0.0.2:5701; 2 migrations under way are rolled back; "
+            "1 partitions are taken as their replicas have them",
+        ),
+        (
+            e.BackupsChanged("m", 1, 2, 9),
+            logging.INFO,
+            "gives map m 1 synchronous and 2 asynchronous backups (partition table ver 9)",
+        ),
+        (
+            e.MigrationsPlanned(9, 5, 7, 2, "members left"),
+            logging.INFO,
+            "plans 7 migrations of 5 partitions; 2 lack replicas: members left",
+        ),
+        (e.LeaveStarted(A, 90), logging.INFO, "lets 10.0.0.1:5701 leave, which has 90 replicas to hand over"),
+        (
+            e.FullyReplicated(9, 1234),
+            logging.INFO,
+            "every partition has all its replicas again, after 1.2 s (table ver 9)",
+        ),
+    ],
+)
+def test_decisions_are_told_in_words(event: e.Event, level: int, said: str) -> None:
+    assert in_words(event) == (level, said)
+
+
+def test_a_new_cluster_is_not_told_that_its_master_has_found_nothing() -> None:
+    assert in_words(e.TableSearchEnded(A, 0))[0] == logging.DEBUG
+
+
+def test_each_partition_that_is_lost_is_told_only_for_those_who_look_closely() -> None:
+    """Their number is a line of its own, and an error."""
+    assert in_words(e.PartitionLost(1, (A,), 2, 9))[0] == logging.DEBUG
+
+
+def test_maps_without_numbers_of_their_own_are_called_so() -> None:
+    assert "maps without numbers of their own 0 synchronous" in in_words(e.BackupsChanged("", 0, 0, 9))[1]
+
+
+def test_an_event_without_words_is_told_field_by_field() -> None:
+    event = e.SuspicionRemoved(A, "CS-33")
+    level, said = in_words(event)
+    assert level == logging.INFO
+    assert all(str(value) in said for value in msgspec.structs.astuple(event))
