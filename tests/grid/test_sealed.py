@@ -200,3 +200,28 @@ def test_an_old_owner_answers_what_its_successor_asked_as_soon_as_it_knows_that_
         assert c.is_done(write), "no time has passed"
         moving.finish()
         moving.check_rest()
+
+
+@pytest.mark.rows("DL-55", "DL-83")
+def test_a_replica_that_becomes_hotter_first_has_what_was_confirmed_without_it() -> None:
+    """C confirms writes, and B, colder, gets them later. B is to take the place of C."""
+    with Moving("OCB", "OB", backup_count=1, async_backup_count=1) as moving:
+        c = moving.c
+        c.release()
+        c.hold("O", "B")
+        c.hold("M", "O")
+        write = c.put("O", moving.keys[0], NEW)
+        c.settle()
+        assert c.is_done(write)
+        c.deliver("M", "O", m.MigrationOrder)
+        c.settle()
+        assert c.nodes["O"].grid.outgoing.active
+        assert not c.pending("M", "B", m.MigrationCommit)
+        assert c.row("M") == "OCB", "were O to die now, C would own it"
+        c.release()
+        c.settle()
+        c.advance(1_000)
+        assert c.row("M") == "OB"
+        moving.crash("O")
+        c.advance(3_000)
+        assert c.get("B", moving.keys[0]) == NEW
