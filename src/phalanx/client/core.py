@@ -33,7 +33,7 @@ QUESTIONS_FROM = 1 << 62
 """Ids above this are the machine's own questions; calls count up from 1, and tries after the first down from -1."""
 NEWS_AFTER_MS = 5_000
 """A call asks for the table on the side when the last answer is older than that."""
-DOUBT_AFTER_MS = 1_000
+DOUBT_AFTER_MS = 300
 """A call that has waited so long asks for the table, again and again: its owner may hang, and have been replaced."""
 
 
@@ -183,10 +183,22 @@ class ClientCore:
         doubt_at = self._next_doubt()
         if doubt_at is not None and now >= doubt_at:
             self._doubt_at = now + DOUBT_AFTER_MS
-            self._ask(now)
+            self._doubt(now)
         elif self.wants_table:
             self._ask(now)
         return self._out.take()
+
+    def _doubt(self, now: Millis) -> None:
+        """Ask others than the one who lets a call wait: it would let this wait, too."""
+        waited_for = self._router.waited_for_longest()
+        if waited_for is not None:
+            if self._asked == waited_for:
+                self._asked = None
+                self._ask_at = now
+            self._fill_candidates()
+            where = _where(waited_for)
+            self._candidates.sort(key=lambda candidate: _where(candidate) == where)
+        self._ask(now)
 
     def _next_doubt(self) -> Millis | None:
         """When the oldest call under way begins to doubt that it asks the right one."""
@@ -205,10 +217,7 @@ class ClientCore:
         """Ask the next member for its table, unless one is being asked or it is too early."""
         if self._asked is not None or now < self._ask_at:
             return
-        if not self._candidates:
-            # Addresses, not incarnations: whoever runs there now is as good.
-            members = self.view.members if self.view is not None else ()
-            self._candidates = list(dict.fromkeys([*map(address_of, members), *self._seeds]))
+        self._fill_candidates()
         candidate = self._candidates.pop(0)
         self._asked = self._names.get(candidate, candidate)
         self._asked_id += 1
@@ -218,6 +227,12 @@ class ClientCore:
         # Connecting alone makes nobody assign partitions: members that are still starting would get none.
         is_for_use = bool(self._router.waiting) or self.wants_assignment
         self._out.send(self._asked, GetTable(self._asked_id, is_for_use))
+
+    def _fill_candidates(self) -> None:
+        if not self._candidates:
+            # Addresses, not incarnations: whoever runs there now is as good.
+            members = self.view.members if self.view is not None else ()
+            self._candidates = list(dict.fromkeys([*map(address_of, members), *self._seeds]))
 
     def _on_table_answer(self, sender: Target, reply: Reply, now: Millis) -> None:
         self._asked = None

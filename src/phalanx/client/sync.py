@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.client.core import ClientCore
+from phalanx.client.core import DOUBT_AFTER_MS, ClientCore
 from phalanx.client.sync_map import SyncMap
 from phalanx.client.wire import RefusedByPeer, Wire
 from phalanx.common.errors import (
@@ -76,7 +76,7 @@ class Client:
         self.open_from = 0
         """No request with a lower number is under way, or will be: one that comes late gets another number."""
         self._lock = threading.RLock()
-        self._patience_s = min(call_timeout_s, 1.0)
+        self._patience_s = min(call_timeout_s, DOUBT_AFTER_MS / 1000)
         """How long the one who was asked is waited for before anything else is looked at."""
         self._is_closed = False
         self._refusals: dict[str, str] = {}

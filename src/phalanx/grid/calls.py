@@ -151,6 +151,10 @@ class CallRouter:
         """When the oldest call under way began."""
         return next(iter(self._pending.values())).deadline - self._timeout_ms if self._pending else None
 
+    def waited_for_longest(self) -> Target | None:
+        """Who is asked by the oldest call under way."""
+        return next(iter(self._pending.values())).target if self._pending else None
+
     def on_time(self, now: Millis) -> None:
         while self._pending:
             pending = next(iter(self._pending.values()))

@@ -21,13 +21,14 @@ from phalanx.wire.events import (
     MigrationStarted,
     PartitionLost,
     PartitionSealed,
+    StaleMessageIgnored,
     TableInstalled,
     TableSearchEnded,
 )
 
 _QUIET = (
     MigrationStarted, MigrationCopied, PartitionSealed, MigrationCommitted, MigrationFinalized, TableInstalled,
-    PartitionLost, Left,
+    PartitionLost, Left, StaleMessageIgnored,
 )  # fmt: skip
 """Many of these come with every change, or another line tells them all: for the event log, and for log level DEBUG."""
 
