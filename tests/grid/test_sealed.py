@@ -225,3 +225,40 @@ def test_a_replica_that_becomes_hotter_first_has_what_was_confirmed_without_it()
         moving.crash("O")
         c.advance(3_000)
         assert c.get("B", moving.keys[0]) == NEW
+
+
+@pytest.mark.rows("DL-83")
+def test_once_it_is_reported_nothing_is_confirmed_without_a_replica_that_becomes_hotter() -> None:
+    with Moving("OCB", "OB", backup_count=1, async_backup_count=1) as moving:
+        c = moving.c
+        c.hold("M", "B")
+        c.release("M", "OC")
+        c.release("OCB", "MOCB")
+        c.settle()
+        assert c.pending("M", "B", m.MigrationCommit)
+        c.hold("O", "B")
+        write = c.put("O", moving.keys[0], NEW)
+        c.settle()
+        assert not c.is_done(write), "B may have committed"
+        c.release()
+        c.settle()
+        assert c.is_done(write)
+
+
+@pytest.mark.rows("DL-16", "DL-19")
+@pytest.mark.parametrize("rows", [("OB", "DB"), ("OB", "OD"), ("O-", "DO"), ("OB", "BO")])
+def test_a_destination_whose_answer_is_lost_gives_it_again(rows: tuple[str, str]) -> None:
+    with Moving(*rows) as moving:
+        c = moving.c
+        lost: list[m.Message] = []
+
+        def swallow(sender: str, receiver: str, message: m.Message) -> bool:
+            is_lost = isinstance(message, m.MigrationAnswer) and len(lost) < 3
+            lost.extend([message] * is_lost)
+            return is_lost
+
+        c.swallow = swallow
+        moving.finish()
+        assert [message.accepted for message in lost if isinstance(message, m.MigrationAnswer)] == [True] * 3
+        assert not c.events_of("M", events.MigrationRolledBack)
+        moving.check()
