@@ -146,6 +146,13 @@ def test_more_migrations_than_a_screen_holds_are_counted() -> None:
     assert sum(line.split()[1:2] == [str(one.migration.kind)] for line in screen.splitlines()) == 12
 
 
+def test_one_member_alone_is_one() -> None:
+    c = Drawn("A", partition_count=1)
+    c.assign()
+    assert in_one_line(seen(c)).startswith("1 member, all is whole")
+    assert " on 1 member, table" in drawn(seen(c))
+
+
 def test_an_end_that_there_is_not_is_a_dash() -> None:
     c = Drawn("A", partition_count=1)
     assert ends(Migration(MigrationKind.COPY, None, -1, -1, c.id("A"), -1, 2)) == ("-", "A:5701 to 2")

@@ -134,7 +134,7 @@ def _print_changes(watched: Watched, out: Console, *, until_whole: bool, pause: 
 def in_one_line(seen: Seen) -> str:
     """How far it is, without the migrations one by one."""
     told = seen.migrations
-    members = f"{len(seen.placement.view.members)} members"
+    members = _count_members(seen.placement)
     if told is None:
         return f"{members}, {_state(seen)}"
     parts = [members, _state(seen)]
@@ -142,6 +142,11 @@ def in_one_line(seen: Seen) -> str:
         parts.append(f"{told.arrived} of {told.planned} partitions moved")
     parts += [f"{address_of(each.member)} has {each.replicas} replicas to hand over" for each in told.leaving]
     return ", ".join(parts)
+
+
+def _count_members(placement: Placement) -> str:
+    count = len(placement.view.members)
+    return f"{count} member{'' if count == 1 else 's'}"
 
 
 def _state(seen: Seen) -> str:
@@ -173,7 +178,7 @@ def render(seen: Seen, watched: Watched) -> RenderableType:
     placement, told = seen.placement, seen.migrations
     head = Text.assemble(
         (f"{placement.table.partition_count} partitions", "bold"),
-        f" on {len(placement.view.members)} members, table version {placement.table.version}: ",
+        f" on {_count_members(placement)}, table version {placement.table.version}: ",
         (_state(seen), "green" if seen.is_whole else "yellow"),
     )
     parts: list[RenderableType] = [head]
