@@ -1,9 +1,9 @@
 """Each kind of migration, with each of those who take part killed, cut off or stopped at each of its steps.
 
 Not drawn but gone through: one history for each combination, and for each with a member that joins or leaves in the
-middle. Members come and go besides, so that the kind is ordered
-again and again; the faults wait for the first, and the victim for its message. All checkers of the simulator judge; and as each
-partition has more replicas than members crash, nothing that was acknowledged may be missing.
+middle. Members come and go besides, so that the kind is ordered again and again; the faults wait for the first, and the
+victim for its message. All checkers of the simulator judge; and as each partition has more replicas than members crash,
+nothing that was acknowledged may be missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from phalanx.sim.options import (
     FaultKind,
 )
 from phalanx.sim.run import Result, run
-from plots import PLOTS, options, spare
+from plots import PLOTS, SEEDS, options, spare
 
 STEPS: dict[int, tuple[tuple[str, bool], ...]] = {
     OWNER: (
@@ -53,18 +53,25 @@ AMID = ("", "another joins", "the owner leaves")
 """What else happens to the same migration as soon as it is ordered."""
 
 
-def hurt(kind: str, how: FaultKind, role: int, what: str, *, is_sent: bool, amid: str = "") -> Result:
+def hurt(kind: str, how: FaultKind, role: int, what: str, *, is_sent: bool, amid: str = "") -> list[Result]:
+    """Histories with other writes, up to the first in which the victim met its message."""
     if not what:
         how = {FaultKind.CRASH_ON: FaultKind.CRASH, FaultKind.PAUSE_ON: FaultKind.PAUSE}.get(how, how)
     elif how is FaultKind.CRASH_ON and is_sent:
         how = FaultKind.CRASH_SENDING
     lasts_ms = {FaultKind.CUT_ON: 40, FaultKind.PAUSE_ON: 400}.get(how, 500)
     victim = Fault(850, how, role, lasts_ms=lasts_ms, what=what, nth=1, during=kind, is_apart=role != MASTER)
+    faults = [victim]
     if amid == "another joins":
-        return run(options(kind, Fault(850, FaultKind.JOIN, spare(kind), during=kind), victim))
-    if amid == "the owner leaves":
-        return run(options(kind, Fault(850, FaultKind.LEAVE, OWNER, lasts_ms=500, during=kind), victim))
-    return run(options(kind, victim))
+        faults.insert(0, Fault(850, FaultKind.JOIN, spare(kind), during=kind))
+    elif amid == "the owner leaves":
+        faults.insert(0, Fault(850, FaultKind.LEAVE, OWNER, lasts_ms=500, during=kind))
+    results: list[Result] = []
+    for seed in SEEDS:
+        results.append(run(options(kind, *faults, seed=seed)))
+        if was_reached(results[-1], what, amid):
+            break
+    return results
 
 
 def was_reached(result: Result, what: str, amid: str) -> bool:
@@ -80,10 +87,6 @@ def test_the_plot_leads_to_migrations_of_the_kind(kind: str) -> None:
     assert result.faults["clock-step"] == 1
 
 
-NOT_REACHED: dict[tuple[str, FaultKind, str], set[tuple[int, str]]] = {}
-"""Kind of migration, fault, and what happens amid it, to roles and the messages at which they could not be hurt."""
-
-
 @pytest.mark.rows("DL-16", "DL-21", "DL-22", "DL-28", "DL-29", "DL-31")
 @pytest.mark.parametrize("how", [FaultKind.CRASH_ON, FaultKind.CUT_ON, FaultKind.PAUSE_ON])
 @pytest.mark.parametrize(
@@ -93,11 +96,13 @@ NOT_REACHED: dict[tuple[str, FaultKind, str], set[tuple[int, str]]] = {}
 def test_whoever_is_hurt_at_whichever_step_nothing_is_lost_or_done_twice(kind: str, how: FaultKind, amid: str) -> None:
     missed = set()
     for role, what, is_sent in ALL_STEPS:
-        result = hurt(kind, how, role, what, is_sent=is_sent, amid=amid)
-        told = [f"{v.at_ms} ms: {v.what}: {v.story}" for v in result.violations]
-        assert not told, f"{how} at {what} of {role} in {kind}, {amid}: " + "\n".join(told)
-        assert not result.counts["excused losses"]
-        assert not result.counts.get("lost partitions")
-        if not was_reached(result, what, amid):
+        results = hurt(kind, how, role, what, is_sent=is_sent, amid=amid)
+        for result in results:
+            told = [f"{v.at_ms} ms: {v.what}: {v.story}" for v in result.violations]
+            assert not told, f"{how} at {what} of {role} in {kind}, {amid}: " + "\n".join(told)
+            assert not result.counts["excused losses"]
+            assert not result.counts.get("lost partitions")
+        if not was_reached(results[-1], what, amid):
             missed.add((role, what))
-    assert missed == NOT_REACHED.get((kind, how, amid), set())
+    # None is out of reach: each was hurt at each message, with one of the seeds.
+    assert not missed
