@@ -171,6 +171,17 @@ def test_a_second_signal_makes_it_leave_at_once(cluster: Cluster):
     assert "has left" not in leaver.log.read_text()
 
 
+def test_one_that_waits_for_its_master_says_so(cluster: Cluster):
+    """It holds nothing, but nobody else may let it go."""
+    master, leaver = cluster.start(2)
+    cluster.pause(master)
+    leaver.signal(signal.SIGTERM)
+    told = f"{leaver.address} has nothing left to hand over; waits for the master, {master.address}"
+    wait_for(lambda: told in leaver.log.read_text(), "it tells for whom it waits")
+    cluster.resume(master)
+    assert leaver.wait() == 0
+
+
 def test_the_last_member_tells_that_nobody_takes_over_what_it_holds(cluster: Cluster):
     [member] = cluster.start(1)
     with cluster.client() as grid:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from phalanx.common.ids import Address, member_id
+from phalanx.runtime.event_log import EventLog
 from phalanx.runtime.event_words import in_words
 from phalanx.wire import events as e
 
@@ -38,6 +39,16 @@ A, B = (member_id(Address(f"10.0.0.{number}:5701"), "1") for number in (1, 2))
             logging.INFO,
             "plans 7 migrations of 5 partitions; 2 lack replicas: members left",
         ),
+        (
+            e.ClaimStarted(1, 2, (A, B), "r"),
+            logging.WARNING,
+            "claims to be the master: it suspects 10.0.0.1:5701, 10.0.0.2:5701",
+        ),
+        (
+            e.ClaimEnded(1, "this member is the master", (B,), 7, "r"),
+            logging.INFO,
+            "has claimed to be the master for 7 ms: this member is the master, without 10.0.0.2:5701",
+        ),
         (e.LeaveStarted(A, 90), logging.INFO, "lets 10.0.0.1:5701 leave, which has 90 replicas to hand over"),
         (
             e.FullyReplicated(9, 1234),
@@ -68,3 +79,17 @@ def test_an_event_without_words_is_told_field_by_field() -> None:
     level, said = in_words(event)
     assert level == logging.INFO
     assert all(str(value) in said for value in msgspec.structs.astuple(event))
+
+
+def test_the_same_is_told_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    log = EventLog("test", None, legacy_member_list=False)
+    log.begin(A)
+    with caplog.at_level(logging.INFO, "phalanx.member"):
+        for _ in range(5):
+            log.record(e.ViewsDiverged(B, "it was told to go its own way", "CS-43"))
+            log.record(e.LeaveStarted(B, 3))
+    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
+    assert told == [
+        "10.0.0.1:5701 and 10.0.0.2:5701 have different member lists: it was told to go its own way",
+        "10.0.0.1:5701 lets 10.0.0.2:5701 leave, which has 3 replicas to hand over",
+    ]

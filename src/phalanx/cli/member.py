@@ -152,16 +152,17 @@ async def _tell_progress(running: Member) -> None:
     """Say how many replicas are left to hand over as they become fewer, where they go, and what is waited for."""
     told_at, held = time.monotonic(), running.replicas_held
     fewest = held + 1
-    while (left := running.replicas_held) and (view := running.view) is not None:
-        receivers = running.receivers()
+    while (view := running.view) is not None:
+        left, receivers = running.replicas_held, running.receivers()
         to = f"; sends to {', '.join(receivers)}" if receivers else ""
-        if left < fewest:
+        if 0 < left < fewest:
             told_at, fewest = time.monotonic(), left
             logger.info("%s has %d of %d replicas left to hand over%s", running.address, left, held, to)
         elif time.monotonic() - told_at >= TELL_STILL_S:
             told_at = time.monotonic()
-            orders = "" if view.master == running.id else f"; waits for orders of the master, {address_of(view.master)}"
-            logger.warning("%s still has %d replicas to hand over%s", running.address, left, to or orders)
+            has = f"still has {left} replicas" if left else "has nothing left"
+            waits = "" if view.master == running.id else f"; waits for the master, {address_of(view.master)}"
+            logger.warning("%s %s to hand over%s", running.address, has, to or waits)
         await asyncio.sleep(TELL_EVERY_S)
 
 

@@ -187,7 +187,7 @@ class Inquirer:
                 )  # fmt: skip
             except TimeoutError as error:
                 raise ConnectError(
-                    f"{self.address} did not answer within {self._timeout_s:g} s: does a member of Phalanx listen there?"
+                    f"{self.address} did not answer within {self._timeout_s:g} s: it may hang, or be no member of Phalanx"
                 ) from error
             except RefusedByPeer as error:
                 raise RefusedByPeer(f"{self.address}: {error}") from error

@@ -28,6 +28,9 @@ from phalanx.wire.events import (
 
 logger = logging.getLogger("phalanx.member")
 
+AGAIN_AFTER_S = 5.0
+"""The same sentence is not told again before that."""
+
 
 class EventLog:
     """Writes the events of one member process, over all its incarnations."""
@@ -40,6 +43,8 @@ class EventLog:
         self._member = MemberId("")
         self._encoder = msgspec.json.Encoder()
         self._last_at = 0
+        self._told: dict[str, float] = {}
+        """What was told lately, and when."""
 
     def begin(self, member: MemberId) -> None:
         """A new incarnation writes from now on. Raises `UsageError` if its file cannot be opened."""
@@ -103,4 +108,13 @@ class EventLog:
                 logger.warning("%s: the cluster went on without this member; coming back as a new one", this)
             case _:
                 level, said = in_words(event)
-                logger.log(level, "%s %s", this, said)
+                logger.log(self._once_in_a_while(level, said), "%s %s", this, said)
+
+    def _once_in_a_while(self, level: int, said: str) -> int:
+        """The level, or DEBUG if the same was told a moment ago: after a hang a message comes many times, and its answer."""
+        now = time.monotonic()
+        if now - self._told.get(said, -AGAIN_AFTER_S) < AGAIN_AFTER_S:
+            return logging.DEBUG
+        self._told = {text: at for text, at in self._told.items() if now - at < AGAIN_AFTER_S}
+        self._told[said] = now
+        return level

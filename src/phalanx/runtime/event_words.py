@@ -7,6 +7,8 @@ import logging
 from phalanx.common.ids import MemberId, address_of
 from phalanx.wire.events import (
     BackupsChanged,
+    ClaimEnded,
+    ClaimStarted,
     Event,
     FullyReplicated,
     LeaveStarted,
@@ -24,6 +26,7 @@ from phalanx.wire.events import (
     StaleMessageIgnored,
     TableInstalled,
     TableSearchEnded,
+    ViewsDiverged,
 )
 
 _QUIET = (
@@ -42,6 +45,13 @@ def in_words(event: Event) -> tuple[int, str]:
         case MemberRemoved():
             said = f"removes {address_of(event.removed)} (member list ver {event.view_version}): {event.reason}"
             return logging.INFO, said
+        case ClaimStarted():
+            return logging.WARNING, f"claims to be the master: it suspects {_names(event.suspected)}"
+        case ClaimEnded():
+            without = f", without {_names(event.left_out)}" if event.left_out else ""
+            return logging.INFO, f"has claimed to be the master for {event.took_ms} ms: {event.outcome}{without}"
+        case ViewsDiverged():
+            return logging.INFO, f"and {address_of(event.peer)} have different member lists: {event.what}"
         case TableSearchEnded():
             return _search(event)
         case BackupsChanged():
