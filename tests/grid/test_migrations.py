@@ -7,7 +7,7 @@ import pytest
 
 from harness import MAP, Cluster
 from phalanx.common.migration import Migration, MigrationKind
-from phalanx.grid.replication import COPY_STALLED_AFTER_MS
+from phalanx.grid.replication import COPY_STALLED_AFTER_MS, COPY_UNHEARD_AFTER_MS
 from phalanx.wire import events
 from phalanx.wire import messages as m
 from phalanx.wire.effects import TimePassed
@@ -220,13 +220,43 @@ def test_a_destination_that_hangs_is_given_up_when_it_is_removed(steps: int) -> 
 def test_a_copy_that_stands_still_is_given_up_and_begun_anew() -> None:
     copying = Copying()
     c = copying.c
-    copying.run(6)
-    c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyAck)
+    heard: list[Any] = []
+
+    def all_but_one(sender: str, receiver: str, message: Any) -> bool:
+        if isinstance(message, m.CopyAck):
+            heard.append(message)
+        return isinstance(message, m.CopyAck) and len(heard) > 1
+
+    c.swallow = all_but_one
     c.release()
-    c.advance(COPY_STALLED_AFTER_MS + 1_000)
+    c.advance(COPY_STALLED_AFTER_MS - 1_000)
+    assert not c.events_of("M", events.MigrationRolledBack), "its beginning was heard"
+    c.advance(2_000)
     given_up = c.events_of("M", events.MigrationRolledBack)
-    assert [(event.partition, event.reason) for event in given_up] == [(0, "the connection to the destination broke")]
+    assert [(event.partition, event.reason) for event in given_up] == [(0, "the copy broke off")]
     c.swallow = lambda *_: False
+    copying.finish()
+    copying.check_data()
+    copying.check_replicated()
+
+
+def test_a_copy_whose_beginning_was_not_heard_begins_anew_soon() -> None:
+    """As from an owner that the destination has yet to hear of as a member: it takes nothing from it."""
+    copying = Copying()
+    c = copying.c
+    lost: list[Any] = []
+
+    def lose_one(sender: str, receiver: str, message: Any) -> bool:
+        is_first = isinstance(message, m.CopyStart) and not lost
+        if is_first:
+            lost.append(message)
+        return is_first
+
+    c.swallow = lose_one
+    c.release()
+    c.advance(COPY_UNHEARD_AFTER_MS - 500)
+    assert c.replicas("M") == "O"
+    c.advance(1_500)
     copying.finish()
     copying.check_data()
     copying.check_replicated()

@@ -60,6 +60,11 @@ class CopySender:
         return bool(self._on_the_way)
 
     @property
+    def is_heard(self) -> bool:
+        """Whether the destination has acknowledged anything."""
+        return self._sent > len(self._on_the_way)
+
+    @property
     def has_more(self) -> bool:
         """Whether another chunk may be on the way."""
         return not self._sent_last and len(self._on_the_way) < MAX_ON_THE_WAY

@@ -122,7 +122,7 @@ class OutgoingMigrations:
             return
         stream = owned.streams.get(outgoing.destination.member)
         if stream is None:
-            self._give_up(owned, outgoing, "the connection to the destination broke")
+            self._give_up(owned, outgoing, "the copy broke off")
             return
         if stream.state is not StreamState.IN_SYNC:
             self._unseal(owned.number)

@@ -45,6 +45,9 @@ RESEND_AFTER_MS = 1_000
 """Silence of a stream that owes acknowledgements, after which it is asked what it has."""
 LATE_AFTER_MS = 500
 """How long a backup may owe the acknowledgement of a write until people are told that it lacks something."""
+COPY_UNHEARD_AFTER_MS = 2_000
+"""A copy of which nothing at all was acknowledged begins anew: the destination may not have heard that this member is
+one, and then it takes nothing from it."""
 COPY_STALLED_AFTER_MS = 10_000
 """A copy whose destination acknowledges nothing for so long begins anew."""
 
@@ -379,11 +382,13 @@ class OwnedPartition:
 
     def stalled_copies(self, now: Millis) -> list[MemberId]:
         """Destinations that acknowledged no chunk for so long that the copy should begin anew."""
-        return [
-            stream.member
-            for stream in self.streams.values()
-            if stream.copy is not None and stream.copy.is_owed and now - stream.heard_at >= COPY_STALLED_AFTER_MS
-        ]
+        stalled = []
+        for stream in self.streams.values():
+            if stream.copy is not None and stream.copy.is_owed:
+                patience_ms = COPY_STALLED_AFTER_MS if stream.copy.is_heard else COPY_UNHEARD_AFTER_MS
+                if now - stream.heard_at >= patience_ms:
+                    stalled.append(stream.member)
+        return stalled
 
     def on_copy_ack(self, member: MemberId, message: CopyAck, now: Millis) -> None:
         stream = self.streams.get(member)

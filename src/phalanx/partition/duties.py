@@ -76,7 +76,7 @@ class MasterDuties:
         if self._view is None or self._view.members != view.members:
             self._plan_because = "the members changed"
         elif set(leaving) != set(self._leaving):
-            self._plan_because = "other members want to leave"
+            self._plan_because = "members want to leave"
         self._view, self._leads, self._leaving = view, leads, leaving
         if not leads:
             self._search, self._count_wanted = None, 0
