@@ -126,12 +126,15 @@ def resend_nothing(node: Node) -> None:
     grid, original = node.grid, node.grid.on_link_lost
 
     def on_link_lost(peer: MemberId, now: Millis, *, is_refused: bool = False) -> None:
-        for owned in grid.unsettled.values():
+        in_sync = []
+        for number, owned in list(grid.unsettled.items()):
             stream = owned.streams.get(peer)
             if stream is not None and stream.state is StreamState.IN_SYNC:
                 stream.acked = owned.replica.seq
                 owned._confirm()
+                in_sync.append((number, grid.unsettled.pop(number)))
         original(peer, now, is_refused=is_refused)
+        grid.unsettled.update(in_sync)
 
     _replace(grid, "on_link_lost", on_link_lost)
 
