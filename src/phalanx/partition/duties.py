@@ -36,6 +36,9 @@ from phalanx.wire.messages import (
     TableAck,
 )
 
+MOST_PARTS = 64
+"""Into how many a partition is divided at most at once: by a slip of the hand nobody should get a million of them."""
+
 
 class MasterDuties:
     """On the master: what is being done about the table. On other members it does nothing, until they lead."""
@@ -167,9 +170,10 @@ class MasterDuties:
             return ""
         if not self._keeper.is_assigned:
             raise UsageError("nothing is stored yet: set partition_count in the configuration of all members instead")
-        if not present < count <= MAX_PARTITIONS or count % present:
+        most = min(present * MOST_PARTS, MAX_PARTITIONS)
+        if not present < count <= most or count % present:
             raise UsageError(
-                f"{count} partitions cannot be made of {present}: give a multiple of {present}, at most {MAX_PARTITIONS}"
+                f"{count} partitions cannot be made of {present}: give a multiple of {present}, at most {most}"
             )
         self._count_wanted = count
         self._go_on(now)
