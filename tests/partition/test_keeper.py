@@ -7,6 +7,7 @@ from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.table import PartitionTable, build_table
+from phalanx.grid.replication import COPY_UNHEARD_AFTER_MS
 from phalanx.wire import events
 from phalanx.wire import messages as m
 
@@ -297,7 +298,7 @@ def test_no_more_migrations_at_a_time_than_a_member_may_take_part_in() -> None:
     c.assign()
     c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyAck)
     c.join("B")
-    c.advance(2_000)
+    c.advance(COPY_UNHEARD_AFTER_MS - 500)
     assert len(c.nodes["A"].duties.migrating.underway) == 3
     c.swallow = lambda *_: False
     c.advance(30_000)
