@@ -1,12 +1,14 @@
 """More partitions for a live cluster: one version of the table, no data sent, and no write lost or done twice."""
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from harness import KEY, MAP, TEXT, Cluster, key_of
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.table import build_table, unassigned_table
+from phalanx.grid.calls import CallRouter
 from phalanx.grid.dividing import divide
 from phalanx.grid.store import Replica
 from phalanx.maps.scanning import ScanPlan
@@ -14,6 +16,7 @@ from phalanx.partition.hashing import children_of, partition_of
 from phalanx.partition.recovery import recover
 from phalanx.wire import events
 from phalanx.wire import messages as m
+from phalanx.wire.effects import Answer, Call, Outbox
 
 VALUE = b"\0\0\0\1v"
 OTHER = b"\0\0\0\1w"
@@ -280,15 +283,15 @@ def test_joiners_are_configured_with_the_old_or_with_the_present_count() -> None
     c = cluster("AB", "AB", partition_count=1)
     c.ask("A", m.ChangePartitionCount, 4)
     c.advance(100)
-    for name, count in (("C", 1), ("D", 4)):
+    for name, count in (("C", 1), ("D", 4), ("F", 2)):
         c.start(name, partition_count=count)
         c.advance(3_000)
         assert c.view("A").endswith(name)
         assert count_of(c, name) == 4
-    c.start("E", partition_count=2)
+    c.start("E", partition_count=3)
     c.advance(3_000)
     assert "E" not in c.view("A")
-    assert "configured for 2" in c.finished["E"].reason
+    assert "configured for 3" in c.finished["E"].reason
 
 
 def test_a_scan_goes_on_behind_the_same_key_in_each_child() -> None:
@@ -339,3 +342,89 @@ def test_who_has_just_come_takes_a_copy_before_the_first_table() -> None:
     c.swallow = lambda sender, receiver, message: False
     c.advance(70_000)
     assert held(c, "A") == held(c, "C") == belonging(4)
+
+
+def rows(c: Cluster, *wanted: str) -> Any:
+    """Whom the master wants to hold each partition."""
+    slots = [c.slots(row) for row in wanted]
+    return patch("phalanx.partition.duties.assign", lambda table, members, backup_count: slots)
+
+
+@pytest.mark.parametrize("hears_first", [False, True])
+def test_a_backup_that_hears_late_keeps_the_children_that_it_still_holds(hears_first: bool) -> None:
+    """Child 0 has moved from B to C by then; child 1 is B's, and O, its owner, dies before it has copied anything."""
+    c = cluster("ABCO", "OB")
+    kept = belonging(2)[1]
+    with rows(c, "OC", "OB"):
+        c.swallow = lambda s, r, message: (s, r) == ("A", "B") and isinstance(message, m.TableUpdate | m.TableChanges)
+        assert c.is_done(c.ask("A", m.ChangePartitionCount, 2))
+        c.advance(1_400)
+        assert [c.row("A", p) for p in range(2)] == ["OC", "OB"]
+        c.swallow = lambda sender, receiver, message: False
+        if hears_first:
+            c.hold("O", "B")
+            c.advance(1_200)
+        c.crash("O")
+    with rows(c, "CA", "BA"):
+        c.advance(12_000)
+        assert not c.events_of("A", events.PartitionLost)
+        assert set(c.entries(c.replicas("A", 1)[0], 1) or ()) == kept
+
+
+def test_a_copy_of_a_partition_that_never_came_about_is_dropped() -> None:
+    """J has no table yet. Only O heard of the division, and has copied a child to J, when it dies with the master."""
+    c = cluster("AON", "ON")
+    is_table = m.TableUpdate | m.TableChanges
+    c.swallow = lambda sender, receiver, message: isinstance(message, is_table) and receiver == "J"
+    c.start("J", partition_count=1)
+    c.settle()
+    c.advance(10)
+    c.swallow = lambda sender, receiver, message: isinstance(message, is_table) and receiver in "JN"
+    with rows(c, "ON", "ON", "ON", "OJ"):
+        c.ask("A", m.ChangePartitionCount, 4)
+        c.advance(1_500)
+        assert list(c.nodes["J"].grid.followed.replicas) == [3]
+        c.crash("AO")
+        c.swallow = lambda sender, receiver, message: False
+    with rows(c, "NJ"):
+        c.advance(15_000)
+    assert [count_of(c, name) for name in "NJ"] == [1, 1]
+    assert held(c, "N") == held(c, "J") == {0: set(KEYS)}
+
+
+def test_a_division_that_waits_can_be_taken_back() -> None:
+    c = cluster("ABC", "AB")
+    c.hold("A", "C")
+    c.crash("B")
+    c.advance(8_000)
+    c.ask("A", m.ChangePartitionCount, 2)
+    assert c.is_done(c.ask("A", m.ChangePartitionCount, 1))
+    c.release()
+    c.advance(5_000)
+    assert count_of(c, "A") == 1
+    assert c.replicas("A") == "AC"
+
+
+def test_a_scan_waits_for_the_table_by_which_its_partitions_are_numbered() -> None:
+    plan = ScanPlan(range(4), 4)
+    assert plan.next(4) == (0, 4, b"")
+    assert plan.knows_more_than(1), "a member that has come back knows but the count of its configuration"
+    assert not plan.knows_more_than(4)
+
+
+def test_who_is_asked_for_a_partition_that_there_is_not_any_more_hands_it_back() -> None:
+    """A master that alone knew of the division has told this caller of it, and is gone."""
+    out = Outbox()
+    router = CallRouter(10_000, out)
+    one = build_table([("A", "B"), ("B", "A")], [1, 1])  # type: ignore[list-item]  # any texts name members
+    router.on_table(one.with_partition_count(4), 0)
+    router.begin(Call(3, m.ScanPartition(7, MAP, 3, 4, b"", 1_000)), 1)
+    key = next(key for key in KEYS if partition_of(key, 4) == 3)
+    router.begin(Call(3, m.Get(8, MAP, key)), 1)
+    out.take()
+    router.on_table(one, 2)
+    effects = out.take()
+    assert [e.reply.code for e in effects if isinstance(e, Answer)] == [ErrorCode.NOT_OWNER]  # type: ignore[union-attr]
+    router.begin(Call(3, m.ScanPartition(9, MAP, 3, 4, b"", 1_000)), 3)
+    router.on_time(30)
+    assert [e.reply.code for e in out.take() if isinstance(e, Answer)] == [ErrorCode.NOT_OWNER]  # type: ignore[union-attr]

@@ -53,7 +53,9 @@ class FakeGrid:
         self.calls.append(("get", map_name, len(keys)))
         return [self.maps.get(map_name, {}).get(key) for key in keys]
 
-    def scan_data(self, map_name: str, partitions: list[int]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    def scan_data(
+        self, map_name: str, partitions: list[int], of: int | None = None
+    ) -> Iterator[tuple[list[bytes], list[bytes]]]:
         self.calls.append(("scan", map_name, tuple(partitions)))
         for partition in partitions:
             entries = [

@@ -216,19 +216,26 @@ class SyncMap(MutableMapping[Any, Any]):
 
         `of`: how many partitions there were when they were listed; None: as many as there are now.
         """
-        deadline = time.monotonic() + self._client.call_timeout_s
         count = of or self._client.partition_count
         plan = ScanPlan(range(count) if partitions is None else partitions, count)
-        while plan.knows_more_than(self._client.partition_count):
-            text = f"no member has told of {count} partitions: there are {self._client.partition_count}"
-            refusal, table = ErrorReply(0, ErrorCode.UNAVAILABLE, text), self._client.partition_table()
-            self._pause_or_raise(refusal, table, deadline, "scan", was_write=False)
-        while (position := plan.next(self._client.partition_count)) is not None:
+        while True:
+            self._catch_up(plan)
+            position = plan.next(self._client.partition_count)
+            if position is None:
+                return
             page = self._page(*position)
             if page is not None:
                 plan.note(page)
                 if page.keys:
                     yield page.keys, page.values
+
+    def _catch_up(self, plan: ScanPlan) -> None:
+        """Wait until the table is known by which the partitions were numbered; the time limit of a call ends that."""
+        deadline = time.monotonic() + self._client.call_timeout_s
+        while plan.knows_more_than(self._client.partition_count):
+            text = f"no member has told of {plan.of} partitions: there are {self._client.partition_count}"
+            refusal, table = ErrorReply(0, ErrorCode.UNAVAILABLE, text), self._client.partition_table()
+            self._pause_or_raise(refusal, table, deadline, "scan", was_write=False)
 
     # --- how parts are asked ---------------------------------------------------------------------------------------
 

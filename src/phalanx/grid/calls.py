@@ -77,7 +77,7 @@ class CallRouter:
             self._out.add(Answer(ErrorReply(request.id, ErrorCode.UNAVAILABLE, self._ended)))
             return
         if target is None and self._owners:
-            target = self._owners[call.partition]
+            target = self._owners[call.partition] if call.partition < len(self._owners) else None
         pending = self._pending[request.id] = PendingCall(call, now + self._timeout_ms, target, request.id)
         if target is None:
             self._wait(pending, now)
@@ -122,8 +122,8 @@ class CallRouter:
         if not self._pending:
             return
         for pending in list(self._pending.values()):
-            if before != len(owners):
-                self._locate(pending)
+            if before != len(owners) and not self._locate(pending):
+                continue
             call = pending.call
             if call.to is None and pending.target != owners[call.partition]:
                 if pending.target is not None:
@@ -173,17 +173,22 @@ class CallRouter:
 
     # --- one call --------------------------------------------------------------------------------------------------
 
-    def _locate(self, pending: PendingCall) -> None:
-        """The partitions were divided: the key's is another one. What names several goes to where the first is."""
-        request = pending.call.request
+    def _locate(self, pending: PendingCall) -> bool:
+        """The partitions may have been divided since: a key's is another one. What names several is handed back where the
+        first is none any more (a master that alone knew of the division is gone): then False, the call has ended.
+        """
+        request, count = pending.call.request, len(self._owners)
         if isinstance(request, KeyRequest):
-            partition = partition_of(request.key, len(self._owners))
-            pending.call = msgspec.structs.replace(pending.call, partition=partition)
+            pending.call = msgspec.structs.replace(pending.call, partition=partition_of(request.key, count))
+        elif pending.call.to is None and pending.call.partition >= count:
+            self._fail(pending, ErrorCode.NOT_OWNER, f"there are {count} partitions")
+            return False
+        return True
 
     def _send(self, pending: PendingCall, now: Millis) -> None:
-        if pending.was_sent and self._owners:
-            # Its partition may have been worked out by an older table than the one that is known here.
-            self._locate(pending)
+        # Its partition may have been worked out by another table than the one that is known here.
+        if self._owners and not self._locate(pending):
+            return
         call = pending.call
         target = call.to
         if target is None and self._owners:

@@ -48,6 +48,7 @@ def divide(replica: Replica, partition: int, of: int, partition_count: int) -> d
     ruler = f"{replica.ruler} of {of}" if replica.ruler else ""
     divided = {child: Replica(replica.epoch, replica.seq, ruler) for child in children}
     for each in divided.values():
+        each.ended = replica.ended
         each.outcomes = Outcomes(replica.outcomes.export())
     for name, store in replica.maps.items():
         keys = list(store.entries)

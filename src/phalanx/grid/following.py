@@ -17,6 +17,7 @@ from phalanx.grid.copying import IncomingCopy
 from phalanx.grid.discarding import Discarded
 from phalanx.grid.dividing import UndividedReplicas
 from phalanx.grid.store import Replica
+from phalanx.partition.hashing import children_of
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
@@ -136,6 +137,7 @@ class Followed:
             is_wanted = self._table is None or base_version >= self._table.versions[partition]
         else:
             is_wanted = self._may_hold(partition, message.epoch)
+        self.undivided.divide_for(partition)
         if is_wanted and not self._owns(partition) and self._believes(sender, partition, message.epoch):
             self.drop_copy(partition)
             self.copies[partition] = IncomingCopy(sender, message)
@@ -186,6 +188,10 @@ class Followed:
             for partition in [p for p, copy in self.copies.items() if copy.of != table.partition_count]:
                 self.drop_copy(partition)
                 self.incoming.pop(partition, None)
+            for partition in [p for p in self.replicas if p >= table.partition_count]:
+                self._drop(partition)
+            for partition in [p for p in self.incoming if p >= table.partition_count]:
+                del self.incoming[partition]
         self._table = table
         self.undivided.follow_table(table)
         mine = table.members.index(self.this) if self.this in table.members else -1
@@ -215,11 +221,15 @@ class Followed:
         self.copies.clear()
         held = held | self.replicas
         self.replicas.clear()
-        listed = [partition for partition in sorted(held) if self._is_kept(partition, held[partition], table)]
+        listed = [
+            partition
+            for partition in sorted(held)
+            if any(
+                self.this in table.replicas(child) and not self._is_older_than_loss(held[partition], child, table)
+                for child in children_of(partition, table.partition_count, of)
+            )
+        ]
         self.undivided.begin({partition: held[partition] for partition in listed}, of, table)
-
-    def _is_kept(self, partition: int, replica: Replica, table: PartitionTable) -> bool:
-        return self.this in table.replicas(partition) and replica.epoch >= table.births[partition]
 
     def _finalize(
         self, state: ActiveMigration, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool]

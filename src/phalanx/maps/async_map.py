@@ -217,19 +217,26 @@ class AsyncMap:
 
         `of`: how many partitions there were when they were listed; None: as many as there are now.
         """
-        deadline = asyncio.get_running_loop().time() + self._caller.call_timeout_s
         count = of or self._caller.partition_count
         plan = ScanPlan(range(count) if partitions is None else partitions, count)
-        while plan.knows_more_than(self._caller.partition_count):
-            text = f"no member has told of {count} partitions: there are {self._caller.partition_count}"
-            refusal, table = ErrorReply(0, ErrorCode.UNAVAILABLE, text), await self._caller.table()
-            await self._pause_or_raise(refusal, table, deadline, "scan", was_write=False)
-        while (position := plan.next(self._caller.partition_count)) is not None:
+        while True:
+            await self._catch_up(plan)
+            position = plan.next(self._caller.partition_count)
+            if position is None:
+                return
             page = await self._page(*position)
             if page is not None:
                 plan.note(page)
                 if page.keys:
                     yield page.keys, page.values
+
+    async def _catch_up(self, plan: ScanPlan) -> None:
+        """Wait until the table is known by which the partitions were numbered; the time limit of a call ends that."""
+        deadline = asyncio.get_running_loop().time() + self._caller.call_timeout_s
+        while plan.knows_more_than(self._caller.partition_count):
+            text = f"no member has told of {plan.of} partitions: there are {self._caller.partition_count}"
+            refusal, table = ErrorReply(0, ErrorCode.UNAVAILABLE, text), await self._caller.table()
+            await self._pause_or_raise(refusal, table, deadline, "scan", was_write=False)
 
     async def _page(self, partition: int, of: int, after: bytes) -> PageReply | None:
         """A page of one partition, from whoever owns it by then: the position means the same everywhere.

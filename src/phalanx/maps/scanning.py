@@ -14,7 +14,7 @@ class ScanPlan:
     """What is left to scan: partitions, and behind which key, by the count that the cluster has."""
 
     def __init__(self, partitions: Iterable[int], of: int) -> None:
-        self._of = of
+        self.of = of
         self._left = deque((partition, b"") for partition in partitions)
 
     def next(self, partition_count: int) -> tuple[int, int, bytes] | None:
@@ -23,12 +23,12 @@ class ScanPlan:
         Where the partitions were divided meanwhile, each child goes on behind the same key: the scan order is theirs too.
         Raises `UsageError` if they belong to another cluster.
         """
-        if self._of != partition_count:
-            if partition_count % self._of:
+        if self.of != partition_count:
+            if partition_count % self.of:
                 raise UsageError(
-                    f"partitions of {self._of} cannot be read from a cluster of {partition_count}: list them anew"
+                    f"partitions of {self.of} cannot be read from a cluster of {partition_count}: list them anew"
                 )
-            of, self._of = self._of, partition_count
+            of, self.of = self.of, partition_count
             self._left = deque((c, after) for p, after in self._left for c in children_of(p, partition_count, of))
         if not self._left:
             return None
@@ -37,7 +37,7 @@ class ScanPlan:
 
     def knows_more_than(self, partition_count: int) -> bool:
         """Whether the partitions are those of a newer table: one that has yet to come."""
-        return self._of > partition_count and self._of % partition_count == 0
+        return self.of > partition_count and self.of % partition_count == 0
 
     def note(self, page: PageReply) -> None:
         """The page has come."""

@@ -93,7 +93,7 @@ class Administration:
     def _refusal(self, sender: MemberId, message: JoinRequest) -> tuple[str, str]:
         """Why the request can never be granted, and by which rule; empty if it may be."""
         state = self._state
-        if refusal := refusal_of(sender, message, state.this, state.config, state.partition_count):
+        if refusal := refusal_of(sender, message, state.this, state.config, state.partition_count, state.has_data):
             return refusal, "CS-09"
         joiner = message.member
         identity, address = incarnation_of(joiner), address_of(joiner)

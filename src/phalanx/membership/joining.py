@@ -29,10 +29,13 @@ from phalanx.wire.messages import (
 )
 
 
-def refusal_of(sender: MemberId, request: JoinRequest, this: MemberId, config: NodeConfig, partition_count: int) -> str:
+def refusal_of(
+    sender: MemberId, request: JoinRequest, this: MemberId, config: NodeConfig, partition_count: int, has_data: bool
+) -> str:
     """Why a request can never be granted by this member; empty if it may be.
 
-    `partition_count`: what the cluster has; that with which this member was configured will do as well.
+    `partition_count`: what the cluster has; that with which this member was configured will do as well. `has_data`:
+    whether its partitions are assigned.
     """
     if sender == this:
         return f"it is this member itself under another name; as a seed, give it as {address_of(this)}"
@@ -53,7 +56,9 @@ def refusal_of(sender: MemberId, request: JoinRequest, this: MemberId, config: N
         return f"this member belongs to cluster {config.cluster!r}, not to {request.cluster!r}"
     if request.protocol != PROTOCOL_VERSION:
         return f"this cluster speaks protocol {PROTOCOL_VERSION}, not {request.protocol}: upgrade the older side"
-    if request.partition_count not in (config.partition_count, partition_count):
+    # Once there is data the count of the cluster holds, and the joiner takes it: one from before a division will do.
+    is_former = has_data and request.partition_count > 0 and partition_count % request.partition_count == 0
+    if request.partition_count not in (config.partition_count, partition_count) and not is_former:
         return (
             f"this cluster has {partition_count} partitions, the joiner is configured for "
             f"{request.partition_count}: set partition_count to the same number"

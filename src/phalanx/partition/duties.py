@@ -167,6 +167,7 @@ class MasterDuties:
         table = self._keeper.table
         present = table.partition_count
         if count == present:
+            self._count_wanted = 0  # Or it was asked for by mistake, and is taken back.
             return ""
         if not self._keeper.is_assigned:
             raise UsageError("nothing is stored yet: set partition_count in the configuration of all members instead")
