@@ -163,7 +163,7 @@ def test_a_second_signal_makes_it_leave_at_once(cluster: Cluster):
     leaver, other = cluster.start(2)
     cluster.pause(other)
     leaver.signal(signal.SIGTERM)
-    wait_for(lambda: "again to leave at once" in leaver.log.read_text(), "it has begun to leave")
+    wait_for(lambda: "send the signal again to leave at once" in leaver.log.read_text(), "it has begun to leave")
     leaver.signal(signal.SIGTERM)
     began = time.monotonic()
     assert leaver.wait() == 0

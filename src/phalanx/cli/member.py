@@ -131,21 +131,30 @@ async def serve(config: Config, on_ready: Callable[[Member], None] | None, *, st
     ended = asyncio.create_task(running.wait_ended())
     await _first_of(ended, stops.leave)
     if not ended.done():
-        logger.info("%s leaves, within %g s; again to leave at once", running.address, LEAVE_WITHIN_S)
-        if running.replicas_held and running.view is not None and len(running.view.members) == 1:
-            logger.warning("%s holds %d replicas, and nobody is there to take them over", running.address,
-                           running.replicas_held)  # fmt: skip
+        logger.info("%s leaves, within %g s; send the signal again to leave at once", running.address, LEAVE_WITHIN_S)
+        held, view = running.replicas_held, running.view
+        if held and view is not None and all(member == running.id for member in view.data_members):
+            logger.warning("%s holds %d replicas, and nobody is there to take them over", running.address, held)
         leaving = asyncio.create_task(running.stop(drain=not stops.leave_now.is_set(), timeout_s=LEAVE_WITHIN_S))
         telling = asyncio.create_task(_tell_progress(running))
         await _first_of(leaving, stops.leave_now)
         telling.cancel()
         if not leaving.done():
+            logger.warning("%s leaves at once: %d replicas are not handed over; what has no backup is lost",
+                           running.address, running.replicas_held)  # fmt: skip
             await running.stop(drain=False)
         await leaving
         if running.has_left:
-            logger.info("%s has left%s", running.address, "" if running.replicas_held else ": others hold what it held")
+            logger.info("%s has left: %s", running.address, _what_became(held, running.replicas_held))
         logger.info("%s has stopped", running.address)
     await ended
+
+
+def _what_became(held: int, left: int) -> str:
+    """Of the replicas that a member had when it began to leave."""
+    if left:
+        return f"with it went {left} replicas that nobody took over"
+    return "others hold what it held" if held else "it held nothing"
 
 
 async def _tell_progress(running: Member) -> None:

@@ -215,6 +215,8 @@ class PartitionStory:
         """How things stand, in one sentence. `when`: each decision's time in words."""
         if not self.rows:
             said = f"nobody tells who holds partition {self.partition}"
+        elif not any(self.rows[-1].replicas) and not self.version:
+            said = f"partition {self.partition} is not assigned yet: it will be when somebody uses the data"
         else:
             row = self.rows[-1]
             since = next(
@@ -226,8 +228,14 @@ class PartitionStory:
         if open_one is not None:
             said += f"; a {open_one.fields.get('kind')} is under way, since {when[id(open_one)]}"
         counts = self.counts()
-        happened = [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count]
+        happened = [f"{count} {_counted(name, count)}" for name, count in counts.items() if count]
         return f"{said}. Migrations and losses remembered: {', '.join(happened) or 'none'}"
+
+
+def _counted(name: str, count: int) -> str:
+    """The name of what was counted; those that end in s are plural."""
+    words = name.replace("_", " ")
+    return words.removesuffix("es" if words == "losses" else "s") if count == 1 else words
 
 
 def in_causal_order(decisions: list[Decision]) -> list[Decision]:

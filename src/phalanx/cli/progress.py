@@ -155,6 +155,8 @@ def _state(seen: Seen) -> str:
         return f"the master {address_of(seen.placement.view.master)} does not answer"
     if told.searching_for:
         return f"the new master asks {', '.join(map(address_of, told.searching_for))} for the newest table"
+    if not seen.placement.view.data_members:
+        return "no member holds data: start one without --lite"
     if not seen.placement.table.is_assigned:
         return "not assigned yet"
     if seen.is_whole:

@@ -14,7 +14,7 @@ import msgspec
 from phalanx.common.ids import MemberId, address_of
 from phalanx.wire.messages import MigrationsReply, SafetyReply
 
-WAIT = "wait until it is done: `phalanx safe --wait 60`"
+WAIT = "wait until it is done: add `--wait 60` to this command"
 DRAIN = "stop it with SIGTERM: it hands over what it holds, then leaves"
 START_ANOTHER = "start another member first"
 

@@ -95,7 +95,7 @@ class Inquiries:
     def _replicas(self, request_id: int) -> ReplicasReply:
         grid = self._grid
         owned = [owned.replica for owned in grid.all_owned()]
-        followed = list(grid.followed.replicas.values())
+        followed = [*grid.followed.replicas.values(), *grid.followed.undivided.replicas()]
         return ReplicasReply(
             request_id,
             len(owned),
