@@ -21,20 +21,16 @@ from typing import NamedTuple
 
 from phalanx.common.ids import Target
 from phalanx.common.table import PartitionTable
+from phalanx.grid.held import HeldRequests, Request
 from phalanx.grid.outcomes import Outcomes
 from phalanx.grid.store import MapStore, Replica
 from phalanx.partition.hashing import children_of, partitions_of
-from phalanx.wire.messages import BulkRequest, KeyRequest
-
-Request = KeyRequest | BulkRequest
 
 
 class Undivided(NamedTuple):
     """A replica of the partition of a smaller count."""
 
     replica: Replica
-    of: int
-    """That count."""
     version: int
     """Of all its children in the table that divided them."""
 
@@ -82,7 +78,7 @@ class UndividedReplicas:
         """The table has divided what is held here; what it was divided from before is divided now."""
         self._of, self._count = of, table.partition_count
         for partition, replica in held.items():
-            self._waiting[partition] = Undivided(replica, of, table.versions[partition])
+            self._waiting[partition] = Undivided(replica, table.versions[partition])
         self.follow_table(table)
 
     def follow_table(self, table: PartitionTable) -> None:
@@ -124,11 +120,10 @@ class UndividedReplicas:
 class OwnedLater:
     """Partitions that this member owns by the table, and serves when they are divided; requests wait for that."""
 
-    def __init__(self, take_over: Callable[[int], None], released: Callable[[Target, Request], None]) -> None:
+    def __init__(self, take_over: Callable[[int], None], held: HeldRequests) -> None:
         self._take_over = take_over
-        self._released = released
+        self._held = held
         self.partitions: dict[int, None] = {}
-        self._held: dict[int, list[tuple[Target, Request]]] = {}
 
     def __repr__(self) -> str:
         return f"OwnedLater({list(self.partitions)})"
@@ -137,14 +132,13 @@ class OwnedLater:
         """Let a request wait, if its partition is still to be divided."""
         if partition not in self.partitions:
             return False
-        self._held.setdefault(partition, []).append((caller, request))
+        self._held.hold(caller, request, partition)
         return True
 
     def go_on(self, parent_of: Callable[[int], int | None]) -> None:
         """Divide one partition, and serve its children: one that somebody waits for before others."""
-        first = next(iter(self._held), None)
-        if first is None:
-            first = next(iter(self.partitions))
+        waited_for = (partition for partition in self._held.waiting if partition in self.partitions)
+        first = next(waited_for, next(iter(self.partitions)))
         parent = parent_of(first)
         family = [p for p in self.partitions if parent_of(p) == parent] if parent is not None else [first]
         for partition in family:
@@ -154,18 +148,14 @@ class OwnedLater:
         """Serve this one now."""
         del self.partitions[partition]
         self._take_over(partition)
-        self._release(partition)
+        self._held.release(partition)
 
     def drop(self, partition: int) -> None:
         """It is served already, or another member owns it by now: what has waited is served, or told so."""
         if partition in self.partitions:
             del self.partitions[partition]
-            self._release(partition)
+            self._held.release(partition)
 
     def drop_all(self) -> None:
         for partition in list(self.partitions):
             self.drop(partition)
-
-    def _release(self, partition: int) -> None:
-        for caller, request in self._held.pop(partition, ()):
-            self._released(caller, request)

@@ -14,7 +14,6 @@ served by one owner or by the other, and never by both, in the order in which it
 from __future__ import annotations
 
 import enum
-from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ import msgspec
 
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
+from phalanx.grid.held import HeldRequests
 from phalanx.grid.replication import Destination, OwnedPartition, StreamState
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
@@ -67,7 +67,9 @@ class Outgoing(msgspec.Struct, gc=False):
 class OutgoingMigrations:
     """Partition to the migration that its owner here was ordered."""
 
-    def __init__(self, grid: GridService, report_to: Callable[[], MemberId | None], outbox: Outbox) -> None:
+    def __init__(
+        self, grid: GridService, report_to: Callable[[], MemberId | None], held: HeldRequests, outbox: Outbox
+    ) -> None:
         self._grid = grid
         self._report_to = report_to
         self._out = outbox
@@ -76,10 +78,7 @@ class OutgoingMigrations:
         """Partitions that are owned here and answer nothing."""
         self._unconfirmed: set[int] = set()
         """Those of them that this member owns by a commit of its own, and not yet by the master's table."""
-        self._held: dict[int, list[tuple[Target, KeyRequest | BulkRequest]]] = {}
-        """Sealed partition to the requests that wait for its outcome, in the order in which they came."""
-        self.released: deque[tuple[Target, KeyRequest | BulkRequest]] = deque()
-        """Requests whose partition is decided: to be served as if they came now."""
+        self._held = held
 
     def __repr__(self) -> str:
         return f"OutgoingMigrations({self.active}, sealed={list(self.sealed)})"
@@ -212,7 +211,7 @@ class OutgoingMigrations:
         """Let a request wait if its partition is sealed."""
         if partition not in self.sealed:
             return False
-        self._held.setdefault(partition, []).append((caller, request))
+        self._held.hold(caller, request, partition)
         return True
 
     def end(self) -> None:
@@ -245,7 +244,7 @@ class OutgoingMigrations:
         owned = self.sealed.pop(partition, None)
         if owned is not None:
             self._grid.owned[partition] = owned
-            self.released += self._held.pop(partition, [])
+            self._held.release(partition)
 
     def _give_up(self, owned: OwnedPartition, outgoing: Outgoing, reason: str) -> None:
         del self.active[owned.number]

@@ -17,6 +17,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.grid.anti_entropy import AntiEntropy
 from phalanx.grid.dividing import OwnedLater
 from phalanx.grid.following import Followed
+from phalanx.grid.held import HeldRequests
 from phalanx.grid.operations import remove_keys
 from phalanx.grid.outgoing import OutgoingMigrations
 from phalanx.grid.pacing import CopyPacer
@@ -58,9 +59,10 @@ class GridService:
         self.table = table
         self.owned: list[OwnedPartition | None] = [None] * config.partition_count
         """Partitions that are owned here and answer; sealed ones do not (`outgoing`)."""
-        self.outgoing = OutgoingMigrations(self, lambda: self._confirmed_by, outbox)
+        self.held = HeldRequests()
+        self.outgoing = OutgoingMigrations(self, lambda: self._confirmed_by, self.held, outbox)
         self.followed = Followed(this, self.owns, outbox)
-        self.owned_later = OwnedLater(self._begin_rule, lambda *each: self.outgoing.released.append(each))
+        self.owned_later = OwnedLater(self._begin_rule, self.held)
         self._early: dict[int, tuple[MemberId, Probe]] = {}
         """Partition to the question of an owner that has heard sooner than this member into how many they are divided."""
         self.unsettled: dict[int, OwnedPartition] = {}

@@ -90,9 +90,6 @@ class MapStore:
         at = self.expires_at.get(key)
         return 0 if at is None else max(at - now, 1)
 
-    def next_expiry(self) -> Millis | None:
-        return self._due[0][0] if self._due else None
-
     def take_expired(self, now: Millis, limit: int) -> list[bytes]:
         """Keys whose time is over, at most `limit` of them; they are still stored."""
         expired: dict[bytes, None] = {}

@@ -79,7 +79,7 @@ class Node:
         self.keeper = PartitionKeeper(this, config, self._out, lambda: self.grid.undecided())
         self.duties = MasterDuties(this, config, self.keeper, self._out)
         self.grid = GridService(this, config, self.keeper.table, self._out)
-        self._released = self.grid.outgoing.released
+        self._released = self.grid.held.released
         self.calls = CallRouter(config.call_timeout_ms, self._out)
         self._history = History()
         self._inquiries = Inquiries(self.membership, self.keeper, self.duties, self.grid, self._history, self._out)

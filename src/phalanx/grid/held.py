@@ -1,0 +1,25 @@
+"""Requests that wait until it is decided who serves their partition, or until it can be served."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from phalanx.common.ids import Target
+from phalanx.wire.messages import BulkRequest, KeyRequest
+
+Request = KeyRequest | BulkRequest
+
+
+class HeldRequests:
+    """By partition, each in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, list[tuple[Target, Request]]] = {}
+        self.released: deque[tuple[Target, Request]] = deque()
+        """Requests that wait no longer: to be served as if they came now."""
+
+    def hold(self, caller: Target, request: Request, partition: int) -> None:
+        self.waiting.setdefault(partition, []).append((caller, request))
+
+    def release(self, partition: int) -> None:
+        self.released += self.waiting.pop(partition, ())
