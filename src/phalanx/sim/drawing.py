@@ -7,6 +7,7 @@ from random import Random
 import msgspec
 
 from phalanx.common.ids import Millis
+from phalanx.sim.cuts_profile import draw_cuts
 from phalanx.sim.membership_profile import draw_membership
 from phalanx.sim.migration_profile import draw_migrations
 from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
@@ -45,6 +46,8 @@ def _draw(rng: Random, seed: int, profile: Profile) -> Options:
         return draw_membership(rng, seed)
     if profile is Profile.MIGRATIONS:
         return draw_migrations(rng, seed)
+    if profile is Profile.CUTS:
+        return draw_cuts(rng, seed)
     members = rng.choice((1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 6, 7))
     hosts = members + rng.choice((0, 0, 1, 1, 2))
     interval = rng.choice((200, 500, 1_000))
@@ -251,9 +254,7 @@ def _draw_fault(rng: Random, options: Options, at: Millis) -> Fault:
         case FaultKind.CRASH_SENDING:
             return Fault(at, kind, host, lasts_ms=back, what=rng.choice(BROADCASTS), nth=rng.randrange(1, 6))
         case FaultKind.CUT:
-            grace = options.connection_grace_ms
-            longest = 10 * grace if options.profile is Profile.CUTS else grace // 2
-            return Fault(at, kind, host, other, lasts_ms=rng.randrange(10, longest))
+            return Fault(at, kind, host, other, lasts_ms=rng.randrange(10, options.connection_grace_ms // 2))
         case FaultKind.LAG:
             slower_by = min(rng.choice((10, 50, 200, 600)), options.heartbeat_timeout_ms // 4)
             return Fault(at, kind, host, other, lasts_ms=rng.randrange(100, 2_000), nth=slower_by)

@@ -1,12 +1,11 @@
 """What one simulated history consists of, drawn from its seed: printable, and nothing else decides anything.
 
 A profile is a way to draw. `default`: members crash (the master too), come back on the same address, join and leave
-while a workload runs, connections break, members pause for less than the heartbeat timeout. `cuts`: connections also
-stay refused for longer than the grace period, so that healthy members are suspected. `failover`: one small disaster
-after another under heavy load, with time to recover between them. `membership`: everything that can go wrong between
-members, and no data (`membership_profile`). `migrations`: replicas move all the time, and whoever takes part is hurt at
-some step of it (`migration_profile`). `quiet`: no faults. `bench`: five members under a
-steady load, for the rate.
+while a workload runs, connections break, members pause for less than the heartbeat timeout. `failover`: one small
+disaster after another under heavy load, with time to recover between them. `membership`: everything that can go wrong
+between members, and no data (`membership_profile`). `migrations`: replicas move all the time, and whoever takes part is
+hurt at some step of it (`migration_profile`). `cuts`: the network breaks in parts, all sides write, and it heals
+(`cuts_profile`). `quiet`: no faults. `bench`: five members under a steady load, for the rate.
 """
 
 from __future__ import annotations
@@ -145,6 +144,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     failure_detector: str = "phi"
     validate_every: int = 7
     """Each member's whole state is validated after every n-th input; 0: never."""
+
+    @property
+    def has_sides(self) -> bool:
+        """Whether members on several sides of a cut go on for long: each side then has owners of its own."""
+        return self.profile is Profile.CUTS
+
+    @property
+    def accuracy_ms(self) -> Millis:
+        """By how much the grid's clock may be apart on two sides, and in what time a call is served."""
+        return 1_000 + 2 * self.latency_ms[1]
 
     def address(self, host: int) -> Address:
         return Address(f"10.0.0.{host + 1}:5701")

@@ -12,24 +12,25 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
-from phalanx.grid.store import Replica
 from phalanx.partition.hashing import partition_of
 from phalanx.sim.canaries import CANARIES
-from phalanx.sim.checkers.commit_checker import CommitChecker, Held, Peek
+from phalanx.sim.checkers.commit_checker import CommitChecker
 from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
 from phalanx.sim.checkers.findings import Findings, Violation
 from phalanx.sim.checkers.linearizability import calls_on, is_linearizable
 from phalanx.sim.checkers.liveness import find_unmet
 from phalanx.sim.checkers.mastership_checker import MastershipChecker
+from phalanx.sim.checkers.merged_data import MergedDataChecker, Survival
 from phalanx.sim.checkers.table_checker import TableChecker, check_zones
 from phalanx.sim.checkers.view_checker import ViewChecker
 from phalanx.sim.drawing import draw_options
 from phalanx.sim.faults import WISHES_FROM, Faults
+from phalanx.sim.history import Operation
 from phalanx.sim.host import Host
 from phalanx.sim.measures import Measures
 from phalanx.sim.options import FaultKind, Options, Profile
+from phalanx.sim.peeking import held_by, member_on, peek_at
 from phalanx.sim.story import Story
 from phalanx.sim.workload import Workload
 from phalanx.sim.world import World
@@ -38,8 +39,6 @@ from phalanx.wire.messages import Reply
 
 LOOK_EVERY_MS = 100
 """In the liveness phase."""
-OUTCOMES = "(outcomes)"
-"""Instead of a map's name: the record of what became of writes."""
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -111,7 +110,8 @@ class _Run:
         self._views = ViewChecker(self._findings)
         self._masterships = MastershipChecker(self._findings)
         self._measures = Measures(options)
-        self._tables = TableChecker(self._findings, options.partitions, options.backups)
+        self._tables = TableChecker(self._findings, options.partitions, options.backups, has_sides=options.has_sides)
+        self._survival = Survival()
         self._commits = CommitChecker(self._findings)
         self._workload = Workload(options)
         self._story = Story(story)
@@ -173,22 +173,32 @@ class _Run:
                 self._findings.add(now, "every key can be read at rest", f"{key[4:].decode()}: {operation}")
         joined = [host for host in world.hosts if host.has_joined]
         table = joined[0].table
-        parts = {key: partition_of(key, len(self._tables.lines)) for key in workload.keys}
-        data = DataChecker(self._findings, self._tables, parts)
-        data.check([*operations, *workload.final.values()], workload.final, now)
-        self._counts["stale reads"] += data.stale_reads
-        self._counts["excused losses"] += data.excused_losses
+        self._check_data([*operations, *workload.final.values()], now)
         for operation, text in workload.wrong_answers:
             self._findings.add(operation.end, "sensible calls are not refused", f"{operation}: {text}")
         self._check_handed_back()
         self._check_linearizability(now)
-        self._views.check_agreement({_member(h): h.node.membership.view.members for h in joined}, now)  # type: ignore[union-attr]
+        self._views.check_agreement({member_on(h): h.node.membership.view.members for h in joined}, now)  # type: ignore[union-attr]
         if table is not None and table.version:
             rows = [table.replicas(partition) for partition in range(table.partition_count)]
-            check_replicas([(_member(host), _held(host)) for host in joined], rows, self._findings, now)
-            zones = {_member(h): self._options.traits_of(h.number).zone for h in joined if world.holds_data(h)}
+            check_replicas([(member_on(host), held_by(host)) for host in joined], rows, self._findings, now)
+            zones = {member_on(h): self._options.traits_of(h.number).zone for h in joined if world.holds_data(h)}
             if any(zones.values()):
                 check_zones(table, zones, self._findings, now)
+
+    def _check_data(self, operations: list[Operation], now: Millis) -> None:
+        final = self._workload.final
+        if self._options.has_sides:
+            merged = MergedDataChecker(self._findings, self._survival, self._options.accuracy_ms)
+            merged.check(operations, final, now)
+            self._counts["excused losses"] += merged.excused_losses
+            self._counts["late effects"] += merged.late_effects
+            return
+        parts = {key: partition_of(key, len(self._tables.lines)) for key in self._workload.keys}
+        data = DataChecker(self._findings, self._tables, parts)
+        data.check(operations, final, now)
+        self._counts["stale reads"] += data.stale_reads
+        self._counts["excused losses"] += data.excused_losses
 
     def _has_started(self) -> bool:
         """Whether a cluster has ever had the members that it waits for; before that it answers nothing."""
@@ -260,10 +270,10 @@ class _Run:
         rule = getattr(event, "rule", "")
         if rule:
             self._rules[rule] += 1
-        member = _member(host)
+        member = member_on(host)
         self._story.tell_event(now, member, event)
         self._masterships.on_event(member, event, now)
-        leaving = [_member(other) for other in self._world.hosts if other.is_leaving and other.node is not None]
+        leaving = [member_on(other) for other in self._world.hosts if other.is_leaving and other.node is not None]
         self._tables.on_event(member, event, leaving, host.node.membership.view)  # type: ignore[union-attr]  # it runs
         if isinstance(event, MigrationStarted):
             self._faults.on_migration(host, event)
@@ -277,17 +287,21 @@ class _Run:
         node = host.node
         if node is None:
             return
-        alive = {_member(other) for other in self._world.hosts if other.node is not None}
+        alive = {member_on(other) for other in self._world.hosts if other.node is not None}
         view = node.membership.view
         self._tables.on_table(node.this, table, view, alive, now)
         if commits := self._commits.new_commits(node.this, table, view):
-            peeks = {_member(other): _peek(other) for other in self._world.hosts if other.node is not None}
+            peeks = {member_on(other): peek_at(other) for other in self._world.hosts if other.node is not None}
             for partition, old in commits:
                 self._commits.check(node.this, partition, old, peeks, now)
 
     def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
         if reply.id < WISHES_FROM:
             self._workload.on_answer(host, reply, replier, now)
+
+    def on_crash(self, host: Host, now: Millis) -> None:
+        if self._options.has_sides:
+            self._survival.on_crash(host.address, {}, now)
 
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
         self._story.tell(now, member, f"--- {what}")
@@ -300,43 +314,3 @@ class _Run:
         told = "".join(traceback.format_exception(error)[-4:])
         self._findings.add(now, "a member never fails", f"{host.member}: {type(error).__name__}: {error}\n{told}")
         self._world.is_over = True
-
-
-def _member(host: Host) -> MemberId:
-    return host.node.this  # type: ignore[union-attr]  # asked of running hosts only
-
-
-def _held(host: Host) -> tuple[tuple[int, dict[str, dict[bytes, bytes]]], ...]:
-    """The partitions that a member holds, with their entries; the outcomes that it remembers as a map of their own."""
-    grid = host.node.grid  # type: ignore[union-attr]  # asked of running hosts only
-    replicas = [(owned.number, owned.replica) for owned in grid.all_owned()]
-    replicas += list(grid.followed.replicas.items())
-    invariant(not grid.followed.undivided, "at rest every partition is divided", grid=grid)
-    return tuple(
-        (number, {name: s.entries for name, s in replica.maps.items()} | {OUTCOMES: _remembered(replica)})
-        for number, replica in replicas
-    )
-
-
-def _peek(host: Host) -> Peek:
-    """What a member holds at this moment, not copied."""
-    node = host.node
-    grid, keeper = node.grid, node.keeper  # type: ignore[union-attr]  # asked of running hosts only
-    held = {number: _held_of(replica, answers=False) for number, replica in grid.followed.replicas.items()}
-    held |= {
-        owned.number: _held_of(owned.replica, answers=grid.owned[owned.number] is owned) for owned in grid.all_owned()
-    }
-    return Peek(node.membership.view, keeper.table, held)  # type: ignore[union-attr]
-
-
-def _held_of(replica: Replica, *, answers: bool) -> Held:
-    entries = {name: store.entries for name, store in replica.maps.items()} | {OUTCOMES: _remembered(replica)}
-    return Held(replica.epoch, replica.seq, entries, answers)
-
-
-def _remembered(replica: Replica) -> dict[bytes, bytes]:
-    told = replica.outcomes.export()
-    return {
-        each.caller.encode(): repr((each.floor, sorted(zip(each.numbers, each.outcomes, strict=True)))).encode()
-        for each in told
-    }

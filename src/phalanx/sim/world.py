@@ -20,7 +20,7 @@ from phalanx.node.node import Node
 from phalanx.sim.agenda import Agenda
 from phalanx.sim.host import Host
 from phalanx.sim.network import Channel, Network
-from phalanx.sim.options import Options, Profile
+from phalanx.sim.options import FaultKind, Options
 from phalanx.wire.codec import message_decoder
 from phalanx.wire.effects import (
     Answer,
@@ -54,6 +54,9 @@ class Observer(Protocol):
     def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
         """A call of the program at a host has ended; the replier answered (its own member: that one, or its router)."""
 
+    def on_crash(self, host: Host, now: Millis) -> None:
+        """The process on this host is about to end without a word, and all that it holds with it."""
+
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
         """A process has started or ended."""
 
@@ -85,7 +88,7 @@ class World:
         """Hosts that are to be asked at the end of this millisecond."""
         self._slack_ms = options.timer_slack_ms
         self._validate_every = options.validate_every
-        self._clocks_differ = options.profile is Profile.MEMBERSHIP
+        self._clocks_differ = bool(options.clock_ppm) or any(f.kind is FaultKind.CLOCK_STEP for f in options.faults)
         for host, ppm in zip(self.hosts, options.clock_ppm, strict=False):
             host.clock_ppm = ppm
         self._hash = hashlib.blake2b(digest_size=16)
@@ -359,6 +362,8 @@ class World:
     def _end_process(self, host: Host, how: str, *, delivers_all: bool) -> None:
         invariant(host.node is not None, "only a running process ends", host=host)
         member: MemberId = host.node.this  # type: ignore[union-attr]  # held by the invariant
+        if how.startswith("crashed"):
+            self._observer.on_crash(host, self.now)
         host.node = None
         host.table = None
         host.paused_until = 0

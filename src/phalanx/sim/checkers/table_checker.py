@@ -72,8 +72,12 @@ class Path(NamedTuple):
 class TableChecker:
     """Watches the tables of all members."""
 
-    def __init__(self, findings: Findings, partitions: int, backups: int) -> None:
+    def __init__(self, findings: Findings, partitions: int, backups: int, *, has_sides: bool = False) -> None:
+        """`has_sides`: several sides of a cut go on for long; there is then no one line, and only each member's own
+        tables are judged.
+        """
         self._findings = findings
+        self._has_sides = has_sides
         self._wanted = backups + 1
         self.lines: list[list[Step]] = [[] for _ in range(partitions)]
         """Of each partition its line. Where clusters had other counts one after another: of each part that belongs to one
@@ -186,6 +190,8 @@ class TableChecker:
                 self._findings.add(now, "lite members hold nothing", f"{each}, by table {table.version} of {member}")
         changed = self._changed(before, table, member, now)
         history.append((now, table))
+        if self._has_sides:
+            return
         adopted, lost = self._adopted.pop(member, ()), self._lost.pop(member, ())
         count = table.partition_count
         for partition, part in [(p, part) for p in changed for part in self._parts(p, count)]:

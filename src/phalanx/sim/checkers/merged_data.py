@@ -1,0 +1,98 @@
+"""Checks what programs on all sides of a cut were told against what the healed cluster has, for the usual merge policy.
+
+The latest update of a key wins, whichever side it was made on. So in the end:
+
+* a key has a value that a call gave it, or none;
+* its value is not older than a write that was acknowledged on any side, and a deleted entry does not come back. Which of
+  two writes is the later one is known up to the accuracy of the grid's clock: what is nearer together than that may be
+  ordered either way;
+* unless the write was lost with the last process that held it: `Survival` knows which.
+
+Whether reads meanwhile are old depends on the side that is asked, and is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from phalanx.common.ids import Millis
+from phalanx.sim.checkers.data_checker import INITIAL, Write, read_of, unchanged_by_value, write_of
+from phalanx.sim.checkers.findings import Findings
+from phalanx.sim.history import NEVER, Operation
+
+
+class Copy(NamedTuple):
+    """What one process holds of a key: the stamp of the write or of the removal that made it so."""
+
+    process: str
+    stamp: int
+
+
+class Survival:
+    """Which keys may have lost writes, because the only process that held the latest state of them has crashed."""
+
+    def __init__(self) -> None:
+        self.lost_at: dict[bytes, Millis] = {}
+        """Key to when a process crashed that alone held the latest that was known of it."""
+
+    def on_crash(self, process: str, copies: Mapping[bytes, Iterable[Copy]], now: Millis) -> None:
+        """A process is about to crash; `copies`: of each key what the processes hold that may yet give it to others."""
+        for key, held in copies.items():
+            mine = max((copy.stamp for copy in held if copy.process == process), default=-1)
+            others = max((copy.stamp for copy in held if copy.process != process), default=-1)
+            if mine > others:
+                self.lost_at[key] = now
+
+
+class MergedDataChecker:
+    """Judges a whole history when it is over."""
+
+    def __init__(self, findings: Findings, survival: Survival, accuracy_ms: Millis) -> None:
+        self._findings = findings
+        self._survival = survival
+        self._accuracy_ms = accuracy_ms
+        self.excused_losses = 0
+        """Acknowledged writes that were lost with the last process that held them."""
+        self.late_effects = 0
+        """Keys whose value was made by a call that had been told that it changed nothing: its first owner was on another
+        side by then."""
+
+    def check(self, operations: list[Operation], final: Mapping[bytes, Operation], now: Millis) -> None:
+        """The history and the reads after everything healed."""
+        by_key: dict[bytes, list[Operation]] = {key: [] for key in final}
+        for operation in operations:
+            for key in operation.keys:
+                by_key[key].append(operation)
+        for key, of_key in by_key.items():
+            self._check_key(key, of_key, final[key], now)
+
+    def _check_key(self, key: bytes, operations: list[Operation], last: Operation, now: Millis) -> None:
+        read = read_of(last, key)
+        if read is None:
+            return
+        writes = [INITIAL, *(write for operation in operations if (write := write_of(operation, key)))]
+        latest = max((write.end for write in writes if write.value == read.value), default=None)
+        if latest is None and read.value in unchanged_by_value(operations, key):
+            self.late_effects += 1
+            return
+        if latest is None:
+            self._findings.add(
+                now, "reads return what was written", f"{last} found a value that nobody can have written"
+            )
+            return
+        if latest == NEVER:
+            return
+        for write in writes:
+            if not write.acknowledged or write.begin <= latest + self._accuracy_ms:
+                continue
+            if write.begin <= self._survival.lost_at.get(key, -1):
+                self.excused_losses += 1
+                continue
+            self._findings.add(now, "no acknowledged write is lost", _story(last, write))
+            return
+
+
+def _story(last: Operation, write: Write) -> str:
+    what = "a deleted entry is back" if write.value is None else "a later write is missing"
+    return f"{what}: {last}, although {write.operation} was acknowledged"
