@@ -138,6 +138,8 @@ class Stage(World):
         self.dropping: list[Dropping] = []
         self.holding: list[Dropping] = []
         self.held: list[Waiting] = []
+        self.listens: Callable[[Channel, Message], bool] = lambda channel, message: True
+        """Whether a message is heard at all."""
         self.findings = Findings()
         self.view_checker = ViewChecker(self.findings)
         self._drawn = 0
@@ -193,7 +195,9 @@ class Stage(World):
 
     def _passes(self, channel: Channel, message: Message, way: tuple[str, str]) -> bool:
         kind = type(message).__name__
-        if way in self.network.one_way or any(dropping.takes(kind, way) for dropping in self.dropping):
+        if way in self.network.one_way or not self.listens(channel, message):
+            return False
+        if any(dropping.takes(kind, way) for dropping in self.dropping):
             return False
         if any(holding.takes(kind, way) for holding in self.holding):
             self.held.append(Waiting(channel, message))
