@@ -107,6 +107,19 @@ class MembershipService:
         return self.state.role is Role.OVER
 
     @property
+    def has_majority(self) -> bool:
+        """Whether this member's side has the majority of the last stable view. Changes with the view only."""
+        return self.state.has_majority
+
+    def may_acknowledge(self, now: Millis) -> bool:
+        """Whether an owner may now acknowledge operations on maps that ask for the majority: asked for each of them."""
+        return self.state.has_majority
+
+    def majority_words(self) -> str:
+        """Of what the present view must have the majority, and what of it is here: for the caller that is refused."""
+        return self.state.majority_words()
+
+    @property
     def has_started(self) -> bool:
         """Whether the cluster has once had the members that it was to wait for."""
         return self.state.has_started

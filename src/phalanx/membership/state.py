@@ -57,6 +57,9 @@ class MembershipState:
         """Of the installed partition table, as this member's master has confirmed it; -1: it has not."""
         self.has_data = False
         """Whether the partitions are assigned."""
+        self.has_majority = False
+        """Whether the present view has the majority of the last stable one: see `majority_words`."""
+        self._greatest: tuple[MemberId, ...] = ()
 
     @property
     def is_master(self) -> bool:
@@ -84,10 +87,19 @@ class MembershipState:
         self.forget_members(before, view.members, now)
         self.leaving &= self.members
         self.has_started = self.has_started or len(view.members) >= self.config.initial_members
+        if len(view.members) > len(self._greatest):
+            self._greatest = view.members
+        self.has_majority = 2 * len(self.members.intersection(self._greatest)) > len(self._greatest)
         self.watching = plan_watching(view, self.this, self.config.ring_above_members, self.config.ring_neighbours)
         self.suspicions.watch(self.members, self.watching.watched, now)
         self.expect_confirmations(now)
         self.out.record(events.ViewInstalled(view.version, view.maker, view.master, view.members, rule))
+
+    def majority_words(self) -> str:
+        """Of what the present view must have the majority, and what of it is here: for errors and events."""
+        of = len(self._greatest)
+        here = len(self.members.intersection(self._greatest))
+        return f"{here} of the {of} members of the last stable view are here, and {of // 2 + 1} must be"
 
     def expect_confirmations(self, now: Millis) -> None:
         """The master expects every slave to confirm it; in a large cluster slaves expect its answers (CS-29)."""
@@ -161,4 +173,5 @@ class MembershipState:
         self.turn(Turn.ENDS)
         self.view = self.master = self.parting = None
         self.members = frozenset()
+        self.has_majority = False
         self.out.add(Finished(reason, rejoin, failed))
