@@ -13,9 +13,10 @@ from typing import Any
 from unittest.mock import patch
 
 from harness import lone_id, lone_view, name_of
-from phalanx.common.backups import BackupCount, BackupPlan
+from phalanx.common.backups import BackupCount
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
+from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.common.table import PartitionTable, Slots, build_table
 from phalanx.partition.duties import MasterDuties
 from phalanx.partition.keeper import PartitionKeeper
@@ -35,7 +36,7 @@ def row_of(slots: Sequence[MemberId | None]) -> str:
 def table_of(
     *rows: str, versions: Sequence[int] = (), births: Sequence[int] = (), backups: int = 1
 ) -> PartitionTable:  # fmt: skip
-    plan = BackupPlan(0, BackupCount(backups))
+    plan = MapPlan(0, MapSettings(BackupCount(backups)))
     return build_table([slots_of(row) for row in rows], versions or [1] * len(rows), births or None, plan)
 
 

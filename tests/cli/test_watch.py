@@ -26,7 +26,7 @@ def told(c: Drawn, name: str = "A") -> m.MigrationsReply:
 def seen(c: Drawn, name: str = "A") -> Seen:
     view, table = c.nodes[name].membership.view, c.table(name)
     assert view is not None
-    return Seen(Placement(view, table, table.backups.depth), told(c, name))
+    return Seen(Placement(view, table, table.maps.depth), told(c, name))
 
 
 def drawn(what: Seen, watched: Watched | None = None, width: int = 80) -> str:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from harness import MAP, TEXT, lone_id
-from phalanx.common.backups import BackupCount, BackupPlan
+from phalanx.common.backups import BackupCount
+from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import build_table
 from phalanx.grid.replication import Destination, OwnedPartition, PendingWrite, StreamState
@@ -34,8 +35,8 @@ class Owner:
 
     def table(self, backups: str, version: int, *, reconfirmed: bool = False) -> None:
         row = tuple(lone_id(name) for name in f"A{backups}")
-        every = BackupPlan(0, BackupCount(6))
-        table = build_table([()] * 7 + [row], [0] * 7 + [version], backups=every)
+        every = MapPlan(0, MapSettings(BackupCount(6)))
+        table = build_table([()] * 7 + [row], [0] * 7 + [version], maps=every)
         self.owned.follow_table(table, reconfirmed, self.now)
 
     def write(self, number: int = 0) -> int:

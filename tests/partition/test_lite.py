@@ -5,7 +5,9 @@ import pytest
 from harness import MAP, Cluster, lone_id
 from phalanx.cli.safety import MasterSays, judge
 from phalanx.client.ask import Placement
+from phalanx.common.backups import BackupCount
 from phalanx.common.errors import ErrorCode
+from phalanx.common.map_settings import MapChange
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.membership.merging import side_rank
@@ -195,7 +197,7 @@ def test_replicas_of_a_leaving_member_go_to_data_members_only() -> None:
 @pytest.mark.rows("DL-05")
 def test_backups_set_before_anything_is_assigned_assign_nothing() -> None:
     c = drawn("aB")
-    c.ask("a", m.ChangeBackups, "", 1, 0)
+    c.ask("a", m.ChangeMap, "", MapChange(BackupCount(1)))
     c.advance(1_000)
     assert (rows(c, "B"), c.nodes["a"].keeper.is_assigned) == ([""] * PARTITIONS, False)
     c.assign("B")

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from harness import lone_id
 from masters import Master, follower, rows_of, slots_of, step_of, table_of
-from phalanx.common.backups import BackupCount, BackupPlan
+from phalanx.common.backups import BackupCount
+from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.partition.recovery import Recovery, recover
 from phalanx.wire import events
@@ -94,11 +95,11 @@ def test_nobodys_newest_row_is_older_than_what_is_found(drawn: list[list[tuple[i
 
 
 def test_the_newest_number_of_backups_is_kept_whoever_has_it() -> None:
-    deep = BackupPlan(3, BackupCount(4))
+    deep = MapPlan(3, MapSettings(BackupCount(4)))
     found = recovered(
-        A=told(table_of("AB", versions=[9])), B=told(build_table([slots_of("AB")], [4], backups=deep))
+        A=told(table_of("AB", versions=[9])), B=told(build_table([slots_of("AB")], [4], maps=deep))
     )  # fmt: skip
-    assert found.table.backups == deep
+    assert found.table.maps == deep
     assert (found.table.versions, found.table.version) == ((9,), 12)
 
 

@@ -1,4 +1,4 @@
-"""`phalanx map get|put|remove|size|scan|backups`: a look into the data, one entry or a few at a time."""
+"""`phalanx map get|put|remove|size|scan`: a look into the data, one entry or a few at a time."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from phalanx.cli.options import At, ClusterName, Json, ask_any
 from phalanx.cli.output import as_cell, as_text, print_json
 from phalanx.client.ask import Inquirer
 from phalanx.client.sync import Client
-from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.errors import UsageError
-from phalanx.common.ids import address_of
 
 CONNECT_TIMEOUT_S = 4.0
 CALL_TIMEOUT_S = 10.0
 
 _MISSING = object()
 
-app = typer.Typer(name="map", cls=CommandGroup, help="Look into a map: get, put, remove, size, scan.")
+app = typer.Typer(
+    name="map", cls=CommandGroup, help="Look into a map, and say how it is to be kept, protected and merged."
+)
 
 
 class KeyType(enum.StrEnum):
@@ -160,42 +160,3 @@ def scan(
                 print_json({"key": key, "value": value})
             else:
                 print(f"{as_cell(key)}\t{as_cell(value)}")
-
-
-@app.command()
-def backups(
-    name: Annotated[str, typer.Argument(help="Name of the map; left out: all maps without numbers of their own.")] = "",
-    at: At = "",
-    synchronous: Annotated[
-        int | None, typer.Option("--sync", min=0, max=MAX_BACKUPS, help="Backups that confirm every write.")
-    ] = None,
-    asynchronous: Annotated[
-        int | None,
-        typer.Option("--async", min=0, max=MAX_BACKUPS, help="Backups behind those, for which no write waits."),
-    ] = None,
-    cluster: ClusterName = "phalanx",
-    json: Json = False,
-) -> None:
-    """Show how many backups maps have, or change it while they are used: the replicas follow by migrations."""
-    if not at:
-        raise UsageError("--at is missing: give the address of any member")
-    placement = ask_any(at, cluster, Inquirer.placement)
-    plan = placement.table.backups
-    if synchronous is not None or asynchronous is not None:
-        now = plan.of(name)
-        wanted = (
-            now.synchronous if synchronous is None else synchronous,
-            now.asynchronous if asynchronous is None else asynchronous,
-        )
-        master = address_of(placement.view.master)
-        ask_any(master, cluster, lambda inquirer: inquirer.change_backups(name, *wanted))
-        plan = ask_any(master, cluster, Inquirer.placement).table.backups
-    told = {"usual": plan.usual, **dict(plan.maps)}
-    if json:
-        print_json(
-            {each: {"sync": count.synchronous, "async": count.asynchronous} for each, count in told.items()}
-        )  # fmt: skip
-    else:
-        others = "(all other maps)" if plan.maps else "(all maps)"
-        for each, count in (*plan.maps, (others, plan.usual)):
-            print(f"{each}\t{count.synchronous} synchronous\t{count.asynchronous} asynchronous")

@@ -59,6 +59,7 @@ MEANINGS = {
     "EL-21": "an identity belongs to one member only",
     "EL-32": "the master sends its list to whoever is behind",
     "EL-45": "in a large cluster others ask a suspect themselves",
+    "EL-48": "a map that must have so many members refuses to be used with fewer",
     "EL-57": "the smaller side of a cut joins the larger one",
     "EL-60": "a side that joins another one starts anew there",
     "EL-62": "of two equal sides exactly one joins the other",

@@ -16,12 +16,13 @@ from typing import Any, Protocol, TypeVar
 from phalanx.client.wire import RefusedByPeer, Wire
 from phalanx.common.errors import ConnectError, ProtocolError
 from phalanx.common.ids import Address, MemberId
+from phalanx.common.map_settings import MapChange
 from phalanx.common.table import HOLE, PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.maps.requests import expect
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.messages import (
-    ChangeBackups,
+    ChangeMap,
     ChangePartitionCount,
     DoneReply,
     GetHistory,
@@ -122,21 +123,19 @@ class Inquirer:
     def placement(self) -> Placement:
         """Who is there and who holds what, by the list and the table that this member has installed."""
         reply = self.table()
-        return Placement(reply.view, reply.table, reply.table.backups.depth)
+        return Placement(reply.view, reply.table, reply.table.maps.depth)
 
     def replicas(self) -> ReplicasReply:
         """What this member holds: entries, bytes, and what is not confirmed yet."""
         return self._ask(GetReplicas, ReplicasReply, "replicas")
 
-    def change_backups(self, name: str, synchronous: int, asynchronous: int) -> None:
-        """Let a map have other backups from now on (an empty name: all that have none of their own).
+    def change_map(self, name: str, change: MapChange) -> None:
+        """Let a map be another from now on (an empty name: all for which nothing else was set).
 
-        To be asked of the master. Raises `UsageError` for counts that cannot be, `UnavailableError` if this member is
-        not the master.
+        To be asked of the master. Raises `UsageError` for what no map can be, `UnavailableError` if this member is not
+        the master.
         """
-        self._ask(
-            lambda request_id: ChangeBackups(request_id, name, synchronous, asynchronous), DoneReply, "backups"
-        )  # fmt: skip
+        self._ask(lambda request_id: ChangeMap(request_id, name, change), DoneReply, "map")
 
     def change_partition_count(self, count: int) -> None:
         """Divide the partitions of the live cluster, so that there are so many: a multiple of what there are.

@@ -1,4 +1,4 @@
-"""How many backups the cluster keeps, and how many of them confirm a write: a value that travels with the table.
+"""How many backups a map has, and how many of them confirm a write.
 
 A map's writes are confirmed when its *synchronous* backups have them: the replicas with the hottest indexes, 1 up to the
 count. *Asynchronous* backups come behind those; they get every write too, and nobody waits for them. Every partition has
@@ -26,35 +26,8 @@ class BackupCount(msgspec.Struct, frozen=True, array_like=True):
     def total(self) -> int:
         return self.synchronous + self.asynchronous
 
-
-class BackupPlan(msgspec.Struct, frozen=True, array_like=True):
-    """The backups of all maps. `version` grows with every change."""
-
-    version: int = 0
-    usual: BackupCount = BackupCount(1)
-    """Of maps that are not named."""
-    maps: tuple[tuple[str, BackupCount], ...] = ()
-    """Of maps with counts of their own, by name."""
-
-    def of(self, name: str) -> BackupCount:
-        """The backups of a map."""
-        return next((count for other, count in self.maps if other == name), self.usual)
-
-    @property
-    def depth(self) -> int:
-        """How many backups every partition has, as far as there are members for them."""
-        return max(self.usual.total, *(count.total for _, count in self.maps)) if self.maps else self.usual.total
-
-    def with_change(self, name: str, count: BackupCount) -> BackupPlan:
-        """The plan after the backups of a map have changed; an empty name: of all that have none of their own.
-
-        Raises `UsageError` for counts that no map can have.
-        """
-        check_backups(count.synchronous, count.asynchronous)
-        if not name:
-            return BackupPlan(self.version + 1, count, self.maps)
-        others = tuple((other, each) for other, each in self.maps if other != name)
-        return BackupPlan(self.version + 1, self.usual, tuple(sorted((*others, (name, count)))))
+    def __str__(self) -> str:
+        return f"{self.synchronous} synchronous and {self.asynchronous} asynchronous"
 
 
 def check_backups(synchronous: int, asynchronous: int) -> None:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.common.backups import check_backups
+from phalanx.common.backups import BackupCount, check_backups
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, Millis
+from phalanx.common.map_settings import MapConfig, MapPlan, plan_of
 from phalanx.common.traits import MAX_WEIGHT, MAX_ZONE_LENGTH, Traits
 
 MAX_PARTITIONS = 1_000_000
-MAX_MAP_NAME_LENGTH = 200
-"""Characters in the name of a map: it goes along with every request and every write to a backup."""
 MIN_BULK_BYTES = 16 * 1024 * 1024
 """What a request for many entries may hold in any case; callers cut theirs well below it."""
 
@@ -37,6 +36,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     async_backup_count: int = 0
     """Backups behind the synchronous ones, for which no write waits. What they have not got yet is lost with the others."""
+
+    maps: dict[str, MapConfig] = {}
+    """Settings of maps by name, or by a beginning of names that ends with `*`: backups, protection, merge policy. What a
+    cluster begins with, as its first member was told; it changes while it runs."""
 
     zone: str = ""
     """What may fail as a whole: a rack, an availability zone. Replicas of a partition are kept in different zones where
@@ -145,6 +148,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         return Traits(self.zone, self.capacity_weight, self.lite)
 
     @property
+    def map_plan(self) -> MapPlan:
+        """The settings of maps that a cluster begins with if this is its first member."""
+        return plan_of(BackupCount(self.backup_count, self.async_backup_count), self.maps)
+
+    @property
     def confirmation_interval_ms(self) -> Millis:
         return self.master_confirmation_interval_ms or self.heartbeat_interval_ms
 
@@ -163,6 +171,12 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         if not 1 <= self.partition_count <= MAX_PARTITIONS:
             raise UsageError(f"partition_count: {self.partition_count} is not between 1 and {MAX_PARTITIONS}")
         check_backups(self.backup_count, self.async_backup_count)
+        try:
+            maps = {str(name): msgspec.convert(each, MapConfig) for name, each in self.maps.items()}
+        except (AttributeError, msgspec.ValidationError) as error:
+            raise UsageError(f"maps: {error}; give a table of settings for each name") from error
+        msgspec.structs.force_setattr(self, "maps", maps)
+        plan_of(BackupCount(self.backup_count, self.async_backup_count), maps)
         if len(self.zone) > MAX_ZONE_LENGTH:
             raise UsageError(f"zone: the name has {len(self.zone)} characters, more than {MAX_ZONE_LENGTH}")
         if not 0 < self.capacity_weight <= MAX_WEIGHT:

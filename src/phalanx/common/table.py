@@ -2,7 +2,7 @@
 
 Only the master makes a new table. Each partition has a version that grows by one with every committed change, and by
 two where a migration failed: a destination that had committed it alone is then behind again. The table's version is
-their sum (and that of the backup plan, which travels with it), so the same holds for it, while partitions change independently: of two tables the newer row counts for each
+their sum (and that of the maps' settings, which travel with it), so the same holds for it, while partitions change independently: of two tables the newer row counts for each
 partition. Every replica named here is complete: a migration under way is not in the table. So any of them may be
 promoted without losing a write that was acknowledged.
 
@@ -15,9 +15,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from phalanx.common.backups import BackupPlan
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
+from phalanx.common.map_settings import MapPlan
 
 HOLE = -1
 """In a row: nobody holds the replica of this index. The owner's place is empty only where the whole row is."""
@@ -37,11 +37,11 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
     versions: tuple[int, ...]
     """Of each partition: how many changes it has seen."""
     version: int
-    """The sum of `versions` and of the backup plan's version."""
+    """The sum of `versions` and of the version of the maps' settings."""
     births: tuple[int, ...]
     """Of each partition: its version when it last began empty because nobody had it any more; 0: never."""
-    backups: BackupPlan
-    """How many backups there are to be."""
+    maps: MapPlan
+    """What each map is to be like, and so how many backups there are to be."""
 
     @property
     def partition_count(self) -> int:
@@ -49,8 +49,8 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_assigned(self) -> bool:
-        """Whether the partitions have ever had owners: a change of the backup plan alone gives them none."""
-        return self.version > self.backups.version
+        """Whether the partitions have ever had owners: a change of the maps' settings alone gives them none."""
+        return self.version > self.maps.version
 
     def replicas(self, partition: int) -> Replicas:
         """Who holds the partition, owner first."""
@@ -121,8 +121,8 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
             displaced.update(rows[partition])
             rows[partition] = _row(slots, index_of)
             versions[partition], births[partition] = version, birth
-        version = sum(versions) + self.backups.version
-        table = PartitionTable(members, tuple(rows), tuple(versions), version, tuple(births), self.backups)
+        version = sum(versions) + self.maps.version
+        table = PartitionTable(members, tuple(rows), tuple(versions), version, tuple(births), self.maps)
         # Whoever holds nothing any more is not named. Most often the first rows tell that all are.
         unnamed = displaced - {HOLE}
         for row in rows:
@@ -131,12 +131,12 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
             unnamed.difference_update(row)
         return _with_members(table, tuple(member for index, member in enumerate(members) if index not in unnamed))
 
-    def with_backups(self, backups: BackupPlan) -> PartitionTable:
-        """The table with another backup plan, where that is newer."""
-        if backups.version <= self.backups.version:
+    def with_maps(self, maps: MapPlan) -> PartitionTable:
+        """The table with other settings of maps, where those are newer."""
+        if maps.version <= self.maps.version:
             return self
-        version = self.version - self.backups.version + backups.version
-        return msgspec.structs.replace(self, version=version, backups=backups)
+        version = self.version - self.maps.version + maps.version
+        return msgspec.structs.replace(self, version=version, maps=maps)
 
     def with_partition_count(self, count: int) -> PartitionTable:
         """The table with a multiple of the partitions: partition p of N goes on as p, p + N, p + 2 N, and so on.
@@ -149,8 +149,8 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
             rest == 0 and times > 1, "partitions are divided into equal parts", count=count, before=len(self.rows)
         )
         versions = tuple([version + 1 for version in self.versions]) * times
-        version = sum(versions) + self.backups.version
-        return PartitionTable(self.members, self.rows * times, versions, version, self.births * times, self.backups)
+        version = sum(versions) + self.maps.version
+        return PartitionTable(self.members, self.rows * times, versions, version, self.births * times, self.maps)
 
     def newer_rows(self, than: PartitionTable) -> dict[int, tuple[Slots, int, int]]:
         """The rows of this table that are newer than the other's: for `with_rows` of the other."""
@@ -165,20 +165,20 @@ def build_table(
     replicas: Sequence[Slots],
     versions: Sequence[int],
     births: Sequence[int] | None = None,
-    backups: BackupPlan | None = None,
+    maps: MapPlan | None = None,
 ) -> PartitionTable:
     """A table from the replicas of each partition."""
     members = tuple(sorted({member for row in replicas for member in row if member is not None}))
     index_of = {member: index for index, member in enumerate(members)}
     rows = tuple(_row(row, index_of) for row in replicas)
-    plan = backups if backups is not None else BackupPlan()
+    plan = maps if maps is not None else MapPlan()
     version = sum(versions) + plan.version
     return PartitionTable(members, rows, tuple(versions), version, tuple(births or (0,) * len(rows)), plan)
 
 
-def unassigned_table(partition_count: int, backups: BackupPlan | None = None) -> PartitionTable:
+def unassigned_table(partition_count: int, maps: MapPlan | None = None) -> PartitionTable:
     """The table before the first assignment: version 0, nobody owns anything."""
-    return build_table([()] * partition_count, [0] * partition_count, backups=backups)
+    return build_table([()] * partition_count, [0] * partition_count, maps=maps)
 
 
 def _row(slots: Slots, index_of: Mapping[MemberId, int]) -> tuple[int, ...]:
@@ -193,4 +193,4 @@ def _with_members(table: PartitionTable, members: tuple[MemberId, ...]) -> Parti
     index_of = {member: index for index, member in enumerate(members)}
     moved = [index_of.get(member, HOLE) for member in table.members]
     rows = tuple([tuple([moved[index] if index != HOLE else HOLE for index in row]) for row in table.rows])
-    return PartitionTable(members, rows, table.versions, table.version, table.births, table.backups)
+    return PartitionTable(members, rows, table.versions, table.version, table.births, table.maps)

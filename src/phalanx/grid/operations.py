@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from phalanx.common.config import MAX_MAP_NAME_LENGTH
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.common.invariant import invariant
+from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
 from phalanx.grid.once import answer_unchanged, noted, was_applied
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.partition.hashing import partition_of, partitions_of

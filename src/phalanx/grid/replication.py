@@ -30,9 +30,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from phalanx.common.backups import BackupPlan
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.invariant import invariant
+from phalanx.common.map_settings import MapPlan
 from phalanx.common.migration import Migration
 from phalanx.common.table import PartitionTable
 from phalanx.grid.copying import MAX_ON_THE_WAY, CopySender
@@ -112,7 +112,7 @@ class OwnedPartition:
     """A partition that this member owns, from the table that said so to the table that says otherwise."""
 
     __slots__ = (
-        "_base", "_log", "_log_from", "_of", "_out", "_pacer", "_waiting", "backups", "number", "replica", "streams",
+        "_base", "_log", "_log_from", "_of", "_out", "_pacer", "_waiting", "maps", "number", "replica", "streams",
     )  # fmt: skip
 
     def __init__(
@@ -138,7 +138,7 @@ class OwnedPartition:
         """The log holds every write with a greater number than this."""
         self._waiting: dict[int, deque[tuple[int, PendingWrite]]] = {}
         """Index of the coldest replica that must confirm, to the numbers of the writes whose callers wait, oldest first."""
-        self.backups = BackupPlan()
+        self.maps = MapPlan()
         self._of = 0
         """How many partitions there are."""
         began_anew = epoch > replica.epoch or (epoch == replica.epoch and this != replica.ruler)
@@ -169,8 +169,8 @@ class OwnedPartition:
             self._log_from = message.seq
             return False
         waits = False
-        plan = self.backups
-        coldest = plan.of(message.map).synchronous if plan.maps else plan.usual.synchronous
+        plan = self.maps
+        coldest = (plan.of(message.map) if plan.maps else plan.usual).backups.synchronous
         for stream in self.streams.values():
             if stream.state is not StreamState.PROBING:
                 self._out.send(stream.member, message)
@@ -253,7 +253,7 @@ class OwnedPartition:
     def follow_table(self, table: PartitionTable, reconfirmed: bool, now: Millis) -> None:
         """The master's table tells the backups. `reconfirmed`: another master than before stands behind it."""
         backups, version = table.replicas(self.number)[1:], table.versions[self.number]
-        self.backups, self._of = table.backups, table.partition_count
+        self.maps, self._of = table.maps, table.partition_count
         # Where a hotter replica is missing, the next one confirms in its stead.
         for index, member in enumerate(backups, start=1):
             stream = self.streams.get(member)
@@ -372,8 +372,7 @@ class OwnedPartition:
         """
         backups = [stream for stream in self.streams.values() if stream.ordered is None]
         owing = [stream for stream in backups if stream.acked < self.replica.seq]
-        plan = self.backups
-        alone = min(count.synchronous for count in (plan.usual, *(each for _, each in plan.maps))) == 0
+        alone = min(count.synchronous for count in self.maps.backup_counts) == 0
         return (
             any(stream.state is not StreamState.IN_SYNC for stream in backups)
             or any(s.acked < s.owed_seq and now - s.owed_since >= LATE_AFTER_MS for s in owing)

@@ -175,9 +175,7 @@ class GridService:
         if is_divided and not before.version:
             # This member has just come, and was configured with another count: nothing is divided here.
             is_divided, self.owned = False, [None] * table.partition_count
-        is_same = (
-            not is_divided and before.members == table.members and before.backups == table.backups and not reconfirmed
-        )
+        is_same = not is_divided and before.members == table.members and before.maps == table.maps and not reconfirmed
         outcomes = {(each.partition, each.base_version): each.committed for each in completed}
         if is_divided:
             self._divide(before.partition_count, outcomes, now, reconfirmed=reconfirmed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeVar, cast
 
-from phalanx.common.config import MAX_MAP_NAME_LENGTH
 from phalanx.common.errors import (
     EntryTooLarge,
     ErrorCode,
@@ -14,6 +13,7 @@ from phalanx.common.errors import (
     UnavailableError,
     UsageError,
 )
+from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
 from phalanx.common.table import PartitionTable
 from phalanx.grid.serialization import keys_to_data, values_from_data, values_to_data
 from phalanx.partition.hashing import children_of

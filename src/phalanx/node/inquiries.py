@@ -103,13 +103,13 @@ class Inquiries:
             sum(replica.entry_count() for replica in owned + followed),
             sum(replica.byte_count() for replica in owned + followed),
             len(grid.unsettled),
-            grid.table.backups.depth,
+            grid.table.maps.depth,
         )
 
     def _safety(self, request_id: int, view: MembersView, now: Millis) -> SafetyReply:
         """By the table, and by what this member knows itself: nobody else is asked."""
         grid, table = self._grid, self._keeper.table
-        configured = table.backups.depth + 1
+        configured = table.maps.depth + 1
         wanted = min(configured, max(len(view.data_members), 1))
         present = [member in view for member in table.members]
         mine = table.members.index(grid.this) if grid.this in table.members else HOLE - 1

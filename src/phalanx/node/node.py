@@ -11,7 +11,6 @@ from collections.abc import Callable, Set
 from functools import partial
 from typing import Any, assert_never, get_args
 
-from phalanx.common.backups import BackupCount
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import MemberId, Millis, is_client
@@ -355,7 +354,7 @@ class Node:
         """Why it cannot be done now; empty: it is done."""
         if isinstance(request, m.ChangePartitionCount):
             return self.duties.change_partition_count(request.partition_count, now)
-        self.duties.change_backups(request.map, BackupCount(request.synchronous, request.asynchronous), now)
+        self.duties.change_map(request.map, request.change, now)
         return ""
 
     def _on_migration_order(self, sender: MemberId, message: m.MigrationOrder, now: Millis) -> None:

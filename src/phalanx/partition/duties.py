@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from phalanx.common.backups import BackupCount
 from phalanx.common.config import MAX_PARTITIONS, NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, Millis, host_of
 from phalanx.common.invariant import invariant
+from phalanx.common.map_settings import MapChange
 from phalanx.common.table import Slots
 from phalanx.common.traits import USUAL
 from phalanx.common.view import MembersView
@@ -145,18 +145,25 @@ class MasterDuties:
             self._plan_because = "a member has joined"
             self._go_on(now)
 
-    def change_backups(self, name: str, count: BackupCount, now: Millis) -> None:
-        """Let a map have other backups from now on (an empty name: all that have none of their own).
+    def change_map(self, name: str, change: MapChange, now: Millis) -> None:
+        """Let a map be another from now on (an empty name: all for which nothing else was set).
 
-        Replicas are added and cleared by migrations like any other. Raises `UsageError` for counts that cannot be.
+        Replicas are added and cleared by migrations like any other. Raises `UsageError` for what no map can be.
         """
         invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
-        table = self._keeper.table.with_backups(self._keeper.table.backups.with_change(name, count))
+        table = self._keeper.table.with_maps(self._keeper.table.maps.with_change(name, change))
         self._keeper.install(table, table.version)
         self._publishing.note_all_changed(now)
-        self._out.record(events.BackupsChanged(name, count.synchronous, count.asynchronous, table.version))
-        self._plan_because = "the number of backups changed"
-        self._go_on(now)
+        if change.protection is not None:
+            p = change.protection
+            self._out.record(events.MapProtected(name, p.minimum, p.majority, p.reads, p.writes, table.version))
+        if change.merge_policy is not None:
+            self._out.record(events.MergePolicyChanged(name, change.merge_policy, table.version))
+        if change.backups is not None:
+            count = change.backups
+            self._out.record(events.BackupsChanged(name, count.synchronous, count.asynchronous, table.version))
+            self._plan_because = "the number of backups changed"
+            self._go_on(now)
 
     def change_partition_count(self, count: int, now: Millis) -> str:
         """Divide all partitions. Returns why not yet; empty: there are so many. Raises `UsageError` if there cannot be.
@@ -293,7 +300,7 @@ class MasterDuties:
         if not members:
             return
         nobody: list[Slots] = [()] * self._keeper.table.partition_count
-        rows = assign(nobody, self._candidates(members), self._keeper.table.backups.depth)
+        rows = assign(nobody, self._candidates(members), self._keeper.table.maps.depth)
         self._assign_all(rows, members, now)
 
     def _assign_all(
@@ -343,7 +350,7 @@ class MasterDuties:
             return {}
         table = self._keeper.table
         rows = [result.changes.get(p, table.slots(p)) for p in range(table.partition_count)]
-        assigned = assign(rows, self._candidates(members), self._keeper.table.backups.depth)
+        assigned = assign(rows, self._candidates(members), self._keeper.table.maps.depth)
         return {partition: assigned[partition] for partition in result.lost}
 
     def _apply(self, outcomes: list[Outcome], now: Millis) -> None:
@@ -414,7 +421,7 @@ class MasterDuties:
         reason, self._plan_because = self._plan_because, ""
         table = self._keeper.table
         rows = [table.slots(partition) for partition in range(table.partition_count)]
-        assigned = assign(rows, self._candidates(members), table.backups.depth)
+        assigned = assign(rows, self._candidates(members), table.maps.depth)
         if members and not any(rows):
             # The last member that held data left, and there is another now. Nobody has anything to send: no migration
             # leads there. As long as any member holds data every row has an owner, so that it is all rows or none.
@@ -442,7 +449,7 @@ class MasterDuties:
 
     def _wanted(self) -> int:
         """How many replicas each partition should have."""
-        return min(self._keeper.table.backups.depth + 1, len(self._staying()))
+        return min(self._keeper.table.maps.depth + 1, len(self._staying()))
 
     def _is_known_to_all(self) -> bool:
         """Whether every other member that stays has the present table: whoever is the next master will find it."""

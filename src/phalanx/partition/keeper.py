@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from phalanx.common.backups import BackupCount, BackupPlan
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
+from phalanx.common.map_settings import differences
 from phalanx.common.table import PartitionTable, unassigned_table
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
@@ -39,8 +39,7 @@ class PartitionKeeper:
 
     def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox, undecided: Undecided) -> None:
         self.this = this
-        usual = BackupCount(config.backup_count, config.async_backup_count)
-        self.table = unassigned_table(config.partition_count, BackupPlan(0, usual))
+        self.table = unassigned_table(config.partition_count, config.map_plan)
         self.installed_version = 0
         """Of the master's table that is installed; rows that are ahead of it do not count."""
         self.ahead: frozenset[int] = frozenset()
@@ -71,7 +70,7 @@ class PartitionKeeper:
     def validate(self) -> None:
         """What must hold between any two inputs."""
         table = self.table
-        versions = sum(table.versions) + table.backups.version
+        versions = sum(table.versions) + table.maps.version
         invariant(table.version == versions, "the table's version is the sum of its partitions' and its plan's")
         invariant(table.version >= self.installed_version, "no row is older than the master's table", keeper=self)
         for partition, row in enumerate(table.rows):
@@ -171,6 +170,9 @@ class PartitionKeeper:
         """Go on with this table; `installed_version`: of the master's table that it comes from."""
         invariant(table.version >= self.table.version, "tables only move on", old=self.table.version, new=table.version)
         changed = table is not self.table
+        is_first = changed and not self.table.version and not self._leads
+        if is_first and (unlike := differences(self.table.maps, table.maps)):
+            self._out.record(events.MapSettingsDiffer(tuple(unlike)))
         self.table, self.installed_version = table, installed_version
         if not changed:
             return

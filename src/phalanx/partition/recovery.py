@@ -49,7 +49,7 @@ def recover(answers: Mapping[MemberId, FetchedTable]) -> Recovery:
     for answer in answers.values():
         if answer.table is not table and answer.table.version and (newer := answer.table.newer_rows(table)):
             table = table.with_rows(newer)
-        table = table.with_backups(answer.table.backups)
+        table = table.with_maps(answer.table.maps)
     completed = {(c.partition, c.base_version): c for answer in answers.values() for c in answer.completed}
     for state in [state for answer in answers.values() for state in answer.active]:
         # A failure would count twice: the destination has committed, and nobody has heard so yet.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from phalanx.common.ids import MemberId, address_of
+from phalanx.common.map_settings import Protection
 from phalanx.wire.events import (
     BackupsChanged,
     ClaimEnded,
@@ -13,8 +14,11 @@ from phalanx.wire.events import (
     FullyReplicated,
     LeaveStarted,
     Left,
+    MapProtected,
+    MapSettingsDiffer,
     MemberAdmitted,
     MemberRemoved,
+    MergePolicyChanged,
     MigrationCommitted,
     MigrationCopied,
     MigrationFinalized,
@@ -58,6 +62,16 @@ def in_words(event: Event) -> tuple[int, str]:
             which = f"map {event.map}" if event.map else "maps without numbers of their own"
             counts = f"{event.synchronous} synchronous and {event.asynchronous} asynchronous backups"
             return logging.INFO, f"gives {which} {counts} (partition table ver {event.table_version})"
+        case MapProtected():
+            wish = Protection(event.minimum, event.majority, event.reads, event.writes)
+            said = f"lets {_which(event.map)} need {wish}" if wish.is_on else f"protects {_which(event.map)} no more"
+            return logging.INFO, f"{said} (partition table ver {event.table_version})"
+        case MergePolicyChanged():
+            said = f"lets {_which(event.map)} be merged by {event.policy} (partition table ver {event.table_version})"
+            return logging.INFO, said
+        case MapSettingsDiffer():
+            said = "was configured otherwise than the cluster, which counts: "
+            return logging.WARNING, said + "; ".join(event.differences)
         case MigrationsPlanned():
             lacking = f"; {event.lacking} lack replicas" if event.lacking else ""
             said = f"plans {event.migrations} migrations of {event.partitions} partitions{lacking}: {event.reason}"
@@ -84,6 +98,10 @@ def _search(event: TableSearchEnded) -> tuple[int, str]:
         parts.append(f"{len(event.adopted)} partitions are taken as their replicas have them")
     # A table without owners is what every new cluster begins with.
     return logging.INFO if event.table_version else logging.DEBUG, "; ".join(parts)
+
+
+def _which(name: str) -> str:
+    return f"map {name}" if name not in ("", "*") else "all other maps"
 
 
 def _names(members: tuple[MemberId, ...]) -> str:

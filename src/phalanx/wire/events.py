@@ -239,6 +239,36 @@ class BackupsChanged(_Event, frozen=True):
     rule: str = "DESIGN 6 online change of backups"
 
 
+class MapProtected(_Event, frozen=True):
+    """The master was asked to let a map be refused where the cluster is too small, or not to any more."""
+
+    map: str
+    """Empty: all maps for which nothing else was set."""
+    minimum: int
+    majority: bool
+    reads: bool
+    writes: bool
+    table_version: int
+    rule: str = "EL-48"
+
+
+class MergePolicyChanged(_Event, frozen=True):
+    """The master was asked to merge a map by another policy from now on."""
+
+    map: str
+    """Empty: all maps for which nothing else was set."""
+    policy: str
+    table_version: int
+    rule: str = "DESIGN 5 merge policies"
+
+
+class MapSettingsDiffer(_Event, frozen=True):
+    """This member was configured with settings of maps that are not the cluster's: the cluster's count."""
+
+    differences: tuple[str, ...]
+    rule: str = "DESIGN 5 protection"
+
+
 class PartitionsDivided(_Event, frozen=True):
     """The master was asked for more partitions: each of `before` goes on as several, in one version of the table."""
 
@@ -367,6 +397,6 @@ Event = (
     | MemberAdmitted | JoinRequestRefused | MemberRemoved | JoinAnswered | OutdatedViewHealed | ClaimStarted
     | ClaimAnswered | ClaimEnded | ViewsDiverged | StaleMessageIgnored | ComplaintSent | ComplaintJudged
     | MemberQuestioned | OtherSideFound | TableSearchStarted | TableSearchEnded | TableInstalled | PartitionsAssigned
-    | PartitionsRepaired | PartitionLost | BackupsChanged | PartitionsDivided | MigrationsPlanned | MigrationStarted
+    | PartitionsRepaired | PartitionLost | BackupsChanged | MapProtected | MergePolicyChanged | MapSettingsDiffer | PartitionsDivided | MigrationsPlanned | MigrationStarted
     | MigrationCopied | PartitionSealed | MigrationCommitted | MigrationRolledBack | MigrationFinalized | FullyReplicated | LeaveStarted | Left | Ejected
 )  # fmt: skip

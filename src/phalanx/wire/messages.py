@@ -47,7 +47,7 @@ from phalanx.wire.replication_messages import (
     ReplicateRemove,
 )
 from phalanx.wire.requests import (
-    ChangeBackups,
+    ChangeMap,
     ChangePartitionCount,
     ClearPartitions,
     Contains,
@@ -121,7 +121,7 @@ KeyWrite = Put | PutIfAbsent | Replace | Remove
 KeyRequest = KeyRead | KeyWrite
 BulkRequest = GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition
 Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations
-Administration = ChangeBackups | ChangePartitionCount
+Administration = ChangeMap | ChangePartitionCount
 Request = KeyRequest | BulkRequest | Inquiry | Administration
 Reply = (
     ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | TableReply | MembersReply
@@ -143,7 +143,7 @@ __all__ = [
     "Administration",
     "AppliedOperation",
     "BulkRequest",
-    "ChangeBackups",
+    "ChangeMap",
     "ChangePartitionCount",
     "ClaimAnswer",
     "ClearPartitions",

@@ -6,6 +6,7 @@ import msgspec
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.map_settings import MapChange
 from phalanx.common.migration import Migration
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
@@ -178,16 +179,15 @@ class ChangePartitionCount(WireMessage, tag=80, frozen=True):
     partition_count: int
 
 
-class ChangeBackups(WireMessage, tag=79, frozen=True):
-    """Keep other backups of a map from now on; an empty name: of all that have none of their own.
+class ChangeMap(WireMessage, tag=79, frozen=True):
+    """Let a map be another from now on; an empty name: all maps for which nothing else was set.
 
-    Only the master does so: another member's answer names it. Done when the master's table says so; the replicas follow.
+    Only the master does so: another member's answer names it. Done when the master's table says so; replicas follow.
     """
 
     id: int
     map: str
-    synchronous: int
-    asynchronous: int
+    change: MapChange
 
 
 # --- replies --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,171 @@
+"""`phalanx map settings|backups|protect|merge-policy`: what maps are to be like, shown and changed while they are used."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from phalanx.cli.maps import app as app
+from phalanx.cli.options import At, ClusterName, Json, ask_any
+from phalanx.cli.output import print_json
+from phalanx.client.ask import Inquirer
+from phalanx.common.backups import MAX_BACKUPS, BackupCount
+from phalanx.common.errors import UsageError
+from phalanx.common.ids import address_of
+from phalanx.common.map_settings import (
+    MAX_MINIMUM,
+    MERGE_POLICIES,
+    MapChange,
+    MapPlan,
+    MapSettings,
+    Protection,
+    matches,
+)
+
+OTHERS = "(all other maps)"
+
+PatternOrNone = Annotated[
+    str, typer.Argument(help="Name of the map, or a beginning of names with * behind it; left out: all other maps.")
+]
+Pattern = Annotated[
+    str, typer.Argument(help="Name of the map, or a beginning of names with * behind it; *: all other maps.")
+]
+
+
+@app.command()
+def settings(name: PatternOrNone = "", at: At = "", cluster: ClusterName = "phalanx", json: Json = False) -> None:
+    """Show backups, protection and merge policy of one map, or of all for which something was set."""
+    plan = _plan(at, cluster)
+    told = {name: plan.of(name)} if name else _told(plan)
+    if json:
+        print_json({each: _as_json(found) for each, found in told.items()})
+        return
+    for each, found in told.items():
+        print(f"{each}\n  backups       {found.backups}\n  protection    {found.protection}")
+        print(f"  merge policy  {found.merge_policy}")
+
+
+@app.command()
+def backups(
+    name: PatternOrNone = "",
+    at: At = "",
+    synchronous: Annotated[
+        int | None, typer.Option("--sync", min=0, max=MAX_BACKUPS, help="Backups that confirm every write.")
+    ] = None,
+    asynchronous: Annotated[
+        int | None,
+        typer.Option("--async", min=0, max=MAX_BACKUPS, help="Backups behind those, for which no write waits."),
+    ] = None,
+    cluster: ClusterName = "phalanx",
+    json: Json = False,
+) -> None:
+    """Show how many backups maps have, or change it while they are used: the replicas follow by migrations."""
+    plan = _plan(at, cluster)
+    if synchronous is not None or asynchronous is not None:
+        now = plan.of(name).backups
+        wanted = BackupCount(
+            now.synchronous if synchronous is None else synchronous,
+            now.asynchronous if asynchronous is None else asynchronous,
+        )
+        plan = _change(at, cluster, name, MapChange(backups=wanted))
+    told = {"usual": plan.usual.backups, **{each: plan.of(each).backups for each, _ in plan.maps}}
+    if json:
+        print_json(
+            {each: {"sync": count.synchronous, "async": count.asynchronous} for each, count in told.items()}
+        )  # fmt: skip
+    else:
+        others = OTHERS if plan.maps else "(all maps)"
+        del told["usual"]
+        for each, count in (*told.items(), (others, plan.usual.backups)):
+            print(f"{each}\t{count.synchronous} synchronous\t{count.asynchronous} asynchronous")
+
+
+@app.command()
+def protect(
+    name: Pattern,
+    at: At,
+    minimum: Annotated[
+        int | None,
+        typer.Option(min=0, max=MAX_MINIMUM, help="Refuse while fewer members hold data; 0: no such number."),
+    ] = None,
+    majority: Annotated[
+        bool, typer.Option("--majority", help="Refuse on a side without the majority of the last stable member list.")
+    ] = False,
+    off: Annotated[bool, typer.Option("--off", help="Refuse nothing any more.")] = False,
+    reads: Annotated[bool, typer.Option("--reads", help="Refuse reads only; with --writes, or neither: both.")] = False,
+    writes: Annotated[bool, typer.Option("--writes", help="Refuse writes only.")] = False,
+    cluster: ClusterName = "phalanx",
+    json: Json = False,
+) -> None:
+    """Let a map refuse to be used on a side of the cluster that is too small. Replaces the protection that it had."""
+    if off and (minimum is not None or majority or reads or writes):
+        raise UsageError("--off cannot be combined with --minimum, --majority, --reads and --writes")
+    if not off and minimum is None and not majority:
+        raise UsageError("say when it is to refuse: give --minimum, --majority or both, or --off")
+    both = reads == writes
+    wanted = Protection() if off else Protection(minimum or 0, majority, reads or both, writes or both)
+    _tell_changed(_change(at, cluster, name, MapChange(protection=wanted)), name, json=json)
+
+
+@app.command("merge-policy")
+def merge_policy(
+    name: Pattern,
+    policy: Annotated[str, typer.Argument(help=f"One of {', '.join(MERGE_POLICIES)}.")],
+    at: At,
+    cluster: ClusterName = "phalanx",
+    json: Json = False,
+) -> None:
+    """Say how the map's entries are merged when two sides of a cluster find each other again."""
+    if policy not in MERGE_POLICIES:
+        raise UsageError(f"{policy!r} is no merge policy: give one of {', '.join(MERGE_POLICIES)}")
+    _tell_changed(_change(at, cluster, name, MapChange(merge_policy=policy)), name, json=json)
+
+
+def _plan(at: str, cluster: str) -> MapPlan:
+    """The settings by the table that the member has installed, or the master's as long as it has none."""
+    if not at:
+        raise UsageError("--at is missing: give the address of any member")
+    placement = ask_any(at, cluster, Inquirer.placement)
+    if not placement.table.version:
+        placement = ask_any(address_of(placement.view.master), cluster, Inquirer.placement)
+    return placement.table.maps
+
+
+def _change(at: str, cluster: str, name: str, change: MapChange) -> MapPlan:
+    """Ask the master, whom the member at the address names; the settings afterwards."""
+    master = address_of(ask_any(at, cluster, Inquirer.placement).view.master)
+    ask_any(master, cluster, lambda inquirer: inquirer.change_map(name, change))
+    return ask_any(master, cluster, Inquirer.placement).table.maps
+
+
+def _told(plan: MapPlan) -> dict[str, MapSettings]:
+    """Of each name for which something was set, and of all others."""
+    return {each: plan.of(each) for each, _ in plan.maps} | {OTHERS: plan.usual}
+
+
+def _tell_changed(plan: MapPlan, name: str, *, json: bool) -> None:
+    is_usual = name in ("", "*")
+    found = plan.usual if is_usual else plan.of(name)
+    if json:
+        print_json({OTHERS if is_usual else name: _as_json(found)})
+        return
+    print(f"{OTHERS if is_usual else name}\tprotection {found.protection}\tmerge policy {found.merge_policy}")
+    others = [each for each, _ in plan.maps if each != name and (is_usual or matches(name, each))]
+    if others:
+        print(f"set by themselves, and not changed: {', '.join(others)}")
+
+
+def _as_json(found: MapSettings) -> dict[str, Any]:
+    protection = found.protection
+    return {
+        "backups": {"sync": found.backups.synchronous, "async": found.backups.asynchronous},
+        "protection": {
+            "on": protection.is_on,
+            "minimum": protection.minimum,
+            "majority": protection.majority,
+            "reads": protection.reads,
+            "writes": protection.writes,
+        },
+        "merge_policy": found.merge_policy,
+    }

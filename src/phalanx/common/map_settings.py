@@ -1,0 +1,232 @@
+"""What each map is to be like: a value that travels with the partition table, and that only the master changes.
+
+A map has three aspects: its backups, its protection against a cluster that has become too small, and the policy by which
+its entries are merged after a split. Each is looked up by itself, in this order:
+
+1. what was set for the map's own name;
+2. what was set for a name that ends with `*` and begins like the map's: of several, the longest;
+3. the usual one, which is that of `*` alone.
+
+So to change one aspect of a map leaves the others what they were, and those that it never had of its own follow the usual
+ones. A map need not exist to have settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from phalanx.common.backups import BackupCount, check_backups
+from phalanx.common.errors import UsageError
+
+MAX_MAP_NAME_LENGTH = 200
+"""Characters in the name of a map: it goes along with every request and every write to a backup."""
+MAX_MINIMUM = 10_000
+"""Of members; no cluster has more."""
+MERGE_POLICIES = (
+    "latest-update", "put-if-absent", "latest-access", "higher-hits", "expiration-time", "discard", "pass-through",
+    "validated",
+)  # fmt: skip
+DEFAULT_MERGE_POLICY = "latest-update"
+REMEMBERED_NAMES = 10_000
+"""Whose settings a plan keeps looked up."""
+
+
+class Protection(msgspec.Struct, frozen=True, array_like=True):
+    """When a map refuses to be used because its side of the cluster is too small; as it is here: never."""
+
+    minimum: int = 0
+    """Members that hold data: with fewer it refuses. 0: no such number; 1 is met by every owner."""
+    majority: bool = False
+    """It refuses on a side that has not the majority of the last stable view."""
+    reads: bool = True
+    writes: bool = True
+    """What it refuses."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it can ever refuse anything."""
+        return (self.minimum > 0 or self.majority) and (self.reads or self.writes)
+
+    def __str__(self) -> str:
+        if not self.is_on:
+            return "off"
+        wanted = [f"at least {self.minimum} members"] if self.minimum else []
+        wanted += ["the majority of the last stable view"] if self.majority else []
+        return f"{' and '.join(wanted)} for {self.of_what}"
+
+    @property
+    def of_what(self) -> str:
+        return " and ".join(what for what, is_it in (("reads", self.reads), ("writes", self.writes)) if is_it)
+
+
+class MapSettings(msgspec.Struct, frozen=True, array_like=True):
+    """What holds for one map."""
+
+    backups: BackupCount = BackupCount(1)
+    protection: Protection = Protection()
+    merge_policy: str = DEFAULT_MERGE_POLICY
+
+    def with_change(self, change: MapChange) -> MapSettings:
+        """These settings where the change says nothing else."""
+        return MapSettings(
+            self.backups if change.backups is None else change.backups,
+            self.protection if change.protection is None else change.protection,
+            self.merge_policy if change.merge_policy is None else change.merge_policy,
+        )
+
+
+class MapChange(msgspec.Struct, frozen=True, array_like=True):
+    """Aspects that were set for a name; None: not this one."""
+
+    backups: BackupCount | None = None
+    protection: Protection | None = None
+    merge_policy: str | None = None
+
+    def over(self, other: MapChange) -> MapChange:
+        """These aspects, and the other's where there is none."""
+        return MapChange(
+            other.backups if self.backups is None else self.backups,
+            other.protection if self.protection is None else self.protection,
+            other.merge_policy if self.merge_policy is None else self.merge_policy,
+        )
+
+
+class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
+    """The settings of all maps. `version` grows with every change."""
+
+    version: int = 0
+    usual: MapSettings = MapSettings()
+    """Of maps for which nothing was set."""
+    maps: tuple[tuple[str, MapChange], ...] = ()
+    """What was set for names, and for beginnings of names that end with `*`; sorted."""
+
+    @property
+    def depth(self) -> int:
+        """How many backups every partition has, as far as there are members for them."""
+        return max(count.total for count in self.backup_counts)
+
+    @property
+    def backup_counts(self) -> list[BackupCount]:
+        """Those that some map may have."""
+        return [self.usual.backups, *(change.backups for _, change in self.maps if change.backups is not None)]
+
+    @property
+    def protections(self) -> list[Protection]:
+        """Those that some map may have, the ones that never refuse left out."""
+        all_of_them = [self.usual.protection, *(c.protection for _, c in self.maps if c.protection is not None)]
+        return [protection for protection in dict.fromkeys(all_of_them) if protection.is_on]
+
+    def of(self, name: str) -> MapSettings:
+        """The settings of a map."""
+        # What was looked up is kept beside the value: it is asked with every write.
+        known: dict[str, MapSettings] | None = self.__dict__.get("_known")
+        if known is None or len(known) > REMEMBERED_NAMES:
+            known = self.__dict__["_known"] = {}
+        found = known.get(name)
+        if found is None:
+            found = known[name] = self._look_up(name)
+        return found
+
+    def _look_up(self, name: str) -> MapSettings:
+        matching = [(pattern == name, len(pattern), change) for pattern, change in self.maps if matches(pattern, name)]
+        settings = self.usual
+        for _, _, nearer in sorted(matching, key=lambda each: each[:2]):
+            settings = settings.with_change(nearer)
+        return settings
+
+    def with_change(self, name: str, change: MapChange) -> MapPlan:
+        """The plan after aspects of a map have changed; of the name `*`, or an empty one: the usual ones.
+
+        Raises `UsageError` for names and settings that no map can have.
+        """
+        check_change(name, change)
+        if name in ("", "*"):
+            return MapPlan(self.version + 1, self.usual.with_change(change), self.maps)
+        maps = dict(self.maps)
+        maps[name] = change.over(maps.get(name, MapChange()))
+        return MapPlan(self.version + 1, self.usual, tuple(sorted(maps.items(), key=_by_name)))
+
+
+class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of a map in the configuration of a member; what is left out is as usual."""
+
+    backup_count: int | None = None
+    async_backup_count: int | None = None
+    minimum_members: int | None = None
+    majority: bool | None = None
+    protects: str = "reads and writes"
+    merge_policy: str | None = None
+
+    def as_change(self, usual: BackupCount) -> MapChange:
+        """Raises `UsageError` for what `protects` cannot be."""
+        backups = protection = None
+        if self.backup_count is not None or self.async_backup_count is not None:
+            synchronous = usual.synchronous if self.backup_count is None else self.backup_count
+            asynchronous = usual.asynchronous if self.async_backup_count is None else self.async_backup_count
+            backups = BackupCount(synchronous, asynchronous)
+        if self.protects not in ("reads", "writes", "reads and writes"):
+            raise UsageError(f"protects: {self.protects!r} is none of 'reads', 'writes' and 'reads and writes'")
+        if self.minimum_members is not None or self.majority is not None:
+            reads, writes = "reads" in self.protects, "writes" in self.protects
+            protection = Protection(self.minimum_members or 0, bool(self.majority), reads, writes)
+        return MapChange(backups, protection, self.merge_policy)
+
+
+def plan_of(usual: BackupCount, maps: Mapping[str, MapConfig]) -> MapPlan:
+    """What a cluster begins with whose first member was configured so. Raises `UsageError` for what cannot be."""
+    plan = MapPlan(0, MapSettings(usual))
+    for name, config in maps.items():
+        try:
+            plan = plan.with_change(name or "*", config.as_change(usual))
+        except UsageError as error:
+            raise UsageError(f"maps: {name!r}: {error}") from None
+    return MapPlan(0, plan.usual, plan.maps)
+
+
+def differences(configured: MapPlan, present: MapPlan) -> list[str]:
+    """Where settings that a member was configured with are not the cluster's: one sentence each."""
+    found = []
+    wanted, default = configured.usual, MapSettings()
+    usual = MapChange(
+        wanted.backups if wanted.backups != default.backups else None,
+        wanted.protection if wanted.protection != default.protection else None,
+        wanted.merge_policy if wanted.merge_policy != default.merge_policy else None,
+    )
+    for name, wish in (("*", usual), *configured.maps):
+        has = present.usual if name == "*" else present.of(name)
+        for what, wish_for, there in (
+            ("backups", wish.backups, has.backups),
+            ("protection", wish.protection, has.protection),
+            ("merge policy", wish.merge_policy, has.merge_policy),
+        ):
+            if wish_for is not None and wish_for != there:
+                found.append(f"{name}: {what} {wish_for}, and the cluster's is {there}")
+    return found
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether what was set for a pattern holds for the name."""
+    return pattern == name or (pattern.endswith("*") and name.startswith(pattern[:-1]))
+
+
+def check_change(name: str, change: MapChange) -> None:
+    """Raise `UsageError` for a name or settings that no map can have."""
+    if len(name) > MAX_MAP_NAME_LENGTH:
+        raise UsageError(f"a text of {len(name)} characters cannot name a map: give at most {MAX_MAP_NAME_LENGTH}")
+    if change == MapChange():
+        raise UsageError("nothing to change: give backups, a protection or a merge policy")
+    if change.backups is not None:
+        check_backups(change.backups.synchronous, change.backups.asynchronous)
+    protection = change.protection
+    if protection is not None and not 0 <= protection.minimum <= MAX_MINIMUM:
+        raise UsageError(f"minimum_members: {protection.minimum} is not between 0 (none) and {MAX_MINIMUM}")
+    if protection is not None and not (protection.reads or protection.writes):
+        raise UsageError("a protection of neither reads nor writes protects nothing: give reads, writes or both")
+    if change.merge_policy is not None and change.merge_policy not in MERGE_POLICIES:
+        raise UsageError(f"merge_policy: {change.merge_policy!r} is none of {', '.join(MERGE_POLICIES)}")
+
+
+def _by_name(item: tuple[str, MapChange]) -> str:
+    return item[0]
