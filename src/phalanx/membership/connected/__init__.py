@@ -1,0 +1,1 @@
+"""The search behind `phalanx.membership.connectivity`: largest independent sets of the graph of broken pairs."""

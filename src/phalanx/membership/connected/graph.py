@@ -1,0 +1,101 @@
+"""The graph of broken pairs: members are vertices, and two that cannot talk are joined by an edge.
+
+A fully connected set of members has no edge inside: it is an independent set of this graph, and what it leaves out covers
+every edge. The graph is sparse where the graph of working pairs is dense, and falls apart into components that have
+nothing to do with one another. A set of vertices is the bits of an int; the older of two members has the higher bit, so of
+two different sets the greater int holds the oldest member that only one of them has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import TypeAlias, TypeVar
+
+R = TypeVar("R")
+
+Work: TypeAlias = Generator[int, None, R]
+"""Something that is done in slices: it yields how many vertices it looked at since, and returns its result."""
+
+PAUSE = 200
+"""About how many vertices are looked at between two pauses."""
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The vertices of a set, from the youngest to the oldest."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def span(mask: int, adjacent: Sequence[int]) -> int:
+    """What is next to a vertex of the set."""
+    found = 0
+    for vertex in bits(mask):
+        found |= adjacent[vertex]
+    return found
+
+
+def weigh(mask: int, weights: Sequence[int]) -> int:
+    """The sum of the weights of a set."""
+    return sum(weights[vertex] for vertex in bits(mask))
+
+
+class Graph:
+    """One component, its vertices numbered anew from 0."""
+
+    __slots__ = ("adjacent", "counted", "names", "weights")
+
+    def __init__(self, names: Sequence[int], adjacent: list[int], weights: list[int], counted: list[int]) -> None:
+        self.names = names
+        """What each vertex was called in the whole graph; the order is kept."""
+        self.adjacent = adjacent
+        self.weights = weights
+        """What is to be made as great as possible."""
+        self.counted = counted
+        """The same, and among equal sums the number of vertices."""
+
+    def __len__(self) -> int:
+        return len(self.adjacent)
+
+    def name(self, mask: int) -> int:
+        """A set in the names of the whole graph."""
+        return sum(1 << self.names[vertex] for vertex in bits(mask))
+
+
+def find_components(adjacent: Sequence[int], alive: int) -> Work[list[int]]:
+    """The connected components of what is alive, the one with the oldest vertex first."""
+    found = []
+    seen = 0
+    while alive:
+        part = edge = 1 << (alive.bit_length() - 1)
+        while edge:
+            seen += edge.bit_count()
+            edge = span(edge, adjacent) & alive & ~part
+            part |= edge
+            if seen >= PAUSE:
+                yield seen
+                seen = 0
+        alive &= ~part
+        found.append(part)
+    yield seen
+    return found
+
+
+def cut_out(adjacent: Sequence[int], weights: Sequence[int], part: int, count: int) -> Work[Graph]:
+    """One component as a graph of its own. `count`: more than there are vertices."""
+    names = list(bits(part))
+    number = {name: vertex for vertex, name in enumerate(names)}
+    near = []
+    seen = 0
+    for name in names:
+        mask = 0
+        for other in bits(adjacent[name] & part):
+            mask |= 1 << number[other]
+            seen += 1
+        near.append(mask)
+        if seen >= PAUSE:
+            yield seen // 4
+            seen = 0
+    its = [weights[name] for name in names]
+    return Graph(names, near, its, [weight * count + 1 for weight in its])

@@ -1,0 +1,140 @@
+"""Which of the largest sets: the one that loses the fewest partitions, then the most members, zones and the oldest.
+
+Components are chosen for one by one, except where they share what is at stake: a partition whose replicas lie in several,
+a zone with members in several. Those are gone through together as long as there are few combinations; beyond that
+one component after the other is improved until none can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+
+import msgspec
+
+from phalanx.membership.connected.graph import Work, bits
+
+COMBINATIONS = 4_096
+"""So many combinations of the largest sets of several components are gone through."""
+
+Key = tuple[int, int, int, int, int]
+
+CRITERIA = ("lost", "members", "zones", "whole", "age")
+"""What decides among the largest sets, in this order."""
+
+
+class Stakes(msgspec.Struct, frozen=True):
+    """What is at stake besides members, as sets of vertices of the whole graph."""
+
+    holders: tuple[tuple[int, int], ...] = ()
+    """Who holds the replicas of some partitions, and of how many."""
+    zones: tuple[int, ...] = ()
+    """The members that hold data of each zone."""
+
+    def key(self, kept: int) -> Key:
+        """The smaller the better."""
+        lost = sum(count for mask, count in self.holders if not mask & kept)
+        seen = sum(1 for zone in self.zones if zone & kept)
+        whole = sum(1 for zone in self.zones if not zone & ~kept)
+        return lost, -kept.bit_count(), -seen, -whole, -kept
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The set chosen, and how."""
+
+    kept: int
+    left: tuple[int, ...]
+    """How many sets there were, and how many were left after each of `CRITERIA`. Empty: they were not counted."""
+    exact: bool
+    """No other of the largest sets is better by any criterion."""
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Components that share something at stake."""
+
+    members: list[int]
+    stakes: Stakes
+    always: int
+    """What is kept whatever is chosen."""
+
+
+def choose(fixed: int, lists: Sequence[Sequence[int]], stakes: Stakes) -> Work[Choice]:
+    """The best combination of one set of each component. `fixed`: vertices that are in any."""
+    kept, exact = fixed, True
+    left = [1] * (1 + len(CRITERIA))
+    groups = yield from _group(fixed, lists, stakes)
+    for group in groups:
+        members = [lists[index] for index in group.members]
+        if prod(map(len, members)) > COMBINATIONS:
+            exact = False
+            kept |= yield from _improve(members, group)
+            continue
+        options = list(map(sum, product(*members)))
+        keys = []
+        for option in options:
+            keys.append(group.stakes.key(group.always | option))
+            yield 1 + len(group.stakes.holders) // 8
+        best = min(keys)
+        kept |= options[keys.index(best)]
+        for criterion in range(len(left)):
+            left[criterion] *= sum(1 for key in keys if key[:criterion] == best[:criterion])
+    return Choice(kept, tuple(left) if exact else (), exact)
+
+
+def _group(fixed: int, lists: Sequence[Sequence[int]], stakes: Stakes) -> Work[list[Group]]:
+    """Components that share something at stake, and what; what no choice changes is left out."""
+    always, ever = fixed, 0
+    owner: dict[int, int] = {}
+    for index, sets in enumerate(lists):
+        inside, outside = sets[0], 0
+        for each in sets:
+            inside &= each
+            outside |= each
+        always |= inside
+        ever |= outside & ~inside
+        owner.update(dict.fromkeys(bits(outside & ~inside), index))
+        yield len(sets)
+    leader = list(range(len(lists)))
+
+    def find(index: int) -> int:
+        while leader[index] != index:
+            leader[index] = leader[leader[index]]
+            index = leader[index]
+        return index
+
+    contested = [(mask & ever, count) for mask, count in stakes.holders if not mask & always and mask & ever]
+    zones = [zone for zone in stakes.zones if zone & ever and not (zone & always and zone & ~always & ~ever)]
+    for mask in [*(mask for mask, _ in contested), *zones]:
+        touched = {find(owner[vertex]) for vertex in bits(mask & ever)}
+        for index in touched:
+            leader[index] = min(touched)
+        yield len(touched)
+    groups: dict[int, list[int]] = {}
+    for index in range(len(lists)):
+        groups.setdefault(find(index), []).append(index)
+    mine: dict[int, tuple[list[tuple[int, int]], list[int]]] = {index: ([], []) for index in groups}
+    for mask, count in contested:
+        mine[find(owner[mask.bit_length() - 1])][0].append((mask, count))
+    for zone in zones:
+        mine[find(owner[(zone & ever).bit_length() - 1])][1].append(zone)
+    return [
+        Group(group, Stakes(tuple(mine[index][0]), tuple(mine[index][1])), always) for index, group in groups.items()
+    ]
+
+
+def _improve(lists: Sequence[Sequence[int]], group: Group) -> Work[int]:
+    """One component after the other takes its best set, the others as they are, until none changes."""
+    key, always = group.stakes.key, group.always
+    chosen = [min(sets, key=lambda each: (-each.bit_count(), -each)) for sets in lists]
+    now = sum(chosen)
+    changed = True
+    while changed:
+        changed = False
+        for index, sets in enumerate(lists):
+            others = now & ~chosen[index]
+            best = min(sets, key=lambda each: key(always | others | each))
+            yield len(sets) * (1 + len(group.stakes.holders) // 8)
+            if key(always | others | best) < key(always | now):
+                chosen[index], now, changed = best, others | best, True
+    return now

@@ -1,0 +1,310 @@
+"""The best fully connected set of members when some pairs cannot talk (references 000 and 002; PD-22, PD-25…PD-32).
+
+Decided, in this order: the greatest sum of weights (data members count one, lite members nothing, so they never outvote
+data); the fewest partitions whose only replicas lie outside; the most members, which among sets with as many data members
+means the most lite ones; the most different zones of data members, for replicas of one partition are kept in different
+zones, then the most zones kept whole, for a zone of which members are missing must hold as much with fewer; the oldest:
+of two sets the one that has the oldest member that only one of them has. The master is always inside: it decides, so
+whom it cannot reach is removed (A.6-9). A pair is broken if either side reports it (PD-28).
+
+The search runs in slices and has no clock: whoever drives it decides when it is over. It can be asked at any time for
+the best set so far and for a proven bound on how much more another could weigh (A.6-8).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import product
+from typing import Generic, TypeVar
+
+import msgspec
+
+from phalanx.common.errors import UsageError
+from phalanx.membership.connected.graph import PAUSE, Work, bits, cut_out, find_components
+from phalanx.membership.connected.part import Part
+from phalanx.membership.connected.preferring import CRITERIA, Choice, Stakes, choose
+
+M = TypeVar("M", bound=Hashable)
+
+SLICE = 1_000
+"""Steps between two questions whether to go on: some milliseconds."""
+
+WORDS = {
+    "lost": ("of them lose the fewest partitions", "of them loses the fewest partitions"),
+    "members": ("of these keep the most members", "of these keeps the most members"),
+    "zones": ("of these keep the most zones", "of these keeps the most zones"),
+    "whole": ("of these keep the most zones whole", "of these keeps the most zones whole"),
+    "age": ("", "that keeps the oldest members"),
+}
+
+
+class ConnectedSet(msgspec.Struct, Generic[M], frozen=True):
+    """A fully connected set of members, and why this one."""
+
+    members: tuple[M, ...]
+    """Oldest first."""
+    removed: tuple[M, ...]
+    """All others, oldest first."""
+    optimal: bool
+    """Proven: no fully connected set (with the master) weighs more."""
+    could_be_larger_by: int | float
+    """Proven: no fully connected set weighs more than this one and that much."""
+    weight: int | float
+    """What the set weighs: its data members, unless weights were given."""
+    lost_partitions: int
+    """Partitions whose only replicas were held by removed members."""
+    narrowed: tuple[tuple[str, int], ...]
+    """How many sets weighed as much, and how many were left after each criterion; empty: there were too many to count."""
+    decided_by: str
+    """What decided in the end: size, lost, members, zones, whole or age."""
+    tie_is_exact: bool
+    """Of all sets that weigh as much, this is the best by all criteria, not only the best that was looked at."""
+    because: str
+    """The same in words."""
+
+
+class Search(Generic[M]):
+    """The search for the best fully connected set, slice by slice. The same input gives the same answers.
+
+    `members`: oldest first. `disconnections`: of each reporter, the members that it cannot reach; names of others are
+    ignored. `master`: always inside, if given. `weight`: of each member, 1 if not said; without it data members weigh 1
+    and the `lite` ones nothing. `zones`: of each member, if it has one. `holders`: of partitions, the members that
+    hold a replica, and how many partitions those hold together (`count_holders`). Raises UsageError.
+    """
+
+    def __init__(
+        self,
+        members: Iterable[M],
+        disconnections: Mapping[M, Iterable[M]],
+        *,
+        master: M | None = None,
+        weight: Mapping[M, float] | Callable[[M], float] | None = None,
+        lite: Collection[M] = (),
+        zones: Mapping[M, str] | None = None,
+        holders: Iterable[tuple[Collection[M], int]] = (),
+    ) -> None:
+        self.members = tuple(members)
+        self._bit = {member: len(self.members) - 1 - age for age, member in enumerate(self.members)}
+        if len(self._bit) != len(self.members):
+            raise UsageError("the members name one of them twice")
+        if master is not None and master not in self._bit:
+            raise UsageError(f"the master {master!r} is not one of the members")
+        self._master = 0 if master is None else 1 << self._bit[master]
+        self._weights, self._scale = _find_weights(self.members, weight, lite)
+        self._reports = [
+            (self._bit[reporter], tuple(unreachable))
+            for reporter, unreachable in disconnections.items()
+            if reporter in self._bit
+        ]
+        self._stakes = self._find_stakes(lite, zones or {}, holders)
+        self._apart = 0
+        """Whom the master cannot reach."""
+        self._free = 0
+        """Members without a broken pair among those that remain."""
+        self._parts: list[tuple[int, Part]] = []
+        """What remains, and what may be known of it. None before it was looked at."""
+        self._built = False
+        self._choice: Choice | None = None
+        self._work = self._search()
+        self.is_over = False
+        """Nothing more can be found."""
+
+    def run(self, steps: int = SLICE) -> bool:
+        """Go on for about so many steps, of some microseconds each; is it over?"""
+        while steps > 0 and not self.is_over:
+            try:
+                steps -= next(self._work) + 1
+            except StopIteration:
+                self.is_over = True
+        return self.is_over
+
+    def best(self) -> ConnectedSet[M]:
+        """The best set so far."""
+        everything = (1 << len(self.members)) - 1
+        if not self._built:
+            one = self._master or (1 << len(self.members)) >> 1
+            return self._result(one, sum(self._weights), Choice(one, (), False))
+        kept, bound = self._free | self._master, self._weigh(self._free | self._master)
+        counted = 1 + len(self.members)
+        for _, part in self._parts:
+            kept |= part.graph.name(part.best)
+            bound += part.bound // counted
+        return self._result(kept & everything, bound, self._choice or Choice(kept, (), False))
+
+    def _find_stakes(
+        self, lite: Collection[M], zones: Mapping[M, str], holders: Iterable[tuple[Collection[M], int]]
+    ) -> Stakes:
+        bit, without = self._bit, frozenset(lite)
+        merged: dict[int, int] = {}
+        for held_by, count in holders:
+            mask = sum(1 << bit[member] for member in frozenset(held_by) if member in bit)
+            if mask:
+                merged[mask] = merged.get(mask, 0) + count
+        places: dict[str, int] = {}
+        for member in self.members:
+            if zones.get(member) and member not in without:
+                places[zones[member]] = places.get(zones[member], 0) | 1 << bit[member]
+        return Stakes(tuple(sorted(merged.items())), tuple(places.values()))
+
+    def _weigh(self, mask: int) -> int:
+        top = len(self.members) - 1
+        return sum(self._weights[top - vertex] for vertex in bits(mask))
+
+    def _search(self) -> Work[None]:
+        count = len(self.members)
+        adjacent = yield from self._find_broken()
+        alive = (1 << count) - 1
+        if self._master:
+            self._apart = adjacent[self._master.bit_length() - 1]
+            alive &= ~self._apart & ~self._master
+        contested = sum(1 << vertex for vertex in bits(alive) if adjacent[vertex] & alive)
+        self._free = alive & ~contested
+        weights = self._weights[::-1]
+        for component in (yield from find_components(adjacent, contested)):
+            self._parts.append((component, Part((yield from cut_out(adjacent, weights, component, count + 1)))))
+        self._built = True
+        for _, part in self._parts:
+            yield from part.begin()
+        for _, part in self._parts:
+            if not (yield from part.list()):
+                yield from part.list(None, None)
+        lists = [[part.graph.name(each) for each in part.largest or ()] for _, part in self._parts]
+        self._choice = yield from choose(self._free | self._master, lists, self._stakes)
+
+    def _find_broken(self) -> Work[list[int]]:
+        """With whom each cannot talk, or the other way round."""
+        adjacent = [0] * len(self.members)
+        get = self._bit.get
+        seen = 0
+        for reporter, unreachable in self._reports:
+            mask, mine = 0, 1 << reporter
+            for member in unreachable:
+                vertex = get(member)
+                if vertex is not None and vertex != reporter:
+                    mask |= 1 << vertex
+                    adjacent[vertex] |= mine
+            adjacent[reporter] |= mask
+            seen += 1 + len(unreachable) // 8
+            if seen >= PAUSE:
+                yield seen
+                seen = 0
+        yield seen
+        return adjacent
+
+    def _result(self, kept: int, bound: int, choice: Choice) -> ConnectedSet[M]:
+        kept = choice.kept if self._choice is choice else kept
+        weight = self._weigh(kept)
+        members = tuple(member for member in self.members if kept >> self._bit[member] & 1)
+        removed = tuple(member for member in self.members if not kept >> self._bit[member] & 1)
+        larger = _number(bound - weight, self._scale)
+        decided = _find_decisive(choice)
+        result = ConnectedSet(
+            members,
+            removed,
+            bound == weight,
+            larger,
+            _number(weight, self._scale),
+            sum(count for mask, count in self._stakes.holders if not mask & kept),
+            tuple(zip(("size", *CRITERIA), choice.left, strict=True)) if choice.left else (),
+            decided,
+            choice.exact,
+            "",
+        )
+        return msgspec.structs.replace(result, because=_tell(result))
+
+
+def best_connected_members(
+    members: Iterable[M],
+    disconnections: Mapping[M, Iterable[M]],
+    *,
+    master: M | None = None,
+    weight: Mapping[M, float] | Callable[[M], float] | None = None,
+    keep_going: Callable[[], bool] | None = None,
+    lite: Collection[M] = (),
+    zones: Mapping[M, str] | None = None,
+    holders: Iterable[tuple[Collection[M], int]] = (),
+) -> ConnectedSet[M]:
+    """The fully connected set that weighs most, then has the most members, then the oldest ones.
+
+    As `Search` says; `keep_going` is asked every few milliseconds, and False stops the search with the best set so far.
+    """
+    search = Search(members, disconnections, master=master, weight=weight, lite=lite, zones=zones, holders=holders)
+    while not search.run() and (keep_going is None or keep_going()):
+        pass
+    return search.best()
+
+
+def all_largest_connected_sets(members: Iterable[M], disconnections: Mapping[M, Iterable[M]]) -> list[tuple[M, ...]]:
+    """All fully connected sets of the greatest number of members, with or without the master (PD-31); for people.
+
+    Each oldest first; those with older members first. There can be very many: twice as many with each separate pair.
+    """
+    search = Search(members, disconnections)
+    search.run(1 << 62)
+    lists = [[part.graph.name(each) for each in part.largest or ()] for _, part in search._parts]
+    sets = sorted((search._free + sum(each) for each in product(*lists)), reverse=True)
+    return [tuple(member for member in search.members if each >> search._bit[member] & 1) for each in sets]
+
+
+def count_holders(rows: Iterable[Collection[M | None]]) -> list[tuple[frozenset[M], int]]:
+    """The sets of members that hold the replicas of a partition, each once, and of how many partitions."""
+    counts: dict[frozenset[M], int] = {}
+    for row in rows:
+        held_by = frozenset(member for member in row if member is not None)
+        counts[held_by] = counts.get(held_by, 0) + 1
+    return list(counts.items())
+
+
+def _find_weights(
+    members: Sequence[M], weight: Mapping[M, float] | Callable[[M], float] | None, lite: Collection[M]
+) -> tuple[list[int], int]:
+    """Whole numbers in proportion to the weights, and how many of them are one."""
+    if weight is None:
+        without = frozenset(lite)
+        return [0 if member in without else 1 for member in members], 1
+    exact = []
+    for member in members:
+        given = weight(member) if callable(weight) else weight.get(member, 1)
+        if not isinstance(given, int | float | Fraction) or not math.isfinite(given) or given < 0:
+            raise UsageError(f"the weight of {member!r} must be a number from 0 on, not {given!r}")
+        exact.append(Fraction(given))
+    scale = math.lcm(*(each.denominator for each in exact))
+    return [each.numerator * (scale // each.denominator) for each in exact], scale
+
+
+def _number(value: int, scale: int) -> int | float:
+    """Back in the caller's unit, never too small."""
+    if not value % scale:
+        return value // scale
+    number = value / scale
+    return math.nextafter(number, math.inf) if Fraction(number) < Fraction(value, scale) else number
+
+
+def _find_decisive(choice: Choice) -> str:
+    """The last criterion that anything was left to decide for."""
+    if not choice.left:
+        return "size"
+    decisive = [
+        name for name, before, after in zip(CRITERIA, choice.left, choice.left[1:], strict=False) if after < before
+    ]
+    return decisive[-1] if decisive else "size"
+
+
+def _tell(result: ConnectedSet[M]) -> str:
+    whole = f"{len(result.members)} of {len(result.members) + len(result.removed)} members are kept"
+    if not result.removed:
+        return "no pair among the members is broken"
+    if not result.optimal:
+        return f"{whole}; the search was stopped: another set could weigh up to {result.could_be_larger_by} more"
+    if not result.narrowed:
+        return f"{whole}, and no set weighs more; of those that weigh as much not all were compared"
+    told = []
+    for (_, before), (name, after) in zip(result.narrowed, result.narrowed[1:], strict=False):
+        if after < before:
+            told.append(f"{after} {WORDS[name][after == 1]}" if name != "age" else f"the one {WORDS[name][1]}")
+    sets = result.narrowed[0][1]
+    return f"{whole}: " + ", ".join(
+        [f"{sets} sets weigh the most" if sets > 1 else "no other set weighs as much", *told]
+    )
