@@ -112,6 +112,8 @@ def test_an_unknown_option_lists_all_that_there_are_with_defaults(use: str) -> N
 def test_option_names_are_taken_in_any_case() -> None:
     options = parse_options({"MEMBERS": " h:1 , h:2", "Map": "m", "KEY": "a , b", "keyInVALUE": "False"}, "write")
     assert (options.key, options.key_in_value, options.map, options.cluster) == (("a", "b"), False, "m", "phalanx")
+    assert options.secret_file is None
+    assert parse_options(MEMBERS | {"secretfile": " /run/secret "}, "read").secret_file == "/run/secret"
 
 
 # --- planning -------------------------------------------------------------------------------------------------------

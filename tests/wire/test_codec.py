@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from typing import get_args
 
 import msgspec
 import pytest
@@ -20,7 +21,7 @@ from phalanx.wire.codec import (
 )
 from strategies import ALL_KINDS, messages, structs
 
-HANDSHAKES = (m.Hello, m.Welcome, m.Refused)
+HANDSHAKES = get_args(m.Handshake)
 
 
 def reader_of(message: object) -> FrameReader[object]:

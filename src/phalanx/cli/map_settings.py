@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from phalanx.cli.maps import app as app
-from phalanx.cli.options import At, ClusterName, Json, ask_any
+from phalanx.cli.options import At, ClusterName, Json, SecretFile, ask_any
 from phalanx.cli.output import print_json
 from phalanx.client.ask import Inquirer
 from phalanx.common.backups import MAX_BACKUPS, BackupCount
@@ -34,7 +34,13 @@ Pattern = Annotated[
 
 
 @app.command()
-def settings(name: PatternOrNone = "", at: At = "", cluster: ClusterName = "phalanx", json: Json = False) -> None:
+def settings(
+    name: PatternOrNone = "",
+    at: At = "",
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    json: Json = False,
+) -> None:
     """Show backups, protection and merge policy of one map, or of all for which something was set."""
     plan = _plan(at, cluster)
     told = {name: plan.of(name)} if name else _told(plan)
@@ -58,6 +64,7 @@ def backups(
         typer.Option("--async", min=0, max=MAX_BACKUPS, help="Backups behind those, for which no write waits."),
     ] = None,
     cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
     """Show how many backups maps have, or change it while they are used: the replicas follow by migrations."""
@@ -96,6 +103,7 @@ def protect(
     reads: Annotated[bool, typer.Option("--reads", help="Refuse reads only; with --writes, or neither: both.")] = False,
     writes: Annotated[bool, typer.Option("--writes", help="Refuse writes only.")] = False,
     cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
     """Let a map refuse to be used on a side of the cluster that is too small. Replaces the protection that it had."""
@@ -114,6 +122,7 @@ def merge_policy(
     policy: Annotated[str, typer.Argument(help=f"One of {', '.join(MERGE_POLICIES)}.")],
     at: At,
     cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
     """Say how the map's entries are merged when two sides of a cluster find each other again."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from phalanx.cli.app import CommandGroup, fail
-from phalanx.cli.options import At, ClusterName, Json, ask_any
+from phalanx.cli.options import At, ClusterName, Json, SecretFile, ask_any
 from phalanx.cli.output import as_cell, as_text, print_json
 from phalanx.client.ask import Inquirer
 from phalanx.client.sync import Client
@@ -87,6 +87,7 @@ def get(
     at: At,
     key_type: KeyOption = KeyType.STR,
     cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
     """Print the value of a key; status 1 if it has none."""
@@ -105,6 +106,7 @@ def put(
     key_type: KeyOption = KeyType.STR,
     ttl: Annotated[float | None, typer.Option(help="Seconds that the entry lives.", show_default="for ever")] = None,
     cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
     """Store a value. Done when all synchronous backups have it."""
@@ -122,6 +124,7 @@ def remove(
     at: At,
     key_type: KeyOption = KeyType.STR,
     cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
     """Remove a key, and print the value that it had; status 1 if it had none."""
@@ -134,7 +137,9 @@ def remove(
 
 
 @app.command()
-def size(name: Name, at: At, cluster: ClusterName = "phalanx", json: Json = False) -> None:
+def size(
+    name: Name, at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile = None, json: Json = False
+) -> None:
     """Print how many entries the map has."""
     with connect(at, cluster) as grid:
         count = grid.map(name).size()
@@ -150,6 +155,7 @@ def scan(
     at: At,
     limit: Annotated[int, typer.Option(min=0, help="Entries at most; 0: all.")] = 0,
     cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
     """Print the entries, one a line: key, tab, value; with --json an object with key and value."""

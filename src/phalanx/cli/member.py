@@ -24,6 +24,7 @@ from phalanx.cli.app import fail
 from phalanx.cli.configuration import load_config
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import address_of
+from phalanx.net.secret import SECRET_FILE_VARIABLE
 from phalanx.runtime.config import DEFAULT_PORT, Config
 from phalanx.runtime.member import Member, start_member
 
@@ -49,9 +50,21 @@ class LogLevel(enum.StrEnum):
 
 
 def member(
-    host: Annotated[str | None, typer.Option(help="Loopback address to listen on.", show_default="127.0.0.1")] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Address to listen on; beyond loopback with a secret only.", show_default="127.0.0.1"),
+    ] = None,
     port: Annotated[
         int | None, typer.Option(help="Port to listen on; 0: any free one.", show_default=str(DEFAULT_PORT))
+    ] = None,
+    advertise: Annotated[
+        str | None, typer.Option(metavar="HOST", help="Where others reach this member.", show_default="--host")
+    ] = None,
+    secret_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="File with the cluster's secret.", show_default=f"the one {SECRET_FILE_VARIABLE} names"
+        ),
     ] = None,
     seed: Annotated[
         list[str] | None,
@@ -94,6 +107,8 @@ def member(
     given = {
         "host": host,
         "port": port,
+        "advertise": advertise,
+        "secret_file": str(secret_file) if secret_file is not None else None,
         "seeds": seed or None,
         "cluster": cluster,
         "backup_count": backup_count,
@@ -104,6 +119,7 @@ def member(
         "event_log": str(event_log) if event_log is not None else None,
     }
     settings = load_config(config, {name: value for name, value in given.items() if value is not None})
+    settings.find_secret()  # a file that cannot be read is wrong usage, too
     log_to_stderr(log_level.value.upper())
     on_ready = print_ready if json_ready else None
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.cli.options import At, ClusterName, Json, ask_any
+from phalanx.cli.options import At, ClusterName, Json, SecretFile, ask_any
 from phalanx.cli.output import console, print_json, table
 from phalanx.client.ask import Inquirer
 from phalanx.common.ids import MemberId, address_of, incarnation_of
@@ -12,7 +12,7 @@ from phalanx.common.traits import USUAL
 from phalanx.common.view import MembersView
 
 
-def members(at: At, cluster: ClusterName = "phalanx", json: Json = False) -> None:
+def members(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile = None, json: Json = False) -> None:
     """Show the member list, oldest first, as the member asked has it."""
 
     def ask(inquirer: Inquirer) -> tuple[MemberId, MembersView, list[MemberId]]:

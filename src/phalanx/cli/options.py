@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
@@ -10,11 +12,39 @@ import typer
 from phalanx.client.ask import DEFAULT_TIMEOUT_S, Inquirer
 from phalanx.common.errors import ConnectError
 from phalanx.common.ids import parse_addresses
+from phalanx.net.secret import SECRET_FILE_VARIABLE
 
 At = Annotated[
     str, typer.Option("--at", metavar="HOST:PORT", help="Address of any member; several, separated by commas.")
 ]
 ClusterName = Annotated[str, typer.Option("--cluster", help="Name of the cluster.")]
+
+
+def _use_secret_file(context: typer.Context, path: Path | None) -> Path | None:
+    """As if the variable were set: whatever the command asks, from any thread, has the secret."""
+    if path is not None:
+        before = os.environ.get(SECRET_FILE_VARIABLE)
+        os.environ[SECRET_FILE_VARIABLE] = str(path)
+        context.call_on_close(lambda: _restore(before))
+    return path
+
+
+def _restore(before: str | None) -> None:
+    if before is None:
+        os.environ.pop(SECRET_FILE_VARIABLE, None)
+    else:
+        os.environ[SECRET_FILE_VARIABLE] = before
+
+
+SecretFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--secret-file",
+        metavar="FILE",
+        help=f"File with the cluster's secret; without it, the one that {SECRET_FILE_VARIABLE} names, if any.",
+        callback=_use_secret_file,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="For machines: JSON on stdout, nothing else there.")]
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from phalanx.cli.dividing import divide
-from phalanx.cli.options import At, ClusterName, Json
+from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import console, print_json, table
 from phalanx.cli.progress import Seen, Watched, as_object, in_one_line, watch
 from phalanx.client.ask import Inquirer, Placement
@@ -23,6 +23,7 @@ Holdings = dict[MemberId, ReplicasReply | None]
 def partitions(
     at: At,
     cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
     every: Annotated[bool, typer.Option("--all", help="Each partition: version, owner, backups.")] = False,
     watching: Annotated[
         bool, typer.Option("--watch", help="Show what is being moved, as it goes on, until Ctrl-C.")

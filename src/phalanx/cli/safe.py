@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from phalanx.cli.app import FAILED
-from phalanx.cli.options import ClusterName, Json
+from phalanx.cli.options import ClusterName, Json, SecretFile
 from phalanx.cli.output import console, print_json
 from phalanx.cli.safety import Judgement, MasterSays, Reason, judge
 from phalanx.client.ask import Inquirer
@@ -27,6 +27,7 @@ def safe(
         str, typer.Option("--at", metavar="HOST:PORT", help="The member that is to be stopped.")
     ] = f"127.0.0.1:{DEFAULT_PORT}",
     cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
     graceful: Annotated[
         bool, typer.Option("--graceful", help="Let the status tell whether SIGTERM loses nothing, instead of a kill.")
     ] = False,

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from phalanx.cli.app import fail
-from phalanx.cli.options import ClusterName, Json, ask_any
+from phalanx.cli.options import ClusterName, Json, SecretFile, ask_any
 from phalanx.cli.output import console, print_json
 from phalanx.cli.partition_story import ABOUT_MANY, Held, PartitionStory
 from phalanx.cli.rules import meaning_of
@@ -44,6 +44,7 @@ def why(
         Path | None, typer.Option(metavar="DIR", help="Read the event logs in a folder instead.")
     ] = None,
     cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
     """Tell what happened to a member or a partition, and why: who decided what, when, by which rule."""

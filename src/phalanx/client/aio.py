@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from types import TracebackType
@@ -15,6 +16,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
 from phalanx.net.connection import ConnectionGroup, Link
+from phalanx.net.secret import Secret, find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
 from phalanx.wire.messages import ErrorReply, GetMapNames, Message, NamesReply
@@ -26,13 +28,15 @@ DEFAULT_CONNECT_TIMEOUT_S = 10.0
 class AsyncClient:
     """A connection to a cluster. Made by `connect`; close it, or use it as an async context manager."""
 
-    def __init__(self, members: str, cluster: str, call_timeout_s: float, max_frame_bytes: int) -> None:
+    def __init__(
+        self, members: str, cluster: str, call_timeout_s: float, max_frame_bytes: int, secret: Secret | None = None
+    ) -> None:
         if not call_timeout_s > 0:
             raise UsageError(f"call_timeout_s is {call_timeout_s!r}: give more than 0 seconds")
         self.call_timeout_s = call_timeout_s
         self._cluster = cluster
         self._sender = f"client/{uuid.uuid4()}"
-        self._group = ConnectionGroup(max_frame_bytes)
+        self._group = ConnectionGroup(max_frame_bytes, secret)
         self._loop = asyncio.get_running_loop()
         self._core = ClientCore(parse_addresses(members), int(call_timeout_s * 1000))
         self._links: dict[Target, Link] = {}
@@ -224,8 +228,10 @@ class AsyncClient:
 class _Connecting:
     """What `connect` returns: await it for a client, or use it with `async with`."""
 
-    def __init__(self, members: str, cluster: str, timeouts: tuple[float, float], max_frame_bytes: int) -> None:
-        self._arguments = (members, cluster, timeouts[1], max_frame_bytes)
+    def __init__(
+        self, members: str, cluster: str, timeouts: tuple[float, float], max_frame_bytes: int, secret: Secret | None
+    ) -> None:
+        self._arguments = (members, cluster, timeouts[1], max_frame_bytes, secret)
         self._connect_timeout_s = timeouts[0]
         self._client: AsyncClient | None = None
 
@@ -259,11 +265,16 @@ def connect(
     connect_timeout_s: float = DEFAULT_CONNECT_TIMEOUT_S,
     call_timeout_s: float = DEFAULT_CALL_TIMEOUT_S,
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
+    secret: str | None = None,
+    secret_file: str | os.PathLike[str] | None = None,
 ) -> _Connecting:
     """Connect to a cluster through any of its members: `host:port,host:port`, or a list of such.
 
+    `secret_file` holds the cluster's secret; where it is not given, the variable PHALANX_SECRET_FILE names it.
     Use the result with `async with`, or await it and close the client yourself. Raises `UsageError` for a malformed
-    address, `ConnectError` when no member answers in time or the cluster has another name.
+    address, `ConnectError` when no member answers in time, or the cluster has another name or secret.
     """
     text = members if isinstance(members, str) else ",".join(members)
-    return _Connecting(text, cluster, (connect_timeout_s, call_timeout_s), max_frame_bytes)
+    return _Connecting(
+        text, cluster, (connect_timeout_s, call_timeout_s), max_frame_bytes, find_secret(secret, secret_file)
+    )

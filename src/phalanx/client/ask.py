@@ -6,6 +6,7 @@ does not answer. Nothing is asked that changes anything, unless the request itse
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from phalanx.common.map_settings import MapChange
 from phalanx.common.table import HOLE, PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.maps.requests import expect
+from phalanx.net.secret import find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.messages import (
     ChangeMap,
@@ -86,8 +88,17 @@ class Inquirer:
     `UnavailableError` when it has not joined its cluster yet. After such an error the next question connects anew.
     """
 
-    def __init__(self, address: Address, *, cluster: str = "phalanx", timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        address: Address,
+        *,
+        cluster: str = "phalanx",
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        secret_file: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """`secret_file` holds the cluster's secret; where it is not given, the variable PHALANX_SECRET_FILE names it."""
         self.address = address
+        self._secret = find_secret(None, secret_file)
         self._cluster = cluster
         self._timeout_s = timeout_s
         self._sender = f"client/{uuid.uuid4()}"
@@ -182,7 +193,7 @@ class Inquirer:
         if self._wire is None:
             try:
                 self._wire = Wire(
-                    self.address, self._cluster, self._sender, DEFAULT_MAX_FRAME_BYTES, self._timeout_s
+                    self.address, self._cluster, self._sender, DEFAULT_MAX_FRAME_BYTES, self._secret, self._timeout_s
                 )  # fmt: skip
             except TimeoutError as error:
                 raise ConnectError(

@@ -7,6 +7,7 @@ is of no use; connect again there.
 from __future__ import annotations
 
 import itertools
+import os
 import select
 import threading
 import uuid
@@ -31,6 +32,7 @@ from phalanx.common.errors import (
 from phalanx.common.ids import Address, Target, parse_addresses
 from phalanx.common.table import PartitionTable
 from phalanx.maps.requests import check_map_name, expect
+from phalanx.net.secret import find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
 from phalanx.wire.messages import (
@@ -47,8 +49,9 @@ from phalanx.wire.messages import (
 class Client:
     """A blocking connection to a cluster. Close it, or use it as a context manager.
 
-    `members`: `host:port,host:port` of any members, or a list of such. Raises `UsageError` for a malformed address,
-    `ConnectError` when no member is ready within `connect_timeout_s` or the cluster has another name.
+    `members`: `host:port,host:port` of any members, or a list of such. `secret_file` holds the cluster's secret; where
+    it is not given, the variable PHALANX_SECRET_FILE names it. Raises `UsageError` for a malformed address,
+    `ConnectError` when no member is ready within `connect_timeout_s`, or the cluster has another name or secret.
     """
 
     def __init__(
@@ -59,6 +62,8 @@ class Client:
         connect_timeout_s: float = 10.0,
         call_timeout_s: float = 30.0,
         max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
+        secret: str | None = None,
+        secret_file: str | os.PathLike[str] | None = None,
     ) -> None:
         if not call_timeout_s > 0:
             raise UsageError(f"call_timeout_s is {call_timeout_s!r}: give more than 0 seconds")
@@ -67,6 +72,7 @@ class Client:
         self._cluster = cluster
         self._sender = f"client/{uuid.uuid4()}"
         self._max_frame_bytes = max_frame_bytes
+        self._secret = find_secret(secret, secret_file)
         self._core = ClientCore(parse_addresses(text), int(call_timeout_s * 1000))
         self._wires: dict[Target, Wire] = {}
         self._answers: dict[int, Any] = {}
@@ -308,7 +314,7 @@ class Client:
 
     def _connect(self, target: Target) -> Wire | None:
         try:
-            wire = Wire(target, self._cluster, self._sender, self._max_frame_bytes)
+            wire = Wire(target, self._cluster, self._sender, self._max_frame_bytes, self._secret)
         except RefusedByPeer as error:
             self._refusals[target] = str(error)
             self._carry_out(self._core.link_lost(LinkRefused(target, str(error)), self._now()))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from typing import Any
 
 from phalanx.common.errors import ConnectError, ProtocolError
 from phalanx.common.ids import MemberId, Target, address_of, host_and_port
+from phalanx.net.greeting import GREETING_TIMEOUT_S, MAX_GREETING_BYTES, Connecting
+from phalanx.net.secret import Secret
 from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder, reply_decoder
-from phalanx.wire.handshake import refusal_in
-from phalanx.wire.messages import PROTOCOL_VERSION, Hello, Welcome
+from phalanx.wire.messages import Proof
 
-CONNECT_TIMEOUT_S = 5.0
 RECEIVE_BYTES = 64 * 1024
 
 
@@ -29,16 +30,18 @@ class Wire:
         cluster: str,
         sender: str,
         max_frame_bytes: int,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        secret: Secret | None = None,
+        connect_timeout_s: float = GREETING_TIMEOUT_S,
     ) -> None:
         """Connect. Raises `OSError`, or `RefusedByPeer` if the peer will not talk."""
         self.target = target
         self._max_frame_bytes = max_frame_bytes
         host, port = host_and_port(address_of(target))  # type: ignore[arg-type]  # connections go to members only
+        deadline = time.monotonic() + connect_timeout_s
         self.socket = socket.create_connection((host, port), connect_timeout_s)
         try:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.member = self._greet(cluster, sender)
+            self.member = self._greet(Connecting(target, cluster, sender, secret), deadline)
             # A blocking socket costs one system call less than one with a timeout; the kernel ends a long wait.
             self.socket.settimeout(None)
             self._wait_s = 0.0
@@ -47,21 +50,27 @@ class Wire:
             raise
         self._reader = FrameReader(reply_decoder, max_frame_bytes)
 
-    def _greet(self, cluster: str, sender: str) -> MemberId:
-        self.socket.sendall(encode_frame(Hello(PROTOCOL_VERSION, cluster, sender, self.target)))
-        reader = FrameReader(handshake_decoder, self._max_frame_bytes)
-        while True:
+    def _greet(self, greeting: Connecting, deadline: float) -> MemberId:
+        self.socket.sendall(encode_frame(greeting.hello))
+        reader = FrameReader(handshake_decoder, MAX_GREETING_BYTES)
+        while greeting.member is None:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError("no whole answer to the greeting in time")
+            self.socket.settimeout(left_s)
             data = self.socket.recv(RECEIVE_BYTES)
             if not data:
                 raise ConnectionResetError("the peer closed the connection at the greeting")
             try:
                 for message in reader.feed(data):
-                    if (refusal := refusal_in(message, self.target)) is not None:
-                        raise RefusedByPeer(refusal)
-                    if isinstance(message, Welcome):
-                        return message.member
+                    answer = greeting.answer(message)
+                    if isinstance(answer, Proof):
+                        self.socket.sendall(encode_frame(answer))
+                    elif answer is not None:
+                        raise RefusedByPeer(answer)
             except ProtocolError as error:
                 raise RefusedByPeer(f"no member of Phalanx listens there: {error}") from error
+        return greeting.member
 
     def send(self, message: Any) -> None:
         self.socket.sendall(encode_frame(message, self._max_frame_bytes))

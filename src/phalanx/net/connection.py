@@ -15,16 +15,15 @@ import msgspec
 
 from phalanx.common.errors import ProtocolError
 from phalanx.common.ids import MemberId, Target, address_of, host_and_port
+from phalanx.net.greeting import GREETING_TIMEOUT_S, MAX_GREETING_BYTES, Connecting
+from phalanx.net.secret import Secret
 from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder, message_decoder, reply_decoder
-from phalanx.wire.handshake import refusal_in
-from phalanx.wire.messages import PROTOCOL_VERSION, Handshake, Hello, MembersUpdate, Message, TableUpdate, Welcome
+from phalanx.wire.messages import Handshake, MembersUpdate, Message, Proof, TableUpdate
 
 MAX_BACKLOG_BYTES = 256 * 1024 * 1024
 """Unsent bytes to one peer after which it is given up."""
 PUBLISHED = frozenset({MembersUpdate, TableUpdate})
 """Messages of which one object goes to all members."""
-CONNECT_TIMEOUT_S = 5.0
-"""For opening a connection and the greeting together."""
 
 
 def reason_of(error: OSError) -> str:
@@ -33,10 +32,12 @@ def reason_of(error: OSError) -> str:
 
 
 class ConnectionGroup:
-    """What the connections of one member or client share: the frame limit, and one flush for each turn of the loop."""
+    """What the connections of one member or client share: frame limit, secret, and one flush for each turn of the loop."""
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    def __init__(self, max_frame_bytes: int, secret: Secret | None = None) -> None:
         self.max_frame_bytes = max_frame_bytes
+        self.secret = secret
+        """The cluster's; None: it has none."""
         self.loop = asyncio.get_running_loop()
         self._due: list[FrameConnection] = []
         self._published: tuple[Message | None, bytes] = (None, b"")
@@ -71,7 +72,7 @@ class FrameConnection(asyncio.Protocol):
     def __init__(self, group: ConnectionGroup) -> None:
         self._group = group
         self._max_frame_bytes = group.max_frame_bytes
-        self._reader: FrameReader[Any] = FrameReader(handshake_decoder, group.max_frame_bytes)
+        self._reader: FrameReader[Any] = FrameReader(handshake_decoder, MAX_GREETING_BYTES)
         self._out: list[bytes] = []
         """Frames for the next write."""
         self._flush_is_due = False
@@ -87,7 +88,7 @@ class FrameConnection(asyncio.Protocol):
     # --- what subclasses decide ------------------------------------------------------------------------------------
 
     def on_greeting(self, message: Handshake) -> None:
-        """The peer's first frame."""
+        """A frame of the peer before both sides know each other; `greeted` says when they do."""
         raise ProtocolError("this side of the connection expects no greeting")
 
     def on_messages(self, messages: list[Message]) -> None:
@@ -99,6 +100,11 @@ class FrameConnection(asyncio.Protocol):
 
     def on_closed(self, error: Exception | None) -> None:
         """The connection is gone."""
+
+    def greeted(self) -> None:
+        """The greeting is over: what follows are messages."""
+        self.is_greeted = True
+        self._reader.switch_to(self.decoder, self._max_frame_bytes)
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
@@ -150,26 +156,23 @@ class FrameConnection(asyncio.Protocol):
             return
         self._flush_is_due = True
         try:
-            if not self.is_greeted:
-                data = self._take_greeting(data)
-            self.on_messages(self._reader.feed(data))
+            if self.is_greeted:
+                self.on_messages(self._reader.feed(data))
+            else:
+                self._take_greeting(data)
         except ProtocolError as error:
             self.on_broken_protocol(error)
             self.close()
         else:
             self.flush()
 
-    def _take_greeting(self, data: bytes) -> bytes:
-        """Read the first frame; the peer sends nothing behind it before it is answered, members wait for that too."""
+    def _take_greeting(self, data: bytes) -> None:
+        """Read a frame of the greeting; the peer sends nothing behind it before it is answered, nor do members."""
         greetings = self._reader.feed(data)
         if greetings:
-            rest = self._reader.rest
-            if len(greetings) > 1 or rest:
+            if len(greetings) > 1 or self._reader.rest:
                 raise ProtocolError("messages came before the greeting was answered")
-            self.is_greeted = True
-            self._reader.switch_to(self.decoder)
             self.on_greeting(greetings[0])
-        return b""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
@@ -201,13 +204,13 @@ class Link(FrameConnection):
         self.is_up = False
         self.was_refused_by_peer = False
         """Whether the peer answered and would not talk: trying again will not help."""
-        self._hello = Hello(PROTOCOL_VERSION, cluster, sender, target)
+        self._greeting = Connecting(target, cluster, sender, group.secret)
         self._waiting: list[bytes] = []
         """Frames for after the greeting."""
         self._on_up, self._on_down, self._deliver = on_up, on_down, on_message
         self._is_down = False
         self._timer = self._group.loop.call_later(
-            CONNECT_TIMEOUT_S, self._fail, f"no answer within {CONNECT_TIMEOUT_S:g} s"
+            GREETING_TIMEOUT_S, self._fail, f"no answer within {GREETING_TIMEOUT_S:g} s"
         )
         self._task = self._group.loop.create_task(self._connect())
 
@@ -238,16 +241,21 @@ class Link(FrameConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.queue(self._hello)
+        self.queue(self._greeting.hello)
         self.flush()
 
     def on_greeting(self, message: Handshake) -> None:
-        if (refusal := refusal_in(message, self.target)) is not None:
-            self.was_refused_by_peer = True
-            self._fail(refusal)
+        answer = self._greeting.answer(message)
+        if isinstance(answer, Proof):
+            self.queue(answer)
             return
+        if answer is not None:
+            self.was_refused_by_peer = True
+            self._fail(answer)
+            return
+        self.greeted()
         self._timer.cancel()
-        self.member = message.member if isinstance(message, Welcome) else None
+        self.member = self._greeting.member
         self.is_up = True
         self._out += self._waiting
         self._waiting.clear()

@@ -10,6 +10,7 @@ import msgspec
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, parse_address
+from phalanx.net.secret import Secret, find_secret, secret_file_of
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 
 DEFAULT_PORT = 5701
@@ -19,10 +20,20 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     """Settings of one member. Every field has a default: `Config()` forms a cluster of one on 127.0.0.1:5701."""
 
     host: str = "127.0.0.1"
-    """Where to listen. Loopback only: other addresses need authentication, which this version does not have."""
+    """Where to listen. Beyond loopback (0.0.0.0: everywhere) the cluster needs a secret."""
 
     port: int = DEFAULT_PORT
     """0: any free port; see `Member.address` for the one that was taken."""
+
+    advertise: str | None = None
+    """The host under which others reach this member; None: `host`. Must be given where that is 0.0.0.0 or ::."""
+
+    secret_file: str | None = None
+    """A file with the cluster's secret, the same on every member and client: who has another one, or none, is refused.
+    None: the file that the variable PHALANX_SECRET_FILE names; without that either, the cluster has no secret."""
+
+    secret: str | None = None
+    """The secret itself, for programs that have it from elsewhere; a file is the better place."""
 
     event_log: str | None = None
     """A folder for this member's events, one JSON object a line; None: log lines only."""
@@ -41,11 +52,7 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "seeds", tuple(parse_address(seed) for seed in seeds))
         if not 0 <= self.port < 65536:
             raise UsageError(f"port: {self.port} is not between 0 and 65535")
-        if not _is_loopback(self.host):
-            raise UsageError(
-                f"host: {self.host!r} is not a loopback address; members do not authenticate each other yet, so they "
-                f"listen on 127.0.0.1, ::1 or localhost only"
-            )
+        self._check_reach()
         if self.max_frame_bytes < self.max_bulk_bytes + 65_536:
             raise UsageError(
                 f"max_frame_bytes: {self.max_frame_bytes} is too small: give at least {self.max_bulk_bytes + 65_536}, "
@@ -55,8 +62,42 @@ class Config(NodeConfig, frozen=True, kw_only=True):
 
     def address(self, port: int) -> Address:
         """This member's address once its port is known."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return Address(f"{host}:{port}")
+        host = self.advertise or self.host
+        return Address(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+
+    def find_secret(self) -> Secret | None:
+        """The cluster's secret; None: it has none. Raises `UsageError` when the file cannot be read or is too short."""
+        return find_secret(self.secret, self.secret_file)
+
+    def __repr__(self) -> str:
+        shown = {name: getattr(self, name) for name in self.__struct_fields__}
+        if self.secret is not None:
+            shown["secret"] = "(not shown)"
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+    def _check_reach(self) -> None:
+        """Who listens beyond this machine has a secret, and says where."""
+        has_secret = secret_file_of(self.secret, self.secret_file) is not None or self.secret is not None
+        if not has_secret and not _is_loopback(self.host):
+            raise UsageError(
+                f"host: {self.host!r} is not a loopback address, and without a secret anybody who reaches it could read "
+                f"and write: give every member and client the same secret_file (--secret-file), or listen on 127.0.0.1"
+            )
+        if self.advertise is None and _is_wildcard(self.host):
+            raise UsageError(
+                f"host: others cannot connect to {self.host!r}: give the address under which they reach this member as "
+                f"advertise (--advertise), or listen on that one"
+            )
+        if self.advertise is not None and (not self.advertise or _is_wildcard(self.advertise)):
+            raise UsageError(f"advertise: others cannot connect to {self.advertise!r}; give an address of this machine")
+
+
+def _is_wildcard(host: str) -> bool:
+    """Whether it means every address of a machine, and so none that others could connect to."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def _is_loopback(host: str) -> bool:

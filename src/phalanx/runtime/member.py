@@ -11,17 +11,18 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Set
 
-from phalanx.common.errors import EntryTooLarge, ErrorCode, InvariantViolation, JoinFailed, ProtocolError, UsageError
-from phalanx.common.ids import Address, ClientId, MemberId, Target, address_of, is_client, member_id
+from phalanx.common.errors import InvariantViolation, JoinFailed, ProtocolError, UsageError
+from phalanx.common.ids import Address, MemberId, Target, address_of, is_client, member_id
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.net.connection import PUBLISHED, ConnectionGroup, FrameConnection, Link, reason_of
+from phalanx.net.connection import PUBLISHED, ConnectionGroup, Link, reason_of
 from phalanx.node.node import Node
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
 from phalanx.runtime.event_log import EventLog
+from phalanx.runtime.inbound import Inbound
+from phalanx.runtime.strangers import Strangers
 from phalanx.wire.effects import (
     Answer,
     Effect,
@@ -31,16 +32,13 @@ from phalanx.wire.effects import (
     LinkLost,
     LinkRefused,
     LinkUp,
-    Received,
-    ReceivedTogether,
     Record,
     Send,
     Started,
     TimePassed,
 )
 from phalanx.wire.events import ClusterStarted, Left
-from phalanx.wire.handshake import judge_hello
-from phalanx.wire.messages import ErrorReply, Handshake, Hello, Message, Reply, Welcome
+from phalanx.wire.messages import Message
 
 logger = logging.getLogger("phalanx.member")
 
@@ -52,54 +50,6 @@ FRAME_SLACK_BYTES = 64 * 1024
 """What members add to the frame limit of callers: a write that fits a caller's frame fits the one to its backups."""
 
 
-class Inbound(FrameConnection):
-    """A connection that somebody opened to this member: a client, or another member that sends on it."""
-
-    def __init__(self, member: Member, group: ConnectionGroup) -> None:
-        super().__init__(group)
-        self._member = member
-        self.sender: MemberId | ClientId | None = None
-        self._accepted: Set[type] = frozenset()
-        """Kinds of messages that the sender may send."""
-
-    def on_greeting(self, message: Handshake) -> None:
-        answer = judge_hello(message, self._member.id, self._member.config.cluster)
-        self.queue(answer)
-        if not isinstance(answer, Welcome) or not isinstance(message, Hello):
-            self.close()
-            return
-        self.sender = ClientId(message.sender) if is_client(message.sender) else MemberId(message.sender)
-        self._accepted = self._member.node.accepted_from(self.sender)
-        self._member.inbound_opened(self)
-
-    def on_messages(self, messages: list[Message]) -> None:
-        sender = self.sender
-        if sender is None or not messages:
-            return
-        for message in messages:
-            if type(message) not in self._accepted:
-                raise ProtocolError(f"a client must not send {type(message).__name__}")
-        if len(messages) == 1:
-            self._member.feed(Received(sender, messages[0]))
-        else:
-            self._member.feed(ReceivedTogether(sender, messages))
-
-    def reply(self, message: Message) -> None:
-        """Send a reply in this turn of the loop; one over the frame limit is told instead."""
-        try:
-            self.queue(message)
-        except EntryTooLarge as error:
-            if isinstance(message, Reply):
-                self.queue(ErrorReply(message.id, ErrorCode.TOO_LARGE, str(error)))
-
-    def on_broken_protocol(self, error: ProtocolError) -> None:
-        self._member.broken_frames += 1
-        logger.warning("%s: closing the connection of %s: %s", self._member.address, self.sender or "a stranger", error)
-
-    def on_closed(self, error: Exception | None) -> None:
-        self._member.inbound_closed(self)
-
-
 class Member:
     """A member of the grid inside this program. Made by `start_member`."""
 
@@ -107,12 +57,14 @@ class Member:
         self.config = config
         self.broken_frames = 0
         """Connections that were closed because what came was no message."""
+        self.refused_strangers = Strangers()
+        """Connections that were refused because of the secret, or because no greeting came."""
         self._loop = asyncio.get_running_loop()
         self._events = EventLog(
             config.cluster, config.event_log, legacy_member_list=config.legacy_member_list_format
         )  # fmt: skip
         self._server: asyncio.Server | None = None
-        self._group = ConnectionGroup(config.max_frame_bytes + FRAME_SLACK_BYTES)
+        self._group = ConnectionGroup(config.max_frame_bytes + FRAME_SLACK_BYTES, config.find_secret())
         self._connections: set[Inbound] = set()
         """Every connection that somebody opened, greeted or not."""
         self._clients: dict[str, Inbound] = {}
@@ -362,6 +314,12 @@ class Member:
             earlier.sender = None
             earlier.abort()
             self.feed(LinkLost(connection.sender))  # type: ignore[arg-type]  # a greeted connection has a sender
+
+    def distrusted(self, host: str, reason: str) -> None:
+        """Somebody there was refused: counted, and said now and then."""
+        count = self.refused_strangers.count(host, self._loop.time())
+        if count:
+            logger.warning("%s refused %d connections from %s, the last because %s", self.address, count, host, reason)
 
     def inbound_closed(self, connection: Inbound) -> None:
         self._connections.discard(connection)

@@ -37,5 +37,5 @@ class Grid(Protocol):
 @contextmanager
 def connect(options: Options) -> Iterator[Grid]:
     """A client of the cluster that the options name. Raises `ConnectError` when no member can be reached."""
-    with Client(options.members, cluster=options.cluster) as client:
+    with Client(options.members, cluster=options.cluster, secret_file=options.secret_file) as client:
         yield client

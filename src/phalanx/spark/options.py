@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import parse_addresses
+from phalanx.net.secret import SECRET_FILE_VARIABLE
 
 _MOST_TTL_MS = 10 * 365 * 86_400 * 1_000
 
@@ -37,6 +38,13 @@ OPTIONS = (
         "column that holds the key of the map; several, separated by commas, make a key that is a list",
     ),
     Option("cluster", (READ, WRITE), "phalanx", "name of the cluster; members of another name refuse the connection"),
+    Option(
+        "secretFile",
+        (READ, WRITE),
+        f"${SECRET_FILE_VARIABLE}",
+        "file with the cluster's secret, at this path on the driver and on every worker; by default the one that the "
+        "variable names there, if any",
+    ),
     Option(
         "numPartitions",
         (READ,),
@@ -75,6 +83,7 @@ class Options:
     push_down: bool
     ttl_ms: int
     key_in_value: bool
+    secret_file: str | None = None
 
 
 def describe(use: str) -> str:
@@ -131,6 +140,7 @@ def parse_options(given: Mapping[str, str], use: str) -> Options:
         push_down=_flag("pushDown", text("pushDown")),
         ttl_ms=_number("ttlMs", text("ttlMs"), 0, _MOST_TTL_MS),
         key_in_value=_flag("keyInValue", text("keyInValue")),
+        secret_file=values.get("secretfile", "").strip() or None,
     )
 
 

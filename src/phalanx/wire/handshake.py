@@ -6,14 +6,22 @@ from phalanx.common.ids import MemberId, address_of, is_client, is_member, may_b
 from phalanx.wire.messages import PROTOCOL_VERSION, Handshake, Hello, Refused, Welcome
 
 
-def judge_hello(message: Handshake, this: MemberId, cluster: str) -> Welcome | Refused:
-    """The accepting member's answer to the first frame."""
+def judge_protocol(message: Handshake) -> Hello | Refused:
+    """The first frame, if it is one that this version can go on with: all that is said to somebody unknown."""
     if not isinstance(message, Hello):
         return Refused("the first message on a connection must be a Hello")
     if message.protocol != PROTOCOL_VERSION:
         return Refused(
             f"this member speaks protocol {PROTOCOL_VERSION}, the peer {message.protocol}: upgrade the older side"
         )
+    return message
+
+
+def judge_hello(message: Handshake, this: MemberId, cluster: str) -> Welcome | Refused:
+    """The accepting member's answer to the first frame."""
+    message = judge_protocol(message)
+    if isinstance(message, Refused):
+        return message
     if message.cluster != cluster:
         return Refused(
             f"this member belongs to cluster {cluster!r}, not to {message.cluster!r}: check the cluster name "

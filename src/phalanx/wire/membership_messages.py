@@ -19,18 +19,35 @@ class Hello(WireMessage, tag=1, frozen=True):
     """A member's identity, or the name that a client drew for itself; a later connection replaces an earlier one."""
     receiver: str
     """The member's identity, or only its address where the incarnation is not known yet."""
+    nonce: bytes = b""
+    """Drawn for this connection by a side that has the cluster's secret; empty: it has none."""
 
 
 class Welcome(WireMessage, tag=2, frozen=True):
     """The accepting side: who it is."""
 
     member: MemberId
+    proof: bytes = b""
+    """That it has the cluster's secret, too."""
 
 
 class Refused(WireMessage, tag=3, frozen=True):
     """The accepting side will not talk, and says why. It closes the connection after this."""
 
     reason: str
+
+
+class Challenge(WireMessage, tag=4, frozen=True):
+    """The accepting side has the cluster's secret, and goes on only with who has it as well."""
+
+    member: MemberId
+    nonce: bytes
+
+
+class Proof(WireMessage, tag=5, frozen=True):
+    """The connecting side has the cluster's secret: proved over both nonces and who wants to talk to whom."""
+
+    proof: bytes
 
 
 # --- membership (references 001 and 003) ----------------------------------------------------------------------------

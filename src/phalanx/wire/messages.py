@@ -8,6 +8,7 @@ with an id, and get exactly one reply with that id. The structs stand by subject
 from __future__ import annotations
 
 from phalanx.wire.membership_messages import (
+    Challenge,
     ClaimAnswer,
     Complaint,
     ExplicitSuspicion,
@@ -26,6 +27,7 @@ from phalanx.wire.membership_messages import (
     MembersUpdate,
     MergeOrder,
     MergeProbe,
+    Proof,
     Refused,
     SuspicionReport,
     Welcome,
@@ -101,7 +103,7 @@ from phalanx.wire.table_messages import (
     TableUpdate,
 )
 
-Handshake = Hello | Welcome | Refused
+Handshake = Hello | Challenge | Proof | Welcome | Refused
 MembershipMessage = (
     JoinRequest | JoinResponse | JoinRedirect | JoinRefused | MembersUpdate | MembersAck | Heartbeat
     | MasterConfirmation | LifeProbe | LifeAnswer | ExplicitSuspicion | Complaint | SuspicionReport | MastershipClaim | ClaimAnswer
@@ -143,6 +145,7 @@ __all__ = [
     "Administration",
     "AppliedOperation",
     "BulkRequest",
+    "Challenge",
     "ChangeMap",
     "ChangePartitionCount",
     "ClaimAnswer",
@@ -205,6 +208,7 @@ __all__ = [
     "PageReply",
     "Probe",
     "ProbeAnswer",
+    "Proof",
     "Put",
     "PutAll",
     "PutIfAbsent",

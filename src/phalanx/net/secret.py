@@ -1,0 +1,85 @@
+"""The cluster's secret: where it comes from, and how a connection proves that both ends have it.
+
+It is never sent. Each end draws a nonce for the connection and proves that it has the secret with an HMAC-SHA256 of both
+nonces, the cluster's name, who wants to talk to whom, and which end it is: a proof fits one connection, in one direction.
+The connecting end proves first, so that who merely knocks gets nothing from which a weak secret could be guessed.
+
+This authenticates the two ends when a connection begins. What follows is neither encrypted nor signed.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from pathlib import Path
+
+import msgspec
+
+from phalanx.common.errors import UsageError
+from phalanx.common.ids import MemberId
+from phalanx.wire.messages import Hello
+
+SECRET_FILE_VARIABLE = "PHALANX_SECRET_FILE"
+"""Names the file where nothing else does."""
+MIN_SECRET_BYTES = 16
+MAX_SECRET_BYTES = 1024
+NONCE_BYTES = 32
+CONNECTING, ACCEPTING = "connecting", "accepting"
+
+
+class Secret:
+    """A cluster's secret. Neither its text nor its bytes show in any `repr`."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, text: str | bytes, where: str = "secret") -> None:
+        """Raises `UsageError` for one that could be guessed. White space at both ends does not count."""
+        key = (text.encode() if isinstance(text, str) else text).strip()
+        if not MIN_SECRET_BYTES <= len(key) <= MAX_SECRET_BYTES:
+            raise UsageError(
+                f"{where}: the cluster's secret has {len(key)} bytes, and needs {MIN_SECRET_BYTES} to "
+                f"{MAX_SECRET_BYTES}; draw one: openssl rand -base64 32"
+            )
+        self._key = key
+
+    def prove(self, end: str, hello: Hello, member: MemberId, nonce: bytes) -> bytes:
+        """What the `end` of a connection shows to the other one; `member` and `nonce` are the accepting end's."""
+        said = (
+            "phalanx", end, hello.protocol, hello.cluster, hello.sender, hello.receiver, hello.nonce, member, nonce,
+        )  # fmt: skip
+        return hmac.digest(self._key, msgspec.msgpack.encode(said), "sha256")
+
+    def is_proved(self, proof: bytes, end: str, hello: Hello, member: MemberId, nonce: bytes) -> bool:
+        """Whether the other end has this secret."""
+        return hmac.compare_digest(proof, self.prove(end, hello, member, nonce))
+
+
+def draw_nonce() -> bytes:
+    """Fresh for each connection."""
+    return secrets.token_bytes(NONCE_BYTES)
+
+
+def secret_file_of(secret: str | None, secret_file: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
+    """The file that is to be read: the one given, else the one that the environment names, unless a secret is given."""
+    if secret is not None and secret_file is not None:
+        raise UsageError("secret: secret_file is given as well; leave one of them out")
+    if secret is not None:
+        return None
+    return secret_file if secret_file is not None else os.environ.get(SECRET_FILE_VARIABLE) or None
+
+
+def find_secret(secret: str | None, secret_file: str | os.PathLike[str] | None) -> Secret | None:
+    """The secret itself, the one in the file, or in the file that PHALANX_SECRET_FILE names; None: there is none.
+
+    Raises `UsageError` for one that is too short, and for a file that cannot be read.
+    """
+    path = secret_file_of(secret, secret_file)
+    if path is None:
+        return Secret(secret) if secret is not None else None
+    source = "secret_file" if secret_file is not None else SECRET_FILE_VARIABLE
+    try:
+        with Path(path).open("rb") as file:
+            return Secret(file.read(MAX_SECRET_BYTES + 3), f"{source} {os.fspath(path)}")
+    except OSError as error:
+        raise UsageError(f"{source}: cannot read {os.fspath(path)}: {error.strerror}") from error

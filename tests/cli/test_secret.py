@@ -1,0 +1,53 @@
+"""Commands and members find the cluster's secret in the file that they are given, or that the environment names."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from phalanx.cli.main import app
+from phalanx.net.secret import SECRET_FILE_VARIABLE
+from processes import Cluster
+
+
+def test_a_member_is_asked_with_the_secret_only(
+    phalanx_command, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(SECRET_FILE_VARIABLE, raising=False)
+    file = tmp_path / "secret"
+    file.write_text("a secret of this cluster\n")
+    (member,) = cluster.start(wait=False, options=("--secret-file", str(file)))
+    at = ("--at", member.address, "--cluster", cluster.name)
+
+    for command in (["members"], ["partitions"], ["safe"], ["why", member.address], ["map", "size", "m"]):
+        refused = phalanx_command(*command, *at)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert "this cluster has a secret, and the peer gave none: give it the cluster's secret file" in refused.stderr
+        assert phalanx_command(*command, *at, "--secret-file", str(file)).stderr == ""
+
+    put = phalanx_command("map", "put", "m", "k", "1", *at, "--secret-file", str(file))
+    assert put.exit_code == 0
+    monkeypatch.setenv(SECRET_FILE_VARIABLE, str(file))
+    got = phalanx_command("map", "get", "m", "k", *at, "--json")
+    assert json.loads(got.stdout)["value"] == 1
+
+
+def commands(group: Any) -> list[Any]:
+    """All commands below this one."""
+    return [
+        each
+        for command in group.commands.values()
+        for each in (commands(command) if hasattr(command, "commands") else [command])
+    ]
+
+
+def test_every_command_that_asks_a_cluster_takes_the_file() -> None:
+    options = [
+        {option for parameter in each.params for option in parameter.opts}
+        for each in commands(typer.main.get_command(app))
+    ]
+    asking = [each for each in options if "--at" in each]
+    assert len(asking) >= 11
+    assert all("--secret-file" in each for each in asking)

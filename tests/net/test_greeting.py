@@ -1,0 +1,229 @@
+"""Who may talk: both ends of a connection have the same secret, or neither has one."""
+
+import pytest
+
+from harness import lone_id
+from phalanx.common.errors import UsageError
+from phalanx.common.ids import Address, MemberId
+from phalanx.net import greeting
+from phalanx.net.greeting import Accepting, Connecting
+from phalanx.net.secret import SECRET_FILE_VARIABLE, Secret, find_secret
+from phalanx.runtime.config import Config
+from phalanx.runtime.strangers import MAX_HOSTS, TELL_AGAIN_S, Strangers
+from phalanx.wire.messages import PROTOCOL_VERSION, Challenge, Handshake, Hello, Proof, Refused, Welcome
+
+THIS = lone_id("A")
+OURS, OTHER = Secret("a secret of this cluster"), Secret("the secret of another one")
+
+
+def connecting(secret: Secret | None = OURS, to: str = "A:5701", cluster: str = "phalanx") -> Connecting:
+    return Connecting(Address(to), cluster, "client/1", secret)
+
+
+def accepting(secret: Secret | None = OURS, this: MemberId = THIS) -> Accepting:
+    return Accepting(this, "phalanx", secret)
+
+
+def greet(one: Connecting, other: Accepting) -> str | None:
+    """Carry frames between both; why they do not talk, None if they do."""
+    said: Handshake = one.hello
+    while True:
+        heard = other.answer(said)
+        answer = one.answer(heard)
+        if not isinstance(answer, Proof):
+            return answer
+        said = answer
+
+
+@pytest.mark.parametrize("secret", [None, OURS])
+@pytest.mark.parametrize("to", ["A:5701", "A:5701/A1", "localhost:5701"])
+def test_who_has_the_same_secret_talks(secret: Secret | None, to: str) -> None:
+    one, other = connecting(secret, to), accepting(secret)
+    assert greet(one, other) is None
+    assert (one.member, other.hello) == (THIS, one.hello)
+    assert not other.is_distrusted
+
+
+@pytest.mark.parametrize(
+    ("its", "ours", "reason"),
+    [
+        (None, OURS, greeting.ONLY_ACCEPTING_HAS_ONE),
+        (OURS, None, greeting.ONLY_CONNECTING_HAS_ONE),
+        (OTHER, OURS, greeting.ANOTHER_SECRET),
+    ],
+)
+def test_who_has_not_is_told_what_to_do(its: Secret | None, ours: Secret | None, reason: str) -> None:
+    one, other = connecting(its), accepting(ours)
+    assert greet(one, other) == reason
+    assert "--secret-file" in reason
+    assert other.is_distrusted
+    assert (one.member, other.hello) == (None, None)
+
+
+def test_a_stranger_learns_neither_the_clusters_name_nor_whom_it_reached() -> None:
+    """Name and incarnation are judged after the proof only."""
+    for cluster, to in (("other", "A:5701"), ("phalanx", "A:5701/gone")):
+        one, other = connecting(OTHER, to, cluster), accepting()
+        assert greet(one, other) == greeting.ANOTHER_SECRET
+        assert "belongs to cluster" in str(greet(connecting(OURS, "A:5701", "other"), accepting()))
+        assert "another incarnation" in str(greet(connecting(OURS, "A:5701/gone"), accepting()))
+
+
+def test_a_member_without_the_secret_does_not_pass_for_one() -> None:
+    one = connecting()
+    assert one.answer(Welcome(THIS)) == greeting.PEER_NO_SECRET
+    one = connecting()
+    assert isinstance(one.answer(Challenge(THIS, b"n" * 32)), Proof)
+    assert one.answer(Welcome(THIS, b"")) == greeting.PEER_ANOTHER_SECRET
+    assert one.member is None
+
+
+def test_its_own_proof_sent_back_proves_nothing() -> None:
+    """Reflection: the end is part of what is proved."""
+    one = connecting()
+    proof = one.answer(Challenge(THIS, one.hello.nonce))
+    assert isinstance(proof, Proof)
+    assert one.answer(Welcome(THIS, proof.proof)) == greeting.PEER_ANOTHER_SECRET
+
+
+def test_what_was_said_on_one_connection_is_of_no_use_on_another() -> None:
+    """Replay: both ends draw anew."""
+    one, other = connecting(), accepting()
+    challenge = other.answer(one.hello)
+    assert isinstance(challenge, Challenge)
+    proof = one.answer(challenge)
+    assert isinstance(proof, Proof)
+    welcome = other.answer(proof)
+    assert isinstance(welcome, Welcome)
+
+    again = accepting()
+    assert isinstance(again.answer(one.hello), Challenge)
+    assert again.answer(proof) == Refused(greeting.ANOTHER_SECRET)
+
+    late = connecting()
+    assert late.hello.nonce != one.hello.nonce
+    late.answer(challenge)
+    assert late.answer(welcome) == greeting.PEER_ANOTHER_SECRET
+
+
+def test_a_proof_is_for_one_pair_and_one_cluster() -> None:
+    """Whatever differs in what was said, the proof does not fit."""
+    said = Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"n" * 32)
+    proof = OURS.prove("connecting", said, THIS, b"m" * 32)
+    assert OURS.is_proved(proof, "connecting", said, THIS, b"m" * 32)
+    others = [
+        Hello(PROTOCOL_VERSION + 1, "phalanx", "client/1", "A:5701", b"n" * 32),
+        Hello(PROTOCOL_VERSION, "phalan", "xclient/1", "A:5701", b"n" * 32),
+        Hello(PROTOCOL_VERSION, "phalanx", "client/2", "A:5701", b"n" * 32),
+        Hello(PROTOCOL_VERSION, "phalanx", "client/1", "B:5701", b"n" * 32),
+        Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"o" * 32),
+    ]
+    assert not any(OURS.is_proved(proof, "connecting", other, THIS, b"m" * 32) for other in others)
+    assert not OURS.is_proved(proof, "accepting", said, THIS, b"m" * 32)
+    assert not OURS.is_proved(proof, "connecting", said, lone_id("B"), b"m" * 32)
+    assert not OURS.is_proved(proof, "connecting", said, THIS, b"o" * 32)
+
+
+def test_who_was_welcomed_as_another_is_refused() -> None:
+    """The member that proved itself is the one that is named in the end."""
+    one, other = connecting(), accepting()
+    proof = one.answer(other.answer(one.hello))
+    assert isinstance(proof, Proof)
+    welcome = other.answer(proof)
+    assert isinstance(welcome, Welcome)
+    assert one.answer(Welcome(lone_id("B"), welcome.proof)) == greeting.PEER_ANOTHER_SECRET
+
+
+@pytest.mark.parametrize("second", [Welcome(THIS), Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"n")])
+def test_a_challenge_is_answered_with_a_proof_and_nothing_else(second: Handshake) -> None:
+    one, other = connecting(), accepting()
+    other.answer(one.hello)
+    assert isinstance(other.answer(second), Refused)
+    assert other.hello is None
+
+
+def test_a_second_challenge_is_not_answered() -> None:
+    one = connecting()
+    one.answer(Challenge(THIS, b"n" * 32))
+    assert one.answer(Challenge(THIS, b"m" * 32)) == "the peer did not answer the greeting as a member does"
+
+
+# --- where the secret comes from ------------------------------------------------------------------------------------
+
+
+def test_the_secret_comes_from_the_setting_the_file_or_the_environment(tmp_path, monkeypatch) -> None:
+    said = Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"n")
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_text("one secret for the cluster\n")
+    other.write_text("another secret for it\n")
+
+    def proof(secret: Secret | None) -> bytes:
+        assert secret is not None
+        return secret.prove("connecting", said, THIS, b"m")
+
+    expected = proof(Secret("one secret for the cluster"))
+    monkeypatch.delenv(SECRET_FILE_VARIABLE, raising=False)
+    assert find_secret(None, None) is None
+    assert proof(find_secret(None, one)) == expected
+    monkeypatch.setenv(SECRET_FILE_VARIABLE, str(other))
+    assert proof(find_secret(None, str(one))) == proof(find_secret("one secret for the cluster", None)) == expected
+    assert proof(find_secret(None, None)) == proof(Secret("another secret for it"))
+
+
+def test_what_is_wrong_with_a_secret_is_said(tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv(SECRET_FILE_VARIABLE, raising=False)
+    short = tmp_path / "short"
+    short.write_text("abc\n")
+    with pytest.raises(
+        UsageError, match=r"secret_file .*short: the cluster's secret has 3 bytes, and needs 16 to 1024"
+    ):
+        find_secret(None, short)
+    with pytest.raises(UsageError, match=r"secret_file: cannot read nowhere: No such file"):
+        find_secret(None, "nowhere")
+    with pytest.raises(UsageError, match="leave one of them out"):
+        find_secret("a secret of this cluster", short)
+    monkeypatch.setenv(SECRET_FILE_VARIABLE, "nowhere")
+    with pytest.raises(UsageError, match=r"PHALANX_SECRET_FILE: cannot read nowhere"):
+        find_secret(None, None)
+
+
+def test_it_shows_in_no_repr() -> None:
+    text = "a secret of this cluster"
+    assert text not in repr(Secret(text)) + repr(Config(secret=text)) + repr(accepting()) + repr(connecting())
+    assert "secret='(not shown)'" in repr(Config(secret=text))
+
+
+def test_beyond_loopback_it_takes_a_secret_and_an_address(tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv(SECRET_FILE_VARIABLE, raising=False)
+    for host in ("192.0.2.1", "0.0.0.0", "::", "node-1.example"):
+        with pytest.raises(UsageError, match="not a loopback address, and without a secret"):
+            Config(host=host)
+    file = str(tmp_path / "secret")  # it is read when the member starts
+    assert Config(host="192.0.2.1", secret_file=file).address(5701) == "192.0.2.1:5701"
+    with pytest.raises(UsageError, match=r"others cannot connect to '0\.0\.0\.0': give the address"):
+        Config(host="0.0.0.0", secret_file=file)
+    with pytest.raises(UsageError, match="advertise: others cannot connect to '::'"):
+        Config(host="::", secret_file=file, advertise="::")
+    assert Config(host="0.0.0.0", secret_file=file, advertise="192.0.2.1").address(5701) == "192.0.2.1:5701"
+    assert Config(host="::", secret_file=file, advertise="2001:db8::1").address(5701) == "[2001:db8::1]:5701"
+    monkeypatch.setenv(SECRET_FILE_VARIABLE, file)
+    assert Config(host="192.0.2.1").address(5701) == "192.0.2.1:5701"
+
+
+# --- what is said of those who were refused -------------------------------------------------------------------------
+
+
+def test_each_host_is_told_of_now_and_then() -> None:
+    strangers = Strangers()
+    assert [strangers.count("a", now) for now in (0.0, 1.0, 2.0)] == [1, 0, 0]
+    assert strangers.count("b", 2.0) == 1
+    assert strangers.count("a", TELL_AGAIN_S) == 3
+    assert strangers.total == 5
+
+
+def test_many_hosts_take_no_more_memory() -> None:
+    strangers = Strangers()
+    for number in range(MAX_HOSTS + 1):
+        strangers.count(str(number), 0.0)
+    assert strangers.count("1", 1.0) == 0
+    assert strangers.count("0", 1.0) == 1  # the oldest was forgotten
