@@ -26,8 +26,16 @@ T = TypeVar("T")
 DEADLINE_S = 30.0
 
 
-def wait_for(condition: Callable[[], T | None], what: str, deadline_s: float = DEADLINE_S) -> T:
-    """The first true answer of the condition; a member that cannot be asked for the moment counts as no answer."""
+def wait_for(
+    condition: Callable[[], T | None],
+    what: str,
+    deadline_s: float = DEADLINE_S,
+    seen: Callable[[], str] = lambda: "",
+) -> T:
+    """The first true answer of the condition; a member that cannot be asked for the moment counts as no answer.
+
+    `seen` tells in the end what was there instead.
+    """
     deadline = time.monotonic() + deadline_s
     while True:
         problem = ""
@@ -38,7 +46,7 @@ def wait_for(condition: Callable[[], T | None], what: str, deadline_s: float = D
         if found:
             return found
         if time.monotonic() >= deadline:
-            raise AssertionError(f"not within {deadline_s:g} s: {what}{problem}")
+            raise AssertionError(f"not within {deadline_s:g} s: {what}{problem} {seen()}".rstrip())
         time.sleep(0.02)
 
 
