@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from unittest.mock import patch
 
+from phalanx.common.clock import value_of
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, ClientId, MemberId, address_of, is_client, is_member, member_id
 from phalanx.common.table import PartitionTable, Slots
@@ -486,7 +487,8 @@ class Cluster:
         replica = owned.replica if owned is not None else grid.followed.replicas.get(partition)
         if replica is None:
             return None
-        return dict(replica.maps[MAP].entries) if MAP in replica.maps else {}
+        store = replica.maps.get(MAP)
+        return {key: value_of(stored) for key, stored in store.entries.items()} if store is not None else {}
 
     def assign(self, name: str = "", *, rows: Sequence[str] | None = None) -> None:
         """Make the cluster assign its partitions, as it likes or as `rows` says (`A-B`: one is missing)."""

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from harness import MAP, TEXT, lone_id
+from phalanx.common.clock import GridClock, with_stamp
 from phalanx.common.table import build_table
 from phalanx.grid.following import Followed
 from phalanx.wire import messages as m
@@ -12,7 +13,7 @@ from phalanx.wire.effects import Outbox, Send
 
 A, B, C, L = (lone_id(name) for name in "ABCL")
 KEY, OTHER = TEXT + b"k", TEXT + b"o"
-OLD, NEW = b"\0\0\0\1old", b"\0\0\0\1new"
+OLD, NEW = with_stamp(1, b"\0\0\0\1old"), with_stamp(2, b"\0\0\0\1new")
 
 
 class Backup:
@@ -20,7 +21,7 @@ class Backup:
 
     def __init__(self, rows: str = "AB", version: int = 1) -> None:
         self.out = Outbox(B)
-        self.followed = Followed(B, lambda partition: False, self.out)
+        self.followed = Followed(B, lambda partition: False, self.out, GridClock())
         self.table(rows, version)
 
     def table(self, row: str, version: int, *, reconfirmed: bool = False, birth: int = 0) -> None:

@@ -381,7 +381,9 @@ def test_a_repeated_request_of_a_member_does_not_admit_it_twice() -> None:
     request = m.JoinRequest(9, c.id("B"), "phalanx", m.PROTOCOL_VERSION, 1)
     c.say("B", "A", request)
     assert c.version("A") == version
-    assert c.pending("A", "B", m.JoinResponse) == [m.JoinResponse(9, c.nodes["A"].membership.view)]
+    assert c.pending("A", "B", m.JoinResponse) == [
+        m.JoinResponse(9, c.nodes["A"].membership.view, clock=c.nodes["A"].clock.read(c.now))
+    ]
 
 
 def test_a_joiner_that_asked_two_clusters_takes_nobody_from_one_to_the_other() -> None:

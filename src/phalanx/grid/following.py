@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from phalanx.common.clock import GridClock
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
@@ -59,7 +60,7 @@ def apply_write(replica: Replica, message: Replicate, now: Millis) -> None:
 class Followed:
     """The replicas at this member that follow an owner elsewhere, and the copies that arrive."""
 
-    def __init__(self, this: MemberId, owns: Callable[[int], bool], outbox: Outbox) -> None:
+    def __init__(self, this: MemberId, owns: Callable[[int], bool], outbox: Outbox, clock: GridClock) -> None:
         self.this = this
         self.replicas: dict[int, Replica] = {}
         """Partition to a complete replica."""
@@ -74,12 +75,16 @@ class Followed:
         self.discarded = Discarded()
         self._owns = owns
         self._out = outbox
+        self._clock = clock
         self._table: PartitionTable | None = None
 
     def on_replicate(self, sender: MemberId, message: Replicate, now: Millis) -> None:
         partition = message.partition
         if self._owns(partition):
             return
+        if type(message) is ReplicatePut:
+            # Should this member own the partition next, its writes must be newer than what it holds.
+            self._clock.observe_stored(message.values, now)
         copy = self.copies.get(partition)
         if copy is not None and copy.replica.epoch == message.epoch and copy.source == sender:
             if message.seq == copy.replica.seq + 1:
@@ -149,6 +154,7 @@ class Followed:
         copy = self.copies.get(partition)
         if copy is None or not copy.accepts(sender, message):
             return
+        self._clock.observe_stored(message.values, now)
         copy.apply(message, now)
         self._out.send(sender, CopyAck(partition, message.copy_id, message.index))
         if message.last:

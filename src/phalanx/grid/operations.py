@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from phalanx.common.clock import STAMP_BYTES, with_stamp
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.common.invariant import invariant
@@ -101,7 +102,7 @@ def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put,
         and not request.ttl_ms
         and owned.replica.outcomes.note_next(caller, number, request.open_from, None, now)
     ):
-        owned.put_unshared(request.map, request.key, request.value)
+        owned.put_unshared(request.map, request.key, with_stamp(grid.clock.stamp(now), request.value))
         grid.out.send(caller, DoneReply(request.id))
     elif not was_applied(grid, owned, caller, request):
         _store(grid, owned, caller, request, DoneReply(request.id), None, now)
@@ -156,17 +157,18 @@ def _store(
 ) -> None:
     applied = noted(grid, owned, caller, request, outcome, now)
     ttl_ms = request.ttl_ms
+    stored = with_stamp(grid.clock.stamp(now), request.value)
     if not ttl_ms and not owned.streams:
-        owned.put_unshared(request.map, request.key, request.value)
+        owned.put_unshared(request.map, request.key, stored)
         grid.out.send(caller, reply)
         return
     replica = owned.replica
-    replica.map(request.map).put(request.key, request.value, ttl_ms, now)
+    replica.map(request.map).put(request.key, stored, ttl_ms, now)
     if ttl_ms:
         grid.note_expiry(owned)
     replica.seq += 1
     message = ReplicatePut(
-        owned.number, replica.epoch, replica.seq, request.map, [request.key], [request.value], ttl_ms, applied
+        owned.number, replica.epoch, replica.seq, request.map, [request.key], [stored], ttl_ms, applied
     )  # fmt: skip
     grid.write(owned, message, caller, reply)
 
@@ -180,11 +182,7 @@ def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) ->
     if owned_ones is None:
         return
     values = [
-        None
-        if (store := owned.replica.maps.get(name)) is None
-        else store.get(key, now)
-        if store.expires_at
-        else store.entries.get(key)
+        None if (store := owned.replica.maps.get(name)) is None else store.get(key, now)
         for key, owned in zip(keys, owned_ones, strict=True)
     ]
     grid.out.send(caller, ValuesReply(request.id, _as_many_as_fit(values)))
@@ -213,15 +211,17 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
     if owned_ones is None:
         return
     name, ttl_ms = request.map, request.ttl_ms
+    stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
     shared: dict[OwnedPartition, tuple[list[bytes], list[bytes]]] = {}
     for key, value, owned in zip(request.keys, request.values, owned_ones, strict=True):
+        stored = stamp + value
         if not ttl_ms and not owned.streams:
-            owned.put_unshared(name, key, value)
+            owned.put_unshared(name, key, stored)
         elif owned in shared:
             shared[owned][0].append(key)
-            shared[owned][1].append(value)
+            shared[owned][1].append(stored)
         else:
-            shared[owned] = ([key], [value])
+            shared[owned] = ([key], [stored])
     write = PendingWrite(caller, DoneReply(request.id), 0)
     for owned, (keys, values) in shared.items():
         replica = owned.replica

@@ -183,14 +183,14 @@ class OwnedPartition:
             waiting.append((message.seq, write))
         return waits
 
-    def put_unshared(self, name: str, key: bytes, value: bytes) -> None:
-        """Store a value for ever while there is no stream: nobody has to hear of it."""
+    def put_unshared(self, name: str, key: bytes, stored: bytes) -> None:
+        """Store a stamped value for ever while there is no stream: nobody has to hear of it."""
         replica = self.replica
         store = replica.maps.get(name)
         if store is None or store.sorted_positions is not None or store.expires_at:
-            replica.map(name).put(key, value, 0, 0)
+            replica.map(name).put(key, stored, 0, 0)
         else:
-            store.entries[key] = value
+            store.entries[key] = stored
         replica.seq = self._log_from = replica.seq + 1
 
     def on_ack(self, member: MemberId, message: ReplicateAck, now: Millis) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from phalanx.common.clock import GridClock, with_stamp
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
@@ -51,9 +52,12 @@ EXPIRY_PAUSE_MS = 100
 class GridService:
     """The partitions that this member owns, and the replicas that follow other owners."""
 
-    def __init__(self, this: MemberId, config: NodeConfig, table: PartitionTable, outbox: Outbox) -> None:
+    def __init__(
+        self, this: MemberId, config: NodeConfig, table: PartitionTable, outbox: Outbox, clock: GridClock
+    ) -> None:  # fmt: skip
         self.this = this
         self.config = config
+        self.clock = clock
         self.out = outbox
         self._max_key, self._max_value = config.max_key_bytes, config.max_value_bytes
         self.table = table
@@ -61,7 +65,7 @@ class GridService:
         """Partitions that are owned here and answer; sealed ones do not (`outgoing`)."""
         self.held = HeldRequests()
         self.outgoing = OutgoingMigrations(self, lambda: self._confirmed_by, self.held, outbox)
-        self.followed = Followed(this, self.owns, outbox)
+        self.followed = Followed(this, self.owns, outbox, clock)
         self.owned_later = OwnedLater(self._begin_rule, self.held)
         self._early: dict[int, tuple[MemberId, Probe]] = {}
         """Partition to the question of an owner that has heard sooner than this member into how many they are divided."""
@@ -139,7 +143,7 @@ class GridService:
             self.unsettled[owned.number] = owned
             self.out.send(caller, reply)
 
-    def put_alone(self, partition: int, name: str, key: bytes, value: bytes) -> bool:
+    def put_alone(self, partition: int, name: str, key: bytes, value: bytes, now: Millis) -> bool:
         """The embedding program's short way: store a value at once, if no other member has to hear of it.
 
         False, and nothing done, where this member does not own the partition, a backup must confirm, or a limit is hit.
@@ -147,7 +151,7 @@ class GridService:
         owned = self.owned[partition]
         if owned is None or owned.streams or len(key) > self._max_key or len(value) > self._max_value:
             return False
-        owned.put_unshared(name, key, value)
+        owned.put_unshared(name, key, with_stamp(self.clock.stamp(now), value))
         return True
 
     def note_expiry(self, owned: OwnedPartition) -> None:

@@ -1,5 +1,8 @@
 """What one replica of one partition holds: for each map its entries, as serialised bytes.
 
+A stored value is the stamp of the grid's clock that its write got (`common.clock`), and the serialised value: the same
+bytes on every replica. Whoever asks for a value gets it without the stamp; what is given to a store comes with it.
+
 Entries stand in a plain dict of bytes to bytes, which costs the cycle collector nothing. Only entries that expire have
 a second record. Expiry is decided by the owner: a replica hides what its own clock says is over, and drops it when the
 owner tells so; `remaining_ms`, never a point in time, travels between members.
@@ -14,6 +17,7 @@ import heapq
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from phalanx.common.clock import STAMP_BYTES, value_of
 from phalanx.common.ids import Millis
 from phalanx.grid.outcomes import Outcomes
 from phalanx.partition.hashing import scan_position
@@ -28,7 +32,7 @@ class MapStore:
 
     def __init__(self) -> None:
         self.entries: dict[bytes, bytes] = {}
-        """Serialised key to serialised value."""
+        """Serialised key to stamped value."""
         self.expires_at: dict[bytes, Millis] = {}
         """Of the keys that expire: when, by this member's clock."""
         self._due: list[tuple[Millis, bytes]] = []
@@ -38,17 +42,17 @@ class MapStore:
 
     def get(self, key: bytes, now: Millis) -> bytes | None:
         """The value, unless there is none or its time is over."""
-        value = self.entries.get(key)
-        if value is not None and self.expires_at and self.expires_at.get(key, now + 1) <= now:
+        stored = self.entries.get(key)
+        if stored is None or (self.expires_at and self.expires_at.get(key, now + 1) <= now):
             return None
-        return value
+        return stored[STAMP_BYTES:]
 
-    def put(self, key: bytes, value: bytes, ttl_ms: Millis, now: Millis) -> None:
-        """Store a value, for `ttl_ms` milliseconds or (0) for ever."""
+    def put(self, key: bytes, stored: bytes, ttl_ms: Millis, now: Millis) -> None:
+        """Store a stamped value, for `ttl_ms` milliseconds or (0) for ever."""
         entries = self.entries
         if self.sorted_positions is not None and key not in entries:
             self.sorted_positions = None
-        entries[key] = value
+        entries[key] = stored
         if ttl_ms:
             self.expires_at[key] = now + ttl_ms
             heapq.heappush(self._due, (now + ttl_ms, key))
@@ -60,7 +64,7 @@ class MapStore:
             self.expires_at.pop(key, None)
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes], ttl_ms: Millis, now: Millis) -> None:
-        """Store several values."""
+        """Store several stamped values."""
         if ttl_ms or self.expires_at:
             for key, value in zip(keys, values, strict=True):
                 self.put(key, value, ttl_ms, now)
@@ -118,8 +122,9 @@ class MapStore:
         """
         if not after_key and not self.expires_at:
             entries = self.entries
-            if sum(map(len, entries)) + sum(map(len, entries.values())) <= max_bytes:
-                return list(entries), list(entries.values()), False
+            size = sum(map(len, entries)) + sum(map(len, entries.values())) - STAMP_BYTES * len(entries)
+            if size <= max_bytes:
+                return list(entries), list(map(value_of, entries.values())), False
         positions = self.positions()
         start = bisect_right(positions, (scan_position(after_key), after_key)) if after_key else 0
         keys: list[bytes] = []
@@ -192,7 +197,7 @@ class Replica:
         return sum(len(store.entries) for store in self.maps.values())
 
     def byte_count(self) -> int:
-        """Bytes of all serialised keys and values."""
+        """Bytes of all serialised keys and values; stamps are none of them."""
         return sum(
-            len(key) + len(value) for store in self.maps.values() for key, value in store.entries.items()
+            len(key) + len(stored) - STAMP_BYTES for store in self.maps.values() for key, stored in store.entries.items()
         )  # fmt: skip

@@ -84,7 +84,9 @@ class Administration:
                 self._queued[message.member] = message
                 self._admit_queued(now)
             elif not self._publications.renew(message.member, message.request_id):
-                self._out.send(message.member, JoinResponse(message.request_id, state.joined(), state.has_started))
+                clock = state.read_clock(now)
+                response = JoinResponse(message.request_id, state.joined(), state.has_started, clock)
+                self._out.send(message.member, response)
         elif state.master not in (None, state.this) and state.master not in state.suspicions.suspected:
             self._out.send(sender, JoinRedirect(message.request_id, state.master))
         else:
@@ -169,7 +171,8 @@ class Administration:
                     self._out.send(joiner, JoinRedirect(request_id, view.master))
                 else:
                     self._out.record(events.JoinAnswered(joiner, view.version, late))
-                    self._out.send(joiner, JoinResponse(request_id, view, state.has_started))
+                    clock = state.read_clock(now)
+                    self._out.send(joiner, JoinResponse(request_id, view, state.has_started, clock))
         self._admit_queued(now)
 
     # --- removal ---------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ class Pulse:
     def _tick(self, now: Millis) -> None:
         state = self._state
         view, suspected = state.joined(), state.suspicions.suspected
-        heartbeat = Heartbeat(view.version, view.maker)
+        heartbeat = Heartbeat(view.version, view.maker, clock=state.read_clock(now))
         # Who hands the mastership over is in the others' list no more, and would be complained of.
         for member in state.watching.heartbeats_to if state.role is not Role.HANDING_OVER else ():
             if member not in suspected:
@@ -79,7 +79,9 @@ class Pulse:
         self._confirmed = master
         self._next_confirmation = now + state.config.confirmation_interval_ms * state.watching.pace
         wants_answer = state.watching.is_ring and master not in state.watching.watched
-        confirmation = MasterConfirmation(view.version, view.maker, state.table_version, wants_answer)
+        confirmation = MasterConfirmation(
+            view.version, view.maker, state.table_version, wants_answer, state.read_clock(now)
+        )  # fmt: skip
         self._out.send(master, confirmation)
 
     def _report_suspects(self) -> None:
@@ -109,7 +111,7 @@ class Pulse:
             if state.master is not None and state.master not in state.suspicions.suspected:
                 self._confirm(state.master, now)
 
-    def answer(self, sender: MemberId) -> None:
+    def answer(self, sender: MemberId, now: Millis) -> None:
         """The sender asked whether this member lives."""
         if sender not in self._state.suspicions.suspected:
-            self._state.send_heartbeat(sender)
+            self._state.send_heartbeat(sender, self._state.read_clock(now))

@@ -13,6 +13,7 @@ failure detectors what follows from them:
 
 from __future__ import annotations
 
+from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
@@ -53,9 +54,9 @@ from phalanx.wire.messages import (
 class MembershipService:
     """Who is a member and who is master, as this member knows it."""
 
-    def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox) -> None:
+    def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox, clock: GridClock | None = None) -> None:
         self.this = this
-        self.state = MembershipState(this, config, outbox)
+        self.state = MembershipState(this, config, outbox, clock)
         self.administration = Administration(self.state)
         self.succession = Succession(self.state)
         self.divergence = Divergence(self.state)
@@ -277,6 +278,7 @@ class MembershipService:
         state.turn(Turn.ADMITTED)
         state.master = view.master
         state.has_started = message.has_started
+        state.observe_clock(message.clock, now)
         self._begin(view, "EL-13 admitted", now)
         # A view that admits the next joiner may wait for this member, which could not take it before.
         self._out.send(sender, MembersAck(view.version))
@@ -367,12 +369,13 @@ class MembershipService:
             return
         state.suspicions.heard(sender, now, "CS-51 CS-52")
         self.divergence.heard(sender)
+        state.observe_clock(message.clock, now)
         if state.is_master:
             self.administration.heal(sender, message.view_version)
         elif sender == state.master:
             state.suspicions.confirmed(sender, now)
         if message.wants_answer:
-            self.pulse.answer(sender)
+            self.pulse.answer(sender, now)
         if message.view_version > view.version:
             self.pulse.on_newer_version(message.view_version, now)
         self.administration.repeat_hand_over(sender)
@@ -392,8 +395,10 @@ class MembershipService:
         if not self.is_master:
             return
         self.administration.on_confirmation(sender, message, now)
-        if message.wants_answer and sender in self.state.members:
-            self.pulse.answer(sender)
+        if sender in self.state.members:
+            self.state.observe_clock(message.clock, now)
+            if message.wants_answer:
+                self.pulse.answer(sender, now)
 
     def on_complaint(self, sender: MemberId, message: Complaint, now: Millis) -> None:
         self.administration.on_complaint(sender, message)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.invariant import invariant
@@ -27,10 +28,12 @@ REMEMBERED = 4_096
 class MembershipState:
     """View, master, role and suspicions of one incarnation."""
 
-    def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox) -> None:
+    def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox, clock: GridClock | None = None) -> None:
         self.this = this
         self.config = config
         self.out = outbox
+        self.clock = clock
+        """The grid's; None: this member has none, and tells and hears nothing of it."""
         self.role = Role.JOINING
         self.view: MembersView | None = None
         """None until this member has joined, and again when this incarnation is over."""
@@ -144,10 +147,19 @@ class MembershipState:
                 self.out.record(events.MemberQuestioned(suspect, reported_by, "EL-45"))
                 self.send_heartbeat(suspect)
 
-    def send_heartbeat(self, to: MemberId) -> None:
+    def send_heartbeat(self, to: MemberId, clock: int = 0) -> None:
         """Whoever is being asked whether it lives is asked by this one too: a question is lost with its connection."""
         view = self.joined()
-        self.out.send(to, Heartbeat(view.version, view.maker, self.suspicions.is_questioned(to)))
+        self.out.send(to, Heartbeat(view.version, view.maker, self.suspicions.is_questioned(to), clock))
+
+    def read_clock(self, now: Millis) -> int:
+        """What others are told of this member's clock."""
+        return self.clock.read(now) if self.clock is not None else 0
+
+    def observe_clock(self, told: int, now: Millis) -> None:
+        """A member of this cluster has told what its clock shows."""
+        if self.clock is not None:
+            self.clock.observe(told, now)
 
     def tell_diverged(self, peer: MemberId, version: int, maker: MemberId, what: str, rule: str) -> None:
         """Explicit suspicion: assume that I am dead, as far as your view `version` by `maker` goes (CS-40)."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Set
 from functools import partial
 from typing import Any, assert_never, get_args
 
+from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import MemberId, Millis, is_client
@@ -70,14 +71,16 @@ _ABOUT_DATA = frozenset(
 class Node:
     """One incarnation of one member, from its start to its end."""
 
-    def __init__(self, this: MemberId, config: NodeConfig) -> None:
+    def __init__(self, this: MemberId, config: NodeConfig, clock_offset_ms: Millis = 0) -> None:
+        """`clock_offset_ms`: how far the driver's wall clock is ahead of the `now` that it gives with each input."""
         self.this = this
         self.config = config
+        self.clock = GridClock(clock_offset_ms)
         self._out = Outbox(this)
-        self.membership = MembershipService(this, config, self._out)
+        self.membership = MembershipService(this, config, self._out, self.clock)
         self.keeper = PartitionKeeper(this, config, self._out, lambda: self.grid.undecided())
         self.duties = MasterDuties(this, config, self.keeper, self._out)
-        self.grid = GridService(this, config, self.keeper.table, self._out)
+        self.grid = GridService(this, config, self.keeper.table, self._out, self.clock)
         self._released = self.grid.held.released
         self.calls = CallRouter(config.call_timeout_ms, self._out)
         self._history = History()

@@ -121,7 +121,7 @@ class EmbeddedMap(AsyncMap):
                 store = owned.replica.maps.get(self.name)
                 if store is None:
                     return default
-                value = store.get(data, caller.now()) if store.expires_at else store.entries.get(data)
+                value = store.get(data, caller.now() if store.expires_at else 0)
                 return default if value is None else from_data(value)
         reply = await caller.call(partition, Get(caller.next_id(), self.name, data))
         found = expect(reply, ValueReply, "get").value
@@ -132,7 +132,9 @@ class EmbeddedMap(AsyncMap):
         caller = self._embedded
         partition = partition_of(key_data, caller.partition_count)
         node = caller.node
-        if ttl is None and node is not None and node.grid.put_alone(partition, self.name, key_data, value_data):
+        if ttl is None and node is not None and node.grid.put_alone(
+            partition, self.name, key_data, value_data, caller.now()
+        ):  # fmt: skip
             return
         number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
         request = Put(number, self.name, key_data, value_data, ttl_ms, 0, caller.open_from)

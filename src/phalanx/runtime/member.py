@@ -76,6 +76,8 @@ class Member:
         self._timer_at = 0
         self._rearm_scheduled = False
         self._is_restarting = False
+        self._clock_offset_ms = 0
+        """How far the grid's clock was ahead of `now` when the last incarnation ended."""
         self._has_left = False
         self._told_of: set[Target] = set()
         """Seeds of which this incarnation said that they do not let it connect."""
@@ -170,7 +172,8 @@ class Member:
             raise
 
     def _new_incarnation(self, config: Config, port: int) -> None:
-        self.node = Node(member_id(config.address(port), str(uuid.uuid4())), config)
+        self._clock_offset_ms = max(self._clock_offset_ms, int(time.time() * 1000) - self.now())
+        self.node = Node(member_id(config.address(port), str(uuid.uuid4())), config, self._clock_offset_ms)
         self.caller.attach(self.node)
         self._events.begin(self.node.this)
         self._told_of.clear()
@@ -271,6 +274,8 @@ class Member:
         seeds.pop(address_of(self.node.this), None)
         logger.info("%s rejoins through %s", own, ", ".join(seeds))
         self._drop_connections()
+        # What comes next goes on from the grid's time, not from this machine's.
+        self._clock_offset_ms = self.node.clock.offset_ms
         fields = {name: getattr(self.config, name) for name in self.config.__struct_fields__}
         self._new_incarnation(Config(**(fields | {"seeds": tuple(seeds)})), port)
 

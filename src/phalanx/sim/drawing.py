@@ -31,12 +31,29 @@ ANTI_ENTROPY_MS = (30_000, 0, 2_000, 0)
 """By the seed. Where replicas are compared, less comes to light of what else went wrong; so in every second history none are."""
 
 
+WALL_MS = 1_700_000_000_000
+"""What a right wall clock shows when a history begins."""
+WRONG: Millis = 4 * 3_600_000
+
+
 def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
     """The history of a seed."""
     if profile is Profile.BENCH:
         return _bench(seed)
     options = _draw(Random(f"{profile}:{seed}"), seed, profile)
-    return msgspec.structs.replace(options, anti_entropy_interval_ms=ANTI_ENTROPY_MS[seed % len(ANTI_ENTROPY_MS)])
+    return msgspec.structs.replace(
+        options,
+        anti_entropy_interval_ms=ANTI_ENTROPY_MS[seed % len(ANTI_ENTROPY_MS)],
+        wall_ms=_draw_wall_clocks(Random(f"wall:{seed}"), options.hosts),
+    )
+
+
+def _draw_wall_clocks(rng: Random, hosts: int) -> tuple[Millis, ...]:
+    """Wall clocks that are wrong by up to hours; now and then one begins in 1970."""
+    return tuple(
+        0 if rng.random() < 0.05 else WALL_MS + rng.choice((0, rng.randrange(-500, 500), rng.randrange(-WRONG, WRONG)))
+        for _ in range(hosts)
+    )  # fmt: skip
 
 
 def _draw(rng: Random, seed: int, profile: Profile) -> Options:

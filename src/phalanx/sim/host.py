@@ -45,6 +45,8 @@ class Host:
         """By how many millionths its clock runs too fast."""
         self.clock_ahead_ms: Millis = 0
         """By how much its clock has jumped ahead."""
+        self.wall_ms: Millis = 0
+        """How far its wall clock is ahead of its clock."""
         self.crash_on: list[tuple[str, int, Millis]] = []
         """Crash when so many more messages of a type have been handled, and start again after a time."""
         self.crash_sending: list[tuple[str, int, Millis]] = []

@@ -130,6 +130,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How long after an input a driver asks its member for the next deadline; 0: at once."""
     clock_ppm: tuple[int, ...] = ()
     """By how many millionths each host's clock runs too fast; empty: all run right."""
+    wall_ms: tuple[Millis, ...] = ()
+    """What each host's wall clock shows when the history begins; empty: nothing."""
     traits: tuple[Traits, ...] = ()
     """Of the members on each host; empty: all are as usual."""
     lost_permille: int = 0

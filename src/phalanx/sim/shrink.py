@@ -16,7 +16,7 @@ from phalanx.sim.run import run
 MOST_TRIES = 600
 PLAIN = {
     "lost_permille": 0, "doubled_permille": 0, "clock_ppm": (), "timer_slack_ms": 0, "ring_above_members": 100,
-    "initial_members": 1, "latency_ms": (5, 5), "traits": (),
+    "initial_members": 1, "latency_ms": (5, 5), "traits": (), "wall_ms": (),
 }  # fmt: skip
 """Options with the value at which they do no harm."""
 SHORTEST_MS = 50
@@ -85,6 +85,7 @@ def _without_last_host(options: Options) -> Options:
         members=members,
         start_at_ms=options.start_at_ms[:members],
         clock_ppm=options.clock_ppm[:last],
+        wall_ms=options.wall_ms[:last],
         initial_members=min(options.initial_members, members),
         faults=tuple(faults),
     )

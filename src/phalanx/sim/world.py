@@ -89,6 +89,8 @@ class World:
         self._slack_ms = options.timer_slack_ms
         self._validate_every = options.validate_every
         self._clocks_differ = bool(options.clock_ppm) or any(f.kind is FaultKind.CLOCK_STEP for f in options.faults)
+        for host, wall_ms in zip(self.hosts, options.wall_ms, strict=False):
+            host.wall_ms = wall_ms
         for host, ppm in zip(self.hosts, options.clock_ppm, strict=False):
             host.clock_ppm = ppm
         self._hash = hashlib.blake2b(digest_size=16)
@@ -240,7 +242,7 @@ class World:
             return
         host.incarnations += 1
         this = member_id(host.address, self._draw_incarnation())
-        node = Node(this, self.options.node_config(host.number, rejoin))
+        node = Node(this, self.options.node_config(host.number, rejoin), host.wall_ms)
         if self._adapt is not None:
             self._adapt(node)
         host.node = node

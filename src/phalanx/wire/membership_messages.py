@@ -71,6 +71,8 @@ class JoinResponse(WireMessage, tag=11, frozen=True):
     view: MembersView
     has_started: bool = True
     """Whether the cluster has once had the members that it was to wait for."""
+    clock: int = 0
+    """As in `Heartbeat`."""
 
 
 class JoinRedirect(WireMessage, tag=12, frozen=True):
@@ -113,6 +115,8 @@ class Heartbeat(WireMessage, tag=16, frozen=True):
     view_maker: MemberId
     wants_answer: bool = False
     """The receiver sends no heartbeats here by itself (large clusters), and is asked whether it lives."""
+    clock: int = 0
+    """What the grid's clock of the sender shows; 0: not told."""
 
 
 class ExplicitSuspicion(WireMessage, tag=17, frozen=True):
@@ -156,6 +160,8 @@ class MasterConfirmation(WireMessage, tag=21, frozen=True):
     table_version: int
     """-1: none that the receiver has confirmed as the master."""
     wants_answer: bool = False
+    """As in `Heartbeat`."""
+    clock: int = 0
     """As in `Heartbeat`."""
 
 

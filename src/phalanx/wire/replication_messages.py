@@ -39,6 +39,7 @@ class ReplicatePut(WireMessage, tag=40, frozen=True):
     map: str
     keys: list[bytes]
     values: list[bytes]
+    """With their stamps (`common.clock`)."""
     ttl_ms: Millis
     """Time that the entries live from now on; 0: for ever."""
     applied: AppliedOperation | None = None
@@ -109,7 +110,7 @@ class CopyStart(WireMessage, tag=48, frozen=True):
 
 
 class CopyChunk(WireMessage, tag=49, frozen=True):
-    """Some entries of one map. `ttls` is empty when none of them expires."""
+    """Some entries of one map, values with their stamps. `ttls` is empty when none of them expires."""
 
     partition: int
     copy_id: int

@@ -1,0 +1,91 @@
+"""The grid's clock: one time for all members that hear each other, by which stored values are stamped.
+
+A stamp is 64 bits: 48 of milliseconds, 16 of a counter within one. A member's driver reads its wall clock once and says
+how far that is ahead of the time `now` that it gives with each input; nothing here reads a clock.
+
+What a member hears of others' clocks raises its own by as much as they are ahead, for good: from there its clock goes on
+at the rate of its own `now`. So members that hear each other come to the greatest of their wall clocks within a heartbeat
+(less the way of a message), and when a cut parts them, both sides go on from one time at one rate. Which of two values is
+the newer one is then a matter of when they were written, whatever the wall clocks show. A clock that was only the maximum
+of all stamps seen would stand still on the side whose wall clock is slow, and lose every comparison after a cut.
+
+Every stamp that a member stores is observed first, so it never gives one that is not greater than all that it holds.
+
+Nonsense is ignored: what is no stamp (negative, or above 63 bits), and what is further ahead than `MAX_AHEAD_MS`. That is
+wide on purpose: a machine that begins in 1970 must come to the others' time, while a peer that counts in microseconds
+must not take everybody along. Whoever is ahead by less takes the others along, and nothing is lost by it: stamps order
+values, they date nothing.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.ids import Millis
+
+STAMP_BYTES = 8
+"""What a stored value begins with."""
+COUNTER_BITS = 16
+MAX_STAMP = 2**63 - 1
+MAX_AHEAD_MS: Millis = 100 * 365 * 86_400_000
+"""A clock that is further ahead of one's own is none: a hundred years."""
+
+
+def stamp_of(stored: bytes) -> int:
+    """The stamp of a stored value."""
+    return int.from_bytes(stored[:STAMP_BYTES], "big")
+
+
+def with_stamp(stamp: int, value: bytes) -> bytes:
+    """A serialised value as it is stored, and sent from replica to replica."""
+    return stamp.to_bytes(STAMP_BYTES, "big") + value
+
+
+def value_of(stored: bytes) -> bytes:
+    """The serialised value that a caller stored."""
+    return stored[STAMP_BYTES:]
+
+
+class GridClock:
+    """The clock of one incarnation of one member."""
+
+    __slots__ = ("_last", "offset_ms")
+
+    def __init__(self, offset_ms: Millis = 0) -> None:
+        """`offset_ms`: how far the wall clock is ahead of `now`; what would be before its beginning, is its beginning."""
+        self.offset_ms = offset_ms
+        """How far this clock is ahead of `now`."""
+        self._last = 0
+        """The greatest stamp that was given or observed."""
+
+    def __repr__(self) -> str:
+        return f"GridClock(offset_ms={self.offset_ms}, last={self._last})"
+
+    def stamp(self, now: Millis) -> int:
+        """A stamp greater than all before. A counter that is full carries into the milliseconds."""
+        stamp = (now + self.offset_ms) << COUNTER_BITS
+        if stamp <= self._last:
+            stamp = self._last + 1
+        self._last = stamp
+        return stamp
+
+    def read(self, now: Millis) -> int:
+        """What others are told of this clock: no stamp that was given or seen here is greater."""
+        return max((now + self.offset_ms) << COUNTER_BITS, self._last)
+
+    def observe(self, stamp: int, now: Millis) -> bool:
+        """Another member's clock showed this, or a value with this stamp is stored here. False: it is nonsense."""
+        if stamp <= self._last:
+            return stamp >= 0
+        if stamp > MAX_STAMP:
+            return False
+        ahead_ms = (stamp >> COUNTER_BITS) - now - self.offset_ms
+        if ahead_ms > 0:
+            if ahead_ms > MAX_AHEAD_MS:
+                return False
+            self.offset_ms += ahead_ms
+        self._last = stamp
+        return True
+
+    def observe_stored(self, stored: list[bytes], now: Millis) -> None:
+        """As `observe`, of several stored values: by their first bytes, the greatest has the greatest stamp."""
+        if stored:
+            self.observe(stamp_of(max(stored)), now)
