@@ -12,11 +12,13 @@ from phalanx.common.errors import (
     IndeterminateWrite,
     InvariantViolation,
     JoinFailed,
+    NotEnoughMembers,
     PhalanxError,
     ProtocolError,
     UnavailableError,
     UsageError,
 )
+from phalanx.common.map_settings import MapConfig
 from phalanx.runtime.config import Config
 from phalanx.runtime.member import Member, start_member
 
@@ -31,7 +33,9 @@ __all__ = [
     "IndeterminateWrite",
     "InvariantViolation",
     "JoinFailed",
+    "MapConfig",
     "Member",
+    "NotEnoughMembers",
     "PhalanxError",
     "ProtocolError",
     "UnavailableError",

@@ -45,7 +45,7 @@ class Owner:
         seq = self.replica.seq
         self.replica.map(MAP).put(KEY, b"\0\0\0\1%d" % seq, 0, 0)
         message = m.ReplicatePut(7, self.replica.epoch, seq, MAP, [KEY], [b"\0\0\0\1%d" % seq], 0)
-        self.owned.append(message, PendingWrite("client/1", m.DoneReply(seq), 1))  # type: ignore[arg-type]
+        self.owned.append(message, PendingWrite("client/1", m.DoneReply(seq), 1, "m"))  # type: ignore[arg-type]
         return seq
 
     def ack(self, member: Any, seq: int, epoch: int = 5) -> None:

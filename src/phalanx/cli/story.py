@@ -245,6 +245,7 @@ _SENTENCES = {
     "StaleMessageIgnored": "ignores from {peer}: {what}",
     "ComplaintSent": "complains to {master} of {complainee}",
     "MemberQuestioned": "asks {suspect} whether it lives, for {reported_by} suspects it",
+    "ProtectionChanged": "refuses {map}: {refuses}; {present} members that hold data are in view {view_version}",
     "LeaveStarted": "lets {leaver} leave: {replicas_to_hand_over} replicas to hand over",
     "Left": "left in view {view_version}",
     "Ejected": "learns from {by} that others went on without it in view {view_version}",

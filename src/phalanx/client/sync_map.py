@@ -13,6 +13,7 @@ from phalanx.maps.grouping import PARTS_AT_ONCE, OwnerGroups, Part
 from phalanx.maps.requests import (
     REGROUP,
     SCAN_PAGE_BYTES,
+    as_for_the_whole,
     entries_to_data,
     expect,
     found_values,
@@ -279,6 +280,7 @@ class SyncMap(MutableMapping[Any, Any]):
         client = self._client
         deadline = time.monotonic() + client.call_timeout_s
         table = client.partition_table()
+        is_first = True
         parts = self._owner_groups.split(table, keys, values, None)
         while parts:
             left: list[int] = []
@@ -286,6 +288,9 @@ class SyncMap(MutableMapping[Any, Any]):
             for start in range(0, len(parts), PARTS_AT_ONCE):
                 asked = parts[start : start + PARTS_AT_ONCE]
                 replies = client.call_all([(part.partition, request(part)) for part in asked])
+                if values:
+                    replies = as_for_the_whole(replies, is_first=is_first)
+                is_first = False
                 for part, reply in zip(asked, replies, strict=True):
                     if isinstance(reply, ErrorReply) and reply.code in REGROUP:
                         left += part.indexes
@@ -303,12 +308,17 @@ class SyncMap(MutableMapping[Any, Any]):
         table = self._client.partition_table()
         groups = partitions_by_owner(table)
         replies: list[Any] = []
+        is_first = True
         while groups:
             of = table.partition_count
             requests = [(group[0], kind(self._client.next_id(), self.name, group, of)) for group in groups]
             again: list[int] = []
             refusal = None
-            for group, reply in zip(groups, self._client.call_all(requests), strict=True):
+            results = self._client.call_all(requests)
+            if kind is ClearPartitions:
+                results = as_for_the_whole(results, is_first=is_first)
+            is_first = False
+            for group, reply in zip(groups, results, strict=True):
                 if isinstance(reply, ErrorReply) and reply.code in REGROUP:
                     again += group
                     refusal = reply

@@ -3,6 +3,7 @@
 * `UsageError`: you. Mend the call, the option or the configuration.
 * `ProtocolError`: the peer sent something that breaks the protocol. That connection is dropped, nothing else.
 * `UnavailableError`: the cluster cannot do it now, and has not done it. Retrying is safe.
+* `NotEnoughMembers`: a map refuses to be used where the cluster is too small, as it was told to. Nothing was changed.
 * `IndeterminateWrite`: the write may or may not have happened. Read before you decide.
 * `InvariantViolation`: us. The member stops rather than go on with a broken state.
 
@@ -32,6 +33,10 @@ class ProtocolError(PhalanxError):
 
 class UnavailableError(PhalanxError):
     """The cluster could not serve the call in time, and has changed nothing. Retrying is safe."""
+
+
+class NotEnoughMembers(UnavailableError):
+    """The map is protected, and its side of the cluster has too few members or not the majority. Nothing was changed."""
 
 
 class ConnectError(UnavailableError):
@@ -68,3 +73,5 @@ class ErrorCode(enum.IntEnum):
     INDETERMINATE = 7
     """Given to the caller by its own router: a write was sent and its outcome is unknown. By an owner: it was applied, or
     is over, and what became of it is forgotten."""
+    NOT_ENOUGH_MEMBERS = 8
+    """The map is protected, and this side of the cluster is too small: nothing was changed, and it is no other owner's."""

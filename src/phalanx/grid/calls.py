@@ -42,6 +42,8 @@ class PendingCall(msgspec.Struct, gc=False):
     asked_as: int = 0
     """The id of the latest try."""
     was_sent: bool = False
+    may_be_done: bool = False
+    """Whether a try that is over may have been applied: its owner was lost, or did not say."""
     why_waiting: str = "no member has told who owns the partition"
 
     def __repr__(self) -> str:
@@ -107,9 +109,13 @@ class CallRouter:
         if pending is None or pending.target != sender or pending.asked_as != reply.id:
             return
         if type(reply) is ErrorReply and self._to_be_repeated(pending, reply):
+            pending.may_be_done = pending.may_be_done or reply.code is ErrorCode.OWNERSHIP_LOST
             pending.why_waiting = reply.text
             self._wait(pending, now)
             return
+        if type(reply) is ErrorReply and reply.code is ErrorCode.NOT_ENOUGH_MEMBERS and pending.may_be_done:
+            text = f"an earlier try may have been applied, and now: {reply.text}"
+            reply = ErrorReply(reply.id, self._code_without_answer(pending), text)
         if reply.id < 0:
             reply = msgspec.structs.replace(reply, id=pending.call.request.id)
         self._forget(pending)
@@ -235,6 +241,7 @@ class CallRouter:
             self._fail(pending, ErrorCode.NOT_OWNER, reason)
         else:
             pending.why_waiting = reason
+            pending.may_be_done = True
             self._wait(pending, now)
 
     def _expire(self, pending: PendingCall) -> None:

@@ -57,6 +57,12 @@ def was_applied(grid: GridService, owned: OwnedPartition, caller: Target, reques
     return True
 
 
+def was_noted(owned: OwnedPartition, caller: Target, request: KeyWrite) -> bool:
+    """Whether an earlier try of this write was applied here or where this replica was before, or may have been."""
+    number = request.op or request.id
+    return number > 0 and owned.replica.outcomes.find(caller, number) is not Standing.NEW
+
+
 def noted(
     grid: GridService, owned: OwnedPartition, caller: Target, request: KeyWrite, outcome: OutcomeValue, now: Millis
 ) -> AppliedOperation | None:

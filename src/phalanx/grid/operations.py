@@ -14,10 +14,12 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
-from phalanx.grid.once import answer_unchanged, noted, was_applied
+from phalanx.grid.once import answer_unchanged, noted, was_applied, was_noted
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.partition.hashing import partition_of, partitions_of
 from phalanx.wire.messages import (
+    OPERATIONS,
+    WRITES,
     BulkRequest,
     ClearPartitions,
     Contains,
@@ -61,8 +63,22 @@ def on_key_request(grid: GridService, caller: Target, request: KeyRequest, now: 
     owned = grid.owned[partition]
     if owned is None:
         grid.refuse(caller, request, partition)
-    else:
+    elif not (grid.guard.is_watchful and _is_refused(grid, owned, caller, request, now)):
         _KEY_OPERATIONS[type(request)](grid, owned, caller, request, now)
+
+
+def _is_refused(grid: GridService, owned: OwnedPartition, caller: Target, request: KeyRequest, now: Millis) -> bool:
+    """Whether the map may not be used here now; then the caller is told."""
+    is_write = isinstance(request, OPERATIONS)
+    why = grid.guard.why_refused(request.map, is_write=is_write, now=now)
+    if not why:
+        return False
+    if isinstance(request, OPERATIONS) and was_noted(owned, caller, request):
+        # An earlier try was applied, and perhaps nobody was told so: what became of it is not for this side to say.
+        grid.fail(caller, request.id, ErrorCode.INDETERMINATE, f"an earlier try was applied or is over: {why}")
+    else:
+        grid.fail(caller, request.id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
+    return True
 
 
 def on_bulk_request(grid: GridService, caller: Target, request: BulkRequest, now: Millis) -> None:
@@ -178,7 +194,7 @@ def _store(
 
 def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) -> None:
     keys, name = request.keys, request.map
-    owned_ones = _owned_of(grid, caller, request, partitions_of(keys, len(grid.owned)))
+    owned_ones = _owned_of(grid, caller, request, partitions_of(keys, len(grid.owned)), now)
     if owned_ones is None:
         return
     values = [
@@ -207,7 +223,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         return
     if not _fits(grid, caller, request, request.keys, request.values):
         return
-    owned_ones = _owned_of(grid, caller, request, partitions_of(request.keys, len(grid.owned)))
+    owned_ones = _owned_of(grid, caller, request, partitions_of(request.keys, len(grid.owned)), now)
     if owned_ones is None:
         return
     name, ttl_ms = request.map, request.ttl_ms
@@ -222,7 +238,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
             shared[owned][1].append(stored)
         else:
             shared[owned] = ([key], [stored])
-    write = PendingWrite(caller, DoneReply(request.id), 0)
+    write = PendingWrite(caller, DoneReply(request.id), 0, name)
     for owned, (keys, values) in shared.items():
         replica = owned.replica
         replica.map(name).put_many(keys, values, ttl_ms, now)
@@ -238,7 +254,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
 
 
 def _size_of(grid: GridService, caller: Target, request: SizeOf, now: Millis) -> None:
-    if not _owns_all(grid, caller, request, request.partitions, request.of):
+    if not _owns_all(grid, caller, request, request.partitions, request.of, now):
         return
     size = 0
     for partition in dict.fromkeys(request.partitions):
@@ -248,9 +264,9 @@ def _size_of(grid: GridService, caller: Target, request: SizeOf, now: Millis) ->
 
 
 def _clear(grid: GridService, caller: Target, request: ClearPartitions, now: Millis) -> None:
-    if not _owns_all(grid, caller, request, request.partitions, request.of):
+    if not _owns_all(grid, caller, request, request.partitions, request.of, now):
         return
-    write = PendingWrite(caller, DoneReply(request.id), 0)
+    write = PendingWrite(caller, DoneReply(request.id), 0, request.map)
     for partition in dict.fromkeys(request.partitions):
         owned = _owned(grid, partition)
         replica = owned.replica
@@ -268,7 +284,7 @@ def _clear(grid: GridService, caller: Target, request: ClearPartitions, now: Mil
 
 
 def _scan(grid: GridService, caller: Target, request: ScanPartition, now: Millis) -> None:
-    if not _owns_all(grid, caller, request, (request.partition,), request.of):
+    if not _owns_all(grid, caller, request, (request.partition,), request.of, now):
         return
     store = _owned(grid, request.partition).replica.maps.get(request.map)
     max_bytes = min(max(request.max_bytes, 1), REPLY_BYTES)
@@ -286,19 +302,28 @@ def _owned(grid: GridService, partition: int) -> OwnedPartition:
 
 
 def _owned_of(
-    grid: GridService, caller: Target, request: BulkRequest, partitions: list[int]
+    grid: GridService, caller: Target, request: BulkRequest, partitions: list[int], now: Millis
 ) -> list[OwnedPartition] | None:
-    """The owned partitions of these numbers; None, and the caller is told, if another member owns one of them."""
+    """The owned partitions of these numbers; None, and the caller is told, if another member owns one of them or the map
+    may not be used.
+    """
     owned_by_number = grid.owned
     found = [owned_by_number[partition] for partition in partitions]
     if not all(found):
         grid.refuse(caller, request, partitions[found.index(None)])
         return None
+    if grid.guard.is_watchful and _is_bulk_refused(grid, caller, request, now):
+        return None
     return found  # type: ignore[return-value]  # none of them is None
 
 
 def _owns_all(
-    grid: GridService, caller: Target, request: BulkRequest, partitions: Sequence[int] | dict[int, Any], of: int
+    grid: GridService,
+    caller: Target,
+    request: BulkRequest,
+    partitions: Sequence[int] | dict[int, Any],
+    of: int,
+    now: Millis,
 ) -> bool:
     if of != len(grid.owned):
         # The caller or this member has yet to hear that they were divided: the numbers mean other partitions.
@@ -313,7 +338,14 @@ def _owns_all(
         if grid.owned[partition] is None:
             grid.refuse(caller, request, partition)
             return False
-    return True
+    return not (grid.guard.is_watchful and _is_bulk_refused(grid, caller, request, now))
+
+
+def _is_bulk_refused(grid: GridService, caller: Target, request: BulkRequest, now: Millis) -> bool:
+    why = grid.guard.why_refused(request.map, is_write=isinstance(request, WRITES), now=now)
+    if why:
+        grid.fail(caller, request.id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
+    return bool(why)
 
 
 def _fits_one(grid: GridService, caller: Target, request: Put | PutIfAbsent | Replace) -> bool:

@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MapPlan
@@ -37,9 +38,10 @@ from phalanx.common.migration import Migration
 from phalanx.common.table import PartitionTable
 from phalanx.grid.copying import MAX_ON_THE_WAY, CopySender
 from phalanx.grid.pacing import CopyPacer
+from phalanx.grid.protection import Guard
 from phalanx.grid.store import Replica
 from phalanx.wire.effects import Outbox
-from phalanx.wire.messages import CopyAck, Probe, ProbeAnswer, Replicate, ReplicateAck, Reply
+from phalanx.wire.messages import CopyAck, ErrorReply, Probe, ProbeAnswer, Replicate, ReplicateAck, Reply
 
 RESEND_AFTER_MS = 1_000
 """Silence of a stream that owes acknowledgements, after which it is asked what it has."""
@@ -106,13 +108,14 @@ class PendingWrite(msgspec.Struct, gc=False):
     caller: Target
     reply: Reply
     partitions_left: int
+    map: str
 
 
 class OwnedPartition:
     """A partition that this member owns, from the table that said so to the table that says otherwise."""
 
     __slots__ = (
-        "_base", "_log", "_log_from", "_of", "_out", "_pacer", "_waiting", "maps", "number", "replica", "streams",
+        "_base", "_guard", "_log", "_log_from", "_of", "_out", "_pacer", "_waiting", "maps", "number", "replica", "streams",
     )  # fmt: skip
 
     def __init__(
@@ -123,13 +126,18 @@ class OwnedPartition:
         epoch: int,
         outbox: Outbox,
         pacer: CopyPacer | None = None,
+        guard: Guard | None = None,
     ) -> None:
-        """`pacer`: lets chunks of copies go; without, each goes as soon as the destination has taken one before it."""
+        """`pacer`: lets chunks of copies go; without, each goes as soon as the destination has taken one before it.
+
+        `guard`: says whether writes may be acknowledged; without, all may.
+        """
         self.number = number
         self.replica = replica
         self.streams: dict[MemberId, Stream] = {}
         self._out = outbox
         self._pacer = pacer
+        self._guard = guard
         self._base = (replica.epoch, replica.seq, replica.ruler)
         """What this owner began with: a backup with the same epoch, seq and ruler holds the same entries."""
         self._log: deque[Replicate] = deque()
@@ -203,7 +211,7 @@ class OwnedPartition:
             stream.acked = message.seq
         if stream.state is StreamState.COPYING and stream.copy is not None and stream.copy.is_complete:
             self._end_copy(stream)
-        self._confirm()
+        self._confirm(now)
         self._end_catching_up(stream)
 
     def _end_catching_up(self, stream: Stream) -> None:
@@ -222,7 +230,7 @@ class OwnedPartition:
         stream.state = StreamState.CATCHING_UP
         stream.target_seq = self.replica.seq
 
-    def _confirm(self) -> None:
+    def _confirm(self, now: Millis) -> None:
         """Tell callers whose writes every stream that counts has acknowledged; forget what all have."""
         streams = self.streams.values()
         for coldest, waiting in self._waiting.items():
@@ -234,8 +242,16 @@ class OwnedPartition:
                 _, write = waiting.popleft()
                 write.partitions_left -= 1
                 if write.partitions_left == 0:
-                    self._out.send(write.caller, write.reply)
+                    self._acknowledge(write, now)
         self._forget()
+
+    def _acknowledge(self, write: PendingWrite, now: Millis) -> None:
+        """Answer a write that all have who must: by the view that is installed now, not the one in which it came."""
+        guard = self._guard
+        reply = write.reply
+        if guard is not None and guard.is_watchful and (why := guard.why_withheld(write.map, now)):
+            reply = ErrorReply(reply.id, ErrorCode.INDETERMINATE, why)
+        self._out.send(write.caller, reply)
 
     def _forget(self) -> None:
         """Drop from the log what nobody will be sent again."""
@@ -269,14 +285,14 @@ class OwnedPartition:
             ordered = self.streams[member].ordered
             if ordered is None or ordered.base_version < version or reconfirmed:
                 del self.streams[member]
-        self._confirm()
+        self._confirm(now)
 
-    def on_view(self, members: Collection[MemberId]) -> None:
+    def on_view(self, members: Collection[MemberId], now: Millis) -> None:
         """A new destination that has left will not be in any table: nothing waits for it. (Backups leave by the table.)"""
         gone = [stream.member for stream in self.streams.values() if stream.ordered is not None]
         for member in [member for member in gone if member not in members]:
             del self.streams[member]
-        self._confirm()
+        self._confirm(now)
 
     def copy_to(self, destination: Destination, copy_id: int, chunk_bytes: int, now: Millis) -> None:
         """Bring the destination of a migration up to date: one that is a backup already is, or will be by itself."""
@@ -327,7 +343,7 @@ class OwnedPartition:
         for logged in self._log:
             if logged.seq > stream.acked:
                 self._out.send(member, logged)
-        self._confirm()
+        self._confirm(now)
         self._end_catching_up(stream)
 
     def on_link_lost(self, member: MemberId, now: Millis, *, is_refused: bool = False) -> None:
@@ -340,7 +356,7 @@ class OwnedPartition:
             return
         if not stream.counts:
             del self.streams[member]
-            self._confirm()
+            self._confirm(now)
             return
         self._doubt(stream, now, is_refused=is_refused)
 

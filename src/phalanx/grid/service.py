@@ -15,6 +15,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
 from phalanx.grid.anti_entropy import AntiEntropy
 from phalanx.grid.dividing import OwnedLater
 from phalanx.grid.following import Followed
@@ -22,6 +23,7 @@ from phalanx.grid.held import HeldRequests
 from phalanx.grid.operations import remove_keys
 from phalanx.grid.outgoing import OutgoingMigrations
 from phalanx.grid.pacing import CopyPacer
+from phalanx.grid.protection import Guard, MajorityQuestion
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.store import Replica
 from phalanx.wire.effects import Outbox
@@ -53,14 +55,21 @@ class GridService:
     """The partitions that this member owns, and the replicas that follow other owners."""
 
     def __init__(
-        self, this: MemberId, config: NodeConfig, table: PartitionTable, outbox: Outbox, clock: GridClock
-    ) -> None:  # fmt: skip
+        self,
+        this: MemberId,
+        config: NodeConfig,
+        table: PartitionTable,
+        outbox: Outbox,
+        clock: GridClock,
+        majority: MajorityQuestion,
+    ) -> None:
         self.this = this
         self.config = config
         self.clock = clock
         self.out = outbox
         self._max_key, self._max_value = config.max_key_bytes, config.max_value_bytes
         self.table = table
+        self.guard = Guard(this, table.maps, majority, outbox)
         self.owned: list[OwnedPartition | None] = [None] * config.partition_count
         """Partitions that are owned here and answer; sealed ones do not (`outgoing`)."""
         self.held = HeldRequests()
@@ -137,7 +146,7 @@ class GridService:
         if not owned.streams:
             owned.append(message, None)
             self.out.send(caller, reply)
-        elif owned.append(message, PendingWrite(caller, reply, 1)):
+        elif owned.append(message, PendingWrite(caller, reply, 1, message.map)):
             self.unsettled[owned.number] = owned
         else:
             self.unsettled[owned.number] = owned
@@ -146,10 +155,17 @@ class GridService:
     def put_alone(self, partition: int, name: str, key: bytes, value: bytes, now: Millis) -> bool:
         """The embedding program's short way: store a value at once, if no other member has to hear of it.
 
-        False, and nothing done, where this member does not own the partition, a backup must confirm, or a limit is hit.
+        False, and nothing done, where this member does not own the partition, a backup must confirm, a limit is hit, or the
+        map is protected.
         """
         owned = self.owned[partition]
-        if owned is None or owned.streams or len(key) > self._max_key or len(value) > self._max_value:
+        if (
+            owned is None
+            or owned.streams
+            or self.guard.watches(name)
+            or len(key) > self._max_key
+            or len(value) > self._max_value
+        ):
             return False
         owned.put_unshared(name, key, with_stamp(self.clock.stamp(now), value))
         return True
@@ -172,6 +188,7 @@ class GridService:
 
         `ahead`: partitions whose row this member has committed, and the master has not said that it has, too.
         """
+        self.guard.on_plan(table.maps, now)
         reconfirmed = confirmed_by != self._confirmed_by
         self._confirmed_by = confirmed_by
         before, self.table, self._table_at = self.table, table, now
@@ -245,7 +262,7 @@ class GridService:
         replica = self.followed.replicas.pop(partition, None) or Replica()
         self.followed.drop_copy(partition)
         replica.ordered_for = -1
-        owned = OwnedPartition(self.this, partition, replica, epoch, self.out, self._pacer)
+        owned = OwnedPartition(self.this, partition, replica, epoch, self.out, self._pacer, self.guard)
         self.owned[partition] = owned
         if any(store.expires_at for store in replica.maps.values()):
             self._expiring[partition] = owned
@@ -264,11 +281,12 @@ class GridService:
                 text = f"{why} before the backups confirmed the write"
                 self.fail(write.caller, write.reply.id, ErrorCode.OWNERSHIP_LOST, text)
 
-    def on_view(self, members: Collection[MemberId], now: Millis) -> None:
-        """The view was installed."""
+    def on_view(self, view: MembersView, members: Collection[MemberId], now: Millis) -> None:
+        """The view was installed; `members`: those of it."""
+        self.guard.on_view(view, now)
         for owned in self.all_owned():
             if owned.streams:
-                owned.on_view(members)
+                owned.on_view(members, now)
                 self._note_progress(owned, now)
 
     def end(self) -> None:
@@ -371,6 +389,7 @@ class GridService:
 
     def on_time(self, now: Millis) -> None:
         """Send chunks of copies whose turn it is, repeat what was not acknowledged, drop entries whose time is over."""
+        self.guard.on_time(now)
         if self.owned_later.partitions:
             self.owned_later.go_on(self.followed.undivided.parent_of)
         if self._pacer is not None:

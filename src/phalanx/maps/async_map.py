@@ -13,6 +13,7 @@ from phalanx.maps.grouping import PARTS_AT_ONCE, OwnerGroups, Part
 from phalanx.maps.requests import (
     REGROUP,
     SCAN_PAGE_BYTES,
+    as_for_the_whole,
     entries_to_data,
     expect,
     found_values,
@@ -270,13 +271,19 @@ class AsyncMap:
         caller = self._caller
         deadline = asyncio.get_running_loop().time() + caller.call_timeout_s
         table = await caller.table()
+        is_first = True
         parts = self._owner_groups.split(table, keys, values, None)
         while parts:
             left: list[int] = []
             refusal = None
             for start in range(0, len(parts), PARTS_AT_ONCE):
                 asked = parts[start : start + PARTS_AT_ONCE]
-                replies = await asyncio.gather(*[caller.call(part.partition, request(part)) for part in asked])
+                replies: list[Any] = await asyncio.gather(
+                    *[caller.call(part.partition, request(part)) for part in asked]
+                )
+                if values:
+                    replies = as_for_the_whole(replies, is_first=is_first)
+                is_first = False
                 for part, reply in zip(asked, replies, strict=True):
                     if isinstance(reply, ErrorReply) and reply.code in REGROUP:
                         left += part.indexes
@@ -294,12 +301,16 @@ class AsyncMap:
         table = await self._caller.table()
         groups = partitions_by_owner(table)
         replies: list[Any] = []
+        is_first = True
         while groups:
             of = table.partition_count
             requests = [kind(self._caller.next_id(), self.name, group, of) for group in groups]
-            results = await asyncio.gather(
+            results: list[Any] = await asyncio.gather(
                 *(self._caller.call(group[0], request) for group, request in zip(groups, requests, strict=True))
             )
+            if kind is ClearPartitions:
+                results = as_for_the_whole(results, is_first=is_first)
+            is_first = False
             again: list[int] = []
             refusal = None
             for group, result in zip(groups, results, strict=True):

@@ -9,6 +9,7 @@ from phalanx.common.errors import (
     EntryTooLarge,
     ErrorCode,
     IndeterminateWrite,
+    NotEnoughMembers,
     ProtocolError,
     UnavailableError,
     UsageError,
@@ -55,7 +56,25 @@ def raise_error(reply: ErrorReply, what: str) -> NoReturn:
         raise UsageError(text)
     if code in (ErrorCode.INDETERMINATE, ErrorCode.OWNERSHIP_LOST):
         raise IndeterminateWrite(f"{text}; the write may or may not have been applied: read before you repeat it")
+    if code is ErrorCode.NOT_ENOUGH_MEMBERS:
+        raise NotEnoughMembers(f"{text}; nothing was changed")
     raise UnavailableError(f"{text}; nothing was changed, calling again is safe")
+
+
+def as_for_the_whole(replies: list[Any], *, is_first: bool) -> list[Any]:
+    """The answers to parts of one write. A part that was refused for want of members changed nothing, but the whole may
+    have: unless these are all that were ever asked (`is_first`), and all refused.
+    """
+    codes = [ErrorCode(reply.code) if isinstance(reply, ErrorReply) else None for reply in replies]
+    refused = ErrorCode.NOT_ENOUGH_MEMBERS
+    if refused not in codes or (is_first and all(code is refused for code in codes)):
+        return replies
+    return [
+        ErrorReply(reply.id, ErrorCode.INDETERMINATE, f"other parts of it may be done, but {reply.text}")
+        if code is refused
+        else reply
+        for reply, code in zip(replies, codes, strict=True)
+    ]
 
 
 def expect(reply: Any, kind: type[R], what: str) -> R:

@@ -80,7 +80,7 @@ class Node:
         self.membership = MembershipService(this, config, self._out, self.clock)
         self.keeper = PartitionKeeper(this, config, self._out, lambda: self.grid.undecided())
         self.duties = MasterDuties(this, config, self.keeper, self._out)
-        self.grid = GridService(this, config, self.keeper.table, self._out, self.clock)
+        self.grid = GridService(this, config, self.keeper.table, self._out, self.clock, self.membership)
         self._released = self.grid.held.released
         self.calls = CallRouter(config.call_timeout_ms, self._out)
         self._history = History()
@@ -172,6 +172,8 @@ class Node:
         self.grid.validate()
         if self.membership.view is not None:
             invariant(self.grid.table is self.keeper.table, "the grid works by the installed table")
+            live = len(self.membership.view.data_members)
+            invariant(self.grid.guard.live == live, "maps are protected by the installed view", node=self)
 
     def accepted_from(self, sender: str) -> Set[type]:
         """The kinds of messages that the sender may send at all: clients send requests only."""
@@ -229,6 +231,7 @@ class Node:
             self._end()
             return
         view = membership.view
+        seen_view = self._seen[0] if self._seen else None
         self._seen = (view, membership.master, membership.is_master, len(membership.leaving))
         if view is not None:
             leaving = sorted(membership.leaving)
@@ -239,7 +242,8 @@ class Node:
             if members != self._members:
                 self._members = members
                 self.calls.no_owners = why_no_owners(view)
-                self.grid.on_view(members, now)
+            if view is not seen_view:
+                self.grid.on_view(view, members, now)
         table, confirmed_by, ahead = self._seen_table
         if keeper.table is not table or keeper.confirmed_by != confirmed_by or keeper.ahead is not ahead:
             self._is_serving = keeper.is_assigned

@@ -117,7 +117,7 @@ class EmbeddedMap(AsyncMap):
         node = caller.node
         if node is not None:
             owned = node.grid.owned[partition]
-            if owned is not None:
+            if owned is not None and not node.grid.guard.watches(self.name):
                 store = owned.replica.maps.get(self.name)
                 if store is None:
                     return default

@@ -27,6 +27,7 @@ from phalanx.wire.events import (
     MigrationStarted,
     PartitionLost,
     PartitionSealed,
+    ProtectionChanged,
     StaleMessageIgnored,
     TableInstalled,
     TableSearchEnded,
@@ -69,6 +70,14 @@ def in_words(event: Event) -> tuple[int, str]:
         case MergePolicyChanged():
             said = f"lets {_which(event.map)} be merged by {event.policy} (partition table ver {event.table_version})"
             return logging.INFO, said
+        case ProtectionChanged(refuses=True):
+            of_what = Protection(event.minimum, event.majority, event.reads, event.writes).of_what
+            return logging.WARNING, f"refuses {of_what} of {_which(event.map)} from now on: {event.reason}"
+        case ProtectionChanged():
+            return (
+                logging.WARNING,
+                f"refuses {_which(event.map)} no more: {event.present} members that hold data are here",
+            )
         case MapSettingsDiffer():
             said = "was configured otherwise than the cluster, which counts: "
             return logging.WARNING, said + "; ".join(event.differences)

@@ -131,7 +131,7 @@ def resend_nothing(node: Node) -> None:
             stream = owned.streams.get(peer)
             if stream is not None and stream.state is StreamState.IN_SYNC:
                 stream.acked = owned.replica.seq
-                owned._confirm()
+                owned._confirm(now)
                 in_sync.append((number, grid.unsettled.pop(number)))
         original(peer, now, is_refused=is_refused)
         grid.unsettled.update(in_sync)

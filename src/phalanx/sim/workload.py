@@ -27,7 +27,7 @@ BULK = 4
 
 ONE_REGISTER = frozenset({"get", "put", "put_if_absent", "replace", "remove"})
 
-FAILED_CODES = (ErrorCode.UNAVAILABLE, ErrorCode.NOT_READY)
+FAILED_CODES = (ErrorCode.UNAVAILABLE, ErrorCode.NOT_READY, ErrorCode.NOT_ENOUGH_MEMBERS)
 UNKNOWN_CODES = (ErrorCode.INDETERMINATE, ErrorCode.OWNERSHIP_LOST)
 HANDED_BACK_CODES = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
 

@@ -262,6 +262,26 @@ class MergePolicyChanged(_Event, frozen=True):
     rule: str = "DESIGN 5 merge policies"
 
 
+class ProtectionChanged(_Event, frozen=True):
+    """A map begins to refuse here because this side of the cluster is too small, or refuses no more."""
+
+    map: str
+    """The name, or the beginning of names, that the protection was set for; `*`: all other maps."""
+    refuses: bool
+    minimum: int
+    majority: bool
+    reads: bool
+    writes: bool
+    present: int
+    """Members of the view that hold data."""
+    view_version: int
+    reason: str
+    """What is missing; empty: nothing any more."""
+    rule: str = "EL-48"
+    owner: MemberId | None = None
+    """The member itself: what it owns it refuses."""
+
+
 class MapSettingsDiffer(_Event, frozen=True):
     """This member was configured with settings of maps that are not the cluster's: the cluster's count."""
 
@@ -397,6 +417,6 @@ Event = (
     | MemberAdmitted | JoinRequestRefused | MemberRemoved | JoinAnswered | OutdatedViewHealed | ClaimStarted
     | ClaimAnswered | ClaimEnded | ViewsDiverged | StaleMessageIgnored | ComplaintSent | ComplaintJudged
     | MemberQuestioned | OtherSideFound | TableSearchStarted | TableSearchEnded | TableInstalled | PartitionsAssigned
-    | PartitionsRepaired | PartitionLost | BackupsChanged | MapProtected | MergePolicyChanged | MapSettingsDiffer | PartitionsDivided | MigrationsPlanned | MigrationStarted
+    | PartitionsRepaired | PartitionLost | BackupsChanged | MapProtected | MergePolicyChanged | MapSettingsDiffer | ProtectionChanged | PartitionsDivided | MigrationsPlanned | MigrationStarted
     | MigrationCopied | PartitionSealed | MigrationCommitted | MigrationRolledBack | MigrationFinalized | FullyReplicated | LeaveStarted | Left | Ejected
 )  # fmt: skip
