@@ -16,20 +16,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from itertools import product
+from heapq import nlargest
 from typing import Generic, TypeVar
 
 import msgspec
 
 from phalanx.common.errors import UsageError
-from phalanx.membership.connected.graph import PAUSE, Work, bits, cut_out, find_components
-from phalanx.membership.connected.part import Part
-from phalanx.membership.connected.preferring import CRITERIA, Choice, Stakes, choose
+from phalanx.membership.connected.graph import PAUSE, Work, bits, cut_out, exhaust, find_components
+from phalanx.membership.connected.part import MOST_SETS, Part
+from phalanx.membership.connected.preferring import CRITERIA, Choice, Options, Stakes, choose
 
 M = TypeVar("M", bound=Hashable)
 
 SLICE = 1_000
 """Steps between two questions whether to go on: some milliseconds."""
+ENDLESS = 1 << 62
+
+WALKING = 6_000
+"""So many vertices are looked at to find out which of the largest sets of hard components are the oldest."""
 
 WORDS = {
     "lost": ("of them lose the fewest partitions", "of them loses the fewest partitions"),
@@ -103,8 +107,8 @@ class Search(Generic[M]):
         """Whom the master cannot reach."""
         self._free = 0
         """Members without a broken pair among those that remain."""
-        self._parts: list[tuple[int, Part]] = []
-        """What remains, and what may be known of it. None before it was looked at."""
+        self._parts: list[Part] = []
+        """The components of what remains."""
         self._built = False
         self._choice: Choice | None = None
         self._work = self._search()
@@ -122,16 +126,33 @@ class Search(Generic[M]):
 
     def best(self) -> ConnectedSet[M]:
         """The best set so far."""
-        everything = (1 << len(self.members)) - 1
         if not self._built:
             one = self._master or (1 << len(self.members)) >> 1
-            return self._result(one, sum(self._weights), Choice(one, (), False))
-        kept, bound = self._free | self._master, self._weigh(self._free | self._master)
-        counted = 1 + len(self.members)
-        for _, part in self._parts:
-            kept |= part.graph.name(part.best)
+            return self._result(one, sum(self._weights), None)
+        fixed = self._free | self._master
+        kept = self._choice.kept if self._choice else fixed
+        bound, counted = self._weigh(fixed), 1 + len(self.members)
+        for part in self._parts:
             bound += part.bound // counted
-        return self._result(kept & everything, bound, self._choice or Choice(kept, (), False))
+            if not self._choice or not part.is_proven or not part.sets:
+                kept = kept & ~part.everything | part.graph.name(part.best)
+        return self._result(kept, bound, self._choice)
+
+    def find_largest(self, limit: int | None = None) -> list[tuple[M, ...]]:
+        """All sets that weigh most and have no member more, those with older members first; ends the search."""
+        self.run(ENDLESS)
+        sets = [self._free | self._master]
+        for part in self._parts:
+            if not part.is_complete:
+                exhaust(part.walk(ENDLESS, limit or ENDLESS))
+            options = part.options
+            if limit is None:
+                sets = [kept | option for kept in sets for option in options]
+            else:
+                # As bits do not overlap, the greatest sums are sums of the greatest.
+                sets = nlargest(limit, (kept | option for kept in sets for option in options[:limit]))
+        sets.sort(reverse=True)
+        return [tuple(member for member in self.members if kept >> self._bit[member] & 1) for kept in sets]
 
     def _find_stakes(
         self, lite: Collection[M], zones: Mapping[M, str], holders: Iterable[tuple[Collection[M], int]]
@@ -162,16 +183,31 @@ class Search(Generic[M]):
         contested = sum(1 << vertex for vertex in bits(alive) if adjacent[vertex] & alive)
         self._free = alive & ~contested
         weights = self._weights[::-1]
-        for component in (yield from find_components(adjacent, contested)):
-            self._parts.append((component, Part((yield from cut_out(adjacent, weights, component, count + 1)))))
+        components = yield from find_components(adjacent, contested)
+        for component in components:
+            graph = yield from cut_out(adjacent, weights, component, count + 1)
+            self._parts.append(Part(graph))
         self._built = True
-        for _, part in self._parts:
+        for part in self._parts:
             yield from part.begin()
-        for _, part in self._parts:
-            if not (yield from part.list()):
-                yield from part.list(None, None)
-        lists = [[part.graph.name(each) for each in part.largest or ()] for _, part in self._parts]
-        self._choice = yield from choose(self._free | self._master, lists, self._stakes)
+        yield from self._choose()
+        hard = [part for part in self._parts if not part.is_complete]
+        for part in sorted(hard, key=lambda part: len(part.graph)):
+            yield from part.prove()
+        left = WALKING
+        for part in hard:
+            left -= yield from part.walk(left, MOST_SETS)
+        if hard:
+            yield from self._choose()
+
+    def _choose(self) -> Work[None]:
+        """Among the largest sets that were found."""
+        parts = []
+        for part in self._parts:
+            others = 0 if part.is_complete else part.everything
+            parts.append(Options(part.options, others, part.is_oldest))
+            yield len(part.options)
+        self._choice = yield from choose(self._free | self._master, parts, self._stakes)
 
     def _find_broken(self) -> Work[list[int]]:
         """With whom each cannot talk, or the other way round."""
@@ -193,8 +229,9 @@ class Search(Generic[M]):
         yield seen
         return adjacent
 
-    def _result(self, kept: int, bound: int, choice: Choice) -> ConnectedSet[M]:
-        kept = choice.kept if self._choice is choice else kept
+    def _result(self, kept: int, bound: int, choice: Choice | None) -> ConnectedSet[M]:
+        if not self.is_over or not choice:
+            choice = Choice(kept, (), False)
         weight = self._weigh(kept)
         members = tuple(member for member in self.members if kept >> self._bit[member] & 1)
         removed = tuple(member for member in self.members if not kept >> self._bit[member] & 1)
@@ -236,16 +273,15 @@ def best_connected_members(
     return search.best()
 
 
-def all_largest_connected_sets(members: Iterable[M], disconnections: Mapping[M, Iterable[M]]) -> list[tuple[M, ...]]:
+def all_largest_connected_sets(
+    members: Iterable[M], disconnections: Mapping[M, Iterable[M]], *, limit: int | None = None
+) -> list[tuple[M, ...]]:
     """All fully connected sets of the greatest number of members, with or without the master (PD-31); for people.
 
-    Each oldest first; those with older members first. There can be very many: twice as many with each separate pair.
+    Each oldest first; those with older members first. There can be very many, twice as many with each separate pair:
+    `limit` leaves it at so many.
     """
-    search = Search(members, disconnections)
-    search.run(1 << 62)
-    lists = [[part.graph.name(each) for each in part.largest or ()] for _, part in search._parts]
-    sets = sorted((search._free + sum(each) for each in product(*lists)), reverse=True)
-    return [tuple(member for member in search.members if each >> search._bit[member] & 1) for each in sets]
+    return Search(members, disconnections).find_largest(limit)
 
 
 def count_holders(rows: Iterable[Collection[M | None]]) -> list[tuple[frozenset[M], int]]:
@@ -285,7 +321,7 @@ def _number(value: int, scale: int) -> int | float:
 def _find_decisive(choice: Choice) -> str:
     """The last criterion that anything was left to decide for."""
     if not choice.left:
-        return "size"
+        return "age" if choice.exact else "size"
     decisive = [
         name for name, before, after in zip(CRITERIA, choice.left, choice.left[1:], strict=False) if after < before
     ]
@@ -298,6 +334,8 @@ def _tell(result: ConnectedSet[M]) -> str:
         return "no pair among the members is broken"
     if not result.optimal:
         return f"{whole}; the search was stopped: another set could weigh up to {result.could_be_larger_by} more"
+    if not result.narrowed and result.tie_is_exact:
+        return f"{whole}: of the sets that weigh the most, the one {WORDS['age'][1]}"
     if not result.narrowed:
         return f"{whole}, and no set weighs more; of those that weigh as much not all were compared"
     told = []

@@ -20,6 +20,15 @@ PAUSE = 200
 """About how many vertices are looked at between two pauses."""
 
 
+class Budget:
+    """How many vertices may still be looked at."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
 def bits(mask: int) -> Iterator[int]:
     """The vertices of a set, from the youngest to the oldest."""
     while mask:
@@ -41,26 +50,46 @@ def weigh(mask: int, weights: Sequence[int]) -> int:
     return sum(weights[vertex] for vertex in bits(mask))
 
 
+def exhaust(work: Work[R]) -> R:
+    """Do all of it at once."""
+    try:
+        while True:
+            next(work)
+    except StopIteration as done:
+        result: R = done.value
+        return result
+
+
 class Graph:
-    """One component, its vertices numbered anew from 0."""
+    """One component. A small part of the whole is numbered anew from 0, in the same order."""
 
-    __slots__ = ("adjacent", "counted", "names", "weights")
+    __slots__ = ("_names", "adjacent", "counted", "everything", "weights")
 
-    def __init__(self, names: Sequence[int], adjacent: list[int], weights: list[int], counted: list[int]) -> None:
-        self.names = names
-        """What each vertex was called in the whole graph; the order is kept."""
+    def __init__(
+        self,
+        adjacent: list[int],
+        weights: list[int],
+        counted: list[int],
+        everything: int,
+        names: Sequence[int] | None = None,
+    ) -> None:
         self.adjacent = adjacent
+        """Nothing but vertices of the component."""
         self.weights = weights
         """What is to be made as great as possible."""
         self.counted = counted
         """The same, and among equal sums the number of vertices."""
+        self.everything = everything
+        """All vertices."""
+        self._names = names
 
     def __len__(self) -> int:
-        return len(self.adjacent)
+        return self.everything.bit_count()
 
     def name(self, mask: int) -> int:
         """A set in the names of the whole graph."""
-        return sum(1 << self.names[vertex] for vertex in bits(mask))
+        names = self._names
+        return mask if names is None else sum(1 << names[vertex] for vertex in bits(mask))
 
 
 def find_components(adjacent: Sequence[int], alive: int) -> Work[list[int]]:
@@ -84,6 +113,10 @@ def find_components(adjacent: Sequence[int], alive: int) -> Work[list[int]]:
 
 def cut_out(adjacent: Sequence[int], weights: Sequence[int], part: int, count: int) -> Work[Graph]:
     """One component as a graph of its own. `count`: more than there are vertices."""
+    if part.bit_count() > len(adjacent) // 2:
+        counted = [weight * count + 1 for weight in weights]
+        yield len(adjacent) // 8
+        return Graph([near & part for near in adjacent], list(weights), counted, part)
     names = list(bits(part))
     number = {name: vertex for vertex, name in enumerate(names)}
     near = []
@@ -98,4 +131,4 @@ def cut_out(adjacent: Sequence[int], weights: Sequence[int], part: int, count: i
             yield seen // 4
             seen = 0
     its = [weights[name] for name in names]
-    return Graph(names, near, its, [weight * count + 1 for weight in its])
+    return Graph(near, its, [weight * count + 1 for weight in its], (1 << len(names)) - 1, names)

@@ -14,11 +14,10 @@ from phalanx.membership.connected.graph import Graph, Work, bits
 def list_largest(graph: Graph, most_work: int | None = None, most_sets: int | None = None) -> Work[list[int] | None]:
     """All maximal independent sets of the greatest weight, those with older vertices first; None: it gave up."""
     adjacent, weights = graph.adjacent, graph.weights
-    everything = (1 << len(graph)) - 1
     best, work = -1, 0
     found: list[int] = []
     # Of each open branch: what is chosen and its weight, what may still come, what was tried already.
-    branches = [(0, 0, everything, 0)]
+    branches = [(0, 0, graph.everything, 0)]
     while branches:
         chosen, weight, possible, tried = branches.pop()
         looked = 1 + (possible | tried).bit_count()

@@ -1,14 +1,32 @@
-"""What is known of one component at a time: the best set so far, and what any other weighs at most."""
+"""What is known of one component at a time: the best set so far, and what any other weighs at most.
+
+First what reductions alone decide. Then all maximal sets, if they are few. Then branch and bound; and if that takes long,
+in turns with it, better sets by exchange and better bounds by pieces.
+"""
 
 from __future__ import annotations
 
-from phalanx.membership.connected.graph import Graph, Work, bits
-from phalanx.membership.connected.listing import cover_with_pairs, list_largest
+from itertools import cycle
 
-LISTING = 20_000
+from phalanx.membership.connected.branching import cover, find_heaviest
+from phalanx.membership.connected.graph import Graph, Work, bits, weigh
+from phalanx.membership.connected.improving import bound_by_pieces, exchange, peel
+from phalanx.membership.connected.kernel import Kernel
+from phalanx.membership.connected.listing import list_largest
+from phalanx.membership.connected.walking import Walk
+
+SMALL = 20
+"""So few vertices are hardly ever worth anything but the listing of all maximal sets."""
+LISTING = 6_000
 """So many vertices are looked at before the listing of all maximal sets of a component is given up."""
 MOST_SETS = 512
 """So many largest sets of one component are compared with one another."""
+PROVING, IMPROVING, BOUNDING = 60_000, 20_000, 20_000
+"""What is looked at in turns."""
+HOOD, PIECE = 60, 80
+"""Vertices in the first neighbourhoods and pieces; later ones are larger."""
+PIECE_WORK = 40_000
+"""So many vertices are looked at for one neighbourhood or piece at most."""
 
 
 class Part:
@@ -16,57 +34,127 @@ class Part:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.best = 1 << (len(graph) - 1)
+        oldest = graph.everything.bit_length() - 1
+        self.best = 1 << oldest
         """Independent at any time."""
-        self.value = graph.counted[-1]
+        self.value = graph.counted[oldest]
         """What it weighs, by `counted`."""
-        self.bound = sum(graph.counted)
+        self.bound = weigh(graph.everything, graph.counted)
         """What an independent set weighs at most."""
-        self.largest: list[int] | None = None
-        """All maximal sets of the greatest weight, once it is known that there are no others."""
+        self.sets: list[int] = []
+        """Of the largest ones, those that are to be compared."""
+        self.is_complete = False
+        """There are no other largest ones; those without as many vertices as possible are among them."""
+        self.is_oldest = False
+        """The first of them is the one with the oldest vertices."""
+        self.everything = graph.name(graph.everything)
+        """All vertices, in the names of the whole graph."""
+        self._all = graph.everything
 
     @property
     def is_proven(self) -> bool:
         """No set weighs more, or as much with more vertices."""
         return self.value == self.bound
 
-    def improve(self, found: int, value: int) -> None:
-        """An independent set was found."""
+    @property
+    def options(self) -> list[int]:
+        """Largest sets to choose from, in the names of the whole graph."""
+        return [self.graph.name(each) for each in self.sets or [self.best]]
+
+    def begin(self) -> Work[None]:
+        """A set and a bound to begin with, and everything if it is easy."""
+        graph = self.graph
+        if len(graph) <= SMALL:
+            yield from self.list(LISTING, MOST_SETS)
+            if self.is_complete:
+                return
+        found, value, proven = yield from peel(graph.adjacent, graph.counted, self._all)
+        self._improve(found, value)
+        self._limit(value if proven else (yield from cover(graph.adjacent, graph.counted, self._all)))
+        if len(graph) > SMALL:
+            yield from self.list(LISTING, MOST_SETS)
+
+    def list(self, most_work: int | None = None, most_sets: int | None = None) -> Work[None]:
+        """Find all largest sets, if there is little to go through."""
+        counted = self.graph.counted
+        found = yield from list_largest(self.graph, most_work, most_sets)
+        if found is not None:
+            values = [weigh(each, counted) for each in found]
+            self.value = self.bound = max(values)
+            self.best = found[values.index(self.value)]
+            self.sets, self.is_complete, self.is_oldest = found, True, True
+
+    def prove(self) -> Work[None]:
+        """Branch and bound until no set can weigh more; in turns with what helps where that takes too long."""
+        graph = self.graph
+        asked = find_heaviest(graph.adjacent, graph.counted, self._all, self.value)
+        others = self._approach()
+        while not self.is_proven:
+            left = PROVING
+            while left > 0 and not self.is_proven:
+                try:
+                    looked = next(asked)
+                except StopIteration as told:
+                    if told.value is not None:
+                        self._improve(*told.value)
+                    self._limit(self.value)
+                    return
+                left -= looked + 1
+                yield looked
+            left = IMPROVING + BOUNDING
+            while left > 0 and not self.is_proven:
+                looked = next(others)
+                left -= looked + 1
+                yield looked
+
+    def walk(self, most_work: int, most_sets: int) -> Work[int]:
+        """The largest sets with the oldest vertices; how much was looked at."""
+        walk = Walk(self.graph, self.best, most_work, most_sets)
+        yield from walk.go()
+        self.sets = walk.found or [walk.nearest]
+        self.best = self.sets[0]
+        self.is_oldest = bool(walk.found)
+        self.is_complete = walk.complete and len(set(self.graph.weights)) == 1
+        return most_work - walk.left
+
+    def _approach(self) -> Work[None]:
+        """Exchanges and bounds in turns, without an end."""
+        graph = self.graph
+        kernel = Kernel(graph.adjacent, graph.counted, self._all)
+        kernel.merge_twins()
+        yield from kernel.reduce(self._all)
+        centers, hood, piece, failed = cycle(bits(self._all)), HOOD, PIECE, 0
+        while True:
+            spent = 0
+            while spent < IMPROVING:
+                before = self.value
+                asked = exchange(graph.adjacent, graph.counted, self.best, next(centers), hood, PIECE_WORK)
+                try:
+                    while True:
+                        looked = next(asked)
+                        spent += looked + 1
+                        yield looked
+                except StopIteration as told:
+                    self.best = told.value
+                    self.value = weigh(self.best, graph.counted)
+                failed = failed + 1 if self.value == before else 0
+                if failed > len(graph):
+                    hood, failed = hood + hood // 4, 0
+            spent = 0
+            while spent < BOUNDING and piece < 2 * len(graph):
+                asked_bound = bound_by_pieces(kernel.adjacent, kernel.weights, kernel.alive, piece, PIECE_WORK)
+                try:
+                    while True:
+                        looked = next(asked_bound)
+                        spent += looked + 1
+                        yield looked
+                except StopIteration as told:
+                    self._limit(kernel.gained + told.value)
+                piece += piece // 4
+
+    def _improve(self, found: int, value: int) -> None:
         if value > self.value:
             self.best, self.value = found, value
 
-    def limit(self, bound: int) -> None:
-        """A bound was proven."""
+    def _limit(self, bound: int) -> None:
         self.bound = max(min(self.bound, bound), self.value)
-
-    def begin(self) -> Work[None]:
-        """A set and a bound to begin with: whoever has the fewest broken pairs comes first; of a pair one."""
-        graph = self.graph
-        order = sorted(range(len(graph)), key=lambda vertex: (graph.adjacent[vertex].bit_count(), -vertex))
-        yield len(graph)
-        found, taken, value = 0, 0, 0
-        for vertex in order:
-            if not taken >> vertex & 1:
-                found |= 1 << vertex
-                taken |= graph.adjacent[vertex]
-                value += graph.counted[vertex]
-        self.improve(found, value)
-        self.limit(cover_with_pairs_by(graph))
-        yield len(graph)
-
-    def list(self, most_work: int | None = LISTING, most_sets: int | None = MOST_SETS) -> Work[bool]:
-        """Find all largest sets, if there is little to go through; did it?"""
-        found = yield from list_largest(self.graph, most_work, most_sets)
-        if found is None:
-            return False
-        self.largest = found
-        counted = self.graph.counted
-        values = [sum(counted[vertex] for vertex in bits(each)) for each in found]
-        self.value = self.bound = max(values)
-        self.best = found[values.index(self.value)]
-        return True
-
-
-def cover_with_pairs_by(graph: Graph) -> int:
-    """What an independent set weighs at most, by `counted`."""
-    return cover_with_pairs(graph.adjacent, graph.counted, (1 << len(graph)) - 1)

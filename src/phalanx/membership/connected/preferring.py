@@ -50,6 +50,16 @@ class Choice(msgspec.Struct, frozen=True):
     """No other of the largest sets is better by any criterion."""
 
 
+class Options(msgspec.Struct, frozen=True):
+    """Of one component: sets to choose from, in the names of the whole graph."""
+
+    sets: list[int]
+    others: int = 0
+    """Vertices that may be in or out of sets that are not listed; 0: all are."""
+    is_oldest: bool = True
+    """The first is the one with the oldest vertices."""
+
+
 class Group(msgspec.Struct, frozen=True):
     """Components that share something at stake."""
 
@@ -59,13 +69,16 @@ class Group(msgspec.Struct, frozen=True):
     """What is kept whatever is chosen."""
 
 
-def choose(fixed: int, lists: Sequence[Sequence[int]], stakes: Stakes) -> Work[Choice]:
+def choose(fixed: int, parts: Sequence[Options], stakes: Stakes) -> Work[Choice]:
     """The best combination of one set of each component. `fixed`: vertices that are in any."""
     kept, exact = fixed, True
     left = [1] * (1 + len(CRITERIA))
-    groups = yield from _group(fixed, lists, stakes)
+    complete = not any(part.others for part in parts)
+    groups = yield from _group(fixed, parts, stakes)
     for group in groups:
-        members = [lists[index] for index in group.members]
+        members = [parts[index].sets for index in group.members]
+        if any(parts[index].others for index in group.members):
+            exact &= all(parts[index].is_oldest for index in group.members) and group.stakes == Stakes()
         if prod(map(len, members)) > COMBINATIONS:
             exact = False
             kept |= yield from _improve(members, group)
@@ -79,23 +92,23 @@ def choose(fixed: int, lists: Sequence[Sequence[int]], stakes: Stakes) -> Work[C
         kept |= options[keys.index(best)]
         for criterion in range(len(left)):
             left[criterion] *= sum(1 for key in keys if key[:criterion] == best[:criterion])
-    return Choice(kept, tuple(left) if exact else (), exact)
+    return Choice(kept, tuple(left) if exact and complete else (), exact)
 
 
-def _group(fixed: int, lists: Sequence[Sequence[int]], stakes: Stakes) -> Work[list[Group]]:
+def _group(fixed: int, parts: Sequence[Options], stakes: Stakes) -> Work[list[Group]]:
     """Components that share something at stake, and what; what no choice changes is left out."""
     always, ever = fixed, 0
     owner: dict[int, int] = {}
-    for index, sets in enumerate(lists):
-        inside, outside = sets[0], 0
-        for each in sets:
+    for index, part in enumerate(parts):
+        inside, outside = part.sets[0] & ~part.others, part.others
+        for each in part.sets:
             inside &= each
             outside |= each
         always |= inside
         ever |= outside & ~inside
         owner.update(dict.fromkeys(bits(outside & ~inside), index))
-        yield len(sets)
-    leader = list(range(len(lists)))
+        yield len(part.sets)
+    leader = list(range(len(parts)))
 
     def find(index: int) -> int:
         while leader[index] != index:
@@ -111,7 +124,7 @@ def _group(fixed: int, lists: Sequence[Sequence[int]], stakes: Stakes) -> Work[l
             leader[index] = min(touched)
         yield len(touched)
     groups: dict[int, list[int]] = {}
-    for index in range(len(lists)):
+    for index in range(len(parts)):
         groups.setdefault(find(index), []).append(index)
     mine: dict[int, tuple[list[tuple[int, int]], list[int]]] = {index: ([], []) for index in groups}
     for mask, count in contested:

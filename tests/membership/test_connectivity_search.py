@@ -1,0 +1,214 @@
+"""The search on larger clusters: against other algorithms, stopped early, in slices, on the graphs that must be fast."""
+
+import random
+from collections.abc import Iterator
+
+import networkx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phalanx.membership.connected import part
+from phalanx.membership.connectivity import Search, all_largest_connected_sets, best_connected_members
+
+Pairs = list[tuple[int, int]]
+
+
+def draw_pairs(members: int, count: int, seed: int) -> Pairs:
+    draw = random.Random(seed)
+    pairs: set[tuple[int, int]] = set()
+    while len(pairs) < min(count, members * (members - 1) // 2):
+        one, other = draw.sample(range(members), 2)
+        pairs.add((min(one, other), max(one, other)))
+    return sorted(pairs)
+
+
+def report(pairs: Pairs, seed: int = 0) -> dict[int, list[int]]:
+    """Either side tells, in any order."""
+    draw = random.Random(seed)
+    told: dict[int, list[int]] = {}
+    for pair in draw.sample(pairs, len(pairs)):
+        one, other = draw.sample(pair, 2)
+        told.setdefault(one, []).append(other)
+    return told
+
+
+def two_racks(rack: int, more: int, seed: int = 1) -> tuple[int, Pairs]:
+    """Three racks of a kind beside a master; the last two cannot talk, and some random pairs."""
+    members = 3 * rack + 1
+    cut = [(one, other) for one in range(rack + 1, 2 * rack + 1) for other in range(2 * rack + 1, members)]
+    return members, sorted({*cut, *draw_pairs(members, more, seed)})
+
+
+def working(members: int, pairs: Pairs) -> networkx.Graph:
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(members))
+    graph.add_edges_from(pairs)
+    return networkx.complement(graph)
+
+
+def check_connected(found: tuple[int, ...], pairs: Pairs) -> None:
+    kept = set(found)
+    assert not [pair for pair in pairs if kept.issuperset(pair)]
+
+
+def oldest_first(sets: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    return sorted(sets, key=lambda kept: [-(member in kept) for member in range(1 + max(map(max, sets)))])
+
+
+@pytest.fixture(params=["listing", "proving"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Small components are gone through; here also by what is there for large ones."""
+    if request.param == "proving":
+        monkeypatch.setattr(part, "SMALL", 0)
+        monkeypatch.setattr(part, "LISTING", 0)
+    return str(request.param)
+
+
+@pytest.mark.rows("PD-26", "PD-27", "PD-32")
+@pytest.mark.parametrize("seed", range(60))
+def test_all_largest_sets_are_those_of_bron_kerbosch(way: str, seed: int) -> None:
+    members = 6 + seed % 13
+    pairs = draw_pairs(members, members * (1 + seed % 3), seed)
+    cliques = [tuple(sorted(clique)) for clique in networkx.find_cliques(working(members, pairs))]
+    most = max(map(len, cliques))
+    largest = oldest_first([clique for clique in cliques if len(clique) == most])
+    assert all_largest_connected_sets(range(members), report(pairs, seed)) == largest
+    assert all_largest_connected_sets(range(members), report(pairs, seed), limit=3) == largest[:3]
+    best = best_connected_members(range(members), report(pairs, seed + 1))
+    assert best.members == largest[0]
+    assert (best.optimal, best.tie_is_exact) == (True, True)
+    if best.narrowed:
+        assert best.narrowed[0] == ("size", len(largest))
+
+
+@pytest.mark.rows("PD-25", "PD-26", "PD-29", "PD-32")
+@settings(max_examples=80, deadline=None)
+@given(data=st.data(), members=st.integers(2, 26), proving=st.booleans())
+def test_the_greatest_weight_is_that_of_networkx(data: st.DataObject, members: int, proving: bool) -> None:
+    density = data.draw(st.sampled_from([0.5, 1, 2, 4]))
+    pairs = draw_pairs(members, int(members * density), data.draw(st.integers(0, 1_000_000)))
+    weights = data.draw(st.lists(st.sampled_from([0, 1, 1, 1, 3]), min_size=members, max_size=members))
+    graph = working(members, pairs)
+    for member in range(members):
+        # As many members as possible come second.
+        graph.nodes[member]["weight"] = weights[member] * 100 + 1
+    clique, value = networkx.max_weight_clique(graph)
+    with pytest.MonkeyPatch.context() as patch:
+        if proving:
+            patch.setattr(part, "SMALL", 0)
+            patch.setattr(part, "LISTING", 0)
+        best = best_connected_members(range(members), report(pairs), weight=weights.__getitem__)
+    check_connected(best.members, pairs)
+    assert best.optimal
+    assert best.weight * 100 + len(best.members) == value, clique
+
+
+@pytest.mark.rows("PN-09", "PD-25", "PD-26")
+@pytest.mark.parametrize("seed", range(12))
+def test_the_master_is_inside_and_nothing_larger_has_it(way: str, seed: int) -> None:
+    members, master = 30, seed
+    pairs = draw_pairs(members, 50 + 2 * seed, seed)
+    apart = {one if other == master else other for one, other in pairs if master in (one, other)}
+    graph = working(members, pairs)
+    graph.remove_nodes_from(apart)
+    _, most = networkx.max_weight_clique(graph, weight=None)
+    best = best_connected_members(range(members), report(pairs), master=master)
+    check_connected(best.members, pairs)
+    assert master in best.members
+    assert (len(best.members), best.optimal) == (most, True)
+
+
+def answers(search: Search[int], steps: int) -> Iterator[tuple[int, int | float, bool]]:
+    over = False
+    while not over:
+        over = search.run(steps)
+        best = search.best()
+        yield len(best.members), best.could_be_larger_by, best.optimal
+
+
+@pytest.mark.rows("PD-19", "PN-11")
+def test_at_any_time_there_is_a_connected_set_and_a_bound_that_is_true() -> None:
+    members, pairs = 110, draw_pairs(110, 300, 5)
+    most = len(best_connected_members(range(members), report(pairs)).members)
+    search = Search(range(members), report(pairs))
+    seen = []
+    over = False
+    while not over:
+        over = search.run(300)
+        best = search.best()
+        check_connected(best.members, pairs)
+        assert len(best.members) <= most <= len(best.members) + best.could_be_larger_by
+        assert best.optimal == (not best.could_be_larger_by)
+        assert sorted([*best.members, *best.removed]) == list(range(members))
+        seen.append((len(best.members), best.could_be_larger_by))
+    assert len(seen) > 20
+    assert [size for size, _ in seen] == sorted(size for size, _ in seen)
+    assert [gap for _, gap in seen] == sorted((gap for _, gap in seen), reverse=True)
+    assert seen[-1] == (most, 0)
+
+
+@pytest.mark.rows("PD-19", "PN-11")
+def test_a_search_that_is_stopped_answers_with_the_best_so_far() -> None:
+    members, pairs = 300, draw_pairs(300, 900, 1)
+    asked = 0
+
+    def keep_going() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked < 40
+
+    best = best_connected_members(range(members), report(pairs), keep_going=keep_going)
+    assert asked == 40  # it was asked no more after it had said no
+    check_connected(best.members, pairs)
+    assert not best.optimal
+    assert not best.tie_is_exact
+    assert 115 <= len(best.members) <= 124  # 124: proven once, in a minute
+    assert 124 <= len(best.members) + best.could_be_larger_by <= 155
+    assert "stopped" in best.because
+
+
+def test_a_search_stopped_at_once_keeps_the_master() -> None:
+    best = best_connected_members(range(300), report(draw_pairs(300, 900, 1)), master=7, keep_going=lambda: False)
+    assert 7 in best.members
+    assert not best.optimal
+
+
+@pytest.mark.rows("PD-22", "PD-26", "PD-32")
+@pytest.mark.parametrize(
+    ("members", "pairs", "most", "steps"),
+    [
+        pytest.param(1_000, draw_pairs(1_000, 1_500, 1), 531, 25_000, id="1,000 members and 1,500 pairs"),
+        pytest.param(*two_racks(333, 333), 559, 150_000, id="two racks of 333 and 333 pairs"),
+        pytest.param(*two_racks(40, 0), 81, 6_000, id="two racks of 40"),
+    ],
+)
+def test_large_cuts_are_proven_with_little_work(members: int, pairs: Pairs, most: int, steps: int) -> None:
+    search = Search(range(members), report(pairs), master=0)
+    assert search.run(steps)
+    best = search.best()
+    check_connected(best.members, pairs)
+    assert best.optimal
+    assert len(best.members) == most
+
+
+@pytest.mark.rows("PD-19")
+@pytest.mark.parametrize("graph", [(1_000, draw_pairs(1_000, 2_000, 1)), two_racks(200, 200)], ids=["random", "racks"])
+def test_no_slice_does_much_more_than_it_was_asked_for(graph: tuple[int, Pairs]) -> None:
+    search = Search(range(graph[0]), report(graph[1]))
+    looked = []
+    work = search._work
+    search._work = (looked.append(each) or each for each in work)  # type: ignore[func-returns-value, assignment]
+    for _ in range(150):
+        if search.run(300):
+            break
+    assert max(looked) < 1_500
+
+
+def test_slices_change_nothing_and_neither_does_the_order_of_reports() -> None:
+    members, pairs = 90, draw_pairs(90, 170, 3)
+    found = [best_connected_members(range(members), report(pairs, seed), master=0) for seed in range(3)]
+    search = Search(range(members), report(pairs), master=0)
+    while not search.run(7):
+        pass
+    assert [*found[1:], search.best()] == [found[0]] * 3
