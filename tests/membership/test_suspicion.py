@@ -162,7 +162,7 @@ def test_two_that_suspect_each_other_for_silence_and_lose_their_connection_then_
 @pytest.mark.rows("CS-38")
 def test_a_member_that_cannot_be_heard_stays_suspected_although_it_can_be_reached() -> None:
     """A one-way failure: what opens the connection is no heartbeat, and no sign of life at the other end."""
-    c = Cluster("ABCD")
+    c = Cluster("ABCD", partial_resolution_heartbeats=0)
     c.hold("C", "B")
     c.advance(12_000)
     assert c.suspects("B") == "C"

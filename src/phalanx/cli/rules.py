@@ -63,6 +63,15 @@ MEANINGS = {
     "EL-57": "the smaller side of a cut joins the larger one",
     "EL-60": "a side that joins another one starts anew there",
     "EL-62": "of two equal sides exactly one joins the other",
+    "PD-04": "a member that was removed while it reaches the master is told so at once",
+    "PD-13": "a slave's suspicion stays its own, and the master hears of it",
+    "PD-19": "the search for whom to keep ends with its time, and with the best that it found",
+    "PD-21": "what is reported counts when there was no news for some heartbeats",
+    "PD-22": "those stay that can all reach each other, and as few go as possible",
+    "PD-23": "slaves tell the master with their heartbeats whom they cannot reach",
+    "PD-24": "members that cannot reach each other do not stay in one list",
+    "PD-26": "no larger set of members reaches each other",
+    "PD-28": "a link that is broken one way is broken",
 }
 """Row of the checklist to its meaning."""
 

@@ -93,6 +93,18 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     ring_neighbours: int = 3
     """How many others each member of a large cluster watches. More: more simultaneous failures are found at once."""
 
+    partial_resolution_heartbeats: int = 5
+    """Heartbeats of the master, after the last news of members that cannot reach each other, until it decides who stays.
+    The system that this follows has 0, which turns it off: then such members stay, and calls and backups between them
+    fail. 1 and 2 decide before everybody has told; more: a surer choice, a longer wait."""
+
+    partial_resolution_timeout_ms: Millis = 5_000
+    """How long the master searches for the best members to keep; then it takes the best that it has found."""
+
+    evacuation_timeout_ms: Millis = 30_000
+    """How long members that cannot reach others may stay while what only they hold is moved; 0: it is not moved. Longer:
+    more is saved where much has to be moved, and calls between them fail for longer."""
+
     merge_interval_ms: Millis = 1_000
     """Between two looks of a master for another side of its cluster. Lower: two sides find each other sooner."""
 
@@ -165,6 +177,15 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         """The limit of all keys and values in one request together: the largest entry fits by itself."""
         return max(self.max_key_bytes + self.max_value_bytes, MIN_BULK_BYTES)
 
+    def warnings(self) -> list[str]:
+        """What works, and is hardly meant so."""
+        if self.partial_resolution_heartbeats not in (1, 2):
+            return []
+        return [
+            f"partial_resolution_heartbeats: after {self.partial_resolution_heartbeats} not all members may have told whom "
+            f"they cannot reach, and more may be removed than necessary; 3 or 5 are better, 0 turns it off"
+        ]
+
     def __post_init__(self) -> None:
         if not self.cluster:
             raise UsageError("cluster: the name is empty; give every member and client the same non-empty name")
@@ -183,11 +204,13 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"capacity_weight: {self.capacity_weight} is not above 0 and at most {MAX_WEIGHT:.0f}")
         for name in ("heartbeat_interval_ms", "retry_interval_ms", "join_timeout_ms", "copy_chunk_bytes",
                      "migrations_per_member", "join_attempts", "max_key_bytes", "max_value_bytes", "initial_members",
-                     "ring_neighbours", "merge_interval_ms", "former_members_ms"):  # fmt: skip
+                     "ring_neighbours", "merge_interval_ms", "former_members_ms",
+                     "partial_resolution_timeout_ms"):  # fmt: skip
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must be greater than 0")
         for name in ("anti_entropy_interval_ms", "max_parallel_migrations", "migration_latency_target_ms",
                      "master_confirmation_interval_ms", "master_confirmation_timeout_ms", "max_members",
+                     "partial_resolution_heartbeats", "evacuation_timeout_ms",
                      "ring_above_members", "phi_min_deviation_ms", "phi_acceptable_pause_ms"):  # fmt: skip
             if getattr(self, name) < 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must not be negative")

@@ -7,9 +7,10 @@ all members that existed before have acknowledged the view, or when the time for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from phalanx.common.ids import MemberId, Millis, address_of, incarnation_of, may_be_member
+from phalanx.membership.broken_links import BrokenLinks
 from phalanx.membership.handover import HandOver
 from phalanx.membership.joining import refusal_of
 from phalanx.membership.publication import Publication, Publications
@@ -42,6 +43,8 @@ class Administration:
         self.hand_over: HandOver | None = None
         """This member was the master and has made a view without itself: it decides nothing any more."""
         self.next_publication = 0
+        self.links = BrokenLinks(state.config)
+        """For which members were removed that reached this master, and whom they have to reach before they come back."""
 
     def __repr__(self) -> str:
         return f"Administration(publications={self._publications}, queued={list(self._queued)}, hand_over={self.hand_over})"
@@ -78,6 +81,8 @@ class Administration:
             self._out.send(sender, JoinRefused(message.request_id, True, reason, True, come_back=True))
         elif state.is_master and not state.wants_to_leave:
             if message.member not in state.members:
+                if self._is_held_back(message, now):
+                    return
                 # Who waits there under an older identity is dead: the address is taken.
                 at = address_of(message.member)
                 self._queued = {waits: asked for waits, asked in self._queued.items() if address_of(waits) != at}
@@ -91,6 +96,18 @@ class Administration:
             self._out.send(sender, JoinRedirect(message.request_id, state.master))
         else:
             self._out.send(sender, JoinRefused(message.request_id, True, self._not_now(), view is not None))
+
+    def _is_held_back(self, message: JoinRequest, now: Millis) -> bool:
+        """Whether the joiner cannot be admitted yet because it may not reach everybody (the two-way check)."""
+        state, joiner = self._state, message.member
+        held = self.links.check(joiner, message.reaches, (*state.joined().members, *self._queued), now)
+        if held is None:
+            return False
+        if held.is_news:
+            self._out.record(events.JoinHeldBack(joiner, held.reach, held.reason, "PD-24 PD-28"))
+        refusal = JoinRefused(message.request_id, True, held.reason, True, waits=True, reach=held.reach)
+        self._out.send(joiner, refusal)
+        return True
 
     def _refusal(self, sender: MemberId, message: JoinRequest) -> tuple[str, str]:
         """Why the request can never be granted, and by which rule; empty if it may be."""
@@ -177,12 +194,20 @@ class Administration:
 
     # --- removal ---------------------------------------------------------------------------------------------------
 
-    def remove(self, gone: Sequence[MemberId], rule: str, now: Millis, *, reason: str = "") -> None:
+    def remove(
+        self,
+        gone: Sequence[MemberId],
+        rule: str,
+        now: Millis,
+        *,
+        reason: str = "",
+        reasons: Mapping[MemberId, str] | None = None,
+    ) -> None:
         """Publish a view without some members. They are not told: whoever lives speaks, and is answered then (CS-42)."""
         state = self._state
         new = state.joined().with_change(state.this, frozenset(gone), ())
         for member in gone:
-            why = reason or state.suspicions.suspected.get(member, "")
+            why = reason or (reasons or {}).get(member) or state.suspicions.suspected.get(member, "")
             self._out.record(events.MemberRemoved(member, new.version, why, rule))
         state.install(new, "CS-11 removed", now)
         state.send_view(new)

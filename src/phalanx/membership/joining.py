@@ -10,6 +10,9 @@ asked again after a pause, one that knows the master redirects to it. The proces
   clusters; and where one has a cluster that is just not ready, a restarted first seed must not form another), or
 * somebody refuses for good (another cluster's name, another protocol), or
 * all attempts have failed.
+
+A master may tell it to reach some members first, to which its links were broken before. As long as it cannot, it waits,
+and asks that master again and again; such an attempt does not fail.
 """
 
 from __future__ import annotations
@@ -20,12 +23,14 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, Millis, address_of, incarnation_of, parse_address
 from phalanx.wire.effects import LinkLost, LinkRefused, Outbox
-from phalanx.wire.events import JoinAttemptFailed
+from phalanx.wire.events import JoinAttemptFailed, JoinWaits
 from phalanx.wire.messages import (
     PROTOCOL_VERSION,
     JoinRedirect,
     JoinRefused,
     JoinRequest,
+    ReachAnswer,
+    ReachProbe,
 )
 
 
@@ -97,6 +102,11 @@ class Joining:
         self._found_cluster = False
         """Whether somebody was, in this attempt, found to be in a cluster."""
         self._reasons: dict[str, str] = {}
+        self._to_reach: frozenset[MemberId] = frozenset()
+        """Whom the master wants this member to reach first."""
+        self._reached: set[MemberId] = set()
+        """Those of them that have answered since the master was asked last."""
+        self._held_back_by: MemberId | None = None
         self.failure = ""
 
     def __repr__(self) -> str:
@@ -135,6 +145,8 @@ class Joining:
     def on_refused(self, sender: MemberId, message: JoinRefused, now: Millis) -> JoinOutcome:
         if not self.expects(message.request_id):
             return JoinOutcome.WAITING
+        if message.waits:
+            return self._wait(sender, message, now)
         if not message.retry:
             self.failure = f"{address_of(sender)} refuses: {message.reason}"
             return JoinOutcome.FAILED
@@ -148,6 +160,28 @@ class Joining:
             self._unreachable.discard(seed)
             self._without_cluster.add(seed)
         return self._outcome()
+
+    def _wait(self, sender: MemberId, message: JoinRefused, now: Millis) -> JoinOutcome:
+        """The master wants others to be reached first: ask them, and the master again when they have answered."""
+        self._answered(sender)
+        self._note_cluster(sender)
+        if self._held_back_by != sender or self._to_reach != frozenset(message.reach):
+            self._out.record(JoinWaits(sender, message.reach, message.reason))
+        self._held_back_by, self._to_reach = sender, frozenset(message.reach)
+        self._reached.clear()
+        self._attempt = 0
+        self._attempt_ends = now + self._config.join_timeout_ms
+        self._ask_at = {sender: now + self._config.heartbeat_interval_ms}
+        for member in message.reach:
+            self._out.send(member, ReachProbe(self._request_id))
+        return JoinOutcome.WAITING
+
+    def on_reach_answer(self, sender: MemberId, message: ReachAnswer) -> None:
+        """The sender got the probe, and this member its answer."""
+        if self.expects(message.request_id) and sender in self._to_reach:
+            self._reached.add(sender)
+            if self._reached == self._to_reach and self._held_back_by in self._ask_at:
+                self._ask(self._held_back_by)
 
     def on_unreachable(self, event: LinkLost | LinkRefused, now: Millis) -> JoinOutcome:
         """A seed, or the master that one named, cannot be reached, or will not talk with this member."""
@@ -202,8 +236,9 @@ class Joining:
         self._waiting_for.add(target)
         config = self._config
         request = JoinRequest(
-            self._request_id, self._this, config.cluster, PROTOCOL_VERSION, config.partition_count, config.traits
-        )
+            self._request_id, self._this, config.cluster, PROTOCOL_VERSION, config.partition_count, config.traits,
+            tuple(sorted(self._reached)),
+        )  # fmt: skip
         self._out.send(target, request)
 
     def _answered(self, sender: MemberId) -> None:

@@ -44,13 +44,16 @@ class Pulse:
         if self._next_heartbeat is None:
             self._next_heartbeat = now
 
-    def on_time(self, now: Millis) -> None:
+    def on_time(self, now: Millis) -> bool:
+        """Whether it was time for a heartbeat."""
         state = self._state
-        if self._next_heartbeat is not None and now >= self._next_heartbeat:
+        is_due = self._next_heartbeat is not None and now >= self._next_heartbeat
+        if is_due:
             self._next_heartbeat = now + state.config.heartbeat_interval_ms
             self._tick(now)
         for member in state.suspicions.to_reconnect(now):
             state.send_heartbeat(member)
+        return is_due
 
     def _tick(self, now: Millis) -> None:
         state = self._state
@@ -59,7 +62,8 @@ class Pulse:
         # Who hands the mastership over is in the others' list no more, and would be complained of.
         for member in state.watching.heartbeats_to if state.role is not Role.HANDING_OVER else ():
             if member not in suspected:
-                self._out.send(member, heartbeat)
+                to_master = member == state.master
+                self._out.send(member, state.heartbeat_to(member, heartbeat.clock) if to_master else heartbeat)
         probe = LifeProbe(view.version, view.maker)
         for member in suspected:
             self._out.send(member, probe)

@@ -15,14 +15,17 @@ from __future__ import annotations
 
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
+from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
+from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView, only_special
 from phalanx.membership.administration import Administration
 from phalanx.membership.divergence import Divergence
 from phalanx.membership.joining import Joining, JoinOutcome
 from phalanx.membership.merging import Merging
 from phalanx.membership.pulse import Pulse
+from phalanx.membership.resolution import Resolution
 from phalanx.membership.role import Role, Turn
 from phalanx.membership.state import MembershipState
 from phalanx.membership.succession import Succession
@@ -47,6 +50,8 @@ from phalanx.wire.messages import (
     MembersUpdate,
     MergeOrder,
     MergeProbe,
+    ReachAnswer,
+    ReachProbe,
     SuspicionReport,
 )
 
@@ -60,6 +65,7 @@ class MembershipService:
         self.administration = Administration(self.state)
         self.succession = Succession(self.state)
         self.divergence = Divergence(self.state)
+        self.resolution = Resolution(self.state, self.administration)
         self.merging = Merging(self.state)
         self.pulse = Pulse(self.state)
         self._config = config
@@ -72,7 +78,8 @@ class MembershipService:
         state = self.state
         return (
             f"MembershipService({self.this}, {state.role}, view={state.view}, master={state.master}, "
-            f"joining={self._joining}, {self.succession}, {self.administration}, parting={state.parting}, "
+            f"joining={self._joining}, {self.succession}, {self.administration}, {self.resolution}, "
+            f"parting={state.parting}, "
             f"suspected={state.suspicions.suspected})"
         )
 
@@ -131,6 +138,11 @@ class MembershipService:
         return self.state.leaving
 
     @property
+    def evacuation(self) -> Evacuation | None:
+        """On the master: what is to be moved before members are removed that still reach it; None: nothing."""
+        return self.resolution.evacuation
+
+    @property
     def suspicions(self) -> Suspicions:
         return self.state.suspicions
 
@@ -138,6 +150,7 @@ class MembershipService:
         """What must hold between any two inputs."""
         state = self.state
         view = state.view
+        self.resolution.validate()
         invariant(
             (view is None) == (state.role in (Role.JOINING, Role.OVER)), "who is in a cluster has a view", me=self
         )
@@ -170,14 +183,16 @@ class MembershipService:
         earliest = self.pulse.next_deadline()
         # While views are being told apart a claim waits for that.
         claim = self.divergence.next_deadline() if self.state.parting is not None else self.succession.next_deadline()
-        for deadline in (claim, self.administration.next_deadline(), self.merging.next_deadline()):
+        for deadline in (claim, self.administration.next_deadline(), self.merging.next_deadline(),
+                         self.resolution.next_deadline()):  # fmt: skip
             if deadline is not None and deadline < earliest:
                 earliest = deadline
         return earliest
 
-    def on_table(self, confirmed_version: int, partition_count: int, *, has_data: bool) -> None:
+    def on_table(self, confirmed_version: int, table: PartitionTable, *, has_data: bool) -> None:
         """What this member has of its master's partition table (-1: nothing that it has confirmed), and of any."""
-        self.state.partition_count = partition_count
+        self.state.table = table
+        self.state.partition_count = table.partition_count
         self.state.table_version = confirmed_version
         self.state.has_data = has_data
 
@@ -194,7 +209,9 @@ class MembershipService:
             self._after()
             return
         self.succession.on_time(now)
-        self.pulse.on_time(now)
+        if self.pulse.on_time(now):
+            self.resolution.on_tick(now)
+        self.resolution.on_time(now)
         self.administration.on_time(now)
         self.merging.on_time(now)
         self._after()
@@ -238,6 +255,7 @@ class MembershipService:
     def _after(self) -> None:
         """What follows from any change: nothing of an ended incarnation goes on; a full cluster begins to work."""
         state = self.state
+        self.resolution.follow()
         if state.role is Role.OVER:
             self._joining = None
             self.succession.end()
@@ -372,6 +390,8 @@ class MembershipService:
         state.observe_clock(message.clock, now)
         if state.is_master:
             self.administration.heal(sender, message.view_version)
+            if not state.watching.is_ring:
+                self.resolution.on_report(sender, message.suspects)
         elif sender == state.master:
             state.suspicions.confirmed(sender, now)
         if message.wants_answer:
@@ -391,6 +411,15 @@ class MembershipService:
         if sender in state.suspicions.suspected:
             state.suspicions.heard(sender, now, "CS-51 it answers" if sender == state.master else "CS-52 it answers")
 
+    def on_reach_probe(self, sender: MemberId, message: ReachProbe) -> None:
+        """A joiner has to show that it reaches this member, which may be a joiner itself."""
+        if not self.is_over:
+            self._out.send(sender, ReachAnswer(message.request_id))
+
+    def on_reach_answer(self, sender: MemberId, message: ReachAnswer) -> None:
+        if self._joining is not None:
+            self._joining.on_reach_answer(sender, message)
+
     def on_master_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
         if not self.is_master:
             return
@@ -407,6 +436,8 @@ class MembershipService:
         """Large clusters: this member is to act on a suspicion, and asks for itself first."""
         if sender in self.state.members:
             self.state.question((message.suspect,), sender, now)
+            if self.state.watching.is_ring:
+                self.resolution.on_one(sender, message.suspect)
 
     def on_explicit_suspicion(self, sender: MemberId, message: ExplicitSuspicion, now: Millis) -> None:
         self._act_on(self.divergence.on_explicit_suspicion(sender, message, now), now)
@@ -455,6 +486,11 @@ class MembershipService:
     def on_leave_request(self, sender: MemberId) -> None:
         if self.is_master and sender in self.state.members:
             self.state.leaving.add(sender)
+
+    def evacuated(self, now: Millis) -> None:
+        """On the master: what only the members held that are to be removed has been moved, as far as it can be."""
+        self.resolution.evacuated(now)
+        self._after()
 
     def let_go(self, members: list[MemberId], now: Millis) -> None:
         """On the master: these leaving members have handed over what they held. The master itself leaves last."""

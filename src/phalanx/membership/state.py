@@ -12,6 +12,7 @@ from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.invariant import invariant
+from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.membership.parting import Parting
 from phalanx.membership.ring import Watching, plan_watching
@@ -58,6 +59,8 @@ class MembershipState:
         self.partition_count = config.partition_count
         """What the cluster has, as far as this member knows."""
         """Of the installed partition table, as this member's master has confirmed it; -1: it has not."""
+        self.table: PartitionTable | None = None
+        """The installed partition table; None: not told yet."""
         self.has_data = False
         """Whether the partitions are assigned."""
         self.has_majority = False
@@ -149,8 +152,16 @@ class MembershipState:
 
     def send_heartbeat(self, to: MemberId, clock: int = 0) -> None:
         """Whoever is being asked whether it lives is asked by this one too: a question is lost with its connection."""
-        view = self.joined()
-        self.out.send(to, Heartbeat(view.version, view.maker, self.suspicions.is_questioned(to), clock))
+        self.out.send(to, self.heartbeat_to(to, clock, wants_answer=self.suspicions.is_questioned(to)))
+
+    def heartbeat_to(self, to: MemberId, clock: int = 0, *, wants_answer: bool = False) -> Heartbeat:
+        """Only the master hears whom this member cannot reach, and it always does: an empty list takes reports back."""
+        view, config = self.joined(), self.config
+        suspects: tuple[MemberId, ...] = ()
+        if to == self.master and self.suspicions.suspected and config.partial_resolution_heartbeats:
+            # In a large cluster suspicions are reported as they come (`pulse`), to whoever has to act on them.
+            suspects = tuple(sorted(self.suspicions.suspected)) if not self.watching.is_ring else ()
+        return Heartbeat(view.version, view.maker, wants_answer, clock, suspects)
 
     def read_clock(self, now: Millis) -> int:
         """What others are told of this member's clock."""

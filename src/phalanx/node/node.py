@@ -194,7 +194,7 @@ class Node:
                 if self.calls.waiting and not self._is_serving:
                     # What was asked for before may have been lost, or have come while the master could not decide.
                     self.duties.want_table(now)
-                self._let_leavers_go(now)
+                self._let_go(now)
             case LinkLost(peer) | LinkRefused(peer):
                 self.membership.on_link(event, now)
                 self.calls.on_link(event, now)
@@ -223,6 +223,7 @@ class Node:
             or seen[1] != membership.master
             or seen[2] != membership.is_master
             or seen[3] != len(membership.leaving)
+            or seen[4] is not membership.evacuation
         )
 
     def _spread_changes(self, now: Millis) -> None:
@@ -232,11 +233,13 @@ class Node:
             return
         view = membership.view
         seen_view = self._seen[0] if self._seen else None
-        self._seen = (view, membership.master, membership.is_master, len(membership.leaving))
+        evacuation = membership.evacuation
+        self._seen = (view, membership.master, membership.is_master, len(membership.leaving), evacuation)
         if view is not None:
             leaving = sorted(membership.leaving)
             keeper.follow(membership.master, membership.is_master)
             self.duties.has_started = membership.has_started
+            self.duties.evacuate(evacuation, now)
             self.duties.on_membership(view, membership.is_master, leaving, now)
             members = membership.members
             if members != self._members:
@@ -252,8 +255,8 @@ class Node:
             self.grid.on_table(keeper.table, keeper.ahead, keeper.confirmed_by, keeper.completed, now)
             if newer:
                 self.calls.on_table(keeper.table, now)
-        membership.on_table(keeper.confirmed_version, keeper.table.partition_count, has_data=keeper.is_assigned)
-        self._let_leavers_go(now)
+        membership.on_table(keeper.confirmed_version, keeper.table, has_data=keeper.is_assigned)
+        self._let_go(now)
 
     def _end(self) -> None:
         """This incarnation is over: others serve what it held. It tells its callers so, and nothing else."""
@@ -270,9 +273,12 @@ class Node:
     def _refuse(self, caller: Any, request: m.Request, now: Millis) -> None:
         self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, "this member has left its cluster"))
 
-    def _let_leavers_go(self, now: Millis) -> None:
-        if self.membership.leaving and self.membership.is_master and (ready := self.duties.may_leave()):
-            self.membership.let_go(ready, now)
+    def _let_go(self, now: Millis) -> None:
+        membership = self.membership
+        if membership.leaving and membership.is_master and (ready := self.duties.may_leave()):
+            membership.let_go(ready, now)
+        if membership.evacuation is not None and self.duties.is_evacuated():
+            membership.evacuated(now)
 
     def _on_master_confirmation(self, sender: MemberId, message: m.MasterConfirmation, now: Millis) -> None:
         self.membership.on_master_confirmation(sender, message, now)
@@ -281,7 +287,7 @@ class Node:
 
     def _on_table_ack(self, sender: MemberId, message: m.TableAck, now: Millis) -> None:
         self.duties.on_table_ack(sender, message, now)
-        self._let_leavers_go(now)
+        self._let_go(now)
 
     def _on_leave_request(self, sender: MemberId, message: m.LeaveRequest, now: Millis) -> None:
         before = len(self.membership.leaving)
@@ -306,6 +312,8 @@ class Node:
             m.MasterConfirmation: self._on_master_confirmation,
             m.LifeProbe: membership.on_life_probe,
             m.LifeAnswer: membership.on_life_answer,
+            m.ReachProbe: lambda sender, message, now: membership.on_reach_probe(sender, message),
+            m.ReachAnswer: lambda sender, message, now: membership.on_reach_answer(sender, message),
             m.ExplicitSuspicion: membership.on_explicit_suspicion,
             m.Complaint: membership.on_complaint,
             m.SuspicionReport: membership.on_suspicion_report,
@@ -379,4 +387,4 @@ class Node:
 
     def _on_migration_answer(self, sender: MemberId, message: m.MigrationAnswer, now: Millis) -> None:
         self.duties.on_migration_answer(sender, message, now)
-        self._let_leavers_go(now)
+        self._let_go(now)

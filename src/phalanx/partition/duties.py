@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 
 from phalanx.common.config import MAX_PARTITIONS, NodeConfig
 from phalanx.common.errors import UsageError
+from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import MemberId, Millis, host_of
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MapChange
@@ -19,6 +20,7 @@ from phalanx.common.table import Slots
 from phalanx.common.traits import USUAL
 from phalanx.common.view import MembersView
 from phalanx.partition.assignment import Candidate, assign
+from phalanx.partition.evacuation import Evacuating, find_endangered
 from phalanx.partition.keeper import PartitionKeeper
 from phalanx.partition.migrating import Migrating, Outcome
 from phalanx.partition.publishing import Publishing
@@ -56,6 +58,7 @@ class MasterDuties:
         self._search: TableSearch | None = None
         self._searches_made = 0
         self.migrating = Migrating(config, outbox)
+        self._evacuating = Evacuating(outbox)
         self._redundancy = Redundancy(outbox)
         self._publishing = Publishing(config.publish_interval_ms, config.retry_interval_ms, outbox)
         self._plan_because = ""
@@ -209,6 +212,25 @@ class MasterDuties:
         if not self.decides or not self._is_known_to_all():
             return []
         return [member for member in self._leaving if not self.replicas_to_hand_over(member)]
+
+    def evacuate(self, order: Evacuation | None, now: Millis) -> None:
+        """Members will be removed that still reach this one: what only they hold comes first; None: it is over.
+
+        `on_membership` follows in the same input.
+        """
+        if self._evacuating.take(order, self._keeper.table, now):
+            self._plan_because = (
+                "members are cut off from others" if order is not None else "nobody is cut off any more"
+            )
+
+    def is_evacuated(self) -> bool:
+        """Whether nothing is left that could be moved before members are removed that cannot reach others."""
+        order, table = self._evacuating.order, self._keeper.table
+        if not self.decides or order is None:
+            return False
+        if self._plan_because and self._keeper.is_assigned:
+            return False
+        return not any(self.migrating.is_on_the_way(p) for p in find_endangered(table, order.kept))
 
     def replicas_to_hand_over(self, member: MemberId) -> int:
         """How many replicas others must take over before this member may go."""
@@ -409,7 +431,18 @@ class MasterDuties:
                 self._publish(now)
         self._note_redundancy(now)
 
+    def _plan_evacuation(self, order: Evacuation, now: Millis) -> None:
+        reason, self._plan_because = self._plan_because, ""
+        table, ready = self._keeper.table, self._ready()
+        takers = [m for m in self._joined().data_members if m in order.kept and m in ready]
+        takers = [m for m in takers if m not in self._leaving] or takers
+        target = self._evacuating.targets(table, takers, self.migrating.unreachable(now), now)
+        self._apply(self.migrating.plan(table, target, self._wanted(), reason), now)
+
     def _plan(self, now: Millis) -> None:
+        if (order := self._evacuating.order) is not None:
+            self._plan_evacuation(order, now)
+            return
         ready = {*self._ready(), *self._keeper.table.members}
         members = self._staying()
         if any(member not in ready for member in members):

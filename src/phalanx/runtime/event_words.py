@@ -10,10 +10,15 @@ from phalanx.wire.events import (
     BackupsChanged,
     ClaimEnded,
     ClaimStarted,
+    EvacuationEnded,
+    EvacuationStarted,
     Event,
     FullyReplicated,
+    JoinHeldBack,
+    JoinWaits,
     LeaveStarted,
     Left,
+    LinksReported,
     MapProtected,
     MapSettingsDiffer,
     MemberAdmitted,
@@ -28,6 +33,8 @@ from phalanx.wire.events import (
     PartitionLost,
     PartitionSealed,
     ProtectionChanged,
+    ResolutionDecided,
+    ResolutionTakenBack,
     StaleMessageIgnored,
     TableInstalled,
     TableSearchEnded,
@@ -87,6 +94,13 @@ def in_words(event: Event) -> tuple[int, str]:
             return logging.INFO, said
         case MigrationRolledBack():
             return logging.WARNING, f"rolls back the {event.kind} of partition {event.partition}: {event.reason}"
+        case LinksReported() | ResolutionDecided() | ResolutionTakenBack() | EvacuationStarted() | EvacuationEnded():
+            return _partial_cut(event)
+        case JoinHeldBack():
+            return logging.WARNING, f"does not admit {address_of(event.joiner)} yet: {event.reason}"
+        case JoinWaits():
+            said = f"waits to be admitted by {address_of(event.held_back_by)}: {event.reason}"
+            return logging.WARNING, said
         case FullyReplicated():
             took = f"after {event.took_ms / 1000:.1f} s"
             return logging.INFO, f"every partition has all its replicas again, {took} (table ver {event.table_version})"
@@ -97,6 +111,33 @@ def in_words(event: Event) -> tuple[int, str]:
             return logging.INFO, said
         case _:
             return logging.DEBUG if isinstance(event, _QUIET) else logging.INFO, str(event)
+
+
+def _partial_cut(
+    event: LinksReported | ResolutionDecided | ResolutionTakenBack | EvacuationStarted | EvacuationEnded,
+) -> tuple[int, str]:
+    match event:
+        case LinksReported():
+            reporter = address_of(event.reporter)
+            if not event.cannot_reach:
+                return logging.INFO, f"hears that {reporter} reaches everybody again"
+            return logging.WARNING, f"hears that {reporter} cannot reach {_names(event.cannot_reach)}"
+        case ResolutionDecided():
+            removed = _names(event.removed)
+            return logging.WARNING, f"is going to remove {removed}, so that all others reach each other: {event.reason}"
+        case ResolutionTakenBack():
+            return logging.INFO, f"does not remove {_names(event.removed)}: {event.reason}"
+        case EvacuationStarted():
+            nobody = f"; {event.without_taker} of them nobody can take" if event.without_taker else ""
+            said = f"lets others take {event.partitions} partitions that only {_names(event.removed)} have{nobody}"
+            return logging.INFO, said
+        case EvacuationEnded():
+            took = f"after {event.took_ms / 1000:.1f} s"
+            if event.left:
+                listed = ", ".join(map(str, event.left[:20])) + (", ..." if len(event.left) > 20 else "")
+                said = f"{_names(event.removed)} still had {len(event.left)} partitions {took}: {listed}"
+                return logging.WARNING, f"ends the move of what only others have; {said}"
+            return logging.INFO, f"has let others take all that only {_names(event.removed)} had, {took}"
 
 
 def _search(event: TableSearchEnded) -> tuple[int, str]:

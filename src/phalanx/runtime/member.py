@@ -164,6 +164,8 @@ class Member:
                 f"free one"
             ) from error
         port = self._server.sockets[0].getsockname()[1]
+        for warning in config.warnings():
+            logger.warning("%s", warning)
         self._new_incarnation(config, port)
         try:
             await asyncio.shield(self._started)

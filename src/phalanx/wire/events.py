@@ -64,6 +64,84 @@ class SuspicionRemoved(_Event, frozen=True):
     rule: str
 
 
+class LinksReported(_Event, frozen=True):
+    """On the master: a slave's list of those that it cannot reach has changed. One after another they tell who could talk
+    to whom, and when."""
+
+    reporter: MemberId
+    cannot_reach: tuple[MemberId, ...]
+    """All of them; nobody: it reaches everybody."""
+    reaches_again: tuple[MemberId, ...]
+    rule: str
+
+
+class ResolutionDecided(_Event, frozen=True):
+    """The master has decided who stays, of members that cannot all reach each other."""
+
+    links: tuple[tuple[MemberId, MemberId], ...]
+    """The broken ones that were decided about."""
+    reports: tuple[tuple[MemberId, ...], ...]
+    """Each reporter, and behind it those that it cannot reach."""
+    kept: tuple[MemberId, ...]
+    removed: tuple[MemberId, ...]
+    narrowed: tuple[tuple[str, int], ...]
+    """How many sets of the greatest size there were, and how many were left after each further criterion."""
+    is_proven: bool
+    """Whether no larger set can exist; else the time for the search was over."""
+    could_be_larger_by: float
+    """By so much at most, in data members."""
+    reason: str
+    rule: str
+
+
+class ResolutionTakenBack(_Event, frozen=True):
+    """What members reported has changed before anybody was removed."""
+
+    removed: tuple[MemberId, ...]
+    """Who was to be."""
+    reason: str
+    rule: str
+
+
+class EvacuationStarted(_Event, frozen=True):
+    """Members are about to be removed that still reach the master: others take what only they hold."""
+
+    removed: tuple[MemberId, ...]
+    partitions: int
+    """Of how many something might be lost."""
+    without_taker: int
+    """Of these, so many have an owner that reaches nobody who stays and can hold data."""
+    until: Millis
+    rule: str = "DESIGN 4 evacuate before you kick"
+
+
+class EvacuationEnded(_Event, frozen=True):
+    removed: tuple[MemberId, ...]
+    left: tuple[int, ...]
+    """Partitions of which something may be lost when these members go."""
+    took_ms: Millis
+    table_version: int
+    rule: str = "DESIGN 4 evacuate before you kick"
+
+
+class JoinHeldBack(_Event, frozen=True):
+    """A joiner was removed before because it could not reach others, and has to show first that it can."""
+
+    joiner: MemberId
+    reach: tuple[MemberId, ...]
+    reason: str
+    rule: str
+
+
+class JoinWaits(_Event, frozen=True):
+    """This joiner has to reach some members before the master admits it."""
+
+    held_back_by: MemberId
+    reach: tuple[MemberId, ...]
+    reason: str
+    rule: str = "PD-24 PD-28"
+
+
 class MemberAdmitted(_Event, frozen=True):
     joiner: MemberId
     view_version: int
@@ -417,6 +495,9 @@ Event = (
     | MemberAdmitted | JoinRequestRefused | MemberRemoved | JoinAnswered | OutdatedViewHealed | ClaimStarted
     | ClaimAnswered | ClaimEnded | ViewsDiverged | StaleMessageIgnored | ComplaintSent | ComplaintJudged
     | MemberQuestioned | OtherSideFound | TableSearchStarted | TableSearchEnded | TableInstalled | PartitionsAssigned
-    | PartitionsRepaired | PartitionLost | BackupsChanged | MapProtected | MergePolicyChanged | MapSettingsDiffer | ProtectionChanged | PartitionsDivided | MigrationsPlanned | MigrationStarted
-    | MigrationCopied | PartitionSealed | MigrationCommitted | MigrationRolledBack | MigrationFinalized | FullyReplicated | LeaveStarted | Left | Ejected
+    | PartitionsRepaired | PartitionLost | BackupsChanged | MapProtected | MergePolicyChanged | MapSettingsDiffer | ProtectionChanged
+    | PartitionsDivided | MigrationsPlanned | MigrationStarted | MigrationCopied | PartitionSealed | MigrationCommitted
+    | MigrationRolledBack | MigrationFinalized | FullyReplicated | LinksReported | ResolutionDecided
+    | ResolutionTakenBack | EvacuationStarted | EvacuationEnded | JoinHeldBack | JoinWaits
+    | LeaveStarted | Left | Ejected
 )  # fmt: skip

@@ -62,6 +62,8 @@ class JoinRequest(WireMessage, tag=10, frozen=True):
     protocol: int
     partition_count: int
     traits: Traits = Traits()
+    reaches: tuple[MemberId, ...] = ()
+    """Of the members that it was told to reach first, those that have just answered it."""
 
 
 class JoinResponse(WireMessage, tag=11, frozen=True):
@@ -92,6 +94,10 @@ class JoinRefused(WireMessage, tag=13, frozen=True):
     """Whether the one that refuses is in a cluster: then the asker must not form another."""
     come_back: bool = False
     """This incarnation was a member and has been removed: a new one of the same process may ask."""
+    waits: bool = False
+    """It is the joiner's links that are in the way: it keeps asking, for as long as that takes."""
+    reach: tuple[MemberId, ...] = ()
+    """Whom the joiner has to reach first, and hear from."""
 
 
 class MembersUpdate(WireMessage, tag=14, frozen=True):
@@ -117,6 +123,8 @@ class Heartbeat(WireMessage, tag=16, frozen=True):
     """The receiver sends no heartbeats here by itself (large clusters), and is asked whether it lives."""
     clock: int = 0
     """What the grid's clock of the sender shows; 0: not told."""
+    suspects: tuple[MemberId, ...] = ()
+    """To the master: the members that the sender cannot reach, all of them. To others: nobody, ever (A.6-1)."""
 
 
 class ExplicitSuspicion(WireMessage, tag=17, frozen=True):
@@ -174,6 +182,18 @@ class LifeProbe(WireMessage, tag=26, frozen=True):
 
 class LifeAnswer(WireMessage, tag=27, frozen=True):
     """I got your probe. Whether I suspect you is another matter."""
+
+
+class ReachProbe(WireMessage, tag=28, frozen=True):
+    """I want to join, and our link was cut before: answer, and I know that the way there and back is open."""
+
+    request_id: int
+
+
+class ReachAnswer(WireMessage, tag=29, frozen=True):
+    """I got your probe."""
+
+    request_id: int
 
 
 class Complaint(WireMessage, tag=22, frozen=True):

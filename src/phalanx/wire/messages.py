@@ -28,6 +28,8 @@ from phalanx.wire.membership_messages import (
     MergeOrder,
     MergeProbe,
     Proof,
+    ReachAnswer,
+    ReachProbe,
     Refused,
     SuspicionReport,
     Welcome,
@@ -106,7 +108,7 @@ from phalanx.wire.table_messages import (
 Handshake = Hello | Challenge | Proof | Welcome | Refused
 MembershipMessage = (
     JoinRequest | JoinResponse | JoinRedirect | JoinRefused | MembersUpdate | MembersAck | Heartbeat
-    | MasterConfirmation | LifeProbe | LifeAnswer | ExplicitSuspicion | Complaint | SuspicionReport | MastershipClaim | ClaimAnswer
+    | MasterConfirmation | LifeProbe | LifeAnswer | ReachProbe | ReachAnswer | ExplicitSuspicion | Complaint | SuspicionReport | MastershipClaim | ClaimAnswer
     | LeaveRequest | MergeProbe | MergeOrder
 )  # fmt: skip
 TableMessage = (
@@ -212,6 +214,8 @@ __all__ = [
     "Put",
     "PutAll",
     "PutIfAbsent",
+    "ReachAnswer",
+    "ReachProbe",
     "RecordedCaller",
     "Refused",
     "Remove",

@@ -51,6 +51,26 @@ def _ends_claim(fields: dict[str, str]) -> str:
     return f"ends its claim: {fields['outcome']}, {left_out} left out"
 
 
+def _reports(fields: dict[str, str]) -> str:
+    again = "" if fields["reaches_again"] == "[]" else f", and reaches {fields['reaches_again']} again"
+    cannot = "everybody" if fields["cannot_reach"] == "[]" else f"all but {fields['cannot_reach']}"
+    return f"hears that {fields['reporter']} reaches {cannot}{again}"
+
+
+def _resolves(fields: dict[str, str]) -> str:
+    proven = "" if fields["is_proven"] == "yes" else f", not proven: perhaps {fields['could_be_larger_by']} more"
+    return f"decides to keep {fields['kept']} and to remove {fields['removed']}{proven}"
+
+
+def _evacuates(fields: dict[str, str]) -> str:
+    return f"lets others take the {fields['partitions']} partitions that only {fields['removed']} have"
+
+
+def _has_evacuated(fields: dict[str, str]) -> str:
+    left = "nothing" if fields["left"] == "[]" else fields["left"]
+    return f"ends the evacuation of {fields['removed']}: {left} left"
+
+
 def _process(fields: dict[str, str]) -> str:
     return {"started": "starts", "crashed": "crashes"}.get(fields["what"], f"ends: {fields['what']}")
 
@@ -64,12 +84,17 @@ WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
     "ComplaintJudged": _judges,
     "ComplaintSent": "complains to {master} about {complainee}",
     "Ejected": _ejected,
+    "EvacuationEnded": _has_evacuated,
+    "EvacuationStarted": _evacuates,
     "JoinAnswered": _answers,
     "JoinAttemptFailed": "fails to join through {seed} (attempt {attempt})",
     "JoinGivenUp": "gives up joining",
+    "JoinHeldBack": "holds {joiner} back until it reaches {reach}",
     "JoinRequestRefused": "refuses {joiner}",
+    "JoinWaits": "waits until it reaches {reach}, as {held_back_by} wants",
     "LeaveStarted": "lets {leaver} prepare to leave",
     "Left": "leaves",
+    "LinksReported": _reports,
     "MemberAdmitted": _admits,
     "MemberQuestioned": "asks {suspect} whether it lives, for {reported_by}",
     "MemberRemoved": "removes {removed}",
@@ -77,6 +102,8 @@ WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
     "OtherSideFound": "finds {other_master}'s side of {other_size}, its own has {size}: {decision}",
     "OutdatedViewHealed": "sends v{view_version} to {member_behind}, which has v{its_version}",
     "Process": _process,
+    "ResolutionDecided": _resolves,
+    "ResolutionTakenBack": "takes back its decision to remove {removed}",
     "StaleMessageIgnored": "ignores a stale message of {peer}",
     "SuspicionRemoved": "suspects {suspect} no more",
     "ViewInstalled": "installs v{view_version} by {maker}: {members}",

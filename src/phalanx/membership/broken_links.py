@@ -1,0 +1,104 @@
+"""On the master: links for which members were removed, and who has to show that one is whole again before it comes back.
+
+A member removed for a broken link still reaches the master, and asks for admission as a new incarnation at once. It is
+told whom it has to reach first: the present members (and joiners) at the other ends of its broken links. It asks each for
+an answer, which comes over the other's connection to it: so the way there and back is open, on the path that data takes.
+Until all have answered it waits, and goes on asking; so it is back as soon as the links are.
+
+A link that breaks again soon after is worse than none: every time costs copies of all that a member holds. From the
+second time on the member waits besides, twice as long each time. Links are remembered by address, for both ends may come
+back as others, and forgotten when they have given no trouble for long. The next master begins without: it may
+admit such a member once more, and then resolves that anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import Address, MemberId, Millis, address_of
+
+FORGOTTEN_AFTER_MS = 3_600_000
+LONGEST_WAIT_MS = 600_000
+REMEMBERED = 4_096
+"""Links; those that gave trouble longest ago are forgotten first."""
+
+
+class HeldBack(msgspec.Struct, frozen=True):
+    """Why a joiner cannot be admitted yet."""
+
+    reach: tuple[MemberId, ...]
+    reason: str
+    is_news: bool
+    """Whether it was held back for another reason before, or not at all: it asks again and again."""
+
+
+class _Trouble(msgspec.Struct):
+    """Of one link."""
+
+    times: int = 0
+    """How often somebody was removed for it."""
+    at: Millis = 0
+    """When it last was, or kept a joiner waiting."""
+    wait_until: Millis = 0
+
+
+class BrokenLinks:
+    """The memory of one master."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self._first_wait_ms = config.heartbeat_timeout_ms
+        self._links: dict[tuple[Address, Address], _Trouble] = {}
+        """Those that gave trouble last stand last."""
+        self._told: dict[MemberId, tuple[MemberId, ...]] = {}
+        """Joiners that are held back, and whom each has to reach."""
+
+    def __repr__(self) -> str:
+        return f"BrokenLinks({sorted(self._links)})"
+
+    def note(self, links: Iterable[tuple[Address, Address]], now: Millis) -> None:
+        """Members were removed for these."""
+        for one, other in links:
+            link = (one, other) if one < other else (other, one)
+            trouble = self._links.pop(link, None)
+            if trouble is None or now - trouble.at > FORGOTTEN_AFTER_MS:
+                trouble = _Trouble()
+            trouble.times, trouble.at = trouble.times + 1, now
+            if trouble.times > 1:
+                wait_ms = min(self._first_wait_ms << min(trouble.times - 2, 16), LONGEST_WAIT_MS)
+                trouble.wait_until = now + wait_ms
+            self._links[link] = trouble
+        while len(self._links) > REMEMBERED:
+            del self._links[next(iter(self._links))]
+
+    def check(
+        self, joiner: MemberId, reaches: Collection[MemberId], others: Iterable[MemberId], now: Millis
+    ) -> HeldBack | None:
+        """Why the joiner waits; None: it need not. `others`: everybody that it would be together with."""
+        if not self._links:
+            return None
+        troubles = {other: trouble for other in others if (trouble := self._between(joiner, other)) is not None}
+        missing = tuple(other for other in troubles if other not in reaches)
+        wait_ms = max((trouble.wait_until - now for trouble in troubles.values()), default=0)
+        if not missing and wait_ms <= 0:
+            self._told.pop(joiner, None)
+            return None
+        for trouble in troubles.values():
+            trouble.at = now
+        names = ", ".join(map(address_of, missing or troubles))
+        if missing:
+            reason = f"its link to {names} was broken, and must be whole first, both ways"
+        else:
+            often = max(trouble.times for trouble in troubles.values())
+            reason = f"its link to {names} has broken {often} times: it must stay whole for a while first"
+        is_news = self._told.get(joiner) != missing
+        self._told[joiner] = missing
+        while len(self._told) > REMEMBERED:
+            del self._told[next(iter(self._told))]
+        return HeldBack(tuple(troubles), reason, is_news)
+
+    def _between(self, one: MemberId, other: MemberId) -> _Trouble | None:
+        first, second = address_of(one), address_of(other)
+        return self._links.get((first, second) if first < second else (second, first))

@@ -1,0 +1,137 @@
+"""On the master: which members said that they cannot reach which others, and whether that has come to rest.
+
+A report is the whole list of one member, and replaces its last one: what is not repeated is taken back. Reports name
+*links*, pairs without a direction: one-way counts as both ways (PD-28), and the report of the other end of a known link
+is no news. Time is counted in the master's own heartbeats (PD-21).
+
+At rest: no link was added or taken back for so many heartbeats. A link that comes and goes must not put off for ever
+what is to be done about others, so there is an end to the waiting, `most` heartbeats after the first report. Members
+that lose the same link find it within one heartbeat timeout of each other; that long others are waited for. Then only
+links count that are reported now and were first reported long enough ago, whether or not they were there throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from phalanx.common.evacuation import Link, link_of
+from phalanx.common.ids import MemberId
+
+UNREPEATED = 3
+"""Large clusters, where each suspect is reported by itself: heartbeats after which one that is repeated no more is taken
+back. Two messages may be lost with their connections."""
+
+
+class Reports:
+    """What slaves have reported to this master since it is the master."""
+
+    def __init__(self, rounds: int, most: int) -> None:
+        self._rounds = rounds
+        self._most = max(most, rounds)
+        self._by: dict[MemberId, tuple[MemberId, ...]] = {}
+        """Reporter to those that it cannot reach; nobody has an empty list here."""
+        self._repeated: dict[Link, int] = {}
+        """Reporter and suspect, in this order, of reports that come one by one, to when the last one came."""
+        self._ticks = 0
+        self._since: dict[Link, int] = {}
+        """Links that are reported now, to when they first were; one that comes and goes keeps its age."""
+        self._gone: dict[Link, tuple[int, int]] = {}
+        """Links taken back a short while ago: when they were first reported, and when they were taken back."""
+        self._changed = 0
+        self._began = 0
+
+    def __repr__(self) -> str:
+        return f"Reports({self._by}, {self._ticks - self._changed} heartbeats without a change, of {self._rounds})"
+
+    def __bool__(self) -> bool:
+        return bool(self._since)
+
+    @property
+    def links(self) -> list[Link]:
+        """Those that are reported now, in a fixed order."""
+        return sorted(self._since)
+
+    @property
+    def by_reporter(self) -> dict[MemberId, tuple[MemberId, ...]]:
+        return {reporter: self._by[reporter] for reporter in sorted(self._by)}
+
+    def of(self, reporter: MemberId) -> tuple[MemberId, ...]:
+        """Whom the member said that it cannot reach."""
+        return self._by.get(reporter, ())
+
+    # --- what is reported ------------------------------------------------------------------------------------------
+
+    def replace(self, reporter: MemberId, suspects: Collection[MemberId]) -> bool:
+        """The member's whole list. Returns whether links were added or taken back by it."""
+        if suspects:
+            self._by[reporter] = tuple(sorted(suspects))
+        else:
+            self._by.pop(reporter, None)
+        return self._look()
+
+    def add(self, reporter: MemberId, suspect: MemberId) -> bool:
+        """One of those that the member cannot reach (large clusters). Returns as `replace`."""
+        self._repeated[reporter, suspect] = self._ticks
+        return self.replace(reporter, {*self.of(reporter), suspect})
+
+    def keep_only(self, members: Collection[MemberId]) -> bool:
+        """Others are in the view no more. Returns as `replace`."""
+        self._by = {
+            reporter: left
+            for reporter, suspects in self._by.items()
+            if reporter in members and (left := tuple(suspect for suspect in suspects if suspect in members))
+        }
+        self._repeated = {pair: at for pair, at in self._repeated.items() if pair[1] in self.of(pair[0])}
+        is_changed = self._look()
+        self._gone = {link: times for link, times in self._gone.items() if all(end in members for end in link)}
+        return is_changed
+
+    def _look(self) -> bool:
+        links = {link_of(reporter, suspect) for reporter, suspects in self._by.items() for suspect in suspects}
+        if links == self._since.keys():
+            return False
+        if not self._since and not self._gone:
+            self._began = self._ticks
+        for link in sorted(links - self._since.keys()):
+            self._since[link] = self._gone.pop(link, (self._ticks, 0))[0]
+        for link in sorted(self._since.keys() - links):
+            self._gone[link] = self._since.pop(link), self._ticks
+        self._changed = self._ticks
+        return True
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    def tick(self) -> list[Link]:
+        """A heartbeat of this master. Returns reporters and suspects of reports that were not repeated, and are dropped."""
+        self._ticks += 1
+        # A link that stays whole for as long as news would be waited for is none that comes and goes.
+        self._gone = {link: times for link, times in self._gone.items() if self._ticks - times[1] < self._rounds}
+        unrepeated = [pair for pair, at in self._repeated.items() if self._ticks - at >= UNREPEATED]
+        for reporter, suspect in unrepeated:
+            del self._repeated[reporter, suspect]
+            self.replace(reporter, [other for other in self.of(reporter) if other != suspect])
+        return unrepeated
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether everybody has had time to report."""
+        return bool(self._since) and self._ticks - self._changed >= self._rounds
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether links that come and go are waited for no more."""
+        return bool(self._since) and self._ticks - self._began >= self._most
+
+    def to_resolve(self) -> list[Link]:
+        """The links that are to be decided about now; empty: none yet."""
+        if self.is_quiet:
+            return self.links
+        if self.is_overdue:
+            return [link for link in self.links if self._ticks - self._since[link] >= self._rounds]
+        return []
+
+    def begin_anew(self) -> None:
+        """What was decided has been done: the waiting for what is left begins now."""
+        self._changed = self._began = self._ticks
+        self._gone.clear()
+        self._since = dict.fromkeys(self._since, self._ticks)
