@@ -75,6 +75,11 @@ class Routed:
         self.router.on_reply(sender, m.ErrorReply(1, code, "because"), self.now)
         self._take()
 
+    def refused_again(self, code: ErrorCode, sender: Target) -> None:
+        """The latest try."""
+        self.router.on_reply(sender, m.ErrorReply(self.messages[-1].id, code, "because"), self.now)
+        self._take()
+
     def lost(self, peer: Target = A) -> None:
         self.router.on_link(LinkLost(peer), self.now)
         self._take()
@@ -328,3 +333,43 @@ def test_a_call_during_the_search_for_the_newest_table_gets_its_assignment(calle
     c.release()
     c.advance(2_000)
     assert c.replies.get(write) == m.DoneReply(write)
+
+
+# --- maps that are protected ----------------------------------------------------------------------------------------
+
+
+@each(ALL)
+def test_want_of_members_is_told_to_the_caller_at_once_and_nobody_else_is_asked(request_: Any) -> None:
+    call = Routed(request_)
+    call.refused(ErrorCode.NOT_ENOUGH_MEMBERS)
+    assert call.code is ErrorCode.NOT_ENOUGH_MEMBERS
+    assert call.sent == [A]
+    assert not call.router.waiting
+
+
+@each(ONE_KEY)
+@pytest.mark.parametrize("code", [ErrorCode.NOT_OWNER, ErrorCode.NOT_READY])
+def test_want_of_members_is_told_as_such_where_those_asked_before_did_nothing(request_: Any, code: ErrorCode) -> None:
+    call = Routed(request_)
+    call.refused(code)
+    call.table(B)
+    call.refused_again(ErrorCode.NOT_ENOUGH_MEMBERS, B)
+    assert call.code is ErrorCode.NOT_ENOUGH_MEMBERS
+    assert call.answer.id == 1
+
+
+@pytest.mark.rows("EL-48")
+@each(ONE_KEY)
+@pytest.mark.parametrize("ended", ["lost", "moved", "ownership lost"])
+def test_want_of_members_does_not_say_that_a_write_that_may_be_done_is_not(request_: Any, ended: str) -> None:
+    call = Routed(request_)
+    if ended == "lost":
+        call.lost()
+    elif ended == "ownership lost":
+        call.refused(ErrorCode.OWNERSHIP_LOST)
+    call.table(B)
+    assert call.sent == [A, B]
+    call.refused_again(ErrorCode.NOT_ENOUGH_MEMBERS, B)
+    is_write = isinstance(request_, m.WRITES)
+    assert call.code is (ErrorCode.INDETERMINATE if is_write else ErrorCode.NOT_ENOUGH_MEMBERS)
+    assert "because" in call.answer.text

@@ -113,9 +113,8 @@ class CallRouter:
             pending.why_waiting = reply.text
             self._wait(pending, now)
             return
-        if type(reply) is ErrorReply and reply.code is ErrorCode.NOT_ENOUGH_MEMBERS and pending.may_be_done:
-            text = f"an earlier try may have been applied, and now: {reply.text}"
-            reply = ErrorReply(reply.id, self._code_without_answer(pending), text)
+        if type(reply) is ErrorReply and reply.code is ErrorCode.NOT_ENOUGH_MEMBERS:
+            reply = _refusal_of_all_tries(pending, reply)
         if reply.id < 0:
             reply = msgspec.structs.replace(reply, id=pending.call.request.id)
         self._forget(pending)
@@ -265,6 +264,14 @@ class CallRouter:
             self.waiting.pop(request_id, None)
         if self._retries:
             self._retries.pop(pending.asked_as, None)
+
+
+def _refusal_of_all_tries(pending: PendingCall, reply: ErrorReply) -> ErrorReply:
+    """The last try was refused for want of members, and changed nothing. That may not be so of a write's earlier ones."""
+    if not pending.may_be_done or not isinstance(pending.call.request, WRITES):
+        return reply
+    text = f"an earlier try may have been applied, and now: {reply.text}"
+    return ErrorReply(reply.id, ErrorCode.INDETERMINATE, text)
 
 
 def _asked_again(request: Request, request_id: int) -> Request:

@@ -1,0 +1,161 @@
+"""Protected maps in a real cluster of three: what operators set and see, and what each kind of caller is told."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import pytest
+
+import phalanx
+from phalanx.spark.grid import connect as spark_connect
+from phalanx.spark.options import parse_options
+from processes import Cluster, wait_for
+
+SETTINGS = """
+[maps.orders]
+minimum_members = 3
+
+[maps."audit*"]
+minimum_members = 2
+protects = "writes"
+merge_policy = "put-if-absent"
+"""
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("three")
+    (folder / "maps.toml").write_text(SETTINGS)
+    cluster = Cluster(folder, "three")
+    try:
+        cluster.start(1, options=("--config", str(folder / "maps.toml")))
+        cluster.start(2)
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def ask(phalanx_command, three):
+    """Runs a command against the first; with `--json`, what it printed as an object."""
+
+    def run(*arguments, status=0, at=0):
+        result = phalanx_command(*arguments, "--at", three.members[at].address, "--cluster", three.name)
+        assert result.exit_code == status, (result.stdout, result.stderr)
+        if status:
+            assert result.stderr.count("\n") == 1, "one line"
+            return result.stderr
+        return json.loads(result.stdout) if "--json" in arguments else result.stdout
+
+    return run
+
+
+@pytest.mark.parametrize("at", [0, 2])
+def test_what_the_first_member_was_configured_with_holds_for_all(ask, at):
+    told = ask("map", "settings", "--json", at=at)
+    assert list(told) == ["audit*", "orders", "(all other maps)"]
+    assert told["orders"]["protection"] == {"on": True, "minimum": 3, "majority": False, "reads": True, "writes": True}
+    assert told["audit*"]["merge_policy"] == "put-if-absent"
+    audit = ask("map", "settings", "audit-7", at=at)
+    assert "at least 2 members for writes" in audit
+    assert "put-if-absent" in audit
+    assert "1 synchronous and 0 asynchronous" in audit
+    assert ask("map", "settings", "other", "--json", at=at)["other"]["protection"]["on"] is False
+
+
+def test_settings_are_changed_one_by_one_through_any_member(ask):
+    assert "at least 2 members and the majority of the last stable view for reads" in ask(
+        "map", "protect", "prices", "--minimum", "2", "--majority", "--reads", at=1
+    )
+    assert "merge policy discard" in ask("map", "merge-policy", "prices", "discard", at=2)
+    ask("map", "backups", "prices", "--sync", "2")
+    told = ask("map", "settings", "prices", "--json")["prices"]
+    assert told == {
+        "backups": {"sync": 2, "async": 0},
+        "protection": {"on": True, "minimum": 2, "majority": True, "reads": True, "writes": False},
+        "merge_policy": "discard",
+    }
+    assert "protection off" in ask("map", "protect", "prices", "--off")
+    changed = ask("map", "protect", "*", "--off")
+    assert "not changed: audit*, orders, prices" in changed
+    ask("map", "backups", "prices", "--sync", "1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("protect", "m"), "give --minimum, --majority or both, or --off"),
+        (("protect", "m", "--off", "--minimum", "2"), "--off cannot be combined"),
+        (("protect", "m", "--minimum", "-1"), "--minimum"),
+        (("protect", "m", "--minimum", "three"), "--minimum"),
+        (("protect", "m" * 201, "--majority"), "201 characters"),
+        (("merge-policy", "m", "best"), "'best' is no merge policy: give one of latest-update"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(ask, arguments, told):
+    assert told in ask("map", *arguments, status=2)
+
+
+@pytest.mark.rows("EL-48", "EL-50")
+def test_every_caller_is_told_at_once_when_a_member_is_missing_and_served_when_one_has_come(
+    ask, three, phalanx_command
+):
+    with three.client() as grid:
+        orders, free = grid.map("orders"), grid.map("free")
+        orders.put_all({n: n for n in range(50)})
+        three.kill(three.members[2])
+
+        def refused():
+            try:
+                orders.get(1)
+            except phalanx.NotEnoughMembers as error:
+                return error
+            return None
+
+        error = wait_for(refused, "a protected map refuses with two of three members")
+        assert "map 'orders' refuses reads: it needs at least 3 members that hold data, and 2 are here" in str(error)
+        wait_for(lambda: all(_refuses(orders, n) for n in range(50)), "both owners refuse")
+        operations = {
+            "get_all": lambda: orders.get_all([1, 2]),
+            "put": lambda: orders.put(1, 2),
+            "put_all": lambda: orders.put_all({1: 2, 3: 4}),
+            "remove": lambda: orders.remove(1),
+            "size": orders.size,
+            "clear": orders.clear,
+            "scan": lambda: list(orders.items()),
+        }
+        for operation in operations.values():
+            with pytest.raises(phalanx.NotEnoughMembers, match="nothing was changed"):
+                operation()
+        free.put("any", 1)
+        asyncio.run(_ask_without_blocking(three))
+        options = {"members": three.addresses, "cluster": three.name, "map": "orders"}
+        with spark_connect(parse_options(options, "read")) as spark, pytest.raises(phalanx.NotEnoughMembers):
+            list(spark.scan_data("orders", [0]))
+        assert "refuses reads" in ask("map", "get", "orders", "1", "--key-type", "int", status=1)
+        why = phalanx_command(
+            "why", three.members[0].address, "--event-log", three.event_log, "--cluster", "three", "--json"
+        )
+        assert why.exit_code == 0, why.stderr
+        told = [each for each in json.loads(why.stdout)["decisions"] if each["event"] == "ProtectionChanged"]
+        assert "it needs at least 3 members that hold data, and 2 are here" in json.dumps(told[-1])
+        three.start(1)
+        wait_for(lambda: orders.get(1) == 1, "a third member is here again")
+        assert orders.get_all(range(50)) == {n: n for n in range(50)}
+
+
+def _refuses(orders, key):
+    try:
+        orders.get(key)
+    except phalanx.NotEnoughMembers:
+        return True
+    return False
+
+
+async def _ask_without_blocking(three):
+    async with await phalanx.connect(three.addresses, cluster=three.name) as grid:
+        for operation in (
+            grid.map("orders").get(1), grid.map("orders").put_all({1: 2, 3: 4}), grid.map("orders").clear(),
+        ):  # fmt: skip
+            with pytest.raises(phalanx.NotEnoughMembers):
+                await operation
