@@ -24,7 +24,10 @@ def test_a_member_is_asked_with_the_secret_only(
     for command in (["members"], ["partitions"], ["safe"], ["why", member.address], ["map", "size", "m"]):
         refused = phalanx_command(*command, *at)
         assert (refused.exit_code, refused.stdout) == (1, "")
-        assert "this cluster has a secret, and the peer gave none: give it the cluster's secret file" in refused.stderr
+        assert (
+            "the cluster has a secret, and the connecting side gave none: give it the cluster's secret file"
+            in refused.stderr
+        )
         assert phalanx_command(*command, *at, "--secret-file", str(file)).stderr == ""
 
     put = phalanx_command("map", "put", "m", "k", "1", *at, "--secret-file", str(file))

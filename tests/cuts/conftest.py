@@ -22,10 +22,10 @@ def machines(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Start]:
         pytest.skip(f"no real cuts: {why}")
     with ExitStack() as stack:
 
-        def start(hosts: int, **settings: object) -> Machines:
+        def start(hosts: int, names: str = "", **settings: object) -> Machines:
             made = stack.enter_context(Machines(stack.enter_context(Network(hosts)), tmp_path))
             stack.callback(lambda: print(made.logs()))
-            made.start(**settings)
+            made.start(names, **settings)
             return made
 
         yield start

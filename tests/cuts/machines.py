@@ -59,8 +59,8 @@ class Machines:
 
     # --- the cluster -----------------------------------------------------------------------------------------------
 
-    def start(self, **settings: Any) -> None:
-        """Start a member on each host, wait until all have one list, and name them by age."""
+    def start(self, names: str = "", **settings: Any) -> None:
+        """Start a member on each host, wait until all have one list, and name them by age: N1, N2, … or as given."""
         config = self.folder / "member.toml"
         lines = (f"{name} = {json.dumps(value)}\n" for name, value in (HASTY | settings).items())
         config.write_text("".join(lines))
@@ -72,7 +72,8 @@ class Machines:
             process.wait_ready(SETTLE_S)
         self._hosts = {host: host for host in self.network.hosts}
         view = wait_for(lambda: self._whole(first), f"one list of {len(self._hosts)} members", SETTLE_S)
-        self._hosts = {f"N{age}": _host_of(member) for age, member in enumerate(view.view.members, 1)}
+        given = names.split() or [f"N{age}" for age in range(1, len(self._hosts) + 1)]
+        self._hosts = dict(zip(given, map(_host_of, view.view.members), strict=True))
         self.wait_lists({self.everybody: self.everybody})
 
     def fill(self) -> None:
@@ -133,7 +134,7 @@ class Machines:
 
     def list_of(self, name: str) -> str:
         """Names of the members in that member's list, by age."""
-        return self._named(self.said_by(name).view.members)
+        return self.named(self.said_by(name).view.members)
 
     def wait_lists(self, wanted: dict[str, str]) -> None:
         """Until all members of each group have one and the same list: of exactly these members, in that order.
@@ -168,6 +169,17 @@ class Machines:
 
         wait_for(is_whole, f"all replicas at {names}", SETTLE_S, self.seen)
 
+    def wait_merged(self, names: str) -> None:
+        """Until the cluster has acknowledged all that the former incarnations on these hosts had kept."""
+        wait_for(
+            lambda: all(
+                0 < len(self.events(name, "DataKept")) <= len(self.events(name, "MergeEnded")) for name in names.split()
+            ),
+            f"what {names} kept is merged",
+            SETTLE_S,
+            self.seen,
+        )
+
     def seen(self) -> str:
         """Everybody's list, for whom something did not happen in time."""
         said = []
@@ -177,8 +189,8 @@ class Machines:
             except UnavailableError as error:
                 said.append(f"{name}: {error}")
             else:
-                suspected = f" suspects {self._named(reply.suspected)}" if reply.suspected else ""
-                said.append(f"{name}: {self._named(reply.view.members)} ({reply.view.version}){suspected}")
+                suspected = f" suspects {self.named(reply.suspected)}" if reply.suspected else ""
+                said.append(f"{name}: {self.named(reply.view.members)} ({reply.view.version}){suspected}")
         return "; ".join(said)
 
     def events(self, name: str, kind: str = "") -> list[dict[str, Any]]:
@@ -191,17 +203,26 @@ class Machines:
                     found.append(event)
         return found
 
+    def suspected_now(self, name: str) -> list[str]:
+        """Whom that member suspects."""
+        return self.named(self.said_by(name).suspected).split()
+
+    def rows_of(self, name: str) -> list[str]:
+        """The names of those that hold each partition, the owner first, in that member's table."""
+        table = self.table_of(name).table
+        return [self.named(table.members[i] for i in row if i != HOLE) for row in table.rows]
+
     def removed_by(self, name: str) -> list[str]:
         """Whom that member has removed from the list as the master."""
-        return [self._named([event["removed"]]) for event in self.events(name, "MemberRemoved")]
+        return [self.named([event["removed"]]) for event in self.events(name, "MemberRemoved")]
 
     def suspected_by(self, name: str) -> list[str]:
         """Whom that member has suspected, ever."""
-        return [self._named([event["suspect"]]) for event in self.events(name, "MemberSuspected")]
+        return [self.named([event["suspect"]]) for event in self.events(name, "MemberSuspected")]
 
     def judge(self) -> None:
         """M1 to M3, from the event logs."""
-        running = self.said_by("N1").view.members
+        running = self.said_by(next(iter(self._hosts))).view.members
         wait_for(lambda: not ViewsOnDisk(self.event_log).judge(running), "M1 to M3 hold in the logs", 10.0)
 
     def logs(self) -> str:
@@ -234,7 +255,7 @@ class Machines:
     def _is_list(self, group: str, wanted: str) -> bool:
         names = group.split()
         first = self.said_by(names[0]).view
-        found = self._named(first.members)
+        found = self.named(first.members)
         if wanted.startswith("?"):
             if sorted(found.split()) != sorted(wanted.split()[1:]):
                 return False
@@ -245,7 +266,8 @@ class Machines:
     def _on(self, names: str) -> list[str]:
         return [self._hosts[name] for name in names.split()]
 
-    def _named(self, members: Any) -> str:
+    def named(self, members: Any) -> str:
+        """The names of these incarnations."""
         names = {host: name for name, host in self._hosts.items()}
         return " ".join(names[_host_of(member)] for member in members)
 

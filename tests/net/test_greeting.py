@@ -206,6 +206,11 @@ def test_beyond_loopback_it_takes_a_secret_and_an_address(tmp_path, monkeypatch)
         Config(host="::", secret_file=file, advertise="::")
     assert Config(host="0.0.0.0", secret_file=file, advertise="192.0.2.1").address(5701) == "192.0.2.1:5701"
     assert Config(host="::", secret_file=file, advertise="2001:db8::1").address(5701) == "[2001:db8::1]:5701"
+    with pytest.raises(
+        UsageError, match=r"would know this member as '127\.0\.0\.1'.*the seed 192\.0\.2\.1:5701 is not on"
+    ):
+        Config(seeds=("127.0.0.1:5701", "192.0.2.1:5701"), secret_file=file)
+    assert Config(seeds=("localhost:5701", "[::1]:5701", "node-1:5701"), secret_file=file).host == "127.0.0.1"
     monkeypatch.setenv(SECRET_FILE_VARIABLE, file)
     assert Config(host="192.0.2.1").address(5701) == "192.0.2.1:5701"
 

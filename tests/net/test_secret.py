@@ -101,7 +101,7 @@ def test_others_are_refused_counted_and_said_once(file: Path, other: Path, caplo
         asyncio.run(run())
     lines = [record.getMessage() for record in caplog.records if "refused 1 connections" in record.getMessage()]
     assert len(lines) == 1
-    assert "refused 1 connections from 127.0.0.1, the last because this cluster has a secret" in lines[0]
+    assert "refused 1 connections from 127.0.0.1, the last because the cluster has a secret" in lines[0]
 
 
 def test_a_member_without_a_secret_refuses_who_has_one(file: Path) -> None:

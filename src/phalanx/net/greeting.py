@@ -23,12 +23,14 @@ GREETING_TIMEOUT_S = 5.0
 """For opening a connection and the greeting together."""
 
 HOW = f"(setting secret_file, option --secret-file, or the variable {SECRET_FILE_VARIABLE})"
-ONLY_ACCEPTING_HAS_ONE = f"this cluster has a secret, and the peer gave none: give it the cluster's secret file {HOW}"
+ONLY_ACCEPTING_HAS_ONE = (
+    f"the cluster has a secret, and the connecting side gave none: give it the cluster's secret file {HOW}"
+)
 ONLY_CONNECTING_HAS_ONE = (
-    f"this member has no secret, and the peer has one: start this member with the cluster's secret file {HOW}, or connect "
+    f"the member has no secret, and the connecting side has one: start the member with the cluster's secret file {HOW}, or connect "
     f"without one"
 )
-ANOTHER_SECRET = f"the peer's secret is not the one of this cluster: give both the same secret file {HOW}"
+ANOTHER_SECRET = f"the connecting side has another secret than the cluster: give both the same secret file {HOW}"
 PEER_ANOTHER_SECRET = (
     f"the member that answered has another secret than this side: give both the same secret file {HOW}"
 )

@@ -9,7 +9,7 @@ import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
-from phalanx.common.ids import Address, parse_address
+from phalanx.common.ids import Address, host_and_port, parse_address
 from phalanx.net.secret import Secret, find_secret, secret_file_of
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 
@@ -83,6 +83,13 @@ class Config(NodeConfig, frozen=True, kw_only=True):
                 f"host: {self.host!r} is not a loopback address, and without a secret anybody who reaches it could read "
                 f"and write: give every member and client the same secret_file (--secret-file), or listen on 127.0.0.1"
             )
+        known_as = self.advertise or self.host
+        elsewhere = [seed for seed in self.seeds if _is_other_machine(host_and_port(seed)[0])]
+        if elsewhere and _is_loopback(known_as):
+            raise UsageError(
+                f"host: the others would know this member as {known_as!r}, which is themselves to each of them, and the seed "
+                f"{elsewhere[0]} is not on loopback: listen on an address of this machine (--host)"
+            )
         if self.advertise is None and _is_wildcard(self.host):
             raise UsageError(
                 f"host: others cannot connect to {self.host!r}: give the address under which they reach this member as "
@@ -90,6 +97,14 @@ class Config(NodeConfig, frozen=True, kw_only=True):
             )
         if self.advertise is not None and (not self.advertise or _is_wildcard(self.advertise)):
             raise UsageError(f"advertise: others cannot connect to {self.advertise!r}; give an address of this machine")
+
+
+def _is_other_machine(host: str) -> bool:
+    """Whether it is an address beyond loopback; names are not looked up."""
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _is_wildcard(host: str) -> bool:
