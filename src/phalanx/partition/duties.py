@@ -386,6 +386,8 @@ class MasterDuties:
             else:
                 # What moves the ownership is told at once: callers wait for the new owner.
                 self._change({partition: outcome.row}, now, at_once=outcome.row[:1] != before[:1])
+                if self._evacuating.is_halfway(partition):
+                    self._plan_because = "backups that can be reached stand in for others"
             self._note_completed(outcome)
             self.migrating.went_on(partition, self._keeper.table)
 

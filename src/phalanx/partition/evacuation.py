@@ -6,6 +6,9 @@ one that stays, among the hottest so many that confirm the writes of every map. 
 the present one reaches: a migration of the ownership like any other. So nobody who goes owns what nobody else has, and
 1. O is removed and has not heard so yet; 2. a caller puts k; 3. O cannot confirm it alone: another owns the partition, or
 has to confirm too, and answers no stranger.
+
+The ownership moves when all backups are in step, and one that the owner does not reach never is. So these are replaced
+first, by members that it reaches; then the ownership moves.
 """
 
 from __future__ import annotations
@@ -60,10 +63,30 @@ def plan_evacuation(
             member: ((owner, member) in doubtful, member not in others, sum(are_apart(member, o) for o in others))
             for member in reached
         }
-        taker = min(reached, key=lambda member: (cost[member], loads[member]))
+        reached.sort(key=lambda member: (cost[member], loads[member]))
+        taker = reached[0]
         loads[taker] += 1
-        targets[partition] = _with_owner(slots, taker, are_apart)
+        if any(are_apart(owner, other) for other in others):
+            targets[partition] = _with_backups(slots, [member for member in reached if member not in others], are_apart)
+        else:
+            targets[partition] = _with_owner(slots, taker, are_apart)
     return targets
+
+
+def _with_backups(slots: Slots, spare: list[MemberId], are_apart: Callable[[MemberId, MemberId], bool]) -> Slots:
+    """The row in which others stand in the place of backups that the owner does not reach; it stays the owner."""
+    owner, row, left = slots[0], list(slots), iter(spare)
+    for index, member in enumerate(slots[1:], start=1):
+        if owner is not None and member is not None and are_apart(owner, member):
+            row[index] = next(left, None)
+    return _cut(row)
+
+
+def _cut(row: list[MemberId | None]) -> Slots:
+    """Without holes at the end."""
+    while row and row[-1] is None:
+        row.pop()
+    return tuple(row)
 
 
 def _with_owner(slots: Slots, taker: MemberId, are_apart: Callable[[MemberId, MemberId], bool]) -> Slots:
@@ -76,9 +99,7 @@ def _with_owner(slots: Slots, taker: MemberId, are_apart: Callable[[MemberId, Me
     for index, member in enumerate(slots[1:], start=1):
         if member is not None and are_apart(taker, member):
             row[index] = owner if owner not in row else None
-    while row and row[-1] is None:
-        row.pop()
-    return tuple(row)
+    return _cut(row)
 
 
 class Evacuating:
@@ -90,6 +111,8 @@ class Evacuating:
         """None: nothing is to be moved."""
         self._began_at: Millis | None = None
         """None: there is nothing to be moved by this order, or that has not been looked at yet."""
+        self._halfway: set[int] = set()
+        """Partitions whose owner is moved when others stand in the place of backups that it does not reach."""
 
     def __repr__(self) -> str:
         return f"Evacuating({self.order})"
@@ -103,7 +126,12 @@ class Evacuating:
             ended = events.EvacuationEnded(self.order.removed, left, now - self._began_at, table.version)
             self._out.record(ended)
         self.order, self._began_at = order, None
+        self._halfway.clear()
         return True
+
+    def is_halfway(self, partition: int) -> bool:
+        """Whether its next target can be worked out when it has got to this one."""
+        return partition in self._halfway
 
     def targets(
         self,
@@ -123,6 +151,7 @@ class Evacuating:
             self._out.record(
                 events.EvacuationStarted(order.removed, endangered, endangered - len(changes), order.until)
             )
+        self._halfway = {partition for partition, row in changes.items() if row[0] == rows[partition][0]}
         for partition, row in changes.items():
             rows[partition] = row
         return rows

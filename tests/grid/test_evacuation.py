@@ -1,0 +1,200 @@
+"""Members that are removed for a partial cut lose nothing: what only they hold is moved first (DESIGN 4)."""
+
+from typing import Any
+
+import pytest
+
+from harness import Cluster
+from phalanx.wire import events
+from phalanx.wire import messages as m
+
+COUNT = 8
+
+
+def cluster(names: str = "ABCD", **settings: Any) -> Cluster:
+    c = Cluster(names, **({"partition_count": COUNT, "backup_count": 0} | settings))
+    c.assign()
+    c.advance(2_000)
+    return c
+
+
+def fill(c: Cluster, count: int = 5) -> dict[bytes, bytes]:
+    """Entries in every partition, written at its owner, and confirmed."""
+    data = {}
+    for partition in range(COUNT):
+        for number in range(count):
+            key, value = c.key(partition, number), b"\xff\xff\xff\xf5v%d" % number
+            written = c.put(c.replicas("A", partition)[0], key, value)
+            c.settle()
+            assert c.is_done(written)
+            data[key] = value
+    return data
+
+
+def held(c: Cluster, name: str = "A") -> dict[bytes, bytes]:
+    """What the owners have, by the table of a member; every owner is one of its view."""
+    found: dict[bytes, bytes] = {}
+    for partition in range(COUNT):
+        owner = c.replicas(name, partition)[0]
+        assert owner in c.view(name)
+        found |= c.entries(owner, partition) or {}
+    return found
+
+
+def until_removed(c: Cluster, names: str, within_ms: int = 60_000) -> None:
+    for _ in range(within_ms // 100):
+        c.advance(100)
+        if not set(names) & set(c.view("A")):
+            return
+    raise AssertionError(f"{names} are members still: {c.nodes['A']!r}")
+
+
+@pytest.mark.rows("PD-08", "PD-24", "PN-06")
+def test_a_partial_cut_loses_nothing_even_without_backups() -> None:
+    c = cluster()
+    data = fill(c)
+    assert any(c.replicas("A", p) == "B" for p in range(COUNT))
+    c.cut("B", "CD")
+    until_removed(c, "B")
+    c.advance(2_000)
+    assert c.views_of("ACD") == ["ACD"] * 3
+    assert held(c) == data
+    assert not c.events_of("A", events.PartitionLost)
+    (started,) = c.events_of("A", events.EvacuationStarted)
+    (ended,) = c.events_of("A", events.EvacuationEnded)
+    assert started.partitions > 0
+    assert started.without_taker == 0
+    assert ended.left == ()
+
+
+@pytest.mark.rows("PD-24")
+def test_who_takes_a_partition_is_reached_by_its_owner() -> None:
+    """Of those that stay B reaches the master alone."""
+    c = cluster()
+    fill(c)
+    of_b = [p for p in range(COUNT) if c.replicas("A", p) == "B"]
+    c.cut("B", "CD")
+    until_removed(c, "B")
+    assert {c.replicas("A", p) for p in of_b} == {"A"}
+
+
+@pytest.mark.rows("PD-24")
+def test_with_a_confirming_backup_among_those_that_stay_nothing_is_moved_first() -> None:
+    c = cluster("ABCDE", backup_count=1)
+    data = fill(c)
+    c.cut("B", "C")
+    until_removed(c, "C")
+    started = sum(event.partitions for event in c.events_of("A", events.EvacuationStarted))
+    assert started == 0
+    c.advance(3_000)
+    assert held(c) == data
+
+
+@pytest.mark.rows("PD-24")
+def test_two_that_go_together_and_hold_both_replicas_of_a_partition() -> None:
+    c = Cluster("ABCDE", partition_count=COUNT, backup_count=1)
+    c.assign(rows=["BC", "CB", "AD", "DE", "EA", "BD", "CE", "AE"])
+    c.advance(2_000)
+    data = fill(c)
+    c.cut("BC", "DE")
+    c.advance(5_000)
+    until_removed(c, "DE") if "B" in c.view("A") else None
+    c.advance(20_000)
+    assert c.view("A") in ("ABC", "ADE")
+    assert held(c) == data
+    assert not c.events_of("A", events.PartitionLost)
+
+
+@pytest.mark.rows("PD-24")
+def test_an_asynchronous_backup_may_lack_what_was_confirmed() -> None:
+    """C stays, and is no sure backup of what B owns: B cannot reach it any more."""
+    c = Cluster("ABCD", partition_count=COUNT, backup_count=0, async_backup_count=1)
+    c.assign(rows=["BC", "BC", "AD", "DA", "CA", "BD", "CD", "AC"])
+    c.advance(2_000)
+    c.cut("B", "CD")
+    data = fill(c)
+    until_removed(c, "B")
+    c.advance(2_000)
+    assert held(c) == data
+
+
+@pytest.mark.rows("PD-24")
+def test_writes_go_on_while_partitions_are_moved_and_none_that_was_confirmed_is_lost() -> None:
+    c = cluster(copy_chunk_bytes=64)
+    data = fill(c, 20)
+    of_b = next(p for p in range(COUNT) if c.replicas("A", p) == "B")
+    c.cut("B", "CD")
+    number = 100
+    confirmed: dict[int, tuple[bytes, bytes]] = {}
+    for _ in range(400):
+        if "B" in c.nodes and c.nodes["B"].membership.view is not None:
+            key, value = c.key(of_b, number), b"\xff\xff\xff\xf5w%d" % number
+            confirmed[c.put("B", key, value)] = (key, value)
+            number += 1
+        c.advance(50)
+    assert c.view("A") == "ACD"
+    data |= dict(pair for request, pair in confirmed.items() if c.is_done(request))
+    assert len(data) > 160 + 20, "B confirmed many while it was cut off"
+    assert held(c) == data
+
+
+@pytest.mark.rows("PD-24")
+def test_a_removed_owner_that_has_not_heard_so_confirms_nothing_alone() -> None:
+    """What it still owned has a confirming backup among those that stay, and all else was moved away."""
+    c = cluster("ABCD", backup_count=1)
+    data = fill(c)
+    c.cut("B", "CD")
+    c.swallow = lambda sender, receiver, message: receiver == "B" and isinstance(message, m.ExplicitSuspicion)
+    until_removed(c, "B")
+    assert c.view("B") == "ABCD"
+    written = {}
+    for partition in range(COUNT):
+        if c.replicas("B", partition)[0] == "B":
+            key = c.key(partition, 50)
+            written[c.put("B", key, b"\xff\xff\xff\xf5late")] = key
+    c.advance(2_000)
+    assert not [request for request in written if c.is_done(request)]
+    assert {key: value for key, value in held(c).items() if key in data} == data
+
+
+@pytest.mark.rows("PD-24")
+def test_when_the_time_is_over_they_go_all_the_same_and_it_is_said_what_is_lost() -> None:
+    c = cluster(evacuation_timeout_ms=4_000)
+    fill(c)
+    of_b = tuple(p for p in range(COUNT) if c.replicas("A", p) == "B")
+    c.swallow = lambda sender, receiver, message: sender == "B" and isinstance(message, m.CopyStart | m.CopyChunk)
+    c.cut("B", "CD")
+    until_removed(c, "B")
+    (ended,) = c.events_of("A", events.EvacuationEnded)
+    assert ended.left == of_b
+    assert ended.took_ms == 4_000
+    assert {event.partition for event in c.events_of("A", events.PartitionLost)} == set(of_b)
+
+
+@pytest.mark.rows("PD-24")
+def test_it_can_be_turned_off() -> None:
+    c = cluster(evacuation_timeout_ms=0)
+    fill(c)
+    c.cut("B", "CD")
+    until_removed(c, "B")
+    assert not c.events_of("A", events.EvacuationStarted)
+    assert c.events_of("A", events.PartitionLost)
+
+
+@pytest.mark.rows("PD-21")
+def test_a_link_that_is_whole_again_ends_it_and_nobody_goes() -> None:
+    c = cluster(evacuation_timeout_ms=10_000)
+    data = fill(c)
+    c.swallow = lambda sender, receiver, message: sender == "B" and isinstance(message, m.CopyStart | m.CopyChunk)
+    c.cut("B", "CD")
+    for _ in range(300):
+        c.advance(100)
+        if c.nodes["A"].membership.evacuation is not None:
+            break
+    assert c.nodes["A"].membership.evacuation is not None
+    c.heal()
+    c.swallow = lambda sender, receiver, message: False
+    c.advance(30_000)
+    assert c.views_of("ABCD") == ["ABCD"] * 4
+    assert len(c.events_of("A", events.ResolutionTakenBack)) == 1
+    assert held(c) == data
