@@ -118,21 +118,21 @@ class Cluster:
 
     # --- members ---------------------------------------------------------------------------------------------------
 
-    def start(self, name: str, *, seeds: str | None = None, **settings: Any) -> Node:
+    def start(self, name: str, *, seeds: str | None = None, kept: object = None, **settings: Any) -> Node:
         """Begin a new incarnation; it has sent its first messages."""
         assert name not in self.nodes
         self._incarnations[name] = number = self._incarnations.get(name, 0) + 1
         asked = tuple(address(seed) for seed in (self.seeds if seeds is None else seeds))
         config = NodeConfig(seeds=asked, **(EXACT_TIMES | self.settings | settings))
-        node = self.nodes[name] = Node(member_id(address(name), f"{name}{number}"), config)
+        node = self.nodes[name] = Node(member_id(address(name), f"{name}{number}"), config, kept=kept)
         self.finished.pop(name, None)
         self._woken[name] = self.now - 1
         self.feed(name, Started())
         return node
 
-    def join(self, name: str, *, seeds: str | None = None) -> Node:
+    def join(self, name: str, *, seeds: str | None = None, kept: object = None) -> Node:
         """Start a member and let everything happen until all is quiet."""
-        node = self.start(name, seeds=seeds)
+        node = self.start(name, seeds=seeds, kept=kept)
         self.settle()
         if node.membership.view is None:
             self.advance(3_000)
@@ -142,7 +142,7 @@ class Cluster:
     def rejoin(self, name: str) -> Node:
         """What a driver does when an incarnation ended and wants to come back."""
         asked = "".join(dict.fromkeys(name_of(member) for member in self.finished[name].rejoin if member))
-        return self.join(name, seeds=asked.replace(name, ""))
+        return self.join(name, seeds=asked.replace(name, ""), kept=self.finished[name].kept)
 
     def id(self, name: str) -> MemberId:
         """The identity of the latest incarnation."""

@@ -97,6 +97,7 @@ def _as_object(seen: Seen, holdings: Holdings, *, every: bool) -> dict[str, Any]
                 "entries": held.entries if (held := holdings[member]) is not None else None,
                 "bytes": held.bytes if held is not None else None,
                 "unconfirmed": held.unconfirmed if held is not None else None,
+                "kept_entries": held.kept_entries if held is not None else None,
             }
             for member, (owned, backups) in placement.counts().items()
         ],
@@ -122,6 +123,12 @@ def _show(seen: Seen, holdings: Holdings, *, every: bool) -> None:
             figures = [f"{held.entries:,}", f"{held.bytes / 2**20:,.1f}", str(held.unconfirmed)]
         rows.add_row(address_of(member), str(owned), str(backups), *figures)
     out.print(rows)
+    for member, held in holdings.items():
+        if held is not None and held.kept_entries:
+            out.print(
+                f"[yellow]{address_of(member)} keeps {held.kept_entries:,} entries of a side that gave up its cluster, and "
+                f"merges them.[/yellow]"
+            )
     if every:
         for partition, version in enumerate(partition_table.versions):
             replicas = " ".join(map(address_of, partition_table.replicas(partition))) or "nobody"

@@ -111,6 +111,8 @@ def _as_object(found: Judgement, own: SafetyReply) -> dict[str, Any]:
         "only_here": own.only_here,
         "lacking": own.lacking,
         "unconfirmed": own.unconfirmed,
+        "kept": own.kept,
+        "kept_entries": own.kept_entries,
         "migrating": own.migrating,
         "wanted_replicas": own.wanted_replicas,
         "configured_replicas": own.configured_replicas,

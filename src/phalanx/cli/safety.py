@@ -62,15 +62,32 @@ def judge(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Judg
     views = list(_about_views(member, own, master))
     unclear = [*views, *_about_the_search(master)]
     takes_part = list(_about_its_migrations(member, own, master))
-    against_kill = [*takes_part, *views]
+    kept = list(_about_kept(own))
+    against_kill = [*kept, *takes_part, *views]
     if held:
-        against_kill = [*_about_data(own, staying), *takes_part, *_about_the_others(member, own, master), *unclear]
+        against_kill = [
+            *kept,
+            *_about_data(own, staying),
+            *takes_part,
+            *_about_the_others(member, own, master),
+            *unclear,
+        ]
     against_leaving = list(unclear) if held else []
     if held and not staying:
         who = "no member that holds data" if len(own.view.data_members) < len(own.view.members) else "no member"
         said = f"{who} would stay to take over what it holds"
         against_leaving.append(Reason("nobody_stays", held, said, START_ANOTHER))
     return Judgement(member, against_kill, against_leaving, _notes(member, own, held))
+
+
+def _about_kept(own: SafetyReply) -> Iterable[Reason]:
+    """What may be nowhere in this cluster yet."""
+    if own.kept:
+        said = (
+            f"it keeps {_count(own.kept_entries, 'entry', 'entries')} in {_partitions(own.kept)} of a side that gave up its "
+            f"cluster, and has not merged them yet"
+        )
+        yield Reason("kept", own.kept, said, f"{WAIT}, or {DRAIN}")
 
 
 def _about_data(own: SafetyReply, staying: list[MemberId]) -> Iterable[Reason]:
@@ -169,8 +186,8 @@ def _partitions(count: int) -> str:
     return _count(count, "partition")
 
 
-def _count(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+def _count(count: int, thing: str, things: str = "") -> str:
+    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
 
 
 def _names(members: Iterable[MemberId]) -> str:

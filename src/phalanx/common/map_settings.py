@@ -26,7 +26,6 @@ MAX_MINIMUM = 10_000
 """Of members; no cluster has more."""
 MERGE_POLICIES = (
     "latest-update", "put-if-absent", "latest-access", "higher-hits", "expiration-time", "discard", "pass-through",
-    "validated",
 )  # fmt: skip
 DEFAULT_MERGE_POLICY = "latest-update"
 REMEMBERED_NAMES = 10_000

@@ -83,7 +83,7 @@ class GridService:
         self._confirmed_by: MemberId | None = None
         self._copies_made = 0
         target_ms = config.migration_latency_target_ms
-        self._pacer = CopyPacer(target_ms, config.copy_chunk_bytes) if target_ms else None
+        self.pacer = CopyPacer(target_ms, config.copy_chunk_bytes) if target_ms else None
         self._checks = AntiEntropy(config.anti_entropy_interval_ms)
         self._expiring: dict[int, OwnedPartition] = {}
         """Owned partitions that may hold entries which expire."""
@@ -262,7 +262,7 @@ class GridService:
         replica = self.followed.replicas.pop(partition, None) or Replica()
         self.followed.drop_copy(partition)
         replica.ordered_for = -1
-        owned = OwnedPartition(self.this, partition, replica, epoch, self.out, self._pacer, self.guard)
+        owned = OwnedPartition(self.this, partition, replica, epoch, self.out, self.pacer, self.guard)
         self.owned[partition] = owned
         if any(store.expires_at for store in replica.maps.values()):
             self._expiring[partition] = owned
@@ -380,7 +380,7 @@ class GridService:
         if self.owned_later.partitions:
             return self._table_at
         earliest = self._checks.next_deadline()
-        chunk_at = self._pacer.next_deadline() if self._pacer is not None else None
+        chunk_at = self.pacer.next_deadline() if self.pacer is not None else None
         look_at = self._look_at if self.unsettled or self._expiring else None
         for deadline in (chunk_at, look_at, self.followed.discarded.next_deadline()):
             if deadline is not None and (earliest is None or deadline < earliest):
@@ -392,8 +392,8 @@ class GridService:
         self.guard.on_time(now)
         if self.owned_later.partitions:
             self.owned_later.go_on(self.followed.undivided.parent_of)
-        if self._pacer is not None:
-            self._pacer.on_time(now)
+        if self.pacer is not None:
+            self.pacer.on_time(now)
         self.followed.discarded.on_time(now)
         for owned in self._checks.due(self.owned, now):
             owned.check_backups()

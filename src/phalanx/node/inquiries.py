@@ -10,6 +10,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.common.table import HOLE
 from phalanx.common.view import MembersView
+from phalanx.grid.kept import Kept
 from phalanx.grid.service import GridService
 from phalanx.membership.service import MembershipService
 from phalanx.node.history import History
@@ -48,6 +49,7 @@ class Inquiries:
         keeper: PartitionKeeper,
         duties: MasterDuties,
         grid: GridService,
+        kept: Kept,
         history: History,
         outbox: Outbox,
     ) -> None:
@@ -55,6 +57,7 @@ class Inquiries:
         self._keeper = keeper
         self._duties = duties
         self._grid = grid
+        self._kept = kept
         self._history = history
         self._out = outbox
 
@@ -104,6 +107,7 @@ class Inquiries:
             sum(replica.byte_count() for replica in owned + followed),
             len(grid.unsettled),
             grid.table.maps.depth,
+            self._kept.entry_count(),
         )
 
     def _safety(self, request_id: int, view: MembersView, now: Millis) -> SafetyReply:
@@ -121,6 +125,7 @@ class Inquiries:
         return SafetyReply(
             request_id, view, suspected, table.version, owned, len(copies) - owned,
             copies.count(1), sum(count < wanted for count in copies), len(late), len(migrating), wanted, configured,
+            self._kept.partition_count(), self._kept.entry_count(),
         )  # fmt: skip
 
     def _migrations(self, request_id: int, now: Millis) -> MigrationsReply:

@@ -17,8 +17,11 @@ from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import MemberId, Millis, is_client
 from phalanx.common.invariant import invariant
 from phalanx.grid.calls import CallRouter, why_no_owners
+from phalanx.grid.keeping import FIRST_ID, Keeping
+from phalanx.grid.kept import Kept
 from phalanx.grid.operations import on_bulk_request, on_key_request
 from phalanx.grid.service import GridService
+from phalanx.grid.taking_in import on_merge_entries
 from phalanx.membership.service import MembershipService
 from phalanx.node.history import History
 from phalanx.node.inquiries import Inquiries
@@ -43,7 +46,10 @@ from phalanx.wire.effects import (
 
 Handler = Callable[[Any, Any, Millis], None]
 _REQUESTS = frozenset(get_args(m.Request))
-_BETWEEN_MEMBERS = frozenset(get_args(m.TableMessage) + get_args(m.ReplicationMessage))
+_OF_CLIENTS = _REQUESTS - {m.MergeEntries}
+_BETWEEN_MEMBERS = frozenset(
+    [*get_args(m.TableMessage), *get_args(m.ReplicationMessage), *get_args(m.MergeMessage), m.MergeEntries]
+)
 """What counts only from a member of the installed view; messages about membership judge their senders themselves."""
 _OF_ONE_PARTITION = frozenset(
     [
@@ -71,8 +77,13 @@ _ABOUT_DATA = frozenset(
 class Node:
     """One incarnation of one member, from its start to its end."""
 
-    def __init__(self, this: MemberId, config: NodeConfig, clock_offset_ms: Millis = 0) -> None:
-        """`clock_offset_ms`: how far the driver's wall clock is ahead of the `now` that it gives with each input."""
+    def __init__(
+        self, this: MemberId, config: NodeConfig, clock_offset_ms: Millis = 0, *, kept: object = None
+    ) -> None:  # fmt: skip
+        """`clock_offset_ms`: how far the driver's wall clock is ahead of the `now` that it gives with each input.
+
+        `kept`: what the incarnation before this one of the same process has left (`Finished.kept`).
+        """
         self.this = this
         self.config = config
         self.clock = GridClock(clock_offset_ms)
@@ -81,10 +92,15 @@ class Node:
         self.keeper = PartitionKeeper(this, config, self._out, lambda: self.grid.undecided())
         self.duties = MasterDuties(this, config, self.keeper, self._out)
         self.grid = GridService(this, config, self.keeper.table, self._out, self.clock, self.membership)
+        self.keeping = Keeping(
+            self.grid, kept if isinstance(kept, Kept) else Kept(), config.heartbeat_timeout_ms, self._out
+        )  # fmt: skip
         self._released = self.grid.held.released
         self.calls = CallRouter(config.call_timeout_ms, self._out)
         self._history = History()
-        self._inquiries = Inquiries(self.membership, self.keeper, self.duties, self.grid, self._history, self._out)
+        self._inquiries = Inquiries(
+            self.membership, self.keeper, self.duties, self.grid, self.keeping.kept, self._history, self._out
+        )  # fmt: skip
         self._handlers = self._routes()
         self._members: frozenset[MemberId] = frozenset()
         """Those of the installed view."""
@@ -96,7 +112,7 @@ class Node:
         """Whether the partitions are assigned: then no request for data changes anything but data."""
 
     def __repr__(self) -> str:
-        return f"Node({self.membership!r}, {self.keeper!r}, {self.duties!r}, {self.grid!r}, {self.calls!r})"
+        return f"Node({self.membership!r}, {self.keeper!r}, {self.duties!r}, {self.grid!r}, {self.calls!r}, {self.keeping!r})"
 
     def handle(self, event: Input, now: Millis) -> list[Effect]:
         """Take one input; return what is to be done because of it, in order. `now` never goes backwards."""
@@ -160,7 +176,8 @@ class Node:
         """When time alone will matter next; an input `TimePassed` is due then."""
         # Asked after every turn of a driver, so without lists and generators.
         earliest = self.membership.next_deadline()
-        for deadline in (self.duties.next_deadline(), self.grid.next_deadline(), self.calls.next_deadline()):
+        for machine in (self.duties, self.grid, self.calls, self.keeping):
+            deadline = machine.next_deadline()
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
         return earliest
@@ -177,7 +194,7 @@ class Node:
 
     def accepted_from(self, sender: str) -> Set[type]:
         """The kinds of messages that the sender may send at all: clients send requests only."""
-        return _REQUESTS if is_client(sender) else self._handlers.keys()
+        return _OF_CLIENTS if is_client(sender) else self._handlers.keys()
 
     # --- routing ---------------------------------------------------------------------------------------------------
 
@@ -191,21 +208,26 @@ class Node:
                     self.duties.on_time(now)
                 self.grid.on_time(now)
                 self.calls.on_time(now)
-                if self.calls.waiting and not self._is_serving:
+                self.keeping.on_time(now)
+                if (self.calls.waiting or self.keeping) and not self._is_serving:
                     # What was asked for before may have been lost, or have come while the master could not decide.
                     self.duties.want_table(now)
                 self._let_go(now)
+                if self.keeping.may_leave(now):
+                    self.membership.leave()
             case LinkLost(peer) | LinkRefused(peer):
                 self.membership.on_link(event, now)
                 self.calls.on_link(event, now)
                 self.grid.on_link_lost(MemberId(peer), now, is_refused=isinstance(event, LinkRefused))
+                self.keeping.on_link_lost(MemberId(peer), now)
             case LinkUp(peer):
                 self.membership.on_link(event, now)
                 self.grid.on_link_up(MemberId(peer), now)
             case Started():
                 self.membership.start(now)
             case LeaveWanted():
-                self.membership.leave()
+                if self.keeping.on_leave_wanted(now):
+                    self.membership.leave()
             case _:
                 assert_never(event)
 
@@ -229,7 +251,7 @@ class Node:
     def _spread_changes(self, now: Millis) -> None:
         membership, keeper = self.membership, self.keeper
         if membership.is_over:
-            self._end()
+            self._end(now)
             return
         view = membership.view
         seen_view = self._seen[0] if self._seen else None
@@ -245,6 +267,7 @@ class Node:
             if members != self._members:
                 self._members = members
                 self.calls.no_owners = why_no_owners(view)
+                self.keeping.on_view(members, now)
             if view is not seen_view:
                 self.grid.on_view(view, members, now)
         table, confirmed_by, ahead = self._seen_table
@@ -255,11 +278,13 @@ class Node:
             self.grid.on_table(keeper.table, keeper.ahead, keeper.confirmed_by, keeper.completed, now)
             if newer:
                 self.calls.on_table(keeper.table, now)
+                self.keeping.on_table(now)
         membership.on_table(keeper.confirmed_version, keeper.table, has_data=keeper.is_assigned)
         self._let_go(now)
 
-    def _end(self) -> None:
+    def _end(self, now: Millis) -> None:
         """This incarnation is over: others serve what it held. It tells its callers so, and nothing else."""
+        self.keeping.pass_on(now)
         self._has_ended = True
         self._is_serving = False
         self._members = frozenset()
@@ -296,7 +321,10 @@ class Node:
             self._out.record(events.LeaveStarted(sender, self.duties.replicas_to_hand_over(sender)))
 
     def _on_reply(self, sender: MemberId, message: m.Reply, now: Millis) -> None:
-        self.calls.on_reply(sender, message, now)
+        if message.id >= FIRST_ID:
+            self.keeping.on_reply(sender, message, now)
+        else:
+            self.calls.on_reply(sender, message, now)
 
     def _routes(self) -> dict[type, Handler]:
         """Message type to handler. Every kind of message has one: checked here, at each start."""
@@ -343,6 +371,8 @@ class Node:
         routes |= dict.fromkeys(get_args(m.Replicate), grid.followed.on_replicate)
         routes |= dict.fromkeys(get_args(m.KeyRequest), partial(on_key_request, grid))
         routes |= dict.fromkeys(get_args(m.BulkRequest), partial(on_bulk_request, grid))
+        routes[m.MergeEntries] = partial(on_merge_entries, grid)
+        routes |= {m.KeptQuery: self.keeping.on_query, m.KeptAnswer: self.keeping.on_answer}
         routes |= dict.fromkeys(get_args(m.Inquiry), self._inquiries.on_inquiry)
         routes |= dict.fromkeys(get_args(m.Administration), self._on_administration)
         routes |= dict.fromkeys(get_args(m.Reply), self._on_reply)

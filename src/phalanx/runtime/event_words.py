@@ -10,6 +10,7 @@ from phalanx.wire.events import (
     BackupsChanged,
     ClaimEnded,
     ClaimStarted,
+    DataKept,
     EvacuationEnded,
     EvacuationStarted,
     Event,
@@ -23,7 +24,11 @@ from phalanx.wire.events import (
     MapSettingsDiffer,
     MemberAdmitted,
     MemberRemoved,
+    MergeConflicts,
+    MergedTooOld,
+    MergeEnded,
     MergePolicyChanged,
+    MergeStarted,
     MigrationCommitted,
     MigrationCopied,
     MigrationFinalized,
@@ -104,6 +109,27 @@ def in_words(event: Event) -> tuple[int, str]:
         case FullyReplicated():
             took = f"after {event.took_ms / 1000:.1f} s"
             return logging.INFO, f"every partition has all its replicas again, {took} (table ver {event.table_version})"
+        case DataKept():
+            said = f"keeps {event.entries} entries of {event.partitions} partitions, to merge them where it rejoins"
+            return logging.WARNING, said
+        case MergeStarted():
+            return logging.INFO, f"merges {event.entries} entries of {event.partitions} partitions that it has kept"
+        case MergeEnded():
+            left = f"; {event.left_to_others} partitions were left to others" if event.left_to_others else ""
+            said = f"has merged what it had kept: {event.sent} handed in, {event.taken} taken, {event.took_ms} ms{left}"
+            return logging.INFO, said
+        case MergeConflicts():
+            said = (
+                f"has merged {event.count} keys of map {event.map} that {address_of(event.former)} had otherwise: "
+                f"{event.policy} took {event.kept_won} of its"
+            )
+            return logging.INFO, said
+        case MergedTooOld():
+            said = (
+                f"does not bring back {event.count} keys of map {event.map} that {address_of(event.former)} had: they may "
+                f"have been removed here long ago"
+            )
+            return logging.WARNING, said
         case LeaveStarted():
             said = (
                 f"lets {address_of(event.leaver)} leave, which has {event.replicas_to_hand_over} replicas to hand over"

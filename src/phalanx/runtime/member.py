@@ -46,6 +46,9 @@ REARM_PAUSE_S = 0.001
 """Between two questions for the node's deadline. To ask after each input would cost a third of serving a request; its
 deadlines are tens of milliseconds away, or more."""
 
+REJOIN_PAUSE_S = 1.0
+"""Before a member that could not come back to its cluster, and keeps data, tries again."""
+
 FRAME_SLACK_BYTES = 64 * 1024
 """What members add to the frame limit of callers: a write that fits a caller's frame fits the one to its backups."""
 
@@ -79,6 +82,8 @@ class Member:
         self._clock_offset_ms = 0
         """How far the grid's clock was ahead of `now` when the last incarnation ended."""
         self._has_left = False
+        self._is_to_leave = False
+        """Whether this member was asked to drain and leave: also an incarnation that begins meanwhile is."""
         self._told_of: set[Target] = set()
         """Seeds of which this incarnation said that they do not let it connect."""
         self._started: asyncio.Future[None] = self._loop.create_future()
@@ -132,6 +137,7 @@ class Member:
         After `timeout_s` seconds of draining the member stops all the same; its backups take over as after a crash.
         """
         if drain and not self._ended.done():
+            self._is_to_leave = True
             self.feed(LeaveWanted())
             await asyncio.wait([self._ended], timeout=timeout_s)
             if not self._ended.done():
@@ -173,14 +179,21 @@ class Member:
             await self.stop(drain=False)
             raise
 
-    def _new_incarnation(self, config: Config, port: int) -> None:
+    def _new_incarnation(self, config: Config, port: int, after: Finished | None = None) -> None:
         self._clock_offset_ms = max(self._clock_offset_ms, int(time.time() * 1000) - self.now())
-        self.node = Node(member_id(config.address(port), str(uuid.uuid4())), config, self._clock_offset_ms)
+        self.node = Node(
+            member_id(config.address(port), str(uuid.uuid4())),
+            config,
+            self._clock_offset_ms,
+            kept=after.kept if after else None,
+        )
         self.caller.attach(self.node)
         self._events.begin(self.node.this)
         self._told_of.clear()
         self._gives_up_at = time.time() + config.join_attempts * config.join_timeout_ms / 1000
         self.feed(Started())
+        if self._is_to_leave:
+            self.feed(LeaveWanted())
 
     def _accept(self) -> Inbound:
         connection = Inbound(self, self._group)
@@ -267,19 +280,28 @@ class Member:
         """The incarnation is over: begin the next one on the same address, or end."""
         if self._ended.done():
             return
-        if not effect.rejoin:
+        if effect.failed and effect.kept:
+            # To give up would lose what only this process has: it goes on trying, until it is stopped.
+            logger.warning("%s: %s; it tries again, for it keeps data: %r", self.address, effect.reason, effect.kept)
+            self._loop.call_later(REJOIN_PAUSE_S, self._rejoin, effect, self.node.config.seeds)
+        elif effect.rejoin:
+            self._rejoin(effect, self.config.seeds)
+        else:
             self._end(JoinFailed(effect.reason) if effect.failed else None)
+
+    def _rejoin(self, effect: Finished, configured: tuple[Address, ...]) -> None:
+        if self._ended.done():
             return
         port = int(self.address.rpartition(":")[2])
         own = self.address
-        seeds = dict.fromkeys([*(address_of(m) for m in effect.rejoin), *self.config.seeds])
+        seeds = dict.fromkeys([*(address_of(m) for m in effect.rejoin), *configured])
         seeds.pop(address_of(self.node.this), None)
         logger.info("%s rejoins through %s", own, ", ".join(seeds))
         self._drop_connections()
         # What comes next goes on from the grid's time, not from this machine's.
         self._clock_offset_ms = self.node.clock.offset_ms
         fields = {name: getattr(self.config, name) for name in self.config.__struct_fields__}
-        self._new_incarnation(Config(**(fields | {"seeds": tuple(seeds)})), port)
+        self._new_incarnation(Config(**(fields | {"seeds": tuple(seeds)})), port, effect)
 
     def _end(self, error: Exception | None) -> None:
         """Stop for good."""

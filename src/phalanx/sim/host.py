@@ -26,6 +26,8 @@ class Host:
         """Whether the member was asked to leave."""
         self.comes_back: Millis | None = None
         """When a process will be started here; None: nobody plans to."""
+        self.kept: object = None
+        """What the process here keeps between the end of one incarnation and the beginning of the next."""
         self.table: PartitionTable | None = None
         """The table that was seen in the node last."""
         self.wake_at: Millis = -1

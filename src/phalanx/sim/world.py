@@ -27,6 +27,7 @@ from phalanx.wire.effects import (
     Effect,
     Finished,
     Input,
+    LeaveWanted,
     Received,
     ReceivedTogether,
     Record,
@@ -235,31 +236,41 @@ class World:
 
     # --- processes -------------------------------------------------------------------------------------------------
 
-    def start(self, host: Host, rejoin: tuple[Address, ...] = ()) -> None:
-        """Start a process on a host where none runs."""
-        host.comes_back = None
+    def start(self, host: Host, rejoin: tuple[Address, ...] = (), after: Finished | None = None) -> None:
+        """Start a process on a host where none runs, or (`after`) the next incarnation in the one that runs there."""
+        host.comes_back = host.kept = None
         if host.node is not None or self.is_over:
             return
         host.incarnations += 1
         this = member_id(host.address, self._draw_incarnation())
-        node = Node(this, self.options.node_config(host.number, rejoin), host.wall_ms)
+        node = Node(
+            this,
+            self.options.node_config(host.number, rejoin),
+            host.wall_ms,
+            kept=after.kept if after is not None else None,
+        )
         if self._adapt is not None:
             self._adapt(node)
         host.node = node
         host.table = node.keeper.table
         host.wake_at = -1
-        host.is_leaving = False
+        is_leaving = host.is_leaving and after is not None
+        host.is_leaving = is_leaving
         self._observer.on_process(host, this, "started", self.now)
         self.feed(host, this, Started())
+        if is_leaving:
+            self.feed(host, this, LeaveWanted())
 
-    def start_later(self, host: Host, after_ms: Millis, rejoin: tuple[Address, ...] = ()) -> None:
-        """Plan to start a process."""
+    def start_later(
+        self, host: Host, after_ms: Millis, rejoin: tuple[Address, ...] = (), after: Finished | None = None
+    ) -> None:
+        """Plan to start a process, or its next incarnation."""
         host.comes_back = self.now + after_ms
-        self.agenda.call_at(host.comes_back, self._come_back, host, host.comes_back, rejoin)
+        self.agenda.call_at(host.comes_back, self._come_back, host, host.comes_back, rejoin, after)
 
-    def _come_back(self, host: Host, at: Millis, rejoin: tuple[Address, ...]) -> None:
+    def _come_back(self, host: Host, at: Millis, rejoin: tuple[Address, ...], after: Finished | None) -> None:
         if host.comes_back == at:
-            self.start(host, rejoin)
+            self.start(host, rejoin, after)
 
     def crash(self, host: Host, comes_back_after_ms: Millis) -> None:
         """End a process without a word; 0: nothing starts it again."""
@@ -355,11 +366,12 @@ class World:
     def _finish(self, host: Host, effect: Finished) -> None:
         """The incarnation is over by its own decision; its program starts the next one where there is to be one."""
         self._end_process(host, effect.reason, delivers_all=True)
+        host.kept = effect.kept
         if effect.rejoin:
             asked_first = tuple(address_of(member) for member in effect.rejoin)
-            self.start_later(host, 1 + self.network.latency(), asked_first)
+            self.start_later(host, 1 + self.network.latency(), asked_first, effect)
         elif effect.failed:
-            self.start_later(host, 1_000 + self.network.latency())
+            self.start_later(host, 1_000 + self.network.latency(), (), effect)
 
     def _end_process(self, host: Host, how: str, *, delivers_all: bool) -> None:
         invariant(host.node is not None, "only a running process ends", host=host)

@@ -102,6 +102,8 @@ class Finished(msgspec.Struct, frozen=True):
     rejoin: tuple[MemberId, ...] = ()
     failed: bool = False
     """It could not do what it was started for."""
+    kept: object = None
+    """What the next incarnation of this process is to be given; if there is none, it is lost."""
 
 
 Effect = Send | Answer | Record | Finished

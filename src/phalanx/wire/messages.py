@@ -34,6 +34,7 @@ from phalanx.wire.membership_messages import (
     SuspicionReport,
     Welcome,
 )
+from phalanx.wire.merge_messages import KeptAnswer, KeptQuery, MergeEntries, Waiting
 from phalanx.wire.message import PROTOCOL_VERSION
 from phalanx.wire.replication_messages import (
     AppliedOperation,
@@ -120,10 +121,11 @@ ReplicationMessage = (
     Replicate | ReplicateAck | ReplicateAcks | Probe | ProbeAnswer | CopyStart | CopyChunk
     | CopyAck
 )  # fmt: skip
+MergeMessage = KeptQuery | KeptAnswer
 KeyRead = Get | Contains
 KeyWrite = Put | PutIfAbsent | Replace | Remove
 KeyRequest = KeyRead | KeyWrite
-BulkRequest = GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition
+BulkRequest = GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition | MergeEntries
 Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations
 Administration = ChangeMap | ChangePartitionCount
 Request = KeyRequest | BulkRequest | Inquiry | Administration
@@ -131,7 +133,7 @@ Reply = (
     ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | TableReply | MembersReply
     | NamesReply | ReplicasReply | HistoryReply | SafetyReply | MigrationsReply | ErrorReply
 )  # fmt: skip
-Message = MembershipMessage | TableMessage | ReplicationMessage | Request | Reply
+Message = MembershipMessage | TableMessage | ReplicationMessage | MergeMessage | Request | Reply
 """What may arrive after the handshake."""
 
 OPERATIONS = (Put, PutIfAbsent, Replace, Remove)
@@ -183,6 +185,8 @@ __all__ = [
     "JoinRefused",
     "JoinRequest",
     "JoinResponse",
+    "KeptAnswer",
+    "KeptQuery",
     "KeyRead",
     "KeyRequest",
     "KeyWrite",
@@ -196,6 +200,8 @@ __all__ = [
     "MembersReply",
     "MembersUpdate",
     "MembershipMessage",
+    "MergeEntries",
+    "MergeMessage",
     "MergeOrder",
     "MergeProbe",
     "Message",
@@ -244,5 +250,6 @@ __all__ = [
     "TableUpdate",
     "ValueReply",
     "ValuesReply",
+    "Waiting",
     "Welcome",
 ]

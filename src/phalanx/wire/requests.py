@@ -256,6 +256,8 @@ class ReplicasReply(WireMessage, tag=99, frozen=True):
     """Partitions that wait for a backup to confirm a write, or for a copy to end."""
     backup_count: int = 0
     """How many backups of each partition there are to be."""
+    kept_entries: int = 0
+    """Of a cluster that this process has left, and not merged into this one yet."""
 
 
 class HistoryReply(WireMessage, tag=101, frozen=True):
@@ -292,6 +294,9 @@ class SafetyReply(WireMessage, tag=102, frozen=True):
     wanted_replicas: int
     """How many members should hold each partition, by what is configured and who is there."""
     configured_replicas: int
+    kept: int = 0
+    """Replicas of a cluster that this process has left, which are not merged into this one yet."""
+    kept_entries: int = 0
 
 
 class MigrationUnderWay(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -24,6 +24,7 @@ from phalanx.sim.network import Channel, Network
 from phalanx.sim.options import Options, Profile
 from phalanx.sim.scenario.facts import Fact, Names
 from phalanx.sim.world import World
+from phalanx.wire.effects import Finished
 from phalanx.wire.events import Event, ViewInstalled
 from phalanx.wire.messages import MastershipClaim, Message, Reply
 
@@ -168,12 +169,12 @@ class Stage(World):
 
     # --- processes -------------------------------------------------------------------------------------------------
 
-    def start(self, host: Host, rejoin: tuple[Address, ...] = ()) -> None:
+    def start(self, host: Host, rejoin: tuple[Address, ...] = (), after: Finished | None = None) -> None:
         name = self.names[host.address]
         seeds = tuple(self.host(seed).address for seed in self.seeds.get(name, tuple(self.names.hosts)))
         config = NodeConfig(**self.settings | {"seeds": seeds})
         self.options = msgspec.structs.replace(self.options, config=config)
-        super().start(host, rejoin)
+        super().start(host, rejoin, after)
 
     def wake(self, host: Host) -> None:
         """End a pause."""

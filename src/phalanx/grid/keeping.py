@@ -1,0 +1,398 @@
+"""Merging what this process has kept into the cluster that it has joined: who sends what, and when it may be dropped.
+
+Nothing is sent before this member has a table with owners. Then some replicas are merged at a time, each in batches of
+keys of one owner, of which two are on the way: as in a migration, and by the same pacing. A batch ends only with the
+acknowledgement of an owner, which has replicated what it took from it. One that is refused, lost or not answered is sent
+again, to whoever owns its keys by then. Keys are hashed anew where the cluster has another number of partitions.
+
+A member that is to leave first hands in what it would send, for `LEAVE_AFTER_MS` at most.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.grid.kept import Kept, KeptReplica, KeptSide, keep
+from phalanx.grid.versions import keys_by_map, stored_bytes, versions_of
+from phalanx.partition.hashing import partitions_of
+from phalanx.wire import events
+from phalanx.wire.effects import Finished, Outbox
+from phalanx.wire.messages import CountReply, KeptAnswer, KeptQuery, MergeEntries, Reply
+
+if TYPE_CHECKING:
+    from phalanx.grid.service import GridService
+
+FIRST_ID = 1 << 48
+"""Ids of requests from here on are of merges; those of callers are far below."""
+REPLICAS_AT_ONCE = 4
+ON_THE_WAY = 2
+"""Batches of one replica that are not acknowledged."""
+ENTRY_BYTES = 16
+"""What an entry counts in a batch besides its key and value."""
+MOST_KEYS = 5_000
+"""Of one batch, however small they are."""
+ASK_EVERY_MS = 500
+"""Between two questions whether others have merged theirs."""
+RETRY_PAUSE_MS = 50
+"""Before a batch that was refused is sent again."""
+UNHEARD_AFTER_MS = 5_000
+"""A batch without an answer for so long is sent again."""
+LEAVE_AFTER_MS = 20_000
+"""A member that is to leave hands in what it keeps for no longer than this."""
+
+
+class Batch:
+    """Keys of one map and one owner, from their first sending to their acknowledgement."""
+
+    __slots__ = ("id", "keys", "map", "sending", "sent_at", "target")
+
+    def __init__(self, number: int, sending: Sending, name: str, keys: list[bytes]) -> None:
+        self.id = number
+        self.sending = sending
+        self.map = name
+        self.keys = keys
+        self.target: MemberId | None = None
+        """Who is asked; None: nobody at present."""
+        self.sent_at: Millis = 0
+
+    def __repr__(self) -> str:
+        return f"Batch({self.id}, {len(self.keys)} keys of {self.map!r}, target={self.target})"
+
+
+class Sending:
+    """One replica on its way to the new owners."""
+
+    __slots__ = ("_keys", "on_the_way", "partition", "replica", "side")
+
+    def __init__(self, side: KeptSide, partition: int, kept: KeptReplica) -> None:
+        self.side = side
+        self.partition = partition
+        self.replica = kept.replica
+        self.on_the_way: dict[int, Batch] = {}
+        self._keys: deque[tuple[str, Iterator[bytes]]] = deque(keys_by_map(kept.replica))
+        """Maps and their keys that were not sent yet."""
+
+    def __repr__(self) -> str:
+        return f"Sending({self.partition} of {self.side.former}, on_the_way={list(self.on_the_way.values())})"
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._keys)
+
+    @property
+    def is_over(self) -> bool:
+        return not self._keys and not self.on_the_way
+
+    def next_keys(self, max_bytes: int) -> tuple[str, list[bytes], int]:
+        """Some keys of one map, and about how many bytes they have with their values."""
+        name, left = self._keys[0]
+        keys: list[bytes] = []
+        size = 0
+        for key in islice(left, MOST_KEYS):
+            keys.append(key)
+            size += len(key) + stored_bytes(self.replica, name, key) + ENTRY_BYTES
+            if size >= max_bytes:
+                return name, keys, size
+        if len(keys) < MOST_KEYS:
+            self._keys.popleft()
+        return name, keys, size
+
+
+class Keeping:
+    """What one incarnation does with what its process keeps."""
+
+    def __init__(self, grid: GridService, kept: Kept, patience_ms: Millis, outbox: Outbox) -> None:
+        self.kept = kept
+        self._grid = grid
+        self._patience_ms = patience_ms
+        """How long members of the same side may need to come back."""
+        self._out = outbox
+        self._members: Collection[MemberId] = ()
+        self._at: dict[str, MemberId] = {}
+        """Address to the member of the view that listens there."""
+        self._sendings: list[Sending] = []
+        self._batches: dict[int, Batch] = {}
+        """Those that are not acknowledged, by id."""
+        self._made = FIRST_ID
+        self._taken_up = False
+        """Whether there was a table with owners: the merge has begun."""
+        self._takes_over_at: Millis = 0
+        """From then on nobody who is not there is waited for."""
+        self._ask_at: Millis = 0
+        self._retry_at: Millis | None = None
+        """When batches that nobody is asked for are sent again."""
+        self.leave_by: Millis | None = None
+        """This member is to leave, at the latest then; None: it is not to leave, or may do so at once."""
+
+    def __repr__(self) -> str:
+        return f"Keeping({self.kept!r}, sendings={self._sendings}, leave_by={self.leave_by})"
+
+    def __bool__(self) -> bool:
+        return bool(self.kept)
+
+    # --- inputs ----------------------------------------------------------------------------------------------------
+
+    def on_view(self, members: Collection[MemberId], now: Millis) -> None:
+        self._members = members
+        self._at = {address_of(member): member for member in sorted(members)}
+        if self.kept:
+            self._ask_at = now
+            self._send_again(lambda batch: batch.target not in members, now)
+
+    def on_table(self, now: Millis) -> None:
+        """The table was installed: from the first one with owners on, merge."""
+        if not self.kept or not self._grid.table.is_assigned:
+            return
+        if not self._taken_up:
+            self._taken_up = True
+            self._takes_over_at = now + self._patience_ms
+            self._ask_at = now
+            for side in self.kept.unmerged():
+                side.begin(now)
+                self._grid.clock.observe(side.ended, now)
+                self._out.record(events.MergeStarted(side.former, len(side.replicas), side.entries))
+        self._retry_at = now
+        self.go_on(now)
+
+    def on_query(self, sender: MemberId, message: KeptQuery, now: Millis) -> None:
+        self._out.send(sender, self.kept.answer(message))
+
+    def on_answer(self, sender: MemberId, message: KeptAnswer, now: Millis) -> None:
+        side_and_asked = [(side, side.ahead().get(message.former, [])) for side in self.kept.unmerged()]
+        for side, asked in side_and_asked:
+            if side.of == message.of:
+                for partition in side.hear(message, asked):
+                    self._leave_to_others(side, partition, now)
+        self.go_on(now)
+
+    def on_reply(self, sender: MemberId, reply: Reply, now: Millis) -> None:
+        """The owner's answer to a batch."""
+        batch = self._batches.get(reply.id)
+        if batch is None or batch.target != sender:
+            return
+        if not isinstance(reply, CountReply):
+            self._put_off(batch, now)
+            return
+        if self._grid.pacer is not None:
+            self._grid.pacer.on_ack(sender, batch.sent_at, now)
+        batch.sending.side.sent += len(batch.keys)
+        batch.sending.side.taken += reply.count
+        self._end(batch, now)
+        self.go_on(now)
+
+    def on_link_lost(self, peer: MemberId, now: Millis) -> None:
+        """What was asked of a peer, and its answer, may be lost."""
+        if self._batches:
+            self._send_again(lambda batch: batch.target == peer, now)
+
+    def on_leave_wanted(self, now: Millis) -> bool:
+        """This member is to leave: True if it may do so at once."""
+        if not self.kept:
+            return True
+        if self.leave_by is None:
+            self.leave_by = now + LEAVE_AFTER_MS
+            self._takes_over_at = min(self._takes_over_at, now)
+            self._ask_at = now
+        return False
+
+    def may_leave(self, now: Millis) -> bool:
+        """Whether a member that waited for this may leave now: others have merged, or will merge, what is kept here."""
+        if self.leave_by is None or (now < self.leave_by and not self._is_handed_in()):
+            return False
+        self.leave_by = None
+        return True
+
+    def _is_handed_in(self) -> bool:
+        """Whether all that is kept here is kept by somebody else, who is there."""
+        return all(
+            kept.ahead and address_of(kept.ahead[0]) in self._at
+            for side in self.kept.unmerged()
+            for kept in side.replicas.values()
+        )
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> Millis | None:
+        if not self.kept:
+            return None
+        earliest = self._ask_at if self._taken_up else self.leave_by
+        for deadline in (self._retry_at, self.leave_by):
+            if deadline is not None and (earliest is None or deadline < earliest):
+                earliest = deadline
+        return earliest
+
+    def on_time(self, now: Millis) -> None:
+        if not self._taken_up or not self.kept:
+            return
+        if now >= self._ask_at:
+            self._ask_at = now + ASK_EVERY_MS
+            self._ask(now)
+            self._send_again(lambda batch: now - batch.sent_at >= UNHEARD_AFTER_MS, now)
+        self.go_on(now)
+
+    def _ask(self, now: Millis) -> None:
+        """What became of the replicas of those that come before?"""
+        for side in self.kept.unmerged():
+            for former, partitions in side.ahead().items():
+                present = self._at.get(address_of(former))
+                if former in self._members:
+                    # It has gone on, and with it all that this replica has.
+                    for partition in partitions:
+                        self._leave_to_others(side, partition, now)
+                elif present is not None:
+                    self._out.send(present, KeptQuery(former, side.of, tuple(partitions)))
+                elif now >= self._takes_over_at:
+                    for partition in partitions:
+                        del side.replicas[partition].ahead[0]
+                    # The next one in the row is asked at once.
+                    self._ask_at = now
+
+    # --- sending ---------------------------------------------------------------------------------------------------
+
+    def go_on(self, now: Millis) -> None:
+        """Send what may be sent now."""
+        if not self._taken_up:
+            return
+        if self._retry_at is not None and now >= self._retry_at:
+            self._retry_at = None
+            for batch in [batch for batch in self._batches.values() if batch.target is None]:
+                self._send(batch, now)
+        if len(self._sendings) < REPLICAS_AT_ONCE:
+            self._begin_sendings(now)
+
+    def _begin_sendings(self, now: Millis) -> None:
+        under_way = {(sending.side.former, sending.partition) for sending in self._sendings}
+        for side in self.kept.unmerged():
+            for partition, kept in list(side.replicas.items()):
+                if len(self._sendings) >= REPLICAS_AT_ONCE:
+                    return
+                if kept.ahead or (side.former, partition) in under_way:
+                    continue
+                sending = Sending(side, partition, kept)
+                self._sendings.append(sending)
+                for _ in range(ON_THE_WAY):
+                    self._plan_next(sending, now)
+
+    def _plan_next(self, sending: Sending, now: Millis) -> None:
+        """One more batch may be on its way, as soon as it is its turn."""
+        if not sending.has_more:
+            return
+        pacer = self._grid.pacer
+        if pacer is None:
+            self._send_next(sending, now)
+        else:
+            pacer.take(partial(self._send_next, sending), now, urgent=False)
+
+    def _send_next(self, sending: Sending, now: Millis) -> int:
+        """Send some keys of a replica; about how many bytes they have."""
+        if not sending.has_more or sending not in self._sendings:
+            return 0
+        name, keys, size = sending.next_keys(self._grid.config.copy_chunk_bytes)
+        for group in self._by_owner(sending.side, sending.partition, keys):
+            self._ask_owner(self._new_batch(sending, name, group), now)
+        self._end_if_over(sending, now)
+        return size
+
+    def _new_batch(self, sending: Sending, name: str, keys: list[bytes]) -> Batch:
+        self._made += 1
+        batch = Batch(self._made, sending, name, keys)
+        self._batches[batch.id] = sending.on_the_way[batch.id] = batch
+        return batch
+
+    def _by_owner(self, side: KeptSide, partition: int, keys: list[bytes]) -> list[list[bytes]]:
+        """The keys of each owner together."""
+        table = self._grid.table
+        if table.partition_count == side.of or not keys:
+            return [keys] if keys else []
+        owners = table.owners()
+        groups: dict[MemberId | None, list[bytes]] = {}
+        for key, own in zip(keys, partitions_of(keys, table.partition_count), strict=True):
+            groups.setdefault(owners[own], []).append(key)
+        return list(groups.values())
+
+    def _send(self, batch: Batch, now: Millis) -> None:
+        """Ask the owner of a batch; of one whose keys have several by now, each."""
+        side, partition = batch.sending.side, batch.sending.partition
+        first, *others = self._by_owner(side, partition, batch.keys)
+        batch.keys = first
+        for group in others:
+            self._ask_owner(self._new_batch(batch.sending, batch.map, group), now)
+        self._ask_owner(batch, now)
+
+    def _ask_owner(self, batch: Batch, now: Millis) -> None:
+        table, side = self._grid.table, batch.sending.side
+        count = table.partition_count
+        partition = batch.sending.partition if count == side.of else partitions_of(batch.keys[:1], count)[0]
+        owner = table.owner(partition)
+        if owner is None or owner not in self._members:
+            self._put_off(batch, now)
+            return
+        message = versions_of(batch.sending.replica, batch.map, batch.keys, now)
+        if not message.keys:
+            self._end(batch, now)  # The time of all of them is over.
+            return
+        batch.target, batch.sent_at = owner, now
+        self._out.send(owner, MergeEntries(batch.id, batch.map, side.former, side.ended, *message))
+
+    def _put_off(self, batch: Batch, now: Millis) -> None:
+        """Nobody takes a batch at present: it is sent again after a pause, or with the next table."""
+        batch.target = None
+        if self._retry_at is None or self._retry_at <= now:
+            self._retry_at = now + RETRY_PAUSE_MS
+
+    def _send_again(self, which: Callable[[Batch], bool], now: Millis) -> None:
+        for batch in list(self._batches.values()):
+            if batch.target is not None and which(batch):
+                self._put_off(batch, now)
+
+    # --- ends ------------------------------------------------------------------------------------------------------
+
+    def pass_on(self, now: Millis) -> None:
+        """This incarnation has ended: where another one of its process follows, that is given what there is."""
+        effects = self._out.effects
+        for index, effect in enumerate(effects):
+            if isinstance(effect, Finished) and (effect.rejoin or effect.failed):
+                self._keep_what_is_held(now)
+                effects[index] = msgspec.structs.replace(effect, kept=self.kept)
+
+    def _keep_what_is_held(self, now: Millis) -> None:
+        grid = self._grid
+        if grid.table.is_assigned:
+            grid.followed.undivided.divide_all()
+            held = grid.followed.replicas | {owned.number: owned.replica for owned in grid.all_owned()}
+            self.kept.add(keep(grid.this, grid.table, held, grid.clock.read(now)))
+        if self.kept:
+            self._out.record(events.DataKept(self.kept.partition_count(), self.kept.entry_count()))
+
+    def _end(self, batch: Batch, now: Millis) -> None:
+        """The owner has acknowledged a batch."""
+        sending = batch.sending
+        del self._batches[batch.id], sending.on_the_way[batch.id]
+        self._plan_next(sending, now)
+        self._end_if_over(sending, now)
+
+    def _end_if_over(self, sending: Sending, now: Millis) -> None:
+        if sending.is_over and sending in self._sendings:
+            self._sendings.remove(sending)
+            self._drop(sending.side, sending.partition, now)
+
+    def _leave_to_others(self, side: KeptSide, partition: int, now: Millis) -> None:
+        side.left_to_others += 1
+        self._drop(side, partition, now)
+
+    def _drop(self, side: KeptSide, partition: int, now: Millis) -> None:
+        """A replica is merged."""
+        self._grid.followed.discarded.add(side.replicas.pop(partition).replica)
+        side.done.add(partition)
+        if not side.replicas:
+            took_ms = now - (side.began_at if side.began_at is not None else now)
+            self._out.record(
+                events.MergeEnded(side.former, side.entries, side.sent, side.taken, side.left_to_others, took_ms)
+            )

@@ -1,0 +1,60 @@
+"""What members say when the data of a side that gave up its cluster is merged into the one that goes on."""
+
+from __future__ import annotations
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.wire.message import WireMessage
+
+
+class MergeEntries(WireMessage, tag=85, frozen=True):
+    """What a member has kept of some keys of one map: the owner of all of them merges it by the map's policy.
+
+    Answered when the backups have what was taken, with how many versions that was. Asking again repeats only work.
+    """
+
+    id: int
+    map: str
+    former: MemberId
+    """The incarnation that ended, and whose data this is."""
+    ended: int
+    """The grid's clock at its end: what was written later was written by those who came together."""
+    keys: list[bytes]
+    versions: list[bytes]
+    """Stamp and serialised value; the stamp alone: the key was removed."""
+    ttls: list[Millis]
+    """How much longer each lives; 0: for ever. Empty when none of them expires."""
+    accessed: list[Millis]
+    """When each was read last, by the grid's clock; empty where that is not noted."""
+    hits: list[int]
+    """How often each was read; as `accessed`."""
+
+
+class KeptQuery(WireMessage, tag=58, frozen=True):
+    """Of replicas that a former incarnation at the receiver's address held: are they still kept for merging?"""
+
+    former: MemberId
+    of: int
+    """How many partitions that one's cluster had."""
+    partitions: tuple[int, ...]
+
+
+class Waiting(WireMessage, frozen=True):
+    """A replica that is kept, and is not sent, because others before it in the row may send theirs."""
+
+    partition: int
+    version: int
+    """Of the partition, in the last table of its former incarnation."""
+    index: int
+    """Its place in that table's row."""
+
+
+class KeptAnswer(WireMessage, tag=59, frozen=True):
+    """What became of the replicas asked about. Of those that are not named the receiver knows nothing."""
+
+    former: MemberId
+    of: int
+    sending: tuple[int, ...]
+    """They are being merged now, or are next."""
+    done: tuple[int, ...]
+    """They are merged: their new owners have acknowledged them."""
+    waiting: tuple[Waiting, ...]
