@@ -96,7 +96,6 @@ def test_what_makes_no_sense_is_one_line(ask, arguments, told):
     assert told in ask("map", *arguments, status=2)
 
 
-@pytest.mark.rows("EL-48", "EL-50")
 def test_every_caller_is_told_at_once_when_a_member_is_missing_and_served_when_one_has_come(
     ask, three, phalanx_command
 ):
