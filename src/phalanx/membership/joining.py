@@ -107,6 +107,10 @@ class Joining:
         self._reached: set[MemberId] = set()
         """Those of them that have answered since the master was asked last."""
         self._held_back_by: MemberId | None = None
+        self._named: frozenset[MemberId] = frozenset()
+        """Whom the last request said that it reaches."""
+        self._asks_at_once = False
+        """Whether it asks that one again as soon as they have answered, and not at the next beat."""
         self.failure = ""
 
     def __repr__(self) -> str:
@@ -168,10 +172,16 @@ class Joining:
         if self._held_back_by != sender or self._to_reach != frozenset(message.reach):
             self._out.record(JoinWaits(sender, message.reach, message.reason))
         self._held_back_by, self._to_reach = sender, frozenset(message.reach)
-        self._reached.clear()
         self._attempt = 0
         self._attempt_ends = now + self._config.join_timeout_ms
         self._ask_at = {sender: now + self._config.heartbeat_interval_ms}
+        # Who has said that it reaches them all, and waits for something else, does not ask at the speed of the network.
+        self._asks_at_once = not self._named.issuperset(self._to_reach)
+        if self._asks_at_once and self._reached.issuperset(self._to_reach):
+            # Another request, sent before they had answered, was refused by this.
+            self._ask(sender)
+            return JoinOutcome.WAITING
+        self._reached.clear()
         for member in message.reach:
             self._out.send(member, ReachProbe(self._request_id))
         return JoinOutcome.WAITING
@@ -180,7 +190,7 @@ class Joining:
         """The sender got the probe, and this member its answer."""
         if self.expects(message.request_id) and sender in self._to_reach:
             self._reached.add(sender)
-            if self._reached == self._to_reach and self._held_back_by in self._ask_at:
+            if self._asks_at_once and self._reached == self._to_reach and self._held_back_by in self._ask_at:
                 self._ask(self._held_back_by)
 
     def on_unreachable(self, event: LinkLost | LinkRefused, now: Millis) -> JoinOutcome:
@@ -235,6 +245,7 @@ class Joining:
         self._ask_at.pop(target, None)
         self._waiting_for.add(target)
         config = self._config
+        self._named = frozenset(self._reached)
         request = JoinRequest(
             self._request_id, self._this, config.cluster, PROTOCOL_VERSION, config.partition_count, config.traits,
             tuple(sorted(self._reached)),

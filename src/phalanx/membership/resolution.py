@@ -279,11 +279,11 @@ class Resolution:
         self.evacuation = None
         self._turn(Step.REMOVED)
         gone = [member for member in evacuation.removed if member in state.members]
-        between = [link for link in self.reports.links if len(set(link) & set(gone)) == 1]
-        self._administration.links.note([(address_of(one), address_of(other)) for one, other in between], now)
+        links = [link for link in self.reports.links if not set(link).isdisjoint(gone)]
+        self._administration.links.note([(address_of(one), address_of(other)) for one, other in links], now)
         reasons = {}
         for member in gone:
-            others = [other for link in between if member in link for other in link if other != member]
+            others = [other for link in links if member in link for other in link if other in evacuation.kept]
             reasons[member] = f"it and {', '.join(map(address_of, others))} cannot reach each other"
         if gone:
             self._administration.remove(gone, RULE, now, reasons=reasons)
