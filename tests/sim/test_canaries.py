@@ -77,6 +77,8 @@ STAGED: dict[str, Options] = {
 """Histories for bugs that drawn ones hardly ever meet."""
 STAGED_FOUND_BY = {"repair-undecided": {"no replica of a living member is taken out"}}
 
+PROTECTION_CANARIES = ("serve-when-too-small", "confirm-when-too-small")
+
 MEMBERSHIP_FOUND_BY = {
     "accept-equal-version": {"views only move on", "a list is the master's"},
     "accept-any-list": {"a list is the master's"},
@@ -100,7 +102,8 @@ def find(canary: str, *profiles: Profile, seeds: range = SEEDS) -> Result:
 
 
 def test_every_canary_has_an_expectation() -> None:
-    assert set(FOUND_BY) | set(MIGRATION_CANARIES) | set(MEMBERSHIP_CANARIES) == set(CANARIES)
+    expected = {*FOUND_BY, *MIGRATION_CANARIES, *MEMBERSHIP_CANARIES, *PROTECTION_CANARIES}
+    assert expected == set(CANARIES)
     assert set(MEMBERSHIP_FOUND_BY) == set(MEMBERSHIP_CANARIES)
     assert set(MIGRATION_FOUND_BY) | set(STAGED) == set(MIGRATION_CANARIES)
 
@@ -135,3 +138,13 @@ def test_a_planted_bug_of_membership_is_found(canary: str) -> None:
     assert MEMBERSHIP_FOUND_BY[canary] & {violation.what for violation in result.violations}
     assert f"--seed {result.seed} --profile membership" in repeat_command(result)
     assert f"--canary {canary}" in repeat_command(result)
+
+
+@pytest.mark.parametrize("canary", PROTECTION_CANARIES)
+def test_a_planted_bug_of_protection_is_found_by_what_leaves_the_members(canary: str) -> None:
+    """What histories with cuts find of other rules is not looked at here."""
+    what = "a side that is too small serves no protected map"
+    drawn = (draw_options(seed, Profile.CUTS) for seed in SEEDS)
+    protected = [options for options in drawn if options.protection.is_on]
+    assert any(violation.what == what for options in protected for violation in run(options, canary).violations)
+    assert not any(violation.what == what for options in protected[:5] for violation in run(options).violations)

@@ -158,6 +158,16 @@ def claim_too_soon(node: Node) -> None:
     node._handlers[m.MastershipClaim] = on_claim
 
 
+def serve_when_too_small(node: Node) -> None:
+    """Requests for a protected map are served, and confirmed, however few members there are."""
+    _replace(node.grid.guard, "why_refused", lambda name, *, is_write, now: "")
+
+
+def confirm_when_too_small(node: Node) -> None:
+    """Protection is looked at when a write comes, and not when it is acknowledged."""
+    _replace(node.grid.guard, "why_withheld", lambda name, now: "")
+
+
 def _replace(machine: object, name: str, by: object) -> None:
     setattr(machine, name, by)
 
@@ -172,6 +182,8 @@ CANARIES: dict[str, Callable[[Node], None]] = {
     "give-up-early": give_up_early,
     "resend-nothing": resend_nothing,
     "claim-too-soon": claim_too_soon,
+    "serve-when-too-small": serve_when_too_small,
+    "confirm-when-too-small": confirm_when_too_small,
     **MIGRATION_CANARIES,
     **MEMBERSHIP_CANARIES,
 }

@@ -7,6 +7,7 @@ from random import Random
 import msgspec
 
 from phalanx.common.ids import Millis
+from phalanx.common.map_settings import Protection
 from phalanx.sim.cuts_profile import draw_cuts
 from phalanx.sim.membership_profile import draw_membership
 from phalanx.sim.migration_profile import draw_migrations
@@ -44,8 +45,17 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
     return msgspec.structs.replace(
         options,
         anti_entropy_interval_ms=ANTI_ENTROPY_MS[seed % len(ANTI_ENTROPY_MS)],
+        protection=_draw_protection(Random(f"protection:{seed}"), options),
         wall_ms=_draw_wall_clocks(Random(f"wall:{seed}"), options.hosts),
     )
+
+
+def _draw_protection(rng: Random, options: Options) -> Protection:
+    """In some histories with cuts the map asks for more than half of the members that hold data."""
+    if options.profile is not Profile.CUTS or rng.random() >= 0.3:
+        return Protection()
+    holding = sum(not options.traits_of(host).lite for host in range(options.members))
+    return Protection(holding // 2 + 1, reads=rng.random() < 0.5)
 
 
 def _draw_wall_clocks(rng: Random, hosts: int) -> tuple[Millis, ...]:

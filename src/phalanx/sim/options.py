@@ -16,6 +16,7 @@ import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, Millis
+from phalanx.common.map_settings import MapConfig, Protection
 from phalanx.common.traits import USUAL, Traits
 
 MASTER = -1
@@ -144,6 +145,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ring_neighbours: int = 3
     initial_members: int = 1
     failure_detector: str = "phi"
+    protection: Protection = Protection()
+    """Of the map that the workload uses."""
     validate_every: int = 7
     """Each member's whole state is validated after every n-th input; 0: never."""
 
@@ -166,6 +169,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def node_config(self, host: int, rejoin: tuple[Address, ...] = ()) -> NodeConfig:
         """A member's settings; `rejoin`: whom to ask first."""
         zone, weight, lite = self.traits_of(host)
+        protects = "reads and writes" if self.protection.reads else "writes"
+        protected = MapConfig(minimum_members=self.protection.minimum, protects=protects)
         return NodeConfig(
             zone=zone,
             capacity_weight=weight,
@@ -173,6 +178,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             seeds=rejoin + tuple(self.address(host) for host in range(self.hosts)),
             partition_count=self.partitions,
             backup_count=self.backups,
+            maps={"*": protected} if self.protection.is_on else {},
             heartbeat_interval_ms=self.heartbeat_interval_ms,
             heartbeat_timeout_ms=self.heartbeat_timeout_ms,
             connection_grace_ms=self.connection_grace_ms,

@@ -13,6 +13,7 @@ import msgspec
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
+from phalanx.node.node import Node
 from phalanx.partition.hashing import partition_of
 from phalanx.sim.canaries import CANARIES
 from phalanx.sim.checkers.commit_checker import CommitChecker
@@ -22,6 +23,7 @@ from phalanx.sim.checkers.linearizability import calls_on, is_linearizable
 from phalanx.sim.checkers.liveness import find_unmet
 from phalanx.sim.checkers.mastership_checker import MastershipChecker
 from phalanx.sim.checkers.merged_data import MergedDataChecker, Survival
+from phalanx.sim.checkers.protection_checker import ProtectionChecker
 from phalanx.sim.checkers.table_checker import TableChecker, check_zones
 from phalanx.sim.checkers.view_checker import ViewChecker
 from phalanx.sim.drawing import draw_options
@@ -118,8 +120,16 @@ class _Run:
         self._events: Counter[str] = Counter()
         self._rules: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
-        self._world = World(options, self, CANARIES[canary] if canary else None)
+        self._protection = ProtectionChecker(self._findings, options.protection, WISHES_FROM)
+        self._world = World(options, self, self._adapt)
         self._faults = Faults(self._world, self._story)
+
+    def _adapt(self, node: Node) -> None:
+        """What is done to each new member: a bug is planted, and somebody looks."""
+        if self._canary:
+            CANARIES[self._canary](node)
+        if self._options.protection.is_on:
+            self._protection.watch(node)
 
     def play(self) -> Result:
         began = time.process_time()
@@ -192,6 +202,7 @@ class _Run:
             merged = MergedDataChecker(self._findings, self._survival, self._options.accuracy_ms)
             merged.check(operations, final, now)
             self._counts["excused losses"] += merged.excused_losses
+            self._counts["refused for want of members"] = self._protection.refused
             self._counts["late effects"] += merged.late_effects
             return
         parts = {key: partition_of(key, len(self._tables.lines)) for key in self._workload.keys}

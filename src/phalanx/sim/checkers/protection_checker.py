@@ -1,0 +1,66 @@
+"""A protected map is not served by a member whose list has become too small: judged by what leaves each member.
+
+An answer counts by the list that was installed when it left, so the check at the owner and its view must be one: this looks
+at the order of what one input brought about.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import Millis
+from phalanx.common.map_settings import Protection
+from phalanx.common.view import MembersView
+from phalanx.node.node import Node
+from phalanx.sim.checkers.findings import Findings
+from phalanx.wire.effects import Answer, Call, Effect, Input, Record, Send
+from phalanx.wire.events import ViewInstalled
+from phalanx.wire.messages import DoneReply, ErrorReply, FlagReply, ValueReply, ValuesReply
+
+WRITTEN = (DoneReply, FlagReply)
+"""What only writes are answered with, where they are done. (Removals are answered as reads are.)"""
+SERVED = (*WRITTEN, ValueReply, ValuesReply)
+
+
+class ProtectionChecker:
+    """Watches what members answer while a map asks for so many of them, for its writes at least."""
+
+    def __init__(self, findings: Findings, protection: Protection, wishes_from: int) -> None:
+        self.refused = 0
+        """Requests that members refused: to know that there was something to be looked at."""
+        self._findings = findings
+        self._minimum = protection.minimum
+        self._kinds = SERVED if protection.reads else WRITTEN
+        self._wishes_from = wishes_from
+
+    def watch(self, node: Node) -> None:
+        """Look at each input of a new member."""
+        original = node.handle
+
+        def handle(event: Input, now: Millis) -> list[Effect]:
+            before = node.membership.view
+            effects = original(event, now)
+            self._judge(node, before, event, effects, now)
+            return effects
+
+        node.handle = handle  # type: ignore[method-assign]  # as bugs are planted
+
+    def _judge(self, node: Node, before: MembersView | None, event: Input, effects: list[Effect], now: Millis) -> None:
+        view = before
+        for effect in effects:
+            if isinstance(effect, Record):
+                if isinstance(effect.event, ViewInstalled):
+                    view = node.membership.view
+            elif isinstance(effect, Send):
+                self._judge_answer(node, view, effect.message, now)
+            elif isinstance(effect, Answer) and isinstance(event, Call):
+                # The member's own, given at once. Of others it cannot be told here who gave them.
+                self._judge_answer(node, view, effect.reply, now)
+
+    def _judge_answer(self, node: Node, view: MembersView | None, reply: object, now: Millis) -> None:
+        if isinstance(reply, ErrorReply):
+            self.refused += reply.code is ErrorCode.NOT_ENOUGH_MEMBERS
+        elif isinstance(reply, self._kinds) and reply.id < self._wishes_from and view is not None:
+            present = len(view.data_members)
+            if present < self._minimum:
+                text = f"{node.this} answers {reply} with {present} of {self._minimum} members"
+                self._findings.add(now, "a side that is too small serves no protected map", text)
