@@ -16,6 +16,7 @@ from phalanx.cli.members import members
 from phalanx.cli.partitions import partitions
 from phalanx.cli.safe import safe
 from phalanx.cli.simulate import simulate
+from phalanx.cli.what_if import what_if
 from phalanx.cli.why import why
 from phalanx.demo.command import demo
 
@@ -31,6 +32,7 @@ app.command()(members)
 app.command()(partitions)
 app.command()(safe)
 app.command()(why)
+app.command(name="what-if")(what_if)
 app.add_typer(maps)
 app.command()(demo)
 app.command()(simulate)

@@ -69,6 +69,17 @@ class ConnectedSet(msgspec.Struct, Generic[M], frozen=True):
     """The same in words."""
 
 
+class Standing(msgspec.Struct, frozen=True):
+    """What decides among sets that weigh as much, before age."""
+
+    lost_partitions: int
+    members: int
+    zones: int
+    """Different zones of data members."""
+    whole_zones: int
+    """Of them, those that lack no data member."""
+
+
 class Search(Generic[M]):
     """The search for the best fully connected set, slice by slice. The same input gives the same answers.
 
@@ -138,13 +149,16 @@ class Search(Generic[M]):
                 kept = kept & ~part.everything | part.graph.name(part.best)
         return self._result(kept, bound, self._choice)
 
-    def find_largest(self, limit: int | None = None) -> list[tuple[M, ...]]:
-        """All sets that weigh most and have no member more, those with older members first; ends the search."""
+    def find_largest(self, limit: int | None = None, most_work: int = ENDLESS) -> list[tuple[M, ...]]:
+        """All sets that weigh most and have no member more, those with older members first; ends the search.
+
+        `most_work`: steps for each hard component after which no further sets are looked for.
+        """
         self.run(ENDLESS)
         sets = [self._free | self._master]
         for part in self._parts:
             if not part.is_complete:
-                exhaust(part.walk(ENDLESS, limit or ENDLESS))
+                exhaust(part.walk(most_work, limit or ENDLESS))
             options = part.options
             if limit is None:
                 sets = [kept | option for kept in sets for option in options]
@@ -152,7 +166,15 @@ class Search(Generic[M]):
                 # As bits do not overlap, the greatest sums are sums of the greatest.
                 sets = nlargest(limit, (kept | option for kept in sets for option in options[:limit]))
         sets.sort(reverse=True)
-        return [tuple(member for member in self.members if kept >> self._bit[member] & 1) for kept in sets]
+        return [self._name(kept) for kept in sets]
+
+    def find_standing(self, kept: Iterable[M]) -> Standing:
+        """What the criteria say of a set."""
+        lost, size, zones, whole, _ = self._stakes.key(sum(1 << self._bit[member] for member in kept))
+        return Standing(lost, -size, -zones, -whole)
+
+    def _name(self, kept: int) -> tuple[M, ...]:
+        return tuple(member for member in self.members if kept >> self._bit[member] & 1)
 
     def _find_stakes(
         self, lite: Collection[M], zones: Mapping[M, str], holders: Iterable[tuple[Collection[M], int]]
@@ -233,8 +255,7 @@ class Search(Generic[M]):
         if not self.is_over or not choice:
             choice = Choice(kept, (), False)
         weight = self._weigh(kept)
-        members = tuple(member for member in self.members if kept >> self._bit[member] & 1)
-        removed = tuple(member for member in self.members if not kept >> self._bit[member] & 1)
+        members, removed = self._name(kept), self._name(~kept)
         larger = _number(bound - weight, self._scale)
         decided = _find_decisive(choice)
         result = ConnectedSet(
@@ -333,16 +354,14 @@ def _tell(result: ConnectedSet[M]) -> str:
     if not result.removed:
         return "no pair among the members is broken"
     if not result.optimal:
-        return f"{whole}; the search was stopped: another set could weigh up to {result.could_be_larger_by} more"
+        return f"{whole}; the search was stopped: another set could be larger by {result.could_be_larger_by}"
     if not result.narrowed and result.tie_is_exact:
-        return f"{whole}: of the sets that weigh the most, the one {WORDS['age'][1]}"
+        return f"{whole}: of all sets as large, the one {WORDS['age'][1]}"
     if not result.narrowed:
-        return f"{whole}, and no set weighs more; of those that weigh as much not all were compared"
+        return f"{whole}: no set is larger; of those as large not all were compared"
     told = []
     for (_, before), (name, after) in zip(result.narrowed, result.narrowed[1:], strict=False):
         if after < before:
             told.append(f"{after} {WORDS[name][after == 1]}" if name != "age" else f"the one {WORDS[name][1]}")
     sets = result.narrowed[0][1]
-    return f"{whole}: " + ", ".join(
-        [f"{sets} sets weigh the most" if sets > 1 else "no other set weighs as much", *told]
-    )
+    return f"{whole}: " + ", ".join([f"{sets} sets are as large" if sets > 1 else "no other set is as large", *told])

@@ -1,0 +1,154 @@
+"""`phalanx what-if`: cuts as they are written, and what would be decided, drawn up or for real members."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from phalanx.cli.cuts import read_cuts
+from phalanx.common.errors import UsageError
+from processes import Cluster
+
+SIX = "A1,A2,B1,B2,C1,C2"
+
+
+def told(phalanx_command, *arguments: str) -> dict[str, Any]:
+    result = phalanx_command("what-if", *arguments, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("A-B", {"A": "B"}),
+        (" A - B ", {"A": "B"}),
+        ("A->B", {"A": "B"}),
+        ("A>B", {"A": "B"}),
+        ("A<-B", {"B": "A"}),
+        ("A<->B", {"A": "B"}),
+        ("A,B-C,D-1", {"A": ["C", "D-1"], "B": ["C", "D-1"]}),
+        ("D-1-A", {"D-1": "A"}),
+        ("C-*", {"C": ["A", "B", "D-1"]}),
+    ],
+)
+def test_cuts_as_they_are_written(text: str, cut: dict[str, Any]) -> None:
+    names = ["A", "B", "C", "D-1"]
+    found = read_cuts([text], names, lambda name: name if name in names else None)
+    assert found == {one: set([others] if isinstance(others, str) else others) for one, others in cut.items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("A", "expected names on both sides"),
+        ("A-", "expected names on both sides"),
+        ("A-X", "there is no member 'X'; there are: A, B"),
+        ("A,-B", "a name is missing"),
+    ],
+)
+def test_what_is_no_cut_is_said(text: str, problem: str) -> None:
+    with pytest.raises(UsageError, match="--cut") as error:
+        read_cuts([text], ["A", "B"], lambda name: name if name in "AB" else None)
+    assert problem in str(error.value)
+
+
+@pytest.mark.rows("PD-30", "PD-31")
+def test_the_examples_of_racks_and_random_pairs(phalanx_command) -> None:
+    racks = told(phalanx_command, "--members", SIX, "--cut", "B1,B2-C1,C2")
+    assert (racks["kept"], racks["removed"]) == (["A1", "A2", "B1", "B2"], ["C1", "C2"])
+    assert [each["kept"] for each in racks["largest"]] == [["A1", "A2", "B1", "B2"], ["A1", "A2", "C1", "C2"]]
+    pairs = told(phalanx_command, "--members", SIX, "--cut", "A1-B1", "--cut", "B2-C1", "--master", "A2")
+    assert pairs["largest_count"] == 4
+    assert pairs["kept"] == ["A1", "A2", "B2", "C2"]
+    assert pairs["cut"] == [["A1", "B1"], ["B2", "C1"]]
+
+
+@pytest.mark.rows("PD-28")
+def test_one_way_is_both_ways(phalanx_command) -> None:
+    ways = [told(phalanx_command, "--members", "3", "--cut", f"N2{way}N3") for way in ("-", "->", "<-", "<->")]
+    assert ways[1:] == ways[:1] * 3
+    assert ways[0]["removed"] == ["N3"]
+
+
+@pytest.mark.rows("PD-29", "PN-09")
+def test_lite_members_zones_and_backups_decide(phalanx_command) -> None:
+    lite = told(phalanx_command, "--members", "6", "--cut", "N2-N3,N4,N5", "--lite", "N3,N4,N5")
+    assert (lite["removed"], lite["decided_by"]) == (["N3", "N4", "N5"], "size")
+    zones = told(phalanx_command, "--members", "4", "--cut", "N2-N3", "--zone", "a=N1,N2", "--zone", "b=N3")
+    assert (zones["removed"], zones["decided_by"], zones["narrowed"]["zones"]) == (["N2"], "zones", 1)
+    lost = told(phalanx_command, "--members", "4", "--cut", "N2-N3", "--backups", "0")
+    assert lost["lost_partitions"] in (67, 68)
+    assert {each["lost_partitions"] for each in lost["largest"]} <= {67, 68}
+    kept_by_backups = told(phalanx_command, "--members", "4", "--cut", "N2-N3", "--backups", "1")
+    assert kept_by_backups["lost_partitions"] == 0
+
+
+def test_people_see_who_is_kept_and_the_sets_it_was_chosen_from(phalanx_command) -> None:
+    shown = phalanx_command(
+        "what-if", "--members", SIX, "--cut", "A1-B1", "--cut", "B2-C1", "--master", "A2", "--limit", "3"
+    )
+    assert shown.exit_code == 0
+    assert "Kept:    A1, A2, B2, C2" in shown.stdout
+    assert "Removed: B1, C1" in shown.stdout
+    assert "4 sets are as large, the one that keeps the oldest members" in shown.stdout
+    assert "The largest sets with A2: 4" in shown.stdout
+    assert "Shown: 3. --limit shows more." in shown.stdout
+    whole = phalanx_command("what-if", "--members", "5")
+    assert "All 5 members stay" in whole.stdout
+
+
+def test_a_search_without_time_says_that_it_was_stopped(phalanx_command) -> None:
+    draw = random.Random(1)
+    cuts = [f"--cut=N{one}-N{other}" for one, other in (draw.sample(range(1, 301), 2) for _ in range(900))]
+    stopped = told(phalanx_command, "--members", "300", *cuts, "--seconds", "0.1")
+    assert not stopped["optimal"]
+    assert stopped["could_be_larger_by"] > 0
+    assert "the search was stopped" in stopped["because"]
+    assert stopped["largest"] == [stopped["largest"][0] | {"kept": stopped["kept"]}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((), "say which members there are"),
+        (("--members", "0"), "from 1 to 5000"),
+        (("--members", "A,A"), "a name of its own"),
+        (("--members", "3", "--cut", "N1-N4"), "there is no member 'N4'"),
+        (("--members", "3", "--lite", "X"), "--lite X: there is no member 'X'"),
+        (("--members", "3", "--zone", "N1"), "expected NAME=A,B"),
+        (("--members", "3", "--master", "X"), "there is no member 'X'"),
+        (("--at", "127.0.0.1:1", "--lite", "A"), "--at takes members, zones and replicas from the cluster"),
+    ],
+)
+def test_what_is_wrong_with_the_command_line_is_said(phalanx_command, arguments: tuple[str, ...], problem: str) -> None:
+    result = phalanx_command("what-if", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert problem in result.stderr
+
+
+def test_a_cluster_that_does_not_answer_is_a_failure(phalanx_command) -> None:
+    result = phalanx_command("what-if", "--at", "127.0.0.1:1")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "127.0.0.1:1" in result.stderr
+
+
+def test_real_members_their_traits_and_their_replicas(phalanx_command, cluster: Cluster) -> None:
+    [first] = cluster.start(1, options=("--backup-count", "0", "--zone", "x"))
+    [second] = cluster.start(1, options=("--backup-count", "0", "--zone", "y"))
+    [third] = cluster.start(1, options=("--backup-count", "0", "--zone", "y"))
+    [fourth] = cluster.start(1, options=("--backup-count", "0", "--lite"))
+    with cluster.client() as grid:
+        grid.map("m").put("k", "v")
+    cluster.wait_redundant(0)
+    ports = [member.address.rpartition(":")[2] for member in (first, second, third, fourth)]
+    at = ("--at", first.address, "--cluster", cluster.name)
+    found = told(phalanx_command, *at, "--cut", f"{ports[1]}-{third.address}", "--cut", f"{ports[3]}->{ports[0]}")
+    assert found["members"] == [member.address for member in (first, second, third, fourth)]
+    assert (found["master"], found["lite"]) == (first.address, [fourth.address])
+    assert found["zones"][first.address] == "x"
+    assert fourth.address in found["removed"]
+    assert found["lost_partitions"] > 50  # without backups
+    assert found["largest_count"] == 2
+    assert found["table_version"] > 0
