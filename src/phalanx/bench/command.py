@@ -18,6 +18,7 @@ from rich.console import Console
 from phalanx import __version__
 from phalanx.bench.backup import run_backup
 from phalanx.bench.blocking import run_bulk, run_single
+from phalanx.bench.connectivity import connectivity
 from phalanx.bench.embedded import run_embedded
 from phalanx.bench.membership import membership
 from phalanx.bench.memory import run_memory
@@ -50,6 +51,7 @@ app = typer.Typer(name="bench", invoke_without_command=True)
 app.command()(membership)
 app.command()(migration)
 app.command()(planning)
+app.command()(connectivity)
 
 
 @app.callback()

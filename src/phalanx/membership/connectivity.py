@@ -135,6 +135,11 @@ class Search(Generic[M]):
                 self.is_over = True
         return self.is_over
 
+    @property
+    def is_proven(self) -> bool:
+        """No set weighs more than the best so far, nor as much with more members."""
+        return self._built and all(part.is_proven for part in self._parts)
+
     def best(self) -> ConnectedSet[M]:
         """The best set so far."""
         if not self._built:
