@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
+from phalanx.common.clock import stamp_of
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
 from phalanx.grid.store import Replica
 from phalanx.sim.checkers.commit_checker import Held, Peek
+from phalanx.sim.checkers.merged_data import Copy
 from phalanx.sim.host import Host
 
 OUTCOMES = "(outcomes)"
@@ -50,3 +54,38 @@ def _remembered(replica: Replica) -> dict[bytes, bytes]:
         each.caller.encode(): repr((each.floor, sorted(zip(each.numbers, each.outcomes, strict=True)))).encode()
         for each in told
     }
+
+
+def copies(hosts: Iterable[Host], name: str) -> dict[bytes, list[Copy]]:
+    """Of each key of a map what there is of it: at members that their own table lists, and kept by former ones."""
+    found: dict[bytes, list[Copy]] = {}
+    for host in hosts:
+        for replica in _lasting(host):
+            store = replica.maps.get(name)
+            if store is None:
+                continue
+            for key, stored in store.entries.items():
+                found.setdefault(key, []).append(Copy(host.address, stamp_of(stored)))
+    return found
+
+
+def _lasting(host: Host) -> Iterator[Replica]:
+    """The replicas on a host that may yet give others what they hold: none of a copy that is on its way."""
+    node, kept = host.node, host.kept
+    if node is not None:
+        grid, table = node.grid, node.keeper.table
+        kept = node.keeping.kept
+        for number, replica in [(owned.number, owned.replica) for owned in grid.all_owned()]:
+            yield replica
+        for number, replica in grid.followed.replicas.items():
+            if number < table.partition_count and node.this in table.replicas(number):
+                yield replica
+    for side in kept.sides.values() if kept is not None else ():
+        for each in side.replicas.values():
+            yield each.replica
+
+
+def is_alone(host: Host) -> bool:
+    """Whether a member has nobody in its view that it could hand its data over to."""
+    view = host.node.membership.view  # type: ignore[union-attr]  # asked of running hosts only
+    return view is None or not [each for each in view.data_members if each != member_on(host)]

@@ -32,9 +32,9 @@ from phalanx.sim.history import Operation
 from phalanx.sim.host import Host
 from phalanx.sim.measures import Measures
 from phalanx.sim.options import FaultKind, Options, Profile
-from phalanx.sim.peeking import held_by, member_on, peek_at
+from phalanx.sim.peeking import copies, held_by, is_alone, member_on, peek_at
 from phalanx.sim.story import Story
-from phalanx.sim.workload import Workload
+from phalanx.sim.workload import MAP, Workload
 from phalanx.sim.world import World
 from phalanx.wire.events import Event, MigrationStarted, PartitionsRepaired, ViewInstalled
 from phalanx.wire.messages import Reply
@@ -310,9 +310,10 @@ class _Run:
         if reply.id < WISHES_FROM:
             self._workload.on_answer(host, reply, replier, now)
 
-    def on_crash(self, host: Host, now: Millis) -> None:
-        if self._options.has_sides:
-            self._survival.on_crash(host.address, {}, now)
+    def on_last_input(self, host: Host, now: Millis) -> None:
+        # Who leaves hands over what it holds, unless there is nobody on its side.
+        if self._options.has_sides and (not host.is_leaving or is_alone(host)):
+            self._survival.on_last_input(host.address, copies(self._world.hosts, MAP), now)
 
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
         self._story.tell(now, member, f"--- {what}")
@@ -320,6 +321,8 @@ class _Run:
         if what != "started":
             self._workload.on_process_ended(member, now)
             self._faults.on_process_ended(host, what)
+            if what.startswith(("left", "crashed")):
+                self._survival.on_ended(host.address)
 
     def on_broken(self, host: Host, error: Exception, now: Millis) -> None:
         told = "".join(traceback.format_exception(error)[-4:])

@@ -55,8 +55,8 @@ class Observer(Protocol):
     def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
         """A call of the program at a host has ended; the replier answered (its own member: that one, or its router)."""
 
-    def on_crash(self, host: Host, now: Millis) -> None:
-        """The process on this host is about to end without a word, and all that it holds with it."""
+    def on_last_input(self, host: Host, now: Millis) -> None:
+        """The process on this host ends, or may end with the next input, and what it alone holds is lost then."""
 
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
         """A process has started or ended."""
@@ -170,6 +170,8 @@ class World:
 
     def _handle(self, host: Host, node: Node, event: Input) -> None:
         now = self.agenda.now
+        if host.is_leaving:
+            self._observer.on_last_input(host, now)
         try:
             effects = node.handle(event, host.clock(now) if self._clocks_differ else now)
             if self._validate_every and self.inputs % self._validate_every == 0:
@@ -377,7 +379,7 @@ class World:
         invariant(host.node is not None, "only a running process ends", host=host)
         member: MemberId = host.node.this  # type: ignore[union-attr]  # held by the invariant
         if how.startswith("crashed"):
-            self._observer.on_crash(host, self.now)
+            self._observer.on_last_input(host, self.now)
         host.node = None
         host.table = None
         host.paused_until = 0

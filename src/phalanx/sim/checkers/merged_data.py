@@ -34,15 +34,24 @@ class Survival:
 
     def __init__(self) -> None:
         self.lost_at: dict[bytes, Millis] = {}
-        """Key to when a process crashed that alone held the latest that was known of it."""
+        """Key to when a process ended that alone held the latest that was known of it."""
+        self._alone: dict[str, dict[bytes, Millis]] = {}
+        """The same, of processes that may end."""
 
-    def on_crash(self, process: str, copies: Mapping[bytes, Iterable[Copy]], now: Millis) -> None:
-        """A process is about to crash; `copies`: of each key what the processes hold that may yet give it to others."""
+    def on_last_input(self, process: str, copies: Mapping[bytes, Iterable[Copy]], now: Millis) -> None:
+        """A process ends now, or may end with its next input; `copies`: of each key what the processes hold that may yet
+        give it to others.
+        """
+        alone = self._alone[process] = {}
         for key, held in copies.items():
             mine = max((copy.stamp for copy in held if copy.process == process), default=-1)
             others = max((copy.stamp for copy in held if copy.process != process), default=-1)
             if mine > others:
-                self.lost_at[key] = now
+                alone[key] = now
+
+    def on_ended(self, process: str) -> None:
+        """It has, and nothing of it goes on."""
+        self.lost_at |= self._alone.pop(process, {})
 
 
 class MergedDataChecker:
@@ -83,7 +92,7 @@ class MergedDataChecker:
             return
         if latest == NEVER:
             return
-        for write in writes:
+        for write in sorted(writes, key=lambda write: -write.begin):
             if not write.acknowledged or write.begin <= latest + self._accuracy_ms:
                 continue
             if write.begin <= self._survival.lost_at.get(key, -1):

@@ -229,7 +229,7 @@ class _Watch:
     def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
         """Nor are answers."""
 
-    def on_crash(self, host: Host, now: Millis) -> None:
+    def on_last_input(self, host: Host, now: Millis) -> None:
         """Told when the process has ended."""
 
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
