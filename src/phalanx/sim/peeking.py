@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from phalanx.common.clock import stamp_of
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
+from phalanx.grid.kept import Kept
 from phalanx.grid.store import Replica
 from phalanx.sim.checkers.commit_checker import Held, Peek
 from phalanx.sim.checkers.merged_data import Copy
@@ -80,7 +81,7 @@ def _lasting(host: Host) -> Iterator[Replica]:
         for number, replica in grid.followed.replicas.items():
             if number < table.partition_count and node.this in table.replicas(number):
                 yield replica
-    for side in kept.sides.values() if kept is not None else ():
+    for side in kept.sides.values() if isinstance(kept, Kept) else ():
         for each in side.replicas.values():
             yield each.replica
 
