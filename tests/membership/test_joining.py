@@ -66,7 +66,8 @@ def test_the_seed_forms_the_cluster_at_once_and_without_a_message(seeds: str) ->
     joined = [event for event in a.events if isinstance(event, events.Joined)]
     assert [(event.view_version, event.members) for event in joined] == [(1, (lone_id("A"),))]
     a.feed(Received(lone_id("B"), m.JoinRequest(7, lone_id("B"), "phalanx", m.PROTOCOL_VERSION, 1)))
-    assert (lone_id("B"), m.JoinResponse(7, lone_view("AB", 2))) in a.sent
+    footing = a.node.membership.state.standing.footing
+    assert (lone_id("B"), m.JoinResponse(7, lone_view("AB", 2), footing=footing)) in a.sent
 
 
 @pytest.mark.rows("EL-03", "EL-12")
@@ -381,9 +382,9 @@ def test_a_repeated_request_of_a_member_does_not_admit_it_twice() -> None:
     request = m.JoinRequest(9, c.id("B"), "phalanx", m.PROTOCOL_VERSION, 1)
     c.say("B", "A", request)
     assert c.version("A") == version
-    assert c.pending("A", "B", m.JoinResponse) == [
-        m.JoinResponse(9, c.nodes["A"].membership.view, clock=c.nodes["A"].clock.read(c.now))
-    ]
+    a = c.nodes["A"]
+    response = m.JoinResponse(9, a.membership.view, True, a.clock.read(c.now), a.membership.state.standing.footing)
+    assert c.pending("A", "B", m.JoinResponse) == [response]
 
 
 def test_a_joiner_that_asked_two_clusters_takes_nobody_from_one_to_the_other() -> None:

@@ -62,7 +62,7 @@ class StandIn:
         if isinstance(message, (m.MembersUpdate, m.JoinResponse)):
             self._view = message.view
             self._next_tick = now if self._next_tick is None else self._next_tick
-            return [Send(sender, m.MembersAck(message.view.version))]
+            return [Send(sender, m.MembersAck(message.view.version, message.view.maker))]
         return []
 
     def next_deadline(self) -> Millis | None:

@@ -13,6 +13,8 @@ from phalanx.common.ids import Address, Millis
 from phalanx.common.map_settings import MapConfig, MapPlan, plan_of
 from phalanx.common.traits import MAX_WEIGHT, MAX_ZONE_LENGTH, Traits
 
+LEASE_INTERVALS = 4
+"""The shortest lease, in intervals of confirmations: what is granted is by two of them old when it is renewed."""
 MAX_PARTITIONS = 1_000_000
 MIN_BULK_BYTES = 16 * 1024 * 1024
 """What a request for many entries may hold in any case; callers cut theirs well below it."""
@@ -77,6 +79,12 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     master_confirmation_timeout_ms: Millis = 0
     """A slave that did not confirm its master for so long is removed by it; 0: one and a half heartbeat timeouts."""
+
+    lease_ms: Millis = 0
+    """For how long members may acknowledge operations on maps that ask for the majority, from the moment at which they
+    last asked their master; the same on every member. No two sides of a cut ever acknowledge at the same time, and
+    nobody owns what an owner that fell silent has owned before its lease has run out. 0: no leases. Lower: such maps
+    are unavailable for a shorter time after a failure, and sooner when messages are late."""
 
     connection_grace_ms: Millis = 300
     """How long reconnecting must be refused, after a connection was lost, before its member is suspected."""
@@ -209,7 +217,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must be greater than 0")
         for name in ("anti_entropy_interval_ms", "max_parallel_migrations", "migration_latency_target_ms",
-                     "master_confirmation_interval_ms", "master_confirmation_timeout_ms", "max_members",
+                     "master_confirmation_interval_ms", "master_confirmation_timeout_ms", "max_members", "lease_ms",
                      "partial_resolution_heartbeats", "evacuation_timeout_ms",
                      "ring_above_members", "phi_min_deviation_ms", "phi_acceptable_pause_ms"):  # fmt: skip
             if getattr(self, name) < 0:
@@ -230,6 +238,12 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"master_confirmation_timeout_ms: {self.confirmation_timeout_ms} must be greater than "
                 f"master_confirmation_interval_ms ({self.confirmation_interval_ms}), or every member is removed between "
                 f"two confirmations"
+            )
+
+        if 0 < self.lease_ms < LEASE_INTERVALS * self.confirmation_interval_ms:
+            raise UsageError(
+                f"lease_ms: {self.lease_ms} must be at least {LEASE_INTERVALS} times the interval of master confirmations "
+                f"({self.confirmation_interval_ms}), or leases end between two of them; 0 turns them off"
             )
 
     def _check_detector(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from phalanx.common.ids import MemberId, Millis, address_of, incarnation_of, may_be_member
+from phalanx.common.view import MembersView
 from phalanx.membership.broken_links import BrokenLinks
 from phalanx.membership.handover import HandOver
 from phalanx.membership.joining import refusal_of
@@ -40,6 +41,8 @@ class Administration:
         self._publications = Publications()
         self._queued: dict[MemberId, JoinRequest] = {}
         """Joiners that wait for the next view, and their requests."""
+        self._let_go: dict[MemberId, int] = {}
+        """Members that left in good order, and the version of the view without them, until they say that they are over."""
         self.hand_over: HandOver | None = None
         """This member was the master and has made a view without itself: it decides nothing any more."""
         self.next_publication = 0
@@ -89,9 +92,7 @@ class Administration:
                 self._queued[message.member] = message
                 self._admit_queued(now)
             elif not self._publications.renew(message.member, message.request_id):
-                clock = state.read_clock(now)
-                response = JoinResponse(message.request_id, state.joined(), state.has_started, clock)
-                self._out.send(message.member, response)
+                self._out.send(message.member, self._admission(message.request_id, state.joined(), now))
         elif state.master not in (None, state.this) and state.master not in state.suspicions.suspected:
             self._out.send(sender, JoinRedirect(message.request_id, state.master))
         else:
@@ -147,7 +148,8 @@ class Administration:
         existing = [member for member in view.others(state.this) if member not in replaced]
         traits = ((joiner, request.traits) for joiner, request in requests.items())
         new = view.with_change(state.this, replaced, tuple(joiners), traits)
-        for joiner in joiners:
+        for joiner, request in requests.items():
+            state.standing.told(joiner, request.memory)
             at = address_of(joiner)
             before = tuple(member for member in view.members if member in replaced and address_of(member) == at)
             rejoins = bool(before) or state.former.pop(at, None) is not None
@@ -166,7 +168,10 @@ class Administration:
         self._queued.pop(peer, None)
 
     def on_members_ack(self, sender: MemberId, message: MembersAck, now: Millis) -> None:
+        state = self._state
         self._publications.on_ack(sender, message.version)
+        if state.is_master:
+            self._note_view(sender, message)
         self.end_publications(now)
         if self.hand_over is not None:
             self.hand_over.on_ack(sender, message.version)
@@ -188,9 +193,21 @@ class Administration:
                     self._out.send(joiner, JoinRedirect(request_id, view.master))
                 else:
                     self._out.record(events.JoinAnswered(joiner, view.version, late))
-                    clock = state.read_clock(now)
-                    self._out.send(joiner, JoinResponse(request_id, view, state.has_started, clock))
+                    self._out.send(joiner, self._admission(request_id, view, now))
         self._admit_queued(now)
+
+    def _note_view(self, sender: MemberId, message: MembersAck) -> None:
+        state = self._state
+        if sender in state.members:
+            state.standing.has_view(sender, message.version, message.maker)
+        elif self._let_go.get(sender) == message.version and message.maker == state.this:
+            del self._let_go[sender]
+            if state.standing.has_left(sender):
+                state.send_view(state.joined())
+
+    def _admission(self, request_id: int, view: MembersView, now: Millis) -> JoinResponse:
+        state = self._state
+        return JoinResponse(request_id, view, state.has_started, state.read_clock(now), state.standing.footing)
 
     # --- removal ---------------------------------------------------------------------------------------------------
 
@@ -228,7 +245,7 @@ class Administration:
         self._out.record(events.ComplaintJudged(sender, message.complainee, tuple(told), "CS-49"))
         if not told:
             # Both are members: the complainer has an old list.
-            self._out.send(sender, MembersUpdate(state.joined(), state.has_started))
+            self._out.send(sender, state.update(state.joined()))
 
     def on_stranger(self, sender: MemberId, version: int, maker: MemberId, rule: str) -> None:
         """CS-42: somebody who is not in the master's list follows it, or takes it for one of its own."""
@@ -245,13 +262,14 @@ class Administration:
         view = state.joined()
         if version < view.version:
             self._out.record(events.OutdatedViewHealed(sender, version, view.version))
-            self._out.send(sender, MembersUpdate(view, state.has_started))
+            self._out.send(sender, state.update(view))
 
     def on_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
         """CS-28: a slave says that it follows this master."""
         state = self._state
         if sender in state.members:
             state.suspicions.confirmed(sender, now)
+            state.standing.has_view(sender, message.view_version, message.view_maker)
             if state.watching.is_ring:
                 # Elsewhere the heartbeat that comes along says it.
                 self.heal(sender, message.view_version)
@@ -267,6 +285,7 @@ class Administration:
         if others:
             view = state.joined().with_change(state.this, frozenset(others), ())
             for member in others:
+                self._let_go[member] = view.version
                 self._out.send(member, MembersUpdate(view, state.has_started))
             self.remove(others, LEFT, now, reason="it left")
         elif state.this in members:
@@ -282,9 +301,10 @@ class Administration:
         new = view.with_change(state.this, frozenset({state.this}), ())
         self._out.record(events.MemberRemoved(state.this, new.version, "it left", LEFT))
         self._queued.clear()
+        footing = state.standing.next_footing(new, left=state.standing.voter)
         state.turn(Turn.HANDS_OVER)
         deadline = now + state.config.join_acknowledgement_ms
-        self.hand_over = HandOver(new, state.has_started, deadline, self._out)
+        self.hand_over = HandOver(new, state.has_started, footing, deadline, self._out)
 
     def _end_hand_over(self, now: Millis) -> None:
         if self.hand_over is not None and self.hand_over.is_over(now):
@@ -299,4 +319,5 @@ class Administration:
     def end(self) -> None:
         self._publications.clear()
         self._queued.clear()
+        self._let_go.clear()
         self.hand_over = None

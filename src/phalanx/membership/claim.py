@@ -11,9 +11,10 @@ The process only gathers; the member's `MembershipService` decides when to start
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.stable import Memory
 from phalanx.common.view import MembersView
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import ClaimAnswer, MastershipClaim
@@ -60,6 +61,8 @@ class Claim:
         self._out = outbox
         self._views = {this: view}
         """The lists of the claimer and of the members that agreed."""
+        self._memories: dict[MemberId, Memory | None] = {}
+        """What those that agreed know of views."""
         self._ask_at: dict[MemberId, Millis] = {}
         """Members that have not agreed yet, and when to ask them again."""
         self._asked: set[MemberId] = set()
@@ -111,6 +114,7 @@ class Claim:
         del self._ask_at[sender]
         self._refused_since.pop(sender, None)
         self._views[sender] = answer.view
+        self._memories[sender] = answer.memory
         self.ask_younger(answer.view, suspected, now)
 
     def on_refused(self, member: MemberId, grace_ms: Millis, now: Millis) -> None:
@@ -144,6 +148,10 @@ class Claim:
     def seen(self) -> list[MemberId]:
         """All members of the lists of those that agreed, each once."""
         return list(dict.fromkeys(member for view in self._views.values() for member in view.members))
+
+    def memories(self, members: Iterable[MemberId]) -> list[tuple[MemberId, Memory | None]]:
+        """What these of those that agreed know of views."""
+        return [(member, self._memories[member]) for member in members if member in self._memories]
 
     def left_out(self) -> tuple[MemberId, ...]:
         """Members that were asked and are not in the final list."""

@@ -7,6 +7,7 @@ that nobody meets a new master without having heard of its succession. A link th
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.stable import Footing
 from phalanx.common.view import MembersView
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import MembersUpdate
@@ -15,9 +16,11 @@ from phalanx.wire.messages import MembersUpdate
 class HandOver:
     """From the last view that this master makes to its leaving: all have acknowledged it, or the time is over."""
 
-    def __init__(self, view: MembersView, has_started: bool, deadline: Millis, outbox: Outbox) -> None:
+    def __init__(
+        self, view: MembersView, has_started: bool, footing: Footing, deadline: Millis, outbox: Outbox
+    ) -> None:
         self.view = view
-        self._has_started = has_started
+        self._update = MembersUpdate(view, has_started, footing)
         self.deadline = deadline
         self._waiting_for = set(view.members)
         self._out = outbox
@@ -30,7 +33,7 @@ class HandOver:
     def repeat(self, member: MemberId) -> None:
         """Tell a member that may not have heard of it."""
         if member in self._waiting_for:
-            self._out.send(member, MembersUpdate(self.view, self._has_started))
+            self._out.send(member, self._update)
 
     def on_ack(self, member: MemberId, version: int) -> None:
         if version >= self.view.version:

@@ -22,6 +22,7 @@ import enum
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, Millis, address_of, incarnation_of, parse_address
+from phalanx.common.stable import Memory
 from phalanx.wire.effects import LinkLost, LinkRefused, Outbox
 from phalanx.wire.events import JoinAttemptFailed, JoinWaits
 from phalanx.wire.messages import (
@@ -82,10 +83,13 @@ class JoinOutcome(enum.Enum):
 class Joining:
     """One member's way into the cluster; made when it starts, dropped when it has joined."""
 
-    def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis) -> None:
+    def __init__(
+        self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis, memory: Memory | None = None
+    ) -> None:
         self._this = this
         self._config = config
         self._out = outbox
+        self._memory = memory
         own = address_of(this)
         self._seeds = [seed for seed in dict.fromkeys(config.seeds) if seed != own]
         self._first_seed = bool(config.seeds) and config.seeds[0] == own
@@ -248,7 +252,7 @@ class Joining:
         self._named = frozenset(self._reached)
         request = JoinRequest(
             self._request_id, self._this, config.cluster, PROTOCOL_VERSION, config.partition_count, config.traits,
-            tuple(sorted(self._reached)),
+            tuple(sorted(self._reached)), config.lease_ms, self._memory,
         )  # fmt: skip
         self._out.send(target, request)
 

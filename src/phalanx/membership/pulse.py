@@ -58,7 +58,8 @@ class Pulse:
     def _tick(self, now: Millis) -> None:
         state = self._state
         view, suspected = state.joined(), state.suspicions.suspected
-        heartbeat = Heartbeat(view.version, view.maker, clock=state.read_clock(now))
+        is_stable = state.is_master and state.standing.is_stable
+        heartbeat = Heartbeat(view.version, view.maker, clock=state.read_clock(now), is_stable=is_stable)
         # Who hands the mastership over is in the others' list no more, and would be complained of.
         for member in state.watching.heartbeats_to if state.role is not Role.HANDING_OVER else ():
             if member not in suspected:

@@ -18,6 +18,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
+from phalanx.common.stable import Carried
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView, only_special
 from phalanx.membership.administration import Administration
@@ -59,9 +60,17 @@ from phalanx.wire.messages import (
 class MembershipService:
     """Who is a member and who is master, as this member knows it."""
 
-    def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox, clock: GridClock | None = None) -> None:
+    def __init__(
+        self,
+        this: MemberId,
+        config: NodeConfig,
+        outbox: Outbox,
+        clock: GridClock | None = None,
+        carried: Carried | None = None,
+    ) -> None:
+        """`carried`: what the process took along from its last incarnation."""
         self.this = this
-        self.state = MembershipState(this, config, outbox, clock)
+        self.state = MembershipState(this, config, outbox, clock, carried)
         self.administration = Administration(self.state)
         self.succession = Succession(self.state)
         self.divergence = Divergence(self.state)
@@ -117,15 +126,15 @@ class MembershipService:
     @property
     def has_majority(self) -> bool:
         """Whether this member's side has the majority of the last stable view. Changes with the view only."""
-        return self.state.has_majority
+        return self.state.standing.has_majority
 
     def may_acknowledge(self, now: Millis) -> bool:
         """Whether an owner may now acknowledge operations on maps that ask for the majority: asked for each of them."""
-        return self.state.has_majority
+        return self.state.standing.has_majority
 
     def majority_words(self) -> str:
         """Of what the present view must have the majority, and what of it is here: for the caller that is refused."""
-        return self.state.majority_words()
+        return self.state.standing.words()
 
     @property
     def has_started(self) -> bool:
@@ -172,7 +181,7 @@ class MembershipService:
 
     def start(self, now: Millis) -> None:
         """Begin to join, or form a cluster where this member is the seed."""
-        self._joining = Joining(self.this, self._config, self._out, now)
+        self._joining = Joining(self.this, self._config, self._out, now, self.state.standing.memory())
         self._follow_join(self._joining.begin(now), now)
 
     def next_deadline(self) -> Millis | None:
@@ -281,8 +290,8 @@ class MembershipService:
         special = only_special([(self.this, self._config.traits)])
         self._begin(MembersView(1, self.this, (self.this,), special), "EL-05 the seed forms the cluster", now)
 
-    def _begin(self, view: MembersView, rule: str, now: Millis) -> None:
-        self.state.install(view, rule, now)
+    def _begin(self, view: MembersView, rule: str, now: Millis, told: JoinResponse | None = None) -> None:
+        self.state.install(view, rule, now, told)
         self.pulse.begin(now)
         self._out.record(events.Joined(view.version, view.master, view.members))
         self._after()
@@ -297,9 +306,9 @@ class MembershipService:
         state.master = view.master
         state.has_started = message.has_started
         state.observe_clock(message.clock, now)
-        self._begin(view, "EL-13 admitted", now)
+        self._begin(view, "EL-13 admitted", now, message)
         # A view that admits the next joiner may wait for this member, which could not take it before.
-        self._out.send(sender, MembersAck(view.version))
+        self._out.send(sender, MembersAck(view.version, view.maker))
 
     def on_join_redirect(self, sender: MemberId, message: JoinRedirect, now: Millis) -> None:
         if self._joining is not None:
@@ -334,7 +343,8 @@ class MembershipService:
         if (view.version, view.maker) == (current.version, current.maker):
             if sender == state.master and sender in state.members:
                 state.suspicions.heard(sender, now, "CS-50")
-            self._out.send(sender, MembersAck(current.version))
+                state.standing.hear(view, message.footing)
+            self._out.send(sender, MembersAck(current.version, current.maker))
             return
         # Nobody passes on to a member a list that it made itself.
         is_passed_on = view.maker == state.master != self.this and sender in state.members
@@ -349,10 +359,12 @@ class MembershipService:
             if not may_follow:
                 return
         if view.version <= current.version:
-            self._out.send(sender, MembersAck(current.version))
+            self._out.send(sender, MembersAck(current.version, current.maker))
         elif self.this in view:
             self._take(sender, message, now)
         elif state.wants_to_leave:
+            # Its last word: the master may count its vote, which nobody else gets any more.
+            self._out.send(sender, MembersAck(view.version, view.maker))
             state.leave()
         else:
             state.eject(sender, view, "M3 a view without this member")
@@ -365,8 +377,8 @@ class MembershipService:
         state.has_started = state.has_started or message.has_started
         if view.master == self.this:
             state.turn(Turn.SUCCEEDS)
-        state.install(view, "CS-14 newer list of the master", now)
-        self._out.send(sender, MembersAck(view.version))
+        state.install(view, "CS-14 newer list of the master", now, message)
+        self._out.send(sender, MembersAck(view.version, view.maker))
         if state.is_master:
             if state.wants_to_leave:
                 state.leaving.add(self.this)
@@ -394,6 +406,8 @@ class MembershipService:
                 self.resolution.on_report(sender, message.suspects)
         elif sender == state.master:
             state.suspicions.confirmed(sender, now)
+            if message.is_stable:
+                state.standing.is_told_stable(message.view_version, message.view_maker)
         if message.wants_answer:
             self.pulse.answer(sender, now)
         if message.view_version > view.version:

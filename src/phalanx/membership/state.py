@@ -12,15 +12,17 @@ from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.invariant import invariant
+from phalanx.common.stable import Carried
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.membership.parting import Parting
 from phalanx.membership.ring import Watching, plan_watching
 from phalanx.membership.role import Role, Turn, next_role
+from phalanx.membership.stable import Standing
 from phalanx.membership.suspicion import Suspicions
 from phalanx.wire import events
 from phalanx.wire.effects import Finished, Outbox
-from phalanx.wire.messages import ExplicitSuspicion, Heartbeat, MembersUpdate
+from phalanx.wire.messages import ExplicitSuspicion, Heartbeat, JoinResponse, MembersUpdate
 
 REMEMBERED = 4_096
 """Former members of whom something is kept; the oldest are forgotten first."""
@@ -29,7 +31,14 @@ REMEMBERED = 4_096
 class MembershipState:
     """View, master, role and suspicions of one incarnation."""
 
-    def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox, clock: GridClock | None = None) -> None:
+    def __init__(
+        self,
+        this: MemberId,
+        config: NodeConfig,
+        outbox: Outbox,
+        clock: GridClock | None = None,
+        carried: Carried | None = None,
+    ) -> None:
         self.this = this
         self.config = config
         self.out = outbox
@@ -63,9 +72,7 @@ class MembershipState:
         """The installed partition table; None: not told yet."""
         self.has_data = False
         """Whether the partitions are assigned."""
-        self.has_majority = False
-        """Whether the present view has the majority of the last stable one: see `majority_words`."""
-        self._greatest: tuple[MemberId, ...] = ()
+        self.standing = Standing(this, carried, outbox)
 
     @property
     def is_master(self) -> bool:
@@ -82,8 +89,10 @@ class MembershipState:
 
     # --- views -----------------------------------------------------------------------------------------------------
 
-    def install(self, view: MembersView, rule: str, now: Millis) -> None:
-        """Make a view this member's own. The caller has seen to it that it is the master's, or is the master."""
+    def install(
+        self, view: MembersView, rule: str, now: Millis, told: MembersUpdate | JoinResponse | None = None
+    ) -> None:
+        """Make a view this member's own: `told` by its master, or, if nobody has, made by itself, which is the master."""
         invariant(self.this in view, "an installed view contains its installer (M3)", view=view)
         invariant(self.view is None or view.version > self.view.version, "views only move on (M1)", view=view)
         before = self.view.members if self.view is not None else ()
@@ -93,19 +102,14 @@ class MembershipState:
         self.forget_members(before, view.members, now)
         self.leaving &= self.members
         self.has_started = self.has_started or len(view.members) >= self.config.initial_members
-        if len(view.members) > len(self._greatest):
-            self._greatest = view.members
-        self.has_majority = 2 * len(self.members.intersection(self._greatest)) > len(self._greatest)
         self.watching = plan_watching(view, self.this, self.config.ring_above_members, self.config.ring_neighbours)
         self.suspicions.watch(self.members, self.watching.watched, now)
         self.expect_confirmations(now)
         self.out.record(events.ViewInstalled(view.version, view.maker, view.master, view.members, rule))
-
-    def majority_words(self) -> str:
-        """Of what the present view must have the majority, and what of it is here: for errors and events."""
-        of = len(self._greatest)
-        here = len(self.members.intersection(self._greatest))
-        return f"{here} of the {of} members of the last stable view are here, and {of // 2 + 1} must be"
+        if told is None:
+            self.standing.make(view)
+        else:
+            self.standing.adopt(view, told.footing, is_master=self.is_master)
 
     def expect_confirmations(self, now: Millis) -> None:
         """The master expects every slave to confirm it; in a large cluster slaves expect its answers (CS-29)."""
@@ -136,10 +140,14 @@ class MembershipState:
 
     def send_view(self, view: MembersView, skip: Collection[MemberId] = ()) -> None:
         """Publish: to each member of the view a message with all of it (CS-18)."""
-        update = MembersUpdate(view, self.has_started)
+        update = self.update(view)
         for member in view.members:
             if member != self.this and member not in skip:
                 self.out.send(member, update)
+
+    def update(self, view: MembersView) -> MembersUpdate:
+        """The present view as this member tells it to others."""
+        return MembersUpdate(view, self.has_started, self.standing.footing)
 
     def question(self, suspects: Collection[MemberId], reported_by: MemberId, now: Millis) -> None:
         """Large clusters: ask members that another one suspects, and that this one does not watch, whether they live."""
@@ -161,7 +169,8 @@ class MembershipState:
         if to == self.master and self.suspicions.suspected and config.partial_resolution_heartbeats:
             # In a large cluster suspicions are reported as they come (`pulse`), to whoever has to act on them.
             suspects = tuple(sorted(self.suspicions.suspected)) if not self.watching.is_ring else ()
-        return Heartbeat(view.version, view.maker, wants_answer, clock, suspects)
+        is_stable = self.is_master and self.standing.is_stable
+        return Heartbeat(view.version, view.maker, wants_answer, clock, suspects, is_stable)
 
     def read_clock(self, now: Millis) -> int:
         """What others are told of this member's clock."""
@@ -194,7 +203,9 @@ class MembershipState:
     def end(self, reason: str, rejoin: tuple[MemberId, ...] = (), *, failed: bool = False) -> None:
         """This incarnation is over."""
         self.turn(Turn.ENDS)
+        memory = self.standing.memory()
+        self.standing.end()
         self.view = self.master = self.parting = None
         self.members = frozenset()
-        self.has_majority = False
-        self.out.add(Finished(reason, rejoin, failed))
+        carried = Carried(memory) if memory is not None else None
+        self.out.add(Finished(reason, rejoin, failed, carried=carried))

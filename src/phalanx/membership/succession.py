@@ -96,6 +96,9 @@ class Succession:
         )
         # Some of those that this list leaves out may never have been in a list of this member's own.
         state.forget_members(claim.seen(), view.members, now)
+        state.standing.goes_on_alone()
+        for member, memory in claim.memories(view.members):
+            state.standing.told(member, memory)
         state.install(view, "CS-66 mastership claimed", now)
         if state.wants_to_leave:
             # It asked a master that is gone, and is the master itself now.
@@ -128,7 +131,8 @@ class Succession:
         else:
             state.question(not_suspected, sender, now)
         self._out.record(events.ClaimAnswered(sender, agrees, not_suspected, "CS-57" if agrees else "CS-58"))
-        self._out.send(sender, ClaimAnswer(message.claim_id, agrees, view if agrees else None))
+        memory = state.standing.memory() if agrees else None
+        self._out.send(sender, ClaimAnswer(message.claim_id, agrees, view if agrees else None, memory=memory))
 
     # --- lists of others -------------------------------------------------------------------------------------------
 

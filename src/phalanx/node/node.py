@@ -16,6 +16,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import MemberId, Millis, is_client
 from phalanx.common.invariant import invariant
+from phalanx.common.stable import Carried
 from phalanx.grid.calls import CallRouter, why_no_owners
 from phalanx.grid.keeping import FIRST_ID, Keeping
 from phalanx.grid.kept import Kept
@@ -78,17 +79,23 @@ class Node:
     """One incarnation of one member, from its start to its end."""
 
     def __init__(
-        self, this: MemberId, config: NodeConfig, clock_offset_ms: Millis = 0, *, kept: object = None
-    ) -> None:  # fmt: skip
+        self,
+        this: MemberId,
+        config: NodeConfig,
+        clock_offset_ms: Millis = 0,
+        *,
+        kept: object = None,
+        carried: Carried | None = None,
+    ) -> None:
         """`clock_offset_ms`: how far the driver's wall clock is ahead of the `now` that it gives with each input.
 
-        `kept`: what the incarnation before this one of the same process has left (`Finished.kept`).
+        `kept`, `carried`: what the incarnation before this one of the same process has left (`Finished`).
         """
         self.this = this
         self.config = config
         self.clock = GridClock(clock_offset_ms)
         self._out = Outbox(this)
-        self.membership = MembershipService(this, config, self._out, self.clock)
+        self.membership = MembershipService(this, config, self._out, self.clock, carried)
         self.keeper = PartitionKeeper(this, config, self._out, lambda: self.grid.undecided())
         self.duties = MasterDuties(this, config, self.keeper, self._out)
         self.grid = GridService(this, config, self.keeper.table, self._out, self.clock, self.membership)

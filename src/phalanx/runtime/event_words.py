@@ -20,6 +20,7 @@ from phalanx.wire.events import (
     LeaveStarted,
     Left,
     LinksReported,
+    MajorityChanged,
     MapProtected,
     MapSettingsDiffer,
     MemberAdmitted,
@@ -43,12 +44,14 @@ from phalanx.wire.events import (
     StaleMessageIgnored,
     TableInstalled,
     TableSearchEnded,
+    ViewAccepted,
     ViewsDiverged,
+    ViewStable,
 )
 
 _QUIET = (
     MigrationStarted, MigrationCopied, PartitionSealed, MigrationCommitted, MigrationFinalized, TableInstalled,
-    PartitionLost, Left, StaleMessageIgnored,
+    PartitionLost, Left, StaleMessageIgnored, ViewStable,
 )  # fmt: skip
 """Many of these come with every change, or another line tells them all: for the event log, and for log level DEBUG."""
 
@@ -69,6 +72,11 @@ def in_words(event: Event) -> tuple[int, str]:
             return logging.INFO, f"has claimed to be the master for {event.took_ms} ms: {event.outcome}{without}"
         case ViewsDiverged():
             return logging.INFO, f"and {address_of(event.peer)} have different member lists: {event.what}"
+        case MajorityChanged():
+            return _majority(event)
+        case ViewAccepted():
+            said = f"takes member list ver {event.view_version} for the stable one, as an operator said, although "
+            return logging.WARNING, said + event.before
         case TableSearchEnded():
             return _search(event)
         case BackupsChanged():
@@ -182,3 +190,9 @@ def _which(name: str) -> str:
 
 def _names(members: tuple[MemberId, ...]) -> str:
     return ", ".join(map(address_of, members))
+
+
+def _majority(event: MajorityChanged) -> tuple[int, str]:
+    if event.has_majority:
+        return logging.INFO, f"has the majority again (member list ver {event.view_version})"
+    return logging.WARNING, f"has not the majority (member list ver {event.view_version}): {event.told}"

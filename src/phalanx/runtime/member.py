@@ -186,6 +186,7 @@ class Member:
             config,
             self._clock_offset_ms,
             kept=after.kept if after else None,
+            carried=after.carried if after else None,
         )
         self.caller.attach(self.node)
         self._events.begin(self.node.this)

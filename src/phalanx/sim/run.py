@@ -21,6 +21,7 @@ from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
 from phalanx.sim.checkers.findings import Findings, Violation
 from phalanx.sim.checkers.linearizability import calls_on, is_linearizable
 from phalanx.sim.checkers.liveness import find_unmet
+from phalanx.sim.checkers.majority_checker import MajorityChecker
 from phalanx.sim.checkers.mastership_checker import MastershipChecker
 from phalanx.sim.checkers.merged_data import MergedDataChecker, Survival
 from phalanx.sim.checkers.protection_checker import ProtectionChecker
@@ -111,6 +112,7 @@ class _Run:
         self._findings = Findings()
         self._views = ViewChecker(self._findings)
         self._masterships = MastershipChecker(self._findings)
+        self._majorities = MajorityChecker(self._findings)
         self._measures = Measures(options)
         self._tables = TableChecker(self._findings, options.partitions, options.backups, has_sides=options.has_sides)
         self._survival = Survival()
@@ -249,6 +251,7 @@ class _Run:
         world, workload = self._world, self._workload
         if world.points_reached:
             self._counts["points reached"] = world.points_reached
+        self._counts["stable views"] = self._majorities.checked
         self._counts["faults at migrations"] = self._faults.at_migrations
         self._counts["commits looked at"] = self._commits.checked
         outcomes = Counter(operation.outcome for operation in workload.operations)
@@ -284,6 +287,7 @@ class _Run:
         member = member_on(host)
         self._story.tell_event(now, member, event)
         self._masterships.on_event(member, event, now)
+        self._majorities.on_event(member, event, now)
         leaving = [member_on(other) for other in self._world.hosts if other.is_leaving and other.node is not None]
         self._tables.on_event(member, event, leaving, host.node.membership.view)  # type: ignore[union-attr]  # it runs
         if isinstance(event, MigrationStarted):

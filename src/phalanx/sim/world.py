@@ -250,6 +250,7 @@ class World:
             self.options.node_config(host.number, rejoin),
             host.wall_ms,
             kept=after.kept if after is not None else None,
+            carried=after.carried if after is not None and after.rejoin else None,
         )
         if self._adapt is not None:
             self._adapt(node)

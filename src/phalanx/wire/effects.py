@@ -12,6 +12,7 @@ from collections import deque
 import msgspec
 
 from phalanx.common.ids import ClientId, MemberId, Target
+from phalanx.common.stable import Carried
 from phalanx.wire.events import Event
 from phalanx.wire.messages import Message, Reply, Request
 
@@ -104,6 +105,8 @@ class Finished(msgspec.Struct, frozen=True):
     """It could not do what it was started for."""
     kept: object = None
     """What the next incarnation of this process is to be given; if there is none, it is lost."""
+    carried: Carried | None = None
+    """The same, of what this one knows of views and has promised."""
 
 
 Effect = Send | Answer | Record | Finished

@@ -44,6 +44,39 @@ class ViewInstalled(_Event, frozen=True):
     rule: str
 
 
+class MajorityChanged(_Event, frozen=True):
+    """Whether this member's side has the majority of the last stable view is not what it was."""
+
+    view_version: int
+    has_majority: bool
+    told: str
+    """The numbers, in words."""
+    rule: str
+
+
+class ViewStable(_Event, frozen=True):
+    """All voters of this view have it: from now on majority means majority of it."""
+
+    view_version: int
+    number: int
+    """Greater than that of every stable view before it."""
+    voters: tuple[MemberId, ...]
+    """The identities under which they vote: of a process the first that it had."""
+    besides: tuple[MemberId, ...] = ()
+    """Members that hold no data: they vote on earlier views only."""
+    rule: str = "EL-50 EL-63"
+
+
+class ViewAccepted(_Event, frozen=True):
+    """An operator said that this view is the stable one, whatever became of the members of others."""
+
+    view_version: int
+    members: tuple[MemberId, ...]
+    before: str
+    """What was missing."""
+    rule: str
+
+
 class ClusterStarted(_Event, frozen=True):
     """The cluster has the members that it was to wait for: this member begins to work."""
 
@@ -562,7 +595,7 @@ class MergedTooOld(_Event, frozen=True):
 
 
 Event = (
-    JoinAttemptFailed | Joined | JoinGivenUp | ViewInstalled | ClusterStarted | MemberSuspected | SuspicionRemoved
+    JoinAttemptFailed | Joined | JoinGivenUp | ViewInstalled | MajorityChanged | ViewStable | ViewAccepted | ClusterStarted | MemberSuspected | SuspicionRemoved
     | MemberAdmitted | JoinRequestRefused | MemberRemoved | JoinAnswered | OutdatedViewHealed | ClaimStarted
     | ClaimAnswered | ClaimEnded | ViewsDiverged | StaleMessageIgnored | ComplaintSent | ComplaintJudged
     | MemberQuestioned | OtherSideFound | TableSearchStarted | TableSearchEnded | TableInstalled | PartitionsAssigned

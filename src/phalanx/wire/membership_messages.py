@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.common.ids import MemberId
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.stable import Footing, Memory
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.wire.message import WireMessage
@@ -64,6 +65,9 @@ class JoinRequest(WireMessage, tag=10, frozen=True):
     traits: Traits = Traits()
     reaches: tuple[MemberId, ...] = ()
     """Of the members that it was told to reach first, those that have just answered it."""
+    lease_ms: Millis = 0
+    memory: Memory | None = None
+    """What the joiner's process knows of views, if it was a member before."""
 
 
 class JoinResponse(WireMessage, tag=11, frozen=True):
@@ -75,6 +79,8 @@ class JoinResponse(WireMessage, tag=11, frozen=True):
     """Whether the cluster has once had the members that it was to wait for."""
     clock: int = 0
     """As in `Heartbeat`."""
+    footing: Footing | None = None
+    """Of the view."""
 
 
 class JoinRedirect(WireMessage, tag=12, frozen=True):
@@ -106,12 +112,16 @@ class MembersUpdate(WireMessage, tag=14, frozen=True):
     view: MembersView
     has_started: bool = True
     """As in `JoinResponse`."""
+    footing: Footing | None = None
+    """Of the view."""
 
 
 class MembersAck(WireMessage, tag=15, frozen=True):
     """This version, or a newer one, is installed here."""
 
     version: int
+    maker: str = ""
+    """Whose view exactly; empty: not told."""
 
 
 class Heartbeat(WireMessage, tag=16, frozen=True):
@@ -125,6 +135,8 @@ class Heartbeat(WireMessage, tag=16, frozen=True):
     """What the grid's clock of the sender shows; 0: not told."""
     suspects: tuple[MemberId, ...] = ()
     """To the master: the members that the sender cannot reach, all of them. To others: nobody, ever (A.6-1)."""
+    is_stable: bool = False
+    """From the master: all voters of this view have it."""
 
 
 class ExplicitSuspicion(WireMessage, tag=17, frozen=True):
@@ -154,6 +166,10 @@ class ClaimAnswer(WireMessage, tag=19, frozen=True):
     """None: not told. A refusal that is to be repeated carries no list: in large clusters there are many."""
     is_joining: bool = False
     """The member was admitted but does not know it yet; it will ask to join again, and is not to be waited for."""
+    memory: Memory | None = None
+    """Of one that agrees: what it knows of views."""
+    bound_ms: Millis = 0
+    """Of one that agrees: for how long it has promised to follow no other than its former master."""
 
 
 class LeaveRequest(WireMessage, tag=20, frozen=True):

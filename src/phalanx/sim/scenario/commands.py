@@ -20,7 +20,20 @@ from phalanx.wire.messages import Put
 
 UNTIL_AT_MOST: Millis = 120_000
 """How long `until` waits when the scenario does not say."""
-OF_NO_INTEREST = frozenset({"cluster", "protocol", "partition_count", "request_id", "claim_id", "has_started"})
+OF_NO_INTEREST = frozenset(
+    {
+        "cluster",
+        "protocol",
+        "partition_count",
+        "request_id",
+        "claim_id",
+        "has_started",
+        "clock",
+        "footing",
+        "memory",
+        "bound_ms",
+    }  # fmt: skip
+)
 """Fields of messages that `held` leaves out."""
 
 Lines = list[str]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from phalanx.sim.scenario.facts import Fact, rows_in
 
 NOT_MEMBERSHIP = frozenset({
-    "FullyReplicated", "MigrationCommitted", "MigrationCopied", "MigrationFinalized", "MigrationRolledBack",
+    "FullyReplicated", "MajorityChanged", "MigrationCommitted", "MigrationCopied", "MigrationFinalized", "MigrationRolledBack",
     "MigrationStarted", "MigrationsPlanned", "PartitionLost", "PartitionSealed", "PartitionsAssigned",
-    "PartitionsRepaired", "TableInstalled", "TableSearchEnded", "TableSearchStarted",
+    "PartitionsRepaired", "TableInstalled", "TableSearchEnded", "TableSearchStarted", "ViewStable",
 })  # fmt: skip
 """Kinds of facts that membership scenarios leave out."""
 SAID_BY_OTHERS = frozenset({"Joined"})

@@ -1,0 +1,164 @@
+"""Which side of a cut network has the majority: of which views a side must have one, as values and pure rules.
+
+Counting members is not enough. Five become three, and three become two, and the two have the majority of the three; but
+the two that were cut off first have it of nobody. So a side must have the majority of the *last stable view*: one that all
+its voters are known to have installed. And whoever counts may be wrong about which one that is:
+
+1. A removes D and E: the view {A,B,C}. 2. A and B install it, and C never hears of it. 3. A and B are cut off from C. Had
+the view become stable, they would have the majority of it; it has not, and C, D and E have the majority of the five.
+4. The other way round A knows that all three have it, and C, which D and E find, knows of it too, but not that.
+
+Hence `Footing`: the last view known to be stable, the present one if it may become stable, and those of which it is not
+known. A side has the majority if it has it of each of them. Only the master of a view makes it stable, so it forgets the
+one before that did not become so; it tells its members what it knows with every view, and whoever comes under it, by a
+claim or by joining, tells it what he knows. The rule is that of dynamic voting with ambiguous attempts.
+
+Who votes: the members that hold data (where there are none, all). A process that ends one incarnation and begins another
+keeps its vote: it votes for the first identity that it had, because it remembers; a process that was started anew does
+not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.view import MembersView
+
+Former = tuple[tuple[MemberId, MemberId], ...]
+"""Members of a view that vote for an identity which their process had before, and for which."""
+
+
+class StableView(msgspec.Struct, frozen=True, array_like=True):
+    """A view that is stable, or may be, as far as votes go."""
+
+    number: int
+    """Greater than that of every view whose majority it had when it was made."""
+    version: int
+    maker: MemberId
+    voters: tuple[MemberId, ...]
+
+    def has_majority(self, present: frozenset[MemberId]) -> bool:
+        """More than half: of two halves neither has it."""
+        return 2 * self.count(present) > len(self.voters)
+
+    def count(self, present: frozenset[MemberId]) -> int:
+        """How many of its voters are among those present."""
+        return sum(1 for voter in self.voters if voter in present)
+
+
+class Footing(msgspec.Struct, frozen=True, array_like=True):
+    """On what a side stands: of which views it must have the majority, and what its present view is among them."""
+
+    root: MemberId
+    """Who founded the cluster: of one that was founded apart nothing counts here, neither views nor votes."""
+    stable: StableView
+    """The last view known to be stable."""
+    number: int
+    """Of the present view: 0, it has not the majority; that of `stable`, it is the stable one; greater, it may become so."""
+    pending: tuple[StableView, ...] = ()
+    """Other views that may have become stable, the lowest number first."""
+    former: Former = ()
+    """As to the present view."""
+
+    @property
+    def has_majority(self) -> bool:
+        return self.number > 0
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether the present view is known to be stable."""
+        return self.number == self.stable.number
+
+
+class Memory(msgspec.Struct, frozen=True, array_like=True):
+    """What a process takes along from one incarnation to the next, and tells the master that admits it."""
+
+    voter: MemberId
+    """For whom it votes."""
+    footing: Footing
+    """Of no present view."""
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """All that one incarnation hands over to the next one of the same process, whose clock goes on."""
+
+    memory: Memory
+    bound_to: MemberId | None = None
+    """The master that it has promised to follow no other (`membership.lease`), and until when."""
+    bound_until: Millis = 0
+
+
+def voters_of(view: MembersView, former: Former) -> tuple[MemberId, ...]:
+    """Whose votes the view has when it is counted of."""
+    voices = dict(former)
+    return tuple(voices.get(member, member) for member in view.data_members or view.members)
+
+
+def present_in(view: MembersView, former: Former) -> frozenset[MemberId]:
+    """Whose votes the view has when it is counted: also those of members that hold no data any more."""
+    voices = dict(former)
+    return frozenset(voices.get(member, member) for member in view.members)
+
+
+def found(view: MembersView) -> Footing:
+    """The footing of a cluster that begins with this view: there is no other."""
+    return Footing(view.maker, StableView(1, view.version, view.maker, voters_of(view, ())), 1)
+
+
+def lacking(footing: Footing, present: frozenset[MemberId]) -> StableView | None:
+    """The first view of whose voters no majority is present; None: there is none."""
+    return next((view for view in (footing.stable, *footing.pending) if not view.has_majority(present)), None)
+
+
+def step(footing: Footing, view: MembersView, former: Former, left: Iterable[MemberId] = ()) -> Footing:
+    """The footing of the next view, as its master makes it. Its own present view did not become stable and never will.
+
+    `left`: voters that have left in good order, and that nobody but this master counts.
+    """
+    base = Footing(footing.root, footing.stable, 0, footing.pending, tuple(pair for pair in former if pair[0] in view))
+    if lacking(base, present_in(view, base.former).union(left)) is not None:
+        return base
+    highest = max(each.number for each in (base.stable, *base.pending))
+    return msgspec.structs.replace(base, number=max(highest, footing.number) + 1)
+
+
+def settled(footing: Footing, view: MembersView) -> Footing:
+    """The present view has become stable: all its voters have it. What came before it has no say any more."""
+    stable = StableView(footing.number, view.version, view.maker, voters_of(view, footing.former))
+    return Footing(footing.root, stable, footing.number, (), footing.former)
+
+
+def without_view(footing: Footing) -> Footing:
+    """What the master knows that goes on from its present view: if that one is not stable yet, it will never be."""
+    return Footing(footing.root, footing.stable, 0, footing.pending)
+
+
+def closed(footing: Footing, view: MembersView) -> Footing:
+    """What somebody knows who goes on from this view without its master: whether it became stable is open."""
+    if not footing.has_majority or footing.is_stable:
+        return without_view(footing)
+    present = StableView(footing.number, view.version, view.maker, voters_of(view, footing.former))
+    return Footing(footing.root, footing.stable, 0, (*footing.pending, present))
+
+
+def gathered(footings: Iterable[Footing]) -> Footing:
+    """What several of one cluster know together: the latest stable view, and all that may be later (or as late)."""
+    known = list(footings)
+    stable = max((footing.stable for footing in known), key=_place)
+    others = {each for footing in known for each in (footing.stable, *footing.pending)}
+    # One number means two sides that did not know of each other; both cannot be stable, but who knows which.
+    pending = sorted((each for each in others if each.number >= stable.number and each != stable), key=_place)
+    return Footing(known[0].root, stable, 0, tuple(pending))
+
+
+def accepted(footing: Footing, view: MembersView) -> Footing:
+    """An operator says that the present view is the stable one, whatever became of the others."""
+    highest = max(each.number for each in (footing.stable, *footing.pending))
+    return settled(msgspec.structs.replace(footing, number=max(highest, footing.number) + 1), view)
+
+
+def _place(view: StableView) -> tuple[int, int, MemberId, tuple[MemberId, ...]]:
+    return view.number, view.version, view.maker, view.voters
