@@ -32,7 +32,7 @@ OF_NO_INTEREST = frozenset(
         "footing",
         "memory",
         "bound_ms",
-    }  # fmt: skip
+    }
 )
 """Fields of messages that `held` leaves out."""
 
