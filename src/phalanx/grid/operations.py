@@ -63,7 +63,11 @@ def on_key_request(grid: GridService, caller: Target, request: KeyRequest, now: 
     owned = grid.owned[partition]
     if owned is None:
         grid.refuse(caller, request, partition)
-    elif not (grid.guard.is_watchful and _is_refused(grid, owned, caller, request, now)):
+    elif not (
+        (guard := grid.guard).is_watchful
+        and guard.watches(request.map)
+        and _is_refused(grid, owned, caller, request, now)
+    ):
         _KEY_OPERATIONS[type(request)](grid, owned, caller, request, now)
 
 
@@ -312,7 +316,7 @@ def _owned_of(
     if not all(found):
         grid.refuse(caller, request, partitions[found.index(None)])
         return None
-    if grid.guard.is_watchful and _is_bulk_refused(grid, caller, request, now):
+    if grid.guard.watches(request.map) and _is_bulk_refused(grid, caller, request, now):
         return None
     return found  # type: ignore[return-value]  # none of them is None
 
@@ -338,7 +342,7 @@ def _owns_all(
         if grid.owned[partition] is None:
             grid.refuse(caller, request, partition)
             return False
-    return not (grid.guard.is_watchful and _is_bulk_refused(grid, caller, request, now))
+    return not (grid.guard.watches(request.map) and _is_bulk_refused(grid, caller, request, now))
 
 
 def _is_bulk_refused(grid: GridService, caller: Target, request: BulkRequest, now: Millis) -> bool:

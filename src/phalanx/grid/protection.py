@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.map_settings import MapPlan, Protection
+from phalanx.common.map_settings import REMEMBERED_NAMES, MapPlan, Protection
 from phalanx.common.view import MembersView
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
@@ -54,6 +54,8 @@ class Guard:
         self._out = outbox
         self._view: MembersView | None = None
         self._wants_majority = False
+        self._is_protected: dict[str, bool] = {}
+        """Of maps that were asked for since the settings changed."""
         self._refusing: dict[str, Protection] = {}
         """What is refused at present, by the name for which it was set."""
 
@@ -69,6 +71,7 @@ class Guard:
         """Settings of maps came with the table."""
         if plan is not self._plan:
             self._plan = plan
+            self._is_protected.clear()
             self._look(now)
 
     def on_time(self, now: Millis) -> None:
@@ -78,7 +81,12 @@ class Guard:
 
     def watches(self, name: str) -> bool:
         """Whether each operation on the map must be asked for: then nothing goes a short way past the owner."""
-        return self.is_watchful and self._plan.of(name).protection.is_on
+        is_protected = self._is_protected.get(name)
+        if is_protected is None:
+            if len(self._is_protected) >= REMEMBERED_NAMES:
+                self._is_protected.clear()
+            is_protected = self._is_protected[name] = self._plan.of(name).protection.is_on
+        return is_protected and self.is_watchful
 
     def why_refused(self, name: str, *, is_write: bool, now: Millis) -> str:
         """Why the map must not be read or written here now; empty: it may be."""

@@ -247,9 +247,9 @@ class OwnedPartition:
 
     def _acknowledge(self, write: PendingWrite, now: Millis) -> None:
         """Answer a write that all have who must: by the view that is installed now, not the one in which it came."""
-        guard = self._guard
-        reply = write.reply
-        if guard is not None and guard.is_watchful and (why := guard.why_withheld(write.map, now)):
+        guard, reply = self._guard, write.reply
+        is_watched = guard is not None and guard.is_watchful and guard.watches(write.map)
+        if is_watched and (why := guard.why_withheld(write.map, now)):  # type: ignore[union-attr]  # it is watched
             reply = ErrorReply(reply.id, ErrorCode.INDETERMINATE, why)
         self._out.send(write.caller, reply)
 
