@@ -76,8 +76,7 @@ def _lasting(host: Host) -> Iterator[Replica]:
     if node is not None:
         grid, table = node.grid, node.keeper.table
         kept = node.keeping.kept
-        for number, replica in [(owned.number, owned.replica) for owned in grid.all_owned()]:
-            yield replica
+        yield from [owned.replica for owned in grid.all_owned()]
         for number, replica in grid.followed.replicas.items():
             if number < table.partition_count and node.this in table.replicas(number):
                 yield replica
