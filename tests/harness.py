@@ -118,21 +118,26 @@ class Cluster:
 
     # --- members ---------------------------------------------------------------------------------------------------
 
-    def start(self, name: str, *, seeds: str | None = None, kept: object = None, **settings: Any) -> Node:
+    def start(self, name: str, *, seeds: str | None = None, after: Finished | None = None, **settings: Any) -> Node:
         """Begin a new incarnation; it has sent its first messages."""
         assert name not in self.nodes
         self._incarnations[name] = number = self._incarnations.get(name, 0) + 1
         asked = tuple(address(seed) for seed in (self.seeds if seeds is None else seeds))
         config = NodeConfig(seeds=asked, **(EXACT_TIMES | self.settings | settings))
-        node = self.nodes[name] = Node(member_id(address(name), f"{name}{number}"), config, kept=kept)
+        node = self.nodes[name] = Node(
+            member_id(address(name), f"{name}{number}"),
+            config,
+            kept=after.kept if after else None,
+            carried=after.carried if after else None,
+        )
         self.finished.pop(name, None)
         self._woken[name] = self.now - 1
-        self.feed(name, Started())
+        self.feed(name, Started(after.past if after else None))
         return node
 
-    def join(self, name: str, *, seeds: str | None = None, kept: object = None) -> Node:
+    def join(self, name: str, *, seeds: str | None = None, after: Finished | None = None) -> Node:
         """Start a member and let everything happen until all is quiet."""
-        node = self.start(name, seeds=seeds, kept=kept)
+        node = self.start(name, seeds=seeds, after=after)
         self.settle()
         if node.membership.view is None:
             self.advance(3_000)
@@ -141,8 +146,7 @@ class Cluster:
 
     def rejoin(self, name: str) -> Node:
         """What a driver does when an incarnation ended and wants to come back."""
-        asked = "".join(dict.fromkeys(name_of(member) for member in self.finished[name].rejoin if member))
-        return self.join(name, seeds=asked.replace(name, ""), kept=self.finished[name].kept)
+        return self.join(name, after=self.finished[name])
 
     def id(self, name: str) -> MemberId:
         """The identity of the latest incarnation."""

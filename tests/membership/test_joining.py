@@ -73,7 +73,7 @@ def test_the_seed_forms_the_cluster_at_once_and_without_a_message(seeds: str) ->
 @pytest.mark.rows("EL-03", "EL-12")
 def test_a_member_asks_its_seeds_with_an_id_and_its_own_name() -> None:
     c = Joiner("C", "AB")
-    request = m.JoinRequest(1, lone_id("C"), "phalanx", m.PROTOCOL_VERSION, 1)
+    request = m.JoinRequest(1, lone_id("C"), "phalanx", m.PROTOCOL_VERSION, 1, known=(address("A"), address("B")))
     assert c.asked == [(address("A"), request), (address("B"), request)]
 
 
@@ -190,7 +190,7 @@ def test_another_protocol_is_refused_for_good() -> None:
     effects = node.handle(Received(lone_id("B"), request), c.now)
     refusal = next(effect.message for effect in effects if isinstance(effect, Send))
     text = f"this cluster speaks protocol {m.PROTOCOL_VERSION}, not {m.PROTOCOL_VERSION + 1}: upgrade the older side"
-    assert refusal == m.JoinRefused(1, False, text, True)
+    assert refusal == m.JoinRefused(1, False, text, False)
 
 
 # --- who may form a cluster -------------------------------------------------------------------------------------------

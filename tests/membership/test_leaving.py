@@ -189,17 +189,19 @@ def test_a_member_may_ask_to_leave_while_it_claims_the_mastership(claiming: bool
     assert c.views_of(left) == [left]
 
 
-def test_a_leaver_that_was_ejected_meanwhile_does_not_come_back() -> None:
-    """Whoever asked it to leave waits for its end, not for a new beginning."""
+@pytest.mark.parametrize("has_data", [False, True])
+def test_a_leaver_that_was_ejected_meanwhile_comes_back_only_to_hand_in_what_it_holds(has_data: bool) -> None:
+    """Whoever asked it to leave waits for its end; but what only the leaver may have is not lost by that."""
     c = Cluster("ABC")
-    c.assign(rows=["AB"])
+    if has_data:
+        c.assign(rows=["AB"])
     c.hold("B", "AC")
     c.leave("B")
     c.advance(11_000)
     assert c.views_of("AC") == ["AC", "AC"]
     c.release()
     c.advance(2_000)
-    assert c.finished["B"].rejoin == ()
+    assert c.finished["B"].rejoin == (c.ids("AC") if has_data else ())
     assert not c.finished["B"].failed
 
 

@@ -1,8 +1,10 @@
 """Two sides that both went on find each other and become one: `{A,B} | {C,D} => {A,B,C,D}`."""
 
 import pytest
+from msgspec.structs import replace
 
 from harness import Cluster, address, lone_id, lone_view, name_of
+from phalanx.common.view import MembersView
 from phalanx.membership.merging import side_rank
 from phalanx.wire import events
 from phalanx.wire import messages as m
@@ -25,6 +27,18 @@ def heal(c: Cluster) -> None:
         c.advance(1_000)
         for name in [name for name in c.finished if name not in c.nodes and c.finished[name].rejoin]:
             c.rejoin(name)
+
+
+def ask_and_answer(
+    c: Cluster, name: str, theirs: MembersView, *, has_data: bool = False, partition_count: int = 1
+) -> None:
+    """The master of another side is found, is asked, and answers about the view that it was told of."""
+    sender, count = theirs.master, partition_count
+    c.feed(name, Received(sender, m.MergeProbe("phalanx", m.PROTOCOL_VERSION, count, theirs, has_data)))
+    asked = c.pending(name, name_of(sender), m.MergeProbe)[-1]
+    about = (asked.view.version, asked.view.maker)
+    answer = m.MergeProbe("phalanx", m.PROTOCOL_VERSION, count, theirs, has_data, *about, 0, asked.question)
+    c.feed(name, Received(sender, answer))
 
 
 @pytest.mark.rows("EL-22")
@@ -92,7 +106,17 @@ def test_a_side_acts_only_on_a_message_about_its_present_view() -> None:
         assert c.view("A") == "AB"
     asked = [message for link in c.links.values() for _, message in link.queue if isinstance(message, m.MergeProbe)]
     assert [(probe.view, probe.about_version, probe.about_maker) for probe in asked] == [(view, 9, lone_id("X"))] * 3
-    c.say("A", "A", m.MergeProbe("phalanx", m.PROTOCOL_VERSION, 1, theirs, False, view.version, view.maker))
+    question = asked[-1].question
+    for answers in (0, question - 1, question + 1):
+        c.say("A", "A", replace(asked[-1], view=theirs, about_version=2, about_maker=view.maker, answers=answers))
+        assert c.view("A") == "AB", "it is no answer to the present question"
+    c.now += 5_001
+    late = replace(asked[-1], view=theirs, about_version=2, about_maker=view.maker, answers=question)
+    c.say("A", "A", late)
+    assert c.view("A") == "AB", "it is no answer to a question of a short while ago"
+    asked = c.pending("A", "X", m.MergeProbe)
+    assert asked[-1].question == question + 1
+    c.say("A", "A", replace(late, answers=question + 1))
     assert c.finished["A"].rejoin == theirs.members
     c.settle()
 
@@ -107,9 +131,8 @@ def test_what_is_no_other_side_of_this_cluster_is_not_joined(change: dict[str, o
     fields |= change
     shared = fields.pop("view", None)
     theirs = lone_view("XYZ", 9) if shared is None else lone_view("XYB", 9)
-    c.say(
-        "B", "A", m.MergeProbe(**fields, view=theirs, has_data=True, about_version=view.version, about_maker=view.maker)
-    )  # type: ignore[arg-type]
+    fields |= {"view": theirs, "has_data": True, "about_version": view.version, "about_maker": view.maker}
+    c.say("B", "A", m.MergeProbe(**fields))  # type: ignore[arg-type]
     assert c.view("A") == "AB"
     assert not c.events_of("A", events.OtherSideFound)
 
@@ -155,14 +178,13 @@ def test_a_master_says_that_its_side_has_data_as_soon_as_it_has(when: str) -> No
     view = c.nodes[name].membership.view
     assert view is not None
     c.hold_all()
-    c.feed(name, Received(lone_id("X"), m.MergeProbe("phalanx", m.PROTOCOL_VERSION, 1, lone_view("XYZ", 99), False,
-                                                    view.version, view.maker)))  # fmt: skip
+    ask_and_answer(c, name, lone_view("XYZ", 99))
     assert c.view(name) == "".join(name_of(member) for member in view.members), "it stays what it is"
     assert c.pending(name, "X", m.MergeProbe)[-1].has_data
 
 
-def test_a_leaving_master_does_not_come_back_on_the_other_side() -> None:
-    """It still hands over what it held when its side merges; only the others join the other side."""
+def test_a_leaving_master_comes_to_the_other_side_to_hand_in_what_it_holds() -> None:
+    """It still hands over what it held when its side merges: that is not lost."""
     c = Cluster("ABC")
     c.assign(rows=["AB"])
     view = c.nodes["A"].membership.view
@@ -171,6 +193,6 @@ def test_a_leaving_master_does_not_come_back_on_the_other_side() -> None:
     c.leave("A")
     assert c.view("A") == "ABC"
     theirs = lone_view("WXYZ", 9)
-    c.say("A", "A", m.MergeProbe("phalanx", m.PROTOCOL_VERSION, 1, theirs, True, view.version, view.maker))
-    assert c.finished["A"].rejoin == ()
+    ask_and_answer(c, "A", theirs, has_data=True)
+    assert c.finished["A"].rejoin == theirs.members
     assert [order.into for order in c.pending("A", "B", m.MergeOrder)] == [theirs]

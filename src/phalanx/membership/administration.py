@@ -30,6 +30,7 @@ from phalanx.wire.messages import (
 )
 
 LEFT = "DESIGN 6 graceful shutdown"
+FULL = "CS-09 max_members"
 
 
 class Administration:
@@ -75,7 +76,9 @@ class Administration:
         refusal, rule = self._refusal(sender, message)
         if refusal:
             self._out.record(events.JoinRequestRefused(sender, refusal, rule))
-            self._out.send(sender, JoinRefused(message.request_id, False, refusal, view is not None))
+            # Nothing but its being full says that it is the cluster that the joiner belongs to.
+            is_full = view is not None and rule == FULL
+            self._out.send(sender, JoinRefused(message.request_id, False, refusal, is_full))
         elif state.is_master and message.member in state.removed:
             # 1. J asks, and hangs. 2. It is admitted and, silent, removed. 3. Its repeated request arrives: the same
             # incarnation would be a member again, at another age than those know that saw it before (EL-20).
@@ -124,7 +127,7 @@ class Administration:
         if state.is_master and most and joiner not in state.members:
             others = {address_of(member) for member in (*state.members, *self._queued)} - {address}
             if len(others) >= most:
-                return f"the cluster has its maximum of {most} members (max_members)", "CS-09"
+                return f"the cluster has its maximum of {most} members (max_members)", FULL
         return "", ""
 
     def _not_now(self) -> str:
@@ -155,9 +158,8 @@ class Administration:
             rejoins = bool(before) or state.former.pop(at, None) is not None
             self._out.record(events.MemberAdmitted(joiner, new.version, before, rejoins))
         state.install(new, "CS-10 joined", now)
-        for joiner in joiners:
-            # Its address is in use again: there is no other side to look for.
-            state.former.pop(address_of(joiner), None)
+        for request in requests.values():
+            state.remember(request.known, now)
         deadline = now + state.config.join_acknowledgement_ms
         self._publications.wait(Publication(new, existing, deadline, joiners))
         state.send_view(new, skip=joiners)
@@ -207,7 +209,8 @@ class Administration:
 
     def _admission(self, request_id: int, view: MembersView, now: Millis) -> JoinResponse:
         state = self._state
-        return JoinResponse(request_id, view, state.has_started, state.read_clock(now), state.standing.footing)
+        clock, footing = state.read_clock(now), state.standing.footing
+        return JoinResponse(request_id, view, state.has_started, clock, footing, state.told_former())
 
     # --- removal ---------------------------------------------------------------------------------------------------
 
@@ -286,7 +289,7 @@ class Administration:
             view = state.joined().with_change(state.this, frozenset(others), ())
             for member in others:
                 self._let_go[member] = view.version
-                self._out.send(member, MembersUpdate(view, state.has_started))
+                self._out.send(member, MembersUpdate(view, state.has_started, former=state.told_former()))
             self.remove(others, LEFT, now, reason="it left")
         elif state.this in members:
             self._hand_over_mastership(now)
@@ -304,7 +307,9 @@ class Administration:
         footing = state.standing.next_footing(new, left=state.standing.voter)
         state.turn(Turn.HANDS_OVER)
         deadline = now + state.config.join_acknowledgement_ms
-        self.hand_over = HandOver(new, state.has_started, footing, deadline, self._out)
+        self.hand_over = HandOver(
+            MembersUpdate(new, state.has_started, footing, state.told_former()), deadline, self._out
+        )
 
     def _end_hand_over(self, now: Millis) -> None:
         if self.hand_over is not None and self.hand_over.is_over(now):

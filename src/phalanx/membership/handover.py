@@ -7,8 +7,6 @@ that nobody meets a new master without having heard of its succession. A link th
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.stable import Footing
-from phalanx.common.view import MembersView
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import MembersUpdate
 
@@ -16,11 +14,9 @@ from phalanx.wire.messages import MembersUpdate
 class HandOver:
     """From the last view that this master makes to its leaving: all have acknowledged it, or the time is over."""
 
-    def __init__(
-        self, view: MembersView, has_started: bool, footing: Footing, deadline: Millis, outbox: Outbox
-    ) -> None:
-        self.view = view
-        self._update = MembersUpdate(view, has_started, footing)
+    def __init__(self, update: MembersUpdate, deadline: Millis, outbox: Outbox) -> None:
+        self.view = view = update.view
+        self._update = update
         self.deadline = deadline
         self._waiting_for = set(view.members)
         self._out = outbox

@@ -92,7 +92,10 @@ class Joining:
         self._memory = memory
         own = address_of(this)
         self._seeds = [seed for seed in dict.fromkeys(config.seeds) if seed != own]
+        self._known = tuple(self._seeds)
+        """Where members of the cluster may be: whoever admits this member should look there too."""
         self._first_seed = bool(config.seeds) and config.seeds[0] == own
+        self._retry_pause_ms = config.join_retry_pause_ms
         self._attempt = 0
         self._request_id = 0
         self._attempt_ends = now
@@ -155,8 +158,7 @@ class Joining:
             return JoinOutcome.WAITING
         if message.waits:
             return self._wait(sender, message, now)
-        if not message.retry:
-            self.failure = f"{address_of(sender)} refuses: {message.reason}"
+        if not message.retry and self._gives_up(sender, message.reason):
             return JoinOutcome.FAILED
         self._answered(sender)
         seed = address_of(sender)
@@ -210,14 +212,18 @@ class Joining:
             self._reasons[seed] = "the connection was lost"
             return JoinOutcome.WAITING
         self._reasons[seed] = event.reason
-        if event.final and target in self._seeds:
-            self.failure = f"{target} refuses: {event.reason}"
+        if event.final and target in self._seeds and self._gives_up(target, event.reason):
             return JoinOutcome.FAILED
         if target in self._unreachable:
             self._without_cluster.add(seed)
         elif target == seed:
             self._unreachable.add(seed)
         return self._outcome()
+
+    def _gives_up(self, target: MemberId | Address, reason: str) -> bool:
+        """Whether somebody's refusal for good is the end of it."""
+        self.failure = f"{address_of(target)} refuses: {reason}"
+        return True
 
     def _note_cluster(self, sender: MemberId) -> None:
         self._found_cluster = True
@@ -226,7 +232,7 @@ class Joining:
 
     def _ask_later(self, seed: Address, now: Millis) -> None:
         if seed in self._seeds:
-            self._ask_at[seed] = now + self._config.join_retry_pause_ms
+            self._ask_at[seed] = now + self._retry_pause_ms
 
     def _outcome(self) -> JoinOutcome:
         if self._first_seed and self._without_cluster.issuperset(self._seeds) and not self._waiting_for:
@@ -252,7 +258,7 @@ class Joining:
         self._named = frozenset(self._reached)
         request = JoinRequest(
             self._request_id, self._this, config.cluster, PROTOCOL_VERSION, config.partition_count, config.traits,
-            tuple(sorted(self._reached)), config.lease_ms, self._memory,
+            tuple(sorted(self._reached)), config.lease_ms, self._memory, self._known,
         )  # fmt: skip
         self._out.send(target, request)
 
@@ -260,13 +266,16 @@ class Joining:
         self._waiting_for.discard(sender)
         self._waiting_for.discard(address_of(sender))
 
-    def _attempt_failed(self, now: Millis) -> JoinOutcome:
+    def _note_failed_attempt(self) -> None:
         for target in sorted(self._waiting_for):
             self._reasons.setdefault(address_of(target), f"no answer within {self._config.join_timeout_ms} ms")
         for seed in self._seeds:
             reason = self._reasons.get(seed, "no answer")
             self._out.record(JoinAttemptFailed(self._attempt, seed, reason))
         self._attempt += 1
+
+    def _attempt_failed(self, now: Millis) -> JoinOutcome:
+        self._note_failed_attempt()
         if self._attempt < self._config.join_attempts:
             self._begin_attempt(now)
             return JoinOutcome.WAITING

@@ -1,9 +1,17 @@
 """Two sides of one cluster find each other again and become one (reference 003, "Recovering from split brain").
 
 The master of each side looks, at the addresses of former members and of the seeds, for a side that it has no member in
-common with. Which side joins the other is a total order that both compute alike. A side acts only on a message that
-names its own present view: then the other side lives, has seen what this one is now, and has decided the same. All
-members of the losing side end their incarnations and join the other side as new members, the youngest.
+common with. Which side joins the other is a total order that both compute alike. All members of the losing side end their
+incarnations and join the other side as new members, the youngest. A side never goes where nobody is:
+
+* It acts only on an answer to a question of its own, of a short while ago, that names its present view: then the other
+  side has lived just now, has seen what this one is, and has decided the same.
+* With that answer the other side has promised to stay for as long as the answer may be acted on. As long as it is bound
+  by that it joins nobody itself. Else, of three sides that meet at once, A could join B while B joins C, and, by what it
+  had heard before, C joins A.
+* A side that has found one that it is going to join promises nothing: it passes the question on to that one.
+
+Should a master be lost with its promise, those that come back find each other all the same (`returning`).
 """
 
 from __future__ import annotations
@@ -16,17 +24,22 @@ from phalanx.wire import events
 from phalanx.wire.messages import PROTOCOL_VERSION, MergeOrder, MergeProbe
 
 PROBES_AT_ONCE = 8
-"""Addresses at which a master looks in one round; the next round goes on behind them."""
+"""Addresses at which a master looks in one round at least; the next round goes on behind them."""
+ROUNDS = 8
+"""In how many rounds it looks at all of them."""
 RAREST = 16
 """Where nobody is found a master looks rarer and rarer, down to every so many intervals."""
 
 
 def side_rank(view: MembersView, has_data: bool) -> tuple[bool, int, int, int, str]:
-    """A side's place in the total order; the side with the smaller one joins the other, and gives up its data.
+    """A side's place in the total order (EL-62); the side with the smaller one joins the other, and gives up its data.
 
-    Members that hold none count only between sides that have equally many that do.
+    A table of which no member holds anything is no data. Members that hold none count only between sides that have
+    equally many that do. Versions only break ties: whoever joins begins without one, so it matters to nobody else that
+    the side that is joined may have the smaller one.
     """
-    return (has_data, len(view.data_members), len(view.members), view.version, view.master)
+    data_members = len(view.data_members)
+    return (has_data and data_members > 0, data_members, len(view.members), view.version, view.master)
 
 
 class Merging:
@@ -41,9 +54,24 @@ class Merging:
         """How many addresses have been asked, over all rounds."""
         self._seen: tuple[Address, ...] = ()
         """Where it looked last; when that changes it looks often again."""
+        self._question = 0
+        self._asked_at: Millis | None = None
+        """When the present question was asked first."""
+        self._promised: dict[MemberId, tuple[Millis, MembersView]] = {}
+        """Masters that were told that this side stays, to until when, and with whom they may come."""
+        self._greater: tuple[MembersView, Millis] | None = None
+        """The side that this one is going to join, and until when to believe so without hearing of it."""
 
     def __repr__(self) -> str:
-        return f"Merging(next_look={self._next_look}, former={list(self._state.former)})"
+        return (
+            f"Merging(next_look={self._next_look}, former={list(self._state.former)}, promised={list(self._promised)}, "
+            f"greater={self._greater})"
+        )
+
+    @property
+    def _patience_ms(self) -> Millis:
+        """How old an answer may be, from the question on."""
+        return self._state.config.heartbeat_timeout_ms // 2
 
     def next_deadline(self) -> Millis | None:
         return self._next_look if self._state.is_master else None
@@ -59,25 +87,32 @@ class Merging:
 
     def _look(self, now: Millis) -> None:
         state = self._state
-        for address in [address for address, until in state.former.items() if until <= now]:
-            del state.former[address]
-        own = {address_of(member) for member in state.members}
-        candidates = tuple(a for a in dict.fromkeys([*state.former, *state.config.seeds]) if a not in own)
+        candidates = tuple(state.places(now))
         self._rarity = min(2 * self._rarity, RAREST) if candidates == self._seen else 1
         self._seen = candidates
-        for step in range(min(PROBES_AT_ONCE, len(candidates))):
-            self._probe(candidates[(self._looked_at + step) % len(candidates)])
-        self._looked_at += PROBES_AT_ONCE
+        at_once = max(PROBES_AT_ONCE, -(-len(candidates) // ROUNDS))
+        for step in range(min(at_once, len(candidates))):
+            self._probe(candidates[(self._looked_at + step) % len(candidates)], now)
+        self._looked_at += at_once
+        if (greater := self._find_greater(now)) is not None:
+            # It may know where this side is, and not the other way round; and an answer of it may have come too early.
+            self._rarity = 1
+            self._probe(greater.master, now, greater)
 
-    def _probe(self, to: Address | MemberId, about: MembersView | None = None) -> None:
+    def _probe(self, to: Address | MemberId, now: Millis, about: MembersView | None = None, answers: int = 0) -> None:
         state = self._state
+        if self._asked_at is None or now - self._asked_at > self._patience_ms // 2:
+            self._question += 1
+            self._asked_at = now
         config = state.config
         version, maker = (about.version, about.maker) if about is not None else (0, "")
         probe = MergeProbe(config.cluster, PROTOCOL_VERSION, config.partition_count, state.joined(),
-                           state.has_data, version, maker)  # fmt: skip
+                           state.has_data, version, maker, self._question, answers)  # fmt: skip
         self._out.send(to, probe)
 
-    def on_merge_probe(self, sender: MemberId, message: MergeProbe) -> None:
+    # --- the other side --------------------------------------------------------------------------------------------
+
+    def on_merge_probe(self, sender: MemberId, message: MergeProbe, now: Millis) -> None:
         """Another side is there, or says that it is."""
         state = self._state
         theirs = message.view
@@ -91,20 +126,55 @@ class Merging:
             return
         mine = state.joined()
         self._rarity = 1
-        loses = side_rank(mine, state.has_data) < side_rank(theirs, message.has_data)
         answers_mine = (message.about_version, message.about_maker) == (mine.version, mine.maker)
-        if loses and answers_mine:
-            self._record(message, "this side joins the other one")
-            for member in mine.others(state.this):
-                self._out.send(member, MergeOrder(theirs))
-            if state.wants_to_leave:
-                state.leave()
-            else:
-                state.end("merges with another side of its cluster", rejoin=theirs.members)
-        elif not loses or not answers_mine:
+        if side_rank(mine, state.has_data) < side_rank(theirs, message.has_data):
+            self._on_greater(message, answers_mine, now)
+        elif (greater := self._find_greater(now)) is not None:
+            if sender == theirs.master or sender in state.members:
+                # Only once: what two sides think of one another may be out of date on both.
+                self._out.send(greater.master, message)
+        else:
             if not answers_mine:
-                self._record(message, "this side is joined by the other one" if not loses else "it is asked")
-            self._probe(theirs.master, theirs)
+                self._record(message, "this side is joined by the other one")
+            # Whoever asks may act on the answer for as long as it was asked before; that it was, may be known only there.
+            self._promised[theirs.master] = now + self._patience_ms + state.config.heartbeat_interval_ms, theirs
+            self._probe(theirs.master, now, theirs, message.question)
+
+    def _on_greater(self, message: MergeProbe, answers_mine: bool, now: Millis) -> None:
+        """A side that this one is to join: at once, if it has just said so and waits, else it is asked."""
+        theirs = message.view
+        self._greater = theirs, now + self._patience_ms
+        if not answers_mine or not self._is_fresh(message.answers, now):
+            self._record(message, "it is asked")
+            self._probe(theirs.master, now, theirs)
+        elif awaited := self._awaited(now):
+            self._record(message, f"this side stays until that of {awaited} has joined it")
+        else:
+            self._join(message)
+
+    def _is_fresh(self, question: int, now: Millis) -> bool:
+        """Whether this question was asked a short while ago."""
+        return question == self._question and self._asked_at is not None and now - self._asked_at <= self._patience_ms
+
+    def _join(self, message: MergeProbe) -> None:
+        state, theirs = self._state, message.view
+        self._record(message, "this side joins the other one")
+        for member in state.joined().others(state.this):
+            self._out.send(member, MergeOrder(theirs))
+        state.end_or_leave("merges with another side of its cluster", theirs)
+
+    def _awaited(self, now: Millis) -> MemberId | None:
+        """The master of a side that may be on its way here: it was told so a short while ago, and has not come yet."""
+        here = {address_of(member) for member in self._state.members}
+        for master, (until, theirs) in list(self._promised.items()):
+            if until <= now or here.issuperset(address_of(member) for member in theirs.members):
+                del self._promised[master]
+        return next(iter(self._promised), None)
+
+    def _find_greater(self, now: Millis) -> MembersView | None:
+        if self._greater is not None and now >= self._greater[1]:
+            self._greater = None
+        return self._greater[0] if self._greater is not None else None
 
     def _is_other_side(self, message: MergeProbe) -> bool:
         config, theirs = self._state.config, message.partition_count

@@ -16,8 +16,9 @@ from __future__ import annotations
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.evacuation import Evacuation
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.invariant import invariant
+from phalanx.common.past import Past
 from phalanx.common.stable import Carried
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView, only_special
@@ -27,6 +28,7 @@ from phalanx.membership.joining import Joining, JoinOutcome
 from phalanx.membership.merging import Merging
 from phalanx.membership.pulse import Pulse
 from phalanx.membership.resolution import Resolution
+from phalanx.membership.returning import Returning
 from phalanx.membership.role import Role, Turn
 from phalanx.membership.state import MembershipState
 from phalanx.membership.succession import Succession
@@ -179,9 +181,17 @@ class MembershipService:
 
     # --- time and connections --------------------------------------------------------------------------------------
 
-    def start(self, now: Millis) -> None:
-        """Begin to join, or form a cluster where this member is the seed."""
-        self._joining = Joining(self.this, self._config, self._out, now, self.state.standing.memory())
+    def start(self, now: Millis, past: Past | None = None) -> None:
+        """Begin to join, or form a cluster where this member is the seed; with a past: come back."""
+        memory = self.state.standing.memory()
+        if past is None:
+            self._joining = Joining(self.this, self._config, self._out, now, memory)
+        else:
+            self.state.looked_at = now
+            self.state.remember([address_of(member) for member in (*past.ask_first, *past.members)], now)
+            self.state.learn(past.former, now)
+            self.state.has_started = past.has_started
+            self._joining = Returning(self.this, self._config, self._out, now, past, memory)
         self._follow_join(self._joining.begin(now), now)
 
     def next_deadline(self) -> Millis | None:
@@ -208,6 +218,7 @@ class MembershipService:
     def on_time(self, now: Millis) -> None:
         """Heartbeats, verdicts, and the ends of what waits."""
         state = self.state
+        state.looked_at = now
         if self._joining is not None:
             self._follow_join(self._joining.on_time(now), now)
         if state.view is None:
@@ -307,6 +318,7 @@ class MembershipService:
         state.has_started = message.has_started
         state.observe_clock(message.clock, now)
         self._begin(view, "EL-13 admitted", now, message)
+        state.learn(message.former, now)
         # A view that admits the next joiner may wait for this member, which could not take it before.
         self._out.send(sender, MembersAck(view.version, view.maker))
 
@@ -342,6 +354,7 @@ class MembershipService:
             return
         if (view.version, view.maker) == (current.version, current.maker):
             if sender == state.master and sender in state.members:
+                state.learn(message.former, now)
                 state.suspicions.heard(sender, now, "CS-50")
                 state.standing.hear(view, message.footing)
             self._out.send(sender, MembersAck(current.version, current.maker))
@@ -372,6 +385,7 @@ class MembershipService:
 
     def _take(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
         state, view = self.state, message.view
+        state.learn(message.former, now)
         state.suspicions.heard(sender, now, "CS-50")
         state.master = view.master
         state.has_started = state.has_started or message.has_started
@@ -473,7 +487,7 @@ class MembershipService:
         self._after()
 
     def on_merge_probe(self, sender: MemberId, message: MergeProbe, now: Millis) -> None:
-        self.merging.on_merge_probe(sender, message)
+        self.merging.on_merge_probe(sender, message, now)
         self._after()
 
     def on_merge_order(self, sender: MemberId, message: MergeOrder, now: Millis) -> None:

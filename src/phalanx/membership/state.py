@@ -6,12 +6,13 @@ decides about its part, and what it decides changes the variables here.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
-from phalanx.common.ids import Address, MemberId, Millis, address_of
+from phalanx.common.ids import Address, MemberId, Millis, address_of, may_be_member
 from phalanx.common.invariant import invariant
+from phalanx.common.past import Former, Past
 from phalanx.common.stable import Carried
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
@@ -26,6 +27,9 @@ from phalanx.wire.messages import ExplicitSuspicion, Heartbeat, JoinResponse, Me
 
 REMEMBERED = 4_096
 """Former members of whom something is kept; the oldest are forgotten first."""
+MINUTE_MS: Millis = 60_000
+TOLD = 256
+"""Addresses of former members that one message names: the latest."""
 
 
 class MembershipState:
@@ -60,6 +64,10 @@ class MembershipState:
         self.watching = Watching((), (), 1)
         self.former: dict[Address, Millis] = {}
         """Addresses of members that are in the view no more, to when they may be forgotten; the latest last."""
+        self.hints: dict[Address, Millis] = {}
+        """As `former`, but of what others know: where members were, and their seeds."""
+        self.looked_at: Millis = 0
+        """When the clock was looked at last, here: often enough for times in hours."""
         self.removed: dict[MemberId, None] = {}
         """Incarnations that are in the view no more, the latest last: they never come back."""
         self.parting: Parting | None = None
@@ -95,11 +103,16 @@ class MembershipState:
         """Make a view this member's own: `told` by its master, or, if nobody has, made by itself, which is the master."""
         invariant(self.this in view, "an installed view contains its installer (M3)", view=view)
         invariant(self.view is None or view.version > self.view.version, "views only move on (M1)", view=view)
+        self.looked_at = now
         before = self.view.members if self.view is not None else ()
         self.view = view
         self.parting = None
         self.members = frozenset(view.members)
         self.forget_members(before, view.members, now)
+        for member in self.members.difference(before):
+            # Its address is in use again: there is no other side to look for.
+            self.former.pop(address_of(member), None)
+            self.hints.pop(address_of(member), None)
         self.leaving &= self.members
         self.has_started = self.has_started or len(view.members) >= self.config.initial_members
         self.watching = plan_watching(view, self.this, self.config.ring_above_members, self.config.ring_neighbours)
@@ -138,6 +151,34 @@ class MembershipState:
         while len(self.removed) > REMEMBERED:
             del self.removed[next(iter(self.removed))]
 
+    def remember(self, addresses: Iterable[Address], now: Millis) -> None:
+        """Somebody who knows the cluster says that members may be there."""
+        minutes = -(-self.config.former_members_ms // MINUTE_MS)
+        self.learn(tuple((address, minutes) for address in addresses), now)
+
+    def learn(self, former: Former, now: Millis) -> None:
+        """What others remember; whoever becomes the master looks everywhere where any member would have looked."""
+        present = {address_of(member) for member in self.members} | {address_of(self.this)}
+        for address, minutes in former:
+            until = now + min(minutes * MINUTE_MS, self.config.former_members_ms)
+            if until > self.hints.get(address, now) and address not in present and may_be_member(f"{address}/?"):
+                self.hints[address] = until
+        while len(self.hints) > REMEMBERED:
+            del self.hints[next(iter(self.hints))]
+
+    def places(self, now: Millis) -> list[Address]:
+        """Where members may be that are not in the view; what is too old is forgotten."""
+        for remembered in (self.former, self.hints):
+            for address in [address for address, until in remembered.items() if until <= now]:
+                del remembered[address]
+        present = {address_of(member) for member in self.members}
+        return [a for a in dict.fromkeys([*self.former, *self.hints, *self.config.seeds]) if a not in present]
+
+    def told_former(self) -> Former:
+        """What this member remembers, for others: their clocks show something else."""
+        latest = list((self.hints | self.former).items())[-TOLD:]
+        return tuple((address, -(-(until - self.looked_at) // MINUTE_MS)) for address, until in latest)
+
     def send_view(self, view: MembersView, skip: Collection[MemberId] = ()) -> None:
         """Publish: to each member of the view a message with all of it (CS-18)."""
         update = self.update(view)
@@ -147,7 +188,7 @@ class MembershipState:
 
     def update(self, view: MembersView) -> MembersUpdate:
         """The present view as this member tells it to others."""
-        return MembersUpdate(view, self.has_started, self.standing.footing)
+        return MembersUpdate(view, self.has_started, self.standing.footing, self.told_former())
 
     def question(self, suspects: Collection[MemberId], reported_by: MemberId, now: Millis) -> None:
         """Large clusters: ask members that another one suspects, and that this one does not watch, whether they live."""
@@ -193,19 +234,25 @@ class MembershipState:
         self.end("left")
 
     def eject(self, by: MemberId, view: MembersView, rule: str) -> None:
-        """Others go on without this member: it comes back to them as a new one, unless it meant to leave anyway."""
+        """Others go on without this member: it comes back to them as a new one."""
         self.out.record(events.Ejected(by, view.version, rule))
-        if self.wants_to_leave:
+        self.end_or_leave("the cluster went on without this member", view)
+
+    def end_or_leave(self, reason: str, view: MembersView) -> None:
+        """Come back to that view; who meant to leave does so at once, unless there may be data that it alone holds."""
+        if self.wants_to_leave and not self.has_data:
             self.leave()
         else:
-            self.end("the cluster went on without this member", rejoin=view.members)
+            self.end(reason, rejoin=view.members)
 
     def end(self, reason: str, rejoin: tuple[MemberId, ...] = (), *, failed: bool = False) -> None:
         """This incarnation is over."""
+        members = self.view.others(self.this) if self.view is not None else ()
+        past = Past(rejoin, members, self.told_former(), self.has_started) if rejoin else Past()
         self.turn(Turn.ENDS)
         memory = self.standing.memory()
         self.standing.end()
         self.view = self.master = self.parting = None
         self.members = frozenset()
         carried = Carried(memory) if memory is not None else None
-        self.out.add(Finished(reason, rejoin, failed, carried=carried))
+        self.out.add(Finished(reason, rejoin, failed, carried=carried, past=past))

@@ -230,8 +230,8 @@ class Node:
             case LinkUp(peer):
                 self.membership.on_link(event, now)
                 self.grid.on_link_up(MemberId(peer), now)
-            case Started():
-                self.membership.start(now)
+            case Started(past):
+                self.membership.start(now, past)
             case LeaveWanted():
                 if self.keeping.on_leave_wanted(now):
                     self.membership.leave()

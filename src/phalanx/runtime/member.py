@@ -46,9 +46,6 @@ REARM_PAUSE_S = 0.001
 """Between two questions for the node's deadline. To ask after each input would cost a third of serving a request; its
 deadlines are tens of milliseconds away, or more."""
 
-REJOIN_PAUSE_S = 1.0
-"""Before a member that could not come back to its cluster, and keeps data, tries again."""
-
 FRAME_SLACK_BYTES = 64 * 1024
 """What members add to the frame limit of callers: a write that fits a caller's frame fits the one to its backups."""
 
@@ -192,7 +189,7 @@ class Member:
         self._events.begin(self.node.this)
         self._told_of.clear()
         self._gives_up_at = time.time() + config.join_attempts * config.join_timeout_ms / 1000
-        self.feed(Started())
+        self.feed(Started(after.past if after else None))
         if self._is_to_leave:
             self.feed(LeaveWanted())
 
@@ -281,28 +278,15 @@ class Member:
         """The incarnation is over: begin the next one on the same address, or end."""
         if self._ended.done():
             return
-        if effect.failed and effect.kept:
-            # To give up would lose what only this process has: it goes on trying, until it is stopped.
-            logger.warning("%s: %s; it tries again, for it keeps data: %r", self.address, effect.reason, effect.kept)
-            self._loop.call_later(REJOIN_PAUSE_S, self._rejoin, effect, self.node.config.seeds)
-        elif effect.rejoin:
-            self._rejoin(effect, self.config.seeds)
-        else:
+        if not effect.rejoin:
             self._end(JoinFailed(effect.reason) if effect.failed else None)
-
-    def _rejoin(self, effect: Finished, configured: tuple[Address, ...]) -> None:
-        if self._ended.done():
             return
         port = int(self.address.rpartition(":")[2])
-        own = self.address
-        seeds = dict.fromkeys([*(address_of(m) for m in effect.rejoin), *configured])
-        seeds.pop(address_of(self.node.this), None)
-        logger.info("%s rejoins through %s", own, ", ".join(seeds))
+        logger.info("%s rejoins through %s", self.address, ", ".join(map(address_of, effect.rejoin)))
         self._drop_connections()
         # What comes next goes on from the grid's time, not from this machine's.
         self._clock_offset_ms = self.node.clock.offset_ms
-        fields = {name: getattr(self.config, name) for name in self.config.__struct_fields__}
-        self._new_incarnation(Config(**(fields | {"seeds": tuple(seeds)})), port, effect)
+        self._new_incarnation(self.config, port, effect)
 
     def _end(self, error: Exception | None) -> None:
         """Stop for good."""

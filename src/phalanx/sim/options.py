@@ -166,8 +166,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def traits_of(self, host: int) -> Traits:
         return self.traits[host] if self.traits else USUAL
 
-    def node_config(self, host: int, rejoin: tuple[Address, ...] = ()) -> NodeConfig:
-        """A member's settings; `rejoin`: whom to ask first."""
+    def node_config(self, host: int) -> NodeConfig:
+        """A member's settings."""
         zone, weight, lite = self.traits_of(host)
         protects = "reads and writes" if self.protection.reads else "writes"
         protected = MapConfig(minimum_members=self.protection.minimum, protects=protects)
@@ -175,7 +175,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             zone=zone,
             capacity_weight=weight,
             lite=lite,
-            seeds=rejoin + tuple(self.address(host) for host in range(self.hosts)),
+            seeds=tuple(self.address(host) for host in range(self.hosts)),
             partition_count=self.partitions,
             backup_count=self.backups,
             maps={"*": protected} if self.protection.is_on else {},

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from phalanx.common.ids import Address, MemberId, Millis, address_of, member_id
+from phalanx.common.ids import MemberId, Millis, member_id
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
 from phalanx.node.node import Node
@@ -238,7 +238,7 @@ class World:
 
     # --- processes -------------------------------------------------------------------------------------------------
 
-    def start(self, host: Host, rejoin: tuple[Address, ...] = (), after: Finished | None = None) -> None:
+    def start(self, host: Host, after: Finished | None = None) -> None:
         """Start a process on a host where none runs, or (`after`) the next incarnation in the one that runs there."""
         host.comes_back = host.kept = None
         if host.node is not None or self.is_over:
@@ -247,7 +247,7 @@ class World:
         this = member_id(host.address, self._draw_incarnation())
         node = Node(
             this,
-            self.options.node_config(host.number, rejoin),
+            self.options.node_config(host.number),
             host.wall_ms,
             kept=after.kept if after is not None else None,
             carried=after.carried if after is not None and after.rejoin else None,
@@ -260,20 +260,18 @@ class World:
         is_leaving = host.is_leaving and after is not None
         host.is_leaving = is_leaving
         self._observer.on_process(host, this, "started", self.now)
-        self.feed(host, this, Started())
+        self.feed(host, this, Started(after.past if after is not None else None))
         if is_leaving:
             self.feed(host, this, LeaveWanted())
 
-    def start_later(
-        self, host: Host, after_ms: Millis, rejoin: tuple[Address, ...] = (), after: Finished | None = None
-    ) -> None:
+    def start_later(self, host: Host, after_ms: Millis, after: Finished | None = None) -> None:
         """Plan to start a process, or its next incarnation."""
         host.comes_back = self.now + after_ms
-        self.agenda.call_at(host.comes_back, self._come_back, host, host.comes_back, rejoin, after)
+        self.agenda.call_at(host.comes_back, self._come_back, host, host.comes_back, after)
 
-    def _come_back(self, host: Host, at: Millis, rejoin: tuple[Address, ...], after: Finished | None) -> None:
+    def _come_back(self, host: Host, at: Millis, after: Finished | None) -> None:
         if host.comes_back == at:
-            self.start(host, rejoin, after)
+            self.start(host, after)
 
     def crash(self, host: Host, comes_back_after_ms: Millis) -> None:
         """End a process without a word; 0: nothing starts it again."""
@@ -371,10 +369,9 @@ class World:
         self._end_process(host, effect.reason, delivers_all=True)
         host.kept = effect.kept
         if effect.rejoin:
-            asked_first = tuple(address_of(member) for member in effect.rejoin)
-            self.start_later(host, 1 + self.network.latency(), asked_first, effect)
+            self.start_later(host, 1 + self.network.latency(), effect)
         elif effect.failed:
-            self.start_later(host, 1_000 + self.network.latency(), (), effect)
+            self.start_later(host, 1_000 + self.network.latency())
 
     def _end_process(self, host: Host, how: str, *, delivers_all: bool) -> None:
         invariant(host.node is not None, "only a running process ends", host=host)

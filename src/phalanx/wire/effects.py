@@ -12,13 +12,17 @@ from collections import deque
 import msgspec
 
 from phalanx.common.ids import ClientId, MemberId, Target
+from phalanx.common.past import Past
 from phalanx.common.stable import Carried
 from phalanx.wire.events import Event
 from phalanx.wire.messages import Message, Reply, Request
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The member's driver is listening: begin to join."""
+    """The member's driver is listening: begin to join, or come back where an incarnation before this one was."""
+
+    past: Past | None = None
+    """What that one left; None: the process has just started."""
 
 
 class Received(msgspec.Struct, frozen=True, gc=False):
@@ -97,7 +101,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """This incarnation is over. `rejoin`: start a new one on the same address, asking these members first."""
+    """This incarnation is over. `rejoin`: start a new one on the same address with `past`; it asks these members first."""
 
     reason: str
     rejoin: tuple[MemberId, ...] = ()
@@ -107,6 +111,8 @@ class Finished(msgspec.Struct, frozen=True):
     """What the next incarnation of this process is to be given; if there is none, it is lost."""
     carried: Carried | None = None
     """The same, of what this one knows of views and has promised."""
+    past: Past = Past()
+    """For the incarnation that is to be started."""
 
 
 Effect = Send | Answer | Record | Finished

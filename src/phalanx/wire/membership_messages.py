@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import Address, MemberId, Millis
+from phalanx.common.past import Former
 from phalanx.common.stable import Footing, Memory
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
@@ -68,6 +69,8 @@ class JoinRequest(WireMessage, tag=10, frozen=True):
     lease_ms: Millis = 0
     memory: Memory | None = None
     """What the joiner's process knows of views, if it was a member before."""
+    known: tuple[Address, ...] = ()
+    """Where else there may be members of this cluster, as far as the joiner knows: its seeds, and what it remembers."""
 
 
 class JoinResponse(WireMessage, tag=11, frozen=True):
@@ -81,6 +84,8 @@ class JoinResponse(WireMessage, tag=11, frozen=True):
     """As in `Heartbeat`."""
     footing: Footing | None = None
     """Of the view."""
+    former: Former = ()
+    """Where another side of the cluster may be: whoever joins later has to find it too."""
 
 
 class JoinRedirect(WireMessage, tag=12, frozen=True):
@@ -97,7 +102,7 @@ class JoinRefused(WireMessage, tag=13, frozen=True):
     retry: bool
     reason: str
     in_cluster: bool
-    """Whether the one that refuses is in a cluster: then the asker must not form another."""
+    """Whether the one that refuses is in a cluster that the asker may belong to: then it must not form another."""
     come_back: bool = False
     """This incarnation was a member and has been removed: a new one of the same process may ask."""
     waits: bool = False
@@ -114,6 +119,8 @@ class MembersUpdate(WireMessage, tag=14, frozen=True):
     """As in `JoinResponse`."""
     footing: Footing | None = None
     """Of the view."""
+    former: Former = ()
+    """As in `JoinResponse`."""
 
 
 class MembersAck(WireMessage, tag=15, frozen=True):
@@ -246,6 +253,10 @@ class MergeProbe(WireMessage, tag=24, frozen=True):
     about_version: int = 0
     about_maker: str = ""
     """The receiver's view that this answers; empty: it answers none, and decides nothing."""
+    question: int = 0
+    """The sender's, for the answer."""
+    answers: int = 0
+    """Which question of the receiver this answers; 0: none."""
 
 
 class MergeOrder(WireMessage, tag=25, frozen=True):

@@ -71,7 +71,7 @@ def explored_config(count: int, *, is_ring: bool = False) -> NodeConfig:
     return NodeConfig(
         seeds=addresses, partition_count=1, heartbeat_interval_ms=1_000, heartbeat_timeout_ms=6_000,
         failure_detector="deadline", connection_grace_ms=0, retry_interval_ms=1_000, merge_interval_ms=1_000,
-        claim_timeout_ms=4_000, publish_interval_ms=10**9,
+        claim_timeout_ms=4_000, publish_interval_ms=10**9, former_members_ms=10**9,
         ring_above_members=2 if is_ring else 0, ring_neighbours=1,
     )  # fmt: skip
 

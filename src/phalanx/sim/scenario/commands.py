@@ -22,16 +22,8 @@ UNTIL_AT_MOST: Millis = 120_000
 """How long `until` waits when the scenario does not say."""
 OF_NO_INTEREST = frozenset(
     {
-        "cluster",
-        "protocol",
-        "partition_count",
-        "request_id",
-        "claim_id",
-        "has_started",
-        "clock",
-        "footing",
-        "memory",
-        "bound_ms",
+        *("cluster", "protocol", "partition_count", "request_id", "claim_id", "has_started"),
+        *("clock", "footing", "memory", "bound_ms", "former", "known", "question", "answers"),
     }
 )
 """Fields of messages that `held` leaves out."""

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from phalanx.common.config import NodeConfig
-from phalanx.common.ids import Address, MemberId, Millis, Target, address_of, is_member
+from phalanx.common.ids import MemberId, Millis, Target, address_of, is_member
 from phalanx.common.table import PartitionTable
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.view_checker import ViewChecker
@@ -44,8 +44,8 @@ class StageOptions(Options, frozen=True, kw_only=True):
 
     config: NodeConfig
 
-    def node_config(self, host: int, rejoin: tuple[Address, ...] = ()) -> NodeConfig:
-        return msgspec.structs.replace(self.config, seeds=rejoin + self.config.seeds)
+    def node_config(self, host: int) -> NodeConfig:
+        return self.config
 
 
 class Waiting(msgspec.Struct):
@@ -169,12 +169,12 @@ class Stage(World):
 
     # --- processes -------------------------------------------------------------------------------------------------
 
-    def start(self, host: Host, rejoin: tuple[Address, ...] = (), after: Finished | None = None) -> None:
+    def start(self, host: Host, after: Finished | None = None) -> None:
         name = self.names[host.address]
         seeds = tuple(self.host(seed).address for seed in self.seeds.get(name, tuple(self.names.hosts)))
         config = NodeConfig(**self.settings | {"seeds": seeds})
         self.options = msgspec.structs.replace(self.options, config=config)
-        super().start(host, rejoin, after)
+        super().start(host, after)
 
     def wake(self, host: Host) -> None:
         """End a pause."""

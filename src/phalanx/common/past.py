@@ -1,0 +1,23 @@
+"""What one incarnation of a member leaves to the next one on its address, when it is to come back."""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.common.ids import Address, MemberId
+
+Former = tuple[tuple[Address, int], ...]
+"""Addresses at which members of the cluster were, the latest last, and for how many minutes to remember each."""
+
+
+class Past(msgspec.Struct, frozen=True):
+    """Who comes back from a merge, or to those that went on without it, never depends on one contact."""
+
+    ask_first: tuple[MemberId, ...] = ()
+    """The members of the cluster that it comes back to, as far as it knows."""
+    members: tuple[MemberId, ...] = ()
+    """Those of its own last view: they may come back to another place than it does."""
+    former: Former = ()
+    """Where members were before that."""
+    has_started: bool = False
+    """Whether its cluster has once had the members that it was to wait for."""

@@ -1,0 +1,95 @@
+"""How a member comes back: from a merge, or to those that went on without it. It never gives up.
+
+It asks those that it comes back to, then the seeds, then wherever members were, a few at a time, and begins again behind
+the last of them, with growing pauses. What it comes back to may be gone meanwhile: it may have joined a third side, or
+all of it may have ended. Then whoever comes back must not wait for ever for the others that do:
+
+1. Three sides become one, and a message is late: A joins B, B joins C, and C joins A. 2. Everybody has ended. 3. All
+come back, and find only others that come back.
+
+So when nobody was found to be in a cluster anywhere, in one turn over all addresses, the one with the smallest address
+of those that answered forms the cluster anew; after `join_attempts` such turns anybody does. If there was one all the
+same, behind a cut, these are two sides like any others: the new one remembers where to look for it.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import Address, MemberId, Millis, address_of
+from phalanx.common.past import Past
+from phalanx.common.stable import Memory
+from phalanx.membership.joining import Joining, JoinOutcome
+from phalanx.wire.effects import Outbox
+from phalanx.wire.messages import JoinRefused
+
+AT_ONCE = 32
+"""Addresses that are asked in one attempt; the next one goes on behind them."""
+
+
+class Returning(Joining):
+    """The way back of a member that has been in the cluster."""
+
+    def __init__(
+        self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis, past: Past, memory: Memory | None = None
+    ) -> None:
+        super().__init__(this, config, outbox, now, memory)
+        own = address_of(this)
+        members = [address_of(member) for member in (*past.ask_first, *past.members)]
+        former = [address for address, _ in reversed(past.former)]
+        found = dict.fromkeys([*members[: len(past.ask_first)], *config.seeds, *members, *former])
+        self._everywhere = [address for address in found if address != own]
+        self._own = own
+        self._first_seed = False
+        self._known = tuple(self._everywhere)
+        self._next = 0
+        """Where in `_everywhere` the next attempt goes on."""
+        self._turns = 0
+        """How often all addresses have been asked in vain."""
+        self._found_in_turn = False
+        """Whether somebody was found to be in a cluster since the present turn began."""
+        self._also_looking: set[Address] = set()
+        """Those that answered, in the present turn, that they are in no cluster either."""
+
+    def __repr__(self) -> str:
+        return f"Returning(turns={self._turns}, of={len(self._everywhere)}, also={sorted(self._also_looking)})"
+
+    def begin(self, now: Millis) -> JoinOutcome:
+        if not self._everywhere:
+            return JoinOutcome.FORM
+        self._begin_attempt(now)
+        return JoinOutcome.WAITING
+
+    def on_refused(self, sender: MemberId, message: JoinRefused, now: Millis) -> JoinOutcome:
+        if self.expects(message.request_id) and message.retry and not message.in_cluster:
+            self._also_looking.add(address_of(sender))
+        return super().on_refused(sender, message, now)
+
+    def _gives_up(self, target: MemberId | Address, reason: str) -> bool:
+        """One that is none of this cluster any more is no reason not to look for the others."""
+        return False
+
+    def _begin_attempt(self, now: Millis) -> None:
+        self._seeds = self._everywhere[self._next : self._next + AT_ONCE]
+        self._next += AT_ONCE
+        super()._begin_attempt(now)
+
+    def _attempt_failed(self, now: Millis) -> JoinOutcome:
+        self._note_failed_attempt()
+        self._found_in_turn = self._found_in_turn or self._found_cluster
+        if self._next >= len(self._everywhere):
+            self._turns += 1
+            if not self._found_in_turn and self._may_form():
+                return JoinOutcome.FORM
+            self._next = 0
+            self._found_in_turn = False
+            self._also_looking.clear()
+            longest = max(self._config.join_timeout_ms, self._config.join_retry_pause_ms)
+            self._retry_pause_ms = min(2 * self._retry_pause_ms, longest)
+        self._begin_attempt(now)
+        return JoinOutcome.WAITING
+
+    def _may_form(self) -> bool:
+        """Whether this member is the one that begins anew: none is in a cluster, as far as can be seen."""
+        if self._turns >= self._config.join_attempts:
+            return True
+        return bool(self._also_looking) and self._own < min(self._also_looking)
