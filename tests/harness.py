@@ -494,6 +494,13 @@ class Cluster:
         store = replica.maps.get(MAP)
         return {key: value_of(stored) for key, stored in store.entries.items()} if store is not None else {}
 
+    def kept(self, name: str, partition: int = 0) -> Any:
+        """What a member's replica knows of the map, with all stamps: entries, ends, tombstones, last clear, purged to."""
+        grid = self.nodes[name].grid
+        owned = grid.find_owned(partition)
+        store = (owned.replica if owned is not None else grid.followed.replicas[partition]).maps[MAP]
+        return store.entries, sorted(store.covering), store.tombstones, store.cleared_at, store.purged_to
+
     def assign(self, name: str = "", *, rows: Sequence[str] | None = None) -> None:
         """Make the cluster assign its partitions, as it likes or as `rows` says (`A-B`: one is missing)."""
         if rows is not None:

@@ -6,6 +6,7 @@ from unittest.mock import patch
 import pytest
 
 from harness import KEY, MAP, TEXT, Cluster, key_of
+from phalanx.common.clock import with_stamp
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.table import build_table, unassigned_table
 from phalanx.grid.calls import CallRouter
@@ -77,7 +78,7 @@ def test_equal_replicas_have_equal_children() -> None:
     replica = Replica(5, 40, "A")
     store = replica.map(MAP)
     for number, key in enumerate(KEYS):
-        store.put(key, VALUE, 1_000 if number % 2 else 0, now=100)
+        store.put(key, with_stamp(number + 1, VALUE), 1_000 if number % 2 else 0, now=100)
     replica.outcomes.note("client/1", 7, 7, True, now=100)
     children = divide(replica, 0, 1, 3)
     assert {p: set(child.maps[MAP].entries) for p, child in children.items()} == belonging(3)

@@ -119,6 +119,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     former_members_ms: Millis = 14_400_000
     """How long the addresses of former members are remembered, to look for another side there."""
 
+    tombstone_ms: Millis = 14_400_000
+    """How long it is remembered which entries were removed, so that merging with another side of the cluster does not bring
+    them back. Longer: right after longer cuts, and more memory: each removal costs as much as its key and some 130 bytes
+    on each replica for so long (a clear costs nothing). 0: as good as nothing is remembered."""
+
     join_attempts: int = 5
     """Rounds over all seeds before joining fails."""
 
@@ -216,7 +221,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
                      "partial_resolution_timeout_ms"):  # fmt: skip
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must be greater than 0")
-        for name in ("anti_entropy_interval_ms", "max_parallel_migrations", "migration_latency_target_ms",
+        for name in ("anti_entropy_interval_ms", "tombstone_ms", "max_parallel_migrations", "migration_latency_target_ms",
                      "master_confirmation_interval_ms", "master_confirmation_timeout_ms", "max_members", "lease_ms",
                      "partial_resolution_heartbeats", "evacuation_timeout_ms",
                      "ring_above_members", "phi_min_deviation_ms", "phi_acceptable_pause_ms"):  # fmt: skip

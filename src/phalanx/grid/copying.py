@@ -18,7 +18,7 @@ from phalanx.common.migration import Migration
 from phalanx.grid.outcomes import Outcomes
 from phalanx.grid.store import MapStore, Replica
 from phalanx.wire.effects import Outbox
-from phalanx.wire.messages import CopyAck, CopyChunk, CopyStart
+from phalanx.wire.messages import CopyAck, CopyChunk, CopyStart, Forgotten
 
 ENTRY_BYTES = 16
 """What an entry counts in a chunk besides its key and value."""
@@ -32,7 +32,7 @@ class CopySender:
     """The owner's end of one copy. Ended by the last acknowledgement, or by the connection."""
 
     __slots__ = (
-        "_chunk_bytes", "_copy_id", "_keys", "_member", "_on_the_way", "_partition", "_replica", "_sent", "_sent_last",
+        "_chunk_bytes", "_copy_id", "_keys", "_member", "_on_the_way", "_partition", "_removed", "_replica", "_sent", "_sent_last",
         "is_complete",
     )  # fmt: skip
 
@@ -45,6 +45,12 @@ class CopySender:
         # Taken from their ends. In no order: to sort half a million keys would stop the member for long.
         self._keys = [(name, list(replica.maps[name].entries)) for name in sorted(replica.maps, reverse=True)]
         """Maps and their keys that are still to be sent."""
+        self._removed = [
+            (name, list(replica.maps[name].tombstones))
+            for name in sorted(replica.maps, reverse=True)
+            if replica.maps[name].tombstones
+        ]
+        """The same of their tombstones, behind the entries."""
         self._sent = 0
         self._sent_last = False
         self._on_the_way: deque[Millis] = deque()
@@ -98,13 +104,23 @@ class CopySender:
                 size = self._gather(store, left, keys, values)
             if store is None or not left:
                 self._keys.pop()
-        self._sent_last = not self._keys
-        ttls: list[Millis] = []
-        if store is not None and store.expires_at:
-            ttls = [store.remaining_ms(key, now) for key in keys]
-            if not any(ttls):
-                ttls.clear()
-        chunk = CopyChunk(self._partition, self._copy_id, self._sent, name, keys, values, ttls, self._sent_last)
+        removed: list[bytes] = []
+        removed_at: list[int] = []
+        while self._removed and not keys and not removed:
+            name, left = self._removed[-1]
+            store = self._replica.maps.get(name)
+            if store is not None:
+                size = self._gather_removed(store, left, removed, removed_at)
+            if store is None or not left:
+                self._removed.pop()
+        self._sent_last = not self._keys and not self._removed
+        forgotten = _forgotten(self._replica) if self._sent_last else ()
+        ttls = _ttls(store, keys, now) if store is not None and store.expires_at else []
+        chunk = CopyChunk(
+            self._partition, self._copy_id, self._sent, name, keys, values, ttls, self._sent_last, tuple(removed),
+            tuple(removed_at),
+            forgotten,
+        )  # fmt: skip
         self._sent += 1
         self._on_the_way.append(now)
         outbox.send(self._member, chunk)
@@ -124,6 +140,34 @@ class CopySender:
                 values.append(value)
             left.pop()
         return size
+
+    def _gather_removed(self, store: MapStore, left: list[bytes], removed: list[bytes], removed_at: list[int]) -> int:
+        """As `_gather`, of tombstones. What was put since then has gone along with the writes."""
+        size = CHUNK_BYTES
+        while left and size < CHUNK_BYTES + self._chunk_bytes:
+            key = left.pop()
+            stamp = store.tombstones.get(key)
+            if stamp is not None:
+                size += len(key) + ENTRY_BYTES
+                removed.append(key)
+                removed_at.append(stamp)
+        return size
+
+
+def _ttls(store: MapStore, keys: list[bytes], now: Millis) -> list[Millis]:
+    """How much longer each entry lives, as a chunk says it."""
+    covering = store.covering
+    ttls = [store.remaining_ms(key, now) * (-1 if key in covering else 1) for key in keys]
+    return ttls if any(ttls) else []
+
+
+def _forgotten(replica: Replica) -> tuple[Forgotten, ...]:
+    told = [
+        Forgotten(name, store.cleared_at, store.purged_to)
+        for name, store in replica.maps.items()
+        if store.cleared_at or store.purged_to
+    ]
+    return (*told, Forgotten("", 0, replica.purged_to)) if replica.purged_to else tuple(told)
 
 
 class IncomingCopy:
@@ -149,11 +193,21 @@ class IncomingCopy:
 
     def apply(self, chunk: CopyChunk, now: Millis) -> None:
         self._expected += 1
+        for each in chunk.forgotten:
+            if each.map:
+                store = self.replica.map(each.map)
+                store.cleared_at, store.purged_to = each.cleared_at, each.purged_to
+            else:
+                self.replica.purged_to = each.purged_to
+        if chunk.removed:
+            self.replica.map(chunk.map).tombstones.update(zip(chunk.removed, chunk.removed_at, strict=True))
         if not chunk.keys:
             return
         store = self.replica.map(chunk.map)
         if chunk.ttls:
             for key, value, ttl_ms in zip(chunk.keys, chunk.values, chunk.ttls, strict=True):
-                store.put(key, value, ttl_ms, now)
+                store.put(key, value, abs(ttl_ms), now)
+                if ttl_ms < 0:
+                    store.covering.add(key)
         else:
             store.put_many(chunk.keys, chunk.values, 0, now)

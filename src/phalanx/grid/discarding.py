@@ -35,7 +35,9 @@ class Discarded:
 
     def add(self, replica: Replica | None) -> None:
         if replica is not None:
-            self._stores += [store for store in replica.maps.values() if len(store.entries) > SMALL]
+            self._stores += [
+                store for store in replica.maps.values() if len(store.entries) + len(store.tombstones) > SMALL
+            ]
 
     def next_deadline(self) -> Millis | None:
         return self._due_at if self._stores else None
@@ -46,12 +48,16 @@ class Discarded:
         self._due_at = now + PAUSE_MS
         store = self._stores[0]
         self._take_apart(store)
-        if not store.entries:
+        if not store.entries and not store.tombstones:
             self._stores.popleft()
 
     def _take_apart(self, store: MapStore) -> None:
         entries, size = store.entries, 0
         store.forget_order(ENTRIES_AT_ONCE)
+        if not entries:
+            for _ in range(min(ENTRIES_AT_ONCE, len(store.tombstones))):
+                store.tombstones.popitem()
+            return
         for _ in range(min(ENTRIES_AT_ONCE, len(entries))):
             key, value = entries.popitem()
             store.expires_at.pop(key, None)

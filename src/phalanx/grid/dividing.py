@@ -46,6 +46,7 @@ def divide(replica: Replica, partition: int, of: int, partition_count: int) -> d
     for each in divided.values():
         each.ended = replica.ended
         each.outcomes = Outcomes(replica.outcomes.export())
+        each.purged_to = replica.purged_to
     for name, store in replica.maps.items():
         keys = list(store.entries)
         stores: dict[int, MapStore] = {}
@@ -54,6 +55,15 @@ def divide(replica: Replica, partition: int, of: int, partition_count: int) -> d
             if own is None:
                 own = stores[child] = divided[child].map(name)
             own.take(key, store)
+        keys = list(store.tombstones)
+        for key, child in zip(keys, partitions_of(keys, partition_count), strict=True):
+            divided[child].map(name).tombstones[key] = store.tombstones[key]
+        for each in divided.values():
+            if name in each.maps or store.cleared_at:
+                own = each.map(name)
+                own.cleared_at, own.purged_to = store.cleared_at, store.purged_to
+            else:
+                each.purged_to = max(each.purged_to, store.purged_to)
     return divided
 
 

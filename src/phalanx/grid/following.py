@@ -32,6 +32,7 @@ from phalanx.wire.messages import (
     Replicate,
     ReplicateAck,
     ReplicateAcks,
+    ReplicateClear,
     ReplicatePut,
     ReplicateRemove,
     Rule,
@@ -49,9 +50,9 @@ def apply_write(replica: Replica, message: Replicate, now: Millis) -> None:
         else:
             store.put_many(message.keys, message.values, message.ttl_ms, now)
     elif isinstance(message, ReplicateRemove):
-        replica.remove(message.map, message.keys)
+        replica.remove(message.map, message.keys, message.stamps)
     else:
-        replica.clear(message.map)
+        replica.clear(message.map, message.stamp)
         return
     if (applied := message.applied) is not None:
         replica.outcomes.note(applied.caller, applied.number, applied.open_from, applied.outcome, now)
@@ -82,9 +83,13 @@ class Followed:
         partition = message.partition
         if self._owns(partition):
             return
+        # Should this member own the partition next, its writes must be newer than what it holds.
         if type(message) is ReplicatePut:
-            # Should this member own the partition next, its writes must be newer than what it holds.
             self._clock.observe_stored(message.values, now)
+        elif type(message) is ReplicateRemove:
+            self._clock.observe(max(message.stamps, default=0), now)
+        elif type(message) is ReplicateClear:
+            self._clock.observe(message.stamp, now)
         copy = self.copies.get(partition)
         if copy is not None and copy.replica.epoch == message.epoch and copy.source == sender:
             if message.seq == copy.replica.seq + 1:
@@ -155,6 +160,9 @@ class Followed:
         if copy is None or not copy.accepts(sender, message):
             return
         self._clock.observe_stored(message.values, now)
+        self._clock.observe(
+            max([*message.removed_at, *(each.cleared_at for each in message.forgotten)], default=0), now
+        )
         copy.apply(message, now)
         self._out.send(sender, CopyAck(partition, message.copy_id, message.index))
         if message.last:

@@ -104,7 +104,7 @@ def _write_nothing(
 ) -> None:
     replica = owned.replica
     replica.seq += 1
-    message = ReplicateRemove(owned.number, replica.epoch, replica.seq, request.map, [], applied)
+    message = ReplicateRemove(owned.number, replica.epoch, replica.seq, request.map, [], [], applied)
     grid.write(owned, message, caller, reply)
 
 

@@ -90,12 +90,13 @@ def on_bulk_request(grid: GridService, caller: Target, request: BulkRequest, now
     _BULK_OPERATIONS[type(request)](grid, caller, request, now)
 
 
-def remove_keys(grid: GridService, owned: OwnedPartition, name: str, keys: list[bytes]) -> None:
-    """Drop entries on the owner's own account (their time is over); nobody waits for it."""
+def remove_ended(grid: GridService, owned: OwnedPartition, name: str, keys: list[bytes]) -> None:
+    """Drop entries whose time is over; nobody waits for it."""
     replica = owned.replica
-    replica.remove(name, keys)
+    stamps = replica.map(name).end_stamps(keys)
+    replica.remove(name, keys, stamps)
     replica.seq += 1
-    owned.append(ReplicateRemove(owned.number, replica.epoch, replica.seq, name, keys), None)
+    owned.append(ReplicateRemove(owned.number, replica.epoch, replica.seq, name, keys, stamps), None)
     if owned.streams:
         grid.unsettled[owned.number] = owned
 
@@ -159,10 +160,11 @@ def _remove(grid: GridService, owned: OwnedPartition, caller: Target, request: R
         answer_unchanged(grid, owned, caller, request, ValueReply(request.id, None), None, now)
         return
     present = store.get(request.key, now)
-    replica.remove(request.map, [request.key])
+    keys, stamps = [request.key], [grid.clock.stamp(now)]
+    replica.remove(request.map, keys, stamps)
     replica.seq += 1
     applied = noted(grid, owned, caller, request, present, now)
-    message = ReplicateRemove(owned.number, replica.epoch, replica.seq, request.map, [request.key], applied)
+    message = ReplicateRemove(owned.number, replica.epoch, replica.seq, request.map, keys, stamps, applied)
     grid.write(owned, message, caller, ValueReply(request.id, present))
 
 
@@ -270,6 +272,7 @@ def _size_of(grid: GridService, caller: Target, request: SizeOf, now: Millis) ->
 def _clear(grid: GridService, caller: Target, request: ClearPartitions, now: Millis) -> None:
     if not _owns_all(grid, caller, request, request.partitions, request.of, now):
         return
+    stamp = grid.clock.stamp(now)
     write = PendingWrite(caller, DoneReply(request.id), 0, request.map)
     for partition in dict.fromkeys(request.partitions):
         owned = _owned(grid, partition)
@@ -277,9 +280,9 @@ def _clear(grid: GridService, caller: Target, request: ClearPartitions, now: Mil
         store = replica.maps.get(request.map)
         if store is None or not store.entries:
             continue
-        replica.clear(request.map)
+        replica.clear(request.map, stamp)
         replica.seq += 1
-        if owned.append(ReplicateClear(partition, replica.epoch, replica.seq, request.map), write):
+        if owned.append(ReplicateClear(partition, replica.epoch, replica.seq, request.map, stamp), write):
             write.partitions_left += 1
         if owned.streams:
             grid.unsettled[partition] = owned

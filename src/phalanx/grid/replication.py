@@ -195,7 +195,7 @@ class OwnedPartition:
         """Store a stamped value for ever while there is no stream: nobody has to hear of it."""
         replica = self.replica
         store = replica.maps.get(name)
-        if store is None or store.sorted_positions is not None or store.expires_at:
+        if store is None or store.sorted_positions is not None or store.expires_at or store.tombstones:
             replica.map(name).put(key, stored, 0, 0)
         else:
             store.entries[key] = stored

@@ -20,10 +20,11 @@ from phalanx.grid.anti_entropy import AntiEntropy
 from phalanx.grid.dividing import OwnedLater
 from phalanx.grid.following import Followed
 from phalanx.grid.held import HeldRequests
-from phalanx.grid.operations import remove_keys
+from phalanx.grid.operations import remove_ended
 from phalanx.grid.outgoing import OutgoingMigrations
 from phalanx.grid.pacing import CopyPacer
 from phalanx.grid.protection import Guard, MajorityQuestion
+from phalanx.grid.purging import Purger
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.store import Replica
 from phalanx.wire.effects import Outbox
@@ -85,6 +86,7 @@ class GridService:
         target_ms = config.migration_latency_target_ms
         self.pacer = CopyPacer(target_ms, config.copy_chunk_bytes) if target_ms else None
         self._checks = AntiEntropy(config.anti_entropy_interval_ms)
+        self._purger = Purger(config.tombstone_ms, clock, self._replicas)
         self._expiring: dict[int, OwnedPartition] = {}
         """Owned partitions that may hold entries which expire."""
         self._table_at: Millis = 0
@@ -110,6 +112,10 @@ class GridService:
     def all_owned(self) -> list[OwnedPartition]:
         """The partitions that are owned here, sealed ones last."""
         return [owned for owned in self.owned if owned is not None] + list(self.outgoing.sealed.values())
+
+    def _replicas(self) -> list[Replica]:
+        """All complete ones that are divided as the table says."""
+        return [*(owned.replica for owned in self.all_owned()), *self.followed.replicas.values()]
 
     def validate(self) -> None:
         """What must hold between any two inputs."""
@@ -297,6 +303,7 @@ class GridService:
             self._hand_over(owned)
         self.followed.end()
         self._checks.end()
+        self._purger.end()
 
     # --- replication -----------------------------------------------------------------------------------------------
 
@@ -382,7 +389,7 @@ class GridService:
         earliest = self._checks.next_deadline()
         chunk_at = self.pacer.next_deadline() if self.pacer is not None else None
         look_at = self._look_at if self.unsettled or self._expiring else None
-        for deadline in (chunk_at, look_at, self.followed.discarded.next_deadline()):
+        for deadline in (chunk_at, look_at, self.followed.discarded.next_deadline(), self._purger.next_deadline()):
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
         return earliest
@@ -395,6 +402,7 @@ class GridService:
         if self.pacer is not None:
             self.pacer.on_time(now)
         self.followed.discarded.on_time(now)
+        self._purger.on_time(now)
         for owned in self._checks.due(self.owned, now):
             owned.check_backups()
         if now < self._look_at:
@@ -414,7 +422,7 @@ class GridService:
         still_expiring = False
         for name, store in list(owned.replica.maps.items()):
             if keys := store.take_expired(now, EXPIRE_AT_MOST):
-                remove_keys(self, owned, name, keys)
+                remove_ended(self, owned, name, keys)
             still_expiring = still_expiring or bool(store.expires_at)
         if not still_expiring:
             self._expiring.pop(owned.number, None)

@@ -7,6 +7,20 @@ Entries stand in a plain dict of bytes to bytes, which costs the cycle collector
 a second record. Expiry is decided by the owner: a replica hides what its own clock says is over, and drops it when the
 owner tells so; `remaining_ms`, never a point in time, travels between members.
 
+What was removed leaves a tombstone, so that merging two sides of a cut brings nothing back that one of them removed: its
+key, and the stamp of the removal. A clear leaves its stamp instead of one for each key. Tombstones are kept for a time
+(`tombstone_ms`); of those that were purged the greatest stamp is remembered. So of a key that is missing here, and that
+another side has with stamp s, a merge learns which it is:
+
+    removed or cleared at a stamp above s     it was removed here after the other side's value was written
+    s is above `purged_to`, and none of these it was never here, or is older than what was removed here
+    none of these                             it may have been removed so long ago that nothing tells of it any more
+
+An entry whose time is over leaves none: each side knows its end by itself, and a later put without an end, on the other
+side, is newer than what ended here and stays. But what ended may stand over an older value that lives longer on the
+other side (1. both have K for ever; 2. here K is put for a second; 3. it is gone, and the other side still has the old
+one), or over a tombstone. Such a key is remembered, and leaves a tombstone with the stamp of the value that ended.
+
 Scan order is (hash of the key, key): the same on every replica, so a scan goes on at another one. The sorted keys are
 kept until the set of keys changes.
 """
@@ -16,8 +30,9 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import repeat
 
-from phalanx.common.clock import STAMP_BYTES, value_of
+from phalanx.common.clock import STAMP_BYTES, stamp_of, value_of
 from phalanx.common.ids import Millis
 from phalanx.grid.outcomes import Outcomes
 from phalanx.partition.hashing import scan_position
@@ -28,7 +43,9 @@ Position = tuple[int, bytes]
 class MapStore:
     """The entries of one map in one partition."""
 
-    __slots__ = ("_due", "entries", "expires_at", "sorted_positions")
+    __slots__ = (
+        "_due", "cleared_at", "covering", "entries", "expires_at", "purged_to", "sorted_positions", "tombstones",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.entries: dict[bytes, bytes] = {}
@@ -39,6 +56,14 @@ class MapStore:
         """Heap of expiries; may hold ones that were superseded."""
         self.sorted_positions: list[Position] | None = None
         """All keys in scan order, while the set of keys stays the same; None until a scan needs them."""
+        self.tombstones: dict[bytes, int] = {}
+        """Removed key to the stamp of its removal, in the order in which they came."""
+        self.cleared_at = 0
+        """The stamp of the last clear; 0: none, or purged."""
+        self.purged_to = 0
+        """The greatest stamp of a removal or clear of which nothing is kept any more."""
+        self.covering: set[bytes] = set()
+        """Of the keys that expire: those that leave a tombstone then."""
 
     def get(self, key: bytes, now: Millis) -> bytes | None:
         """The value, unless there is none or its time is over."""
@@ -52,7 +77,11 @@ class MapStore:
         entries = self.entries
         if self.sorted_positions is not None and key not in entries:
             self.sorted_positions = None
+        if ttl_ms:
+            self._note_what_is_covered(key, now + ttl_ms)
         entries[key] = stored
+        if self.tombstones:
+            self.tombstones.pop(key, None)
         if ttl_ms:
             self.expires_at[key] = now + ttl_ms
             heapq.heappush(self._due, (now + ttl_ms, key))
@@ -62,6 +91,12 @@ class MapStore:
                 heapq.heapify(self._due)
         elif self.expires_at:
             self.expires_at.pop(key, None)
+            self.covering.discard(key)
+
+    def _note_what_is_covered(self, key: bytes, until: Millis) -> None:
+        """A value that ends then is about to be stored: does it stand over one that may live longer elsewhere?"""
+        if key in self.tombstones or (key in self.entries and self.expires_at.get(key, until + 1) > until):
+            self.covering.add(key)
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes], ttl_ms: Millis, now: Millis) -> None:
         """Store several stamped values."""
@@ -71,6 +106,9 @@ class MapStore:
         else:
             self.sorted_positions = None
             self.entries.update(zip(keys, values, strict=True))
+            if self.tombstones:
+                for key in keys:
+                    self.tombstones.pop(key, None)
 
     def take(self, key: bytes, of: MapStore) -> None:
         """Hold an entry that another store holds, as long as that would."""
@@ -78,11 +116,60 @@ class MapStore:
         if of.expires_at and (at := of.expires_at.get(key)) is not None:
             self.expires_at[key] = at
             heapq.heappush(self._due, (at, key))
+            if key in of.covering:
+                self.covering.add(key)
 
-    def remove(self, key: bytes) -> None:
+    def remove(self, key: bytes, stamp: int = 0) -> None:
+        """Drop an entry and leave a tombstone, whether or not the key is here: a copy may not have come to it yet.
+
+        0: leave none.
+        """
         if self.entries.pop(key, None) is not None:
             self.sorted_positions = None
             self.expires_at.pop(key, None)
+            self.covering.discard(key)
+        if stamp:
+            self.tombstones.pop(key, None)
+            self.tombstones[key] = stamp
+
+    def state_of(self, key: bytes, now: Millis) -> tuple[int, bytes | None]:
+        """What is known of a key: the stamp of its last write, and the stamped value; or the stamp of its removal and
+        None; 0 and None: nothing. An entry whose time is over is as it will be when it has been dropped.
+        """
+        stored = self.entries.get(key)
+        if stored is None:
+            return max(self.tombstones.get(key, 0), self.cleared_at), None
+        if self.expires_at and self.expires_at.get(key, now + 1) <= now:
+            return stamp_of(stored) if key in self.covering else self.cleared_at, None
+        return stamp_of(stored), stored
+
+    def end_stamps(self, keys: Sequence[bytes]) -> list[int]:
+        """With which stamps entries whose time is over leave tombstones (0: none); empty: none of them does."""
+        covering = self.covering
+        if not covering or covering.isdisjoint(keys):
+            return []
+        return [stamp_of(self.entries[key]) if key in covering else 0 for key in keys]
+
+    def purge(self, to: int, limit: int) -> int:
+        """Drop tombstones with stamps up to `to`, in the order in which they came, at most `limit`; how many it was."""
+        if 0 < self.cleared_at <= to:
+            self.purged_to, self.cleared_at = max(self.purged_to, self.cleared_at), 0
+        purged: list[bytes] = []
+        for key, stamp in self.tombstones.items():
+            if stamp > to or len(purged) == limit:
+                break
+            purged.append(key)
+            self.purged_to = max(self.purged_to, stamp)
+        for key in purged:
+            del self.tombstones[key]
+        if purged and not self.tombstones:
+            self.tombstones = {}  # The old one keeps the memory of what was in it.
+        return len(purged)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it knows of no key."""
+        return not self.entries and not self.tombstones and not self.cleared_at
 
     def size(self, now: Millis) -> int:
         """How many entries there are whose time is not over."""
@@ -153,7 +240,7 @@ class Replica:
     less: a master may die after few have heard of its table, and the next master use the same version for another owner.
     """
 
-    __slots__ = ("ended", "epoch", "maps", "ordered_for", "outcomes", "ruler", "seq")
+    __slots__ = ("ended", "epoch", "maps", "ordered_for", "outcomes", "purged_to", "ruler", "seq")
 
     def __init__(self, epoch: int = 0, seq: int = 0, ruler: str = "") -> None:
         self.epoch = epoch
@@ -168,6 +255,8 @@ class Replica:
         self.maps: dict[str, MapStore] = {}
         self.outcomes = Outcomes()
         """What became of writes that may be asked for again."""
+        self.purged_to = 0
+        """As in `MapStore`, of maps of which nothing is kept any more."""
 
     def __repr__(self) -> str:
         return f"Replica(epoch={self.epoch}, seq={self.seq}, entries={self.entry_count()})"
@@ -177,21 +266,59 @@ class Replica:
         store = self.maps.get(name)
         if store is None:
             store = self.maps[name] = MapStore()
+            store.purged_to = self.purged_to
         return store
 
-    def remove(self, name: str, keys: Sequence[bytes]) -> None:
-        """Drop entries; a map without entries costs nothing."""
+    def state_of(self, name: str, key: bytes, now: Millis) -> tuple[int, bytes | None]:
+        """As `MapStore.state_of`."""
+        store = self.maps.get(name)
+        return store.state_of(key, now) if store is not None else (0, None)
+
+    def purged_to_of(self, name: str) -> int:
+        """Up to which stamp removals from the map may be forgotten."""
+        store = self.maps.get(name)
+        return store.purged_to if store is not None else self.purged_to
+
+    def remove(self, name: str, keys: Sequence[bytes], stamps: Sequence[int] = ()) -> None:
+        """Drop entries. `stamps`: of the tombstones, one for each key (0: none) or one for all; without, none is left."""
         store = self.maps.get(name)
         if store is None:
-            return
-        for key in keys:
-            store.remove(key)
-        if not store.entries:
-            del self.maps[name]
+            if not any(stamps):
+                return
+            store = self.map(name)
+        if not stamps:
+            for key in keys:
+                store.remove(key)
+        else:
+            for key, stamp in zip(keys, stamps if len(stamps) > 1 else repeat(stamps[0], len(keys)), strict=True):
+                store.remove(key, stamp)
+        self._drop_if_empty(name, store)
 
-    def clear(self, name: str) -> None:
-        """Drop all entries of a map."""
-        self.maps.pop(name, None)
+    def clear(self, name: str, stamp: int = 0) -> None:
+        """Drop all entries and tombstones of a map, and keep the stamp of that. 0: keep nothing."""
+        before = self.maps.pop(name, None)
+        if stamp:
+            store = self.map(name)
+            store.cleared_at = stamp
+            if before is not None:
+                store.purged_to = before.purged_to
+
+    def purge(self, to: int, limit: int) -> int:
+        """Drop tombstones with stamps up to `to`, at most `limit`; how many it was."""
+        purged = 0
+        for name, store in list(self.maps.items()):
+            if store.tombstones or store.cleared_at:
+                purged += store.purge(to, limit - purged)
+                self._drop_if_empty(name, store)
+                if purged >= limit:
+                    break
+        return purged
+
+    def _drop_if_empty(self, name: str, store: MapStore) -> None:
+        """A map of which nothing is known costs nothing."""
+        if store.is_empty:
+            self.purged_to = max(self.purged_to, store.purged_to)
+            del self.maps[name]
 
     def entry_count(self) -> int:
         return sum(len(store.entries) for store in self.maps.values())

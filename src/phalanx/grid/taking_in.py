@@ -91,7 +91,7 @@ def _apply(
     if not taken and not owned.is_settled:
         # What is here, and makes what was handed in dispensable, may not have reached the backups yet.
         replica.seq += 1
-        nothing = ReplicateRemove(owned.number, replica.epoch, replica.seq, name, [])
+        nothing = ReplicateRemove(owned.number, replica.epoch, replica.seq, name, [], [])
         write.partitions_left += owned.append(nothing, write)
         grid.unsettled[owned.number] = owned
         return

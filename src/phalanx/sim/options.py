@@ -141,6 +141,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Messages that the network hands over twice."""
     anti_entropy_interval_ms: Millis = 30_000
     """0: nothing compares replicas that nobody writes to, so that nothing heals what migrations have broken."""
+    tombstone_ms: Millis = 14_400_000
     ring_above_members: int = 100
     ring_neighbours: int = 3
     initial_members: int = 1
@@ -191,4 +192,5 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             ring_neighbours=self.ring_neighbours,
             initial_members=self.initial_members,
             failure_detector=self.failure_detector,
+            tombstone_ms=self.tombstone_ms,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from phalanx.common.clock import stamp_of
 from phalanx.common.ids import MemberId
@@ -15,38 +15,69 @@ from phalanx.sim.host import Host
 
 OUTCOMES = "(outcomes)"
 """Instead of a map's name: the record of what became of writes."""
+REMOVED = "(removed from) "
+"""Before a map's name: its tombstones, and under the empty key the stamp of the last clear."""
 
 
 def member_on(host: Host) -> MemberId:
     return host.node.this  # type: ignore[union-attr]  # asked of running hosts only
 
 
-def held_by(host: Host) -> tuple[tuple[int, dict[str, dict[bytes, bytes]]], ...]:
-    """The partitions that a member holds, with their entries; the outcomes that it remembers as a map of their own."""
+def purged_to(hosts: Iterable[Host]) -> int:
+    """The greatest stamp of a removal that some replica remembers no more: above it, equal replicas remember the same."""
+    return max(
+        (
+            max([replica.purged_to, *(store.purged_to for store in replica.maps.values())])
+            for host in hosts
+            if host.node is not None
+            for replica in _replicas_of(host)
+        ),
+        default=0,
+    )  # fmt: skip
+
+
+def _replicas_of(host: Host) -> list[Replica]:
+    grid = host.node.grid  # type: ignore[union-attr]  # asked of running hosts only
+    return [*(owned.replica for owned in grid.all_owned()), *grid.followed.replicas.values()]
+
+
+def held_by(host: Host, purged: int) -> tuple[tuple[int, dict[str, dict[bytes, bytes]]], ...]:
+    """The partitions that a member holds, with their entries; tombstones above `purged`, and the outcomes that it
+    remembers, as maps of their own.
+    """
     grid = host.node.grid  # type: ignore[union-attr]  # asked of running hosts only
     replicas = [(owned.number, owned.replica) for owned in grid.all_owned()]
     replicas += list(grid.followed.replicas.items())
     invariant(not grid.followed.undivided, "at rest every partition is divided", grid=grid)
     return tuple(
-        (number, {name: s.entries for name, s in replica.maps.items()} | {OUTCOMES: _remembered(replica)})
+        (number, _entries_of(replica, purged))
         for number, replica in replicas
-    )
+    )  # fmt: skip
 
 
-def peek_at(host: Host) -> Peek:
-    """What a member holds at this moment, not copied."""
+def peek_at(host: Host, partitions: Collection[int], purged: int) -> Peek:
+    """What a member holds of some partitions at this moment, not copied."""
     node = host.node
     grid, keeper = node.grid, node.keeper  # type: ignore[union-attr]  # asked of running hosts only
-    held = {number: _held_of(replica, answers=False) for number, replica in grid.followed.replicas.items()}
-    held |= {
-        owned.number: _held_of(owned.replica, answers=grid.owned[owned.number] is owned) for owned in grid.all_owned()
-    }
+    held = {}
+    for number in partitions:
+        if (owned := grid.find_owned(number)) is not None:
+            held[number] = _held_of(owned.replica, purged, answers=grid.owned[number] is owned)
+        elif (replica := grid.followed.replicas.get(number)) is not None:
+            held[number] = _held_of(replica, purged, answers=False)
     return Peek(node.membership.view, keeper.table, held)  # type: ignore[union-attr]
 
 
-def _held_of(replica: Replica, *, answers: bool) -> Held:
-    entries = {name: store.entries for name, store in replica.maps.items()} | {OUTCOMES: _remembered(replica)}
-    return Held(replica.epoch, replica.seq, entries, answers)
+def _held_of(replica: Replica, purged: int, *, answers: bool) -> Held:
+    return Held(replica.epoch, replica.seq, _entries_of(replica, purged), answers)
+
+
+def _entries_of(replica: Replica, purged: int) -> dict[str, dict[bytes, bytes]]:
+    held = {name: store.entries for name, store in replica.maps.items()} | {OUTCOMES: _remembered(replica)}
+    for name, store in replica.maps.items():
+        stamps = store.tombstones | {b"": store.cleared_at}
+        held[REMOVED + name] = {key: b"%d" % stamp for key, stamp in stamps.items() if stamp > purged}
+    return held
 
 
 def _remembered(replica: Replica) -> dict[bytes, bytes]:

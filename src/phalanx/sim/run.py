@@ -33,7 +33,7 @@ from phalanx.sim.history import Operation
 from phalanx.sim.host import Host
 from phalanx.sim.measures import Measures
 from phalanx.sim.options import FaultKind, Options, Profile
-from phalanx.sim.peeking import copies, held_by, is_alone, member_on, peek_at
+from phalanx.sim.peeking import copies, held_by, is_alone, member_on, peek_at, purged_to
 from phalanx.sim.story import Story
 from phalanx.sim.workload import MAP, Workload
 from phalanx.sim.world import World
@@ -193,7 +193,8 @@ class _Run:
         self._views.check_agreement({member_on(h): h.node.membership.view.members for h in joined}, now)  # type: ignore[union-attr]
         if table is not None and table.version:
             rows = [table.replicas(partition) for partition in range(table.partition_count)]
-            check_replicas([(member_on(host), held_by(host)) for host in joined], rows, self._findings, now)
+            purged = purged_to(joined)
+            check_replicas([(member_on(host), held_by(host, purged)) for host in joined], rows, self._findings, now)
             zones = {member_on(h): self._options.traits_of(h.number).zone for h in joined if world.holds_data(h)}
             if any(zones.values()):
                 check_zones(table, zones, self._findings, now)
@@ -306,7 +307,9 @@ class _Run:
         view = node.membership.view
         self._tables.on_table(node.this, table, view, alive, now)
         if commits := self._commits.new_commits(node.this, table, view):
-            peeks = {member_on(other): peek_at(other) for other in self._world.hosts if other.node is not None}
+            living = [other for other in self._world.hosts if other.node is not None]
+            partitions, purged = [partition for partition, _ in commits], purged_to(living)
+            peeks = {member_on(other): peek_at(other, partitions, purged) for other in living}
             for partition, old in commits:
                 self._commits.check(node.this, partition, old, peeks, now)
 

@@ -53,16 +53,19 @@ class ReplicateRemove(WireMessage, tag=41, frozen=True):
     seq: int
     map: str
     keys: list[bytes]
+    stamps: list[int]
+    """Of the tombstones that they leave: one for each key (0: it leaves none), or one for all; empty: none leaves one."""
     applied: AppliedOperation | None = None
 
 
 class ReplicateClear(WireMessage, tag=42, frozen=True):
-    """As `ReplicatePut`: the map has no entries left in this partition."""
+    """As `ReplicatePut`: the map has no entries left in this partition, nor tombstones besides the stamp of this."""
 
     partition: int
     epoch: int
     seq: int
     map: str
+    stamp: int
 
 
 class ReplicateAck(WireMessage, tag=43, frozen=True):
@@ -109,8 +112,20 @@ class CopyStart(WireMessage, tag=48, frozen=True):
     outcomes: tuple[RecordedCaller, ...] = ()
 
 
+class Forgotten(WireMessage, frozen=True):
+    """What a replica remembers of removals besides single tombstones."""
+
+    map: str
+    """Empty: of all maps of which it knows nothing else."""
+    cleared_at: int
+    purged_to: int
+
+
 class CopyChunk(WireMessage, tag=49, frozen=True):
-    """Some entries of one map, values with their stamps. `ttls` is empty when none of them expires."""
+    """Some entries of one map, values with their stamps, or some of its tombstones.
+
+    `ttls` is empty when none of the entries expires; it is below zero of one that leaves a tombstone then.
+    """
 
     partition: int
     copy_id: int
@@ -120,6 +135,12 @@ class CopyChunk(WireMessage, tag=49, frozen=True):
     values: list[bytes]
     ttls: list[Millis]
     last: bool
+    removed: tuple[bytes, ...] = ()
+    """Keys of tombstones."""
+    removed_at: tuple[int, ...] = ()
+    """Their stamps."""
+    forgotten: tuple[Forgotten, ...] = ()
+    """In the last chunk: as things are when everything else has been sent."""
 
 
 class CopyAck(WireMessage, tag=50, frozen=True):

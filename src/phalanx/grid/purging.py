@@ -1,0 +1,59 @@
+"""When tombstones are dropped at this member: each replica by itself, by the age that the grid's clock gives them.
+
+The owner tells nobody: replicas hold the same tombstones but for those that are due, and each remembers how far it has
+purged. All replicas are gone through once in each round, a little in each turn: a clear apart, a map may have as many
+tombstones as it ever had entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from phalanx.common.clock import COUNTER_BITS, GridClock
+from phalanx.common.ids import Millis
+from phalanx.grid.store import Replica
+
+AT_ONCE = 500
+"""Tombstones that are dropped in one turn."""
+REPLICAS_AT_ONCE = 1_000
+"""Replicas that are looked at in one turn."""
+PAUSE_MS: Millis = 5
+"""Between two turns of a round."""
+ROUND_MS: Millis = 60_000
+"""Between two rounds, or a quarter of the time for which tombstones are kept, where that is less."""
+SHORTEST_ROUND_MS: Millis = 1_000
+
+
+class Purger:
+    """Goes round the replicas of this member."""
+
+    def __init__(self, keep_ms: Millis, clock: GridClock, replicas: Callable[[], list[Replica]]) -> None:
+        self._keep_ms = keep_ms
+        self._round_ms = max(min(ROUND_MS, keep_ms // 4), SHORTEST_ROUND_MS)
+        self._clock = clock
+        self._replicas = replicas
+        self._left: list[Replica] = []
+        """To be looked at in this round."""
+        self._due_at: Millis | None = 0
+
+    def next_deadline(self) -> Millis | None:
+        return self._due_at
+
+    def end(self) -> None:
+        """This incarnation is over."""
+        self._due_at = None
+        self._left.clear()
+
+    def on_time(self, now: Millis) -> None:
+        if self._due_at is None or now < self._due_at:
+            return
+        if not self._left:
+            self._left = self._replicas()
+        to = self._clock.read(now) - (self._keep_ms << COUNTER_BITS)
+        room = AT_ONCE
+        for _ in range(min(REPLICAS_AT_ONCE, len(self._left))):
+            room -= self._left[-1].purge(to, room)
+            if room <= 0:
+                break
+            self._left.pop()
+        self._due_at = now + (PAUSE_MS if self._left else self._round_ms)
