@@ -329,3 +329,26 @@ def test_who_is_apart_is_asked_in_either_order() -> None:
     assert order.are_apart(b, c)
     assert order.are_apart(c, b)
     assert not order.are_apart(b, lone_id("D"))
+
+
+@pytest.mark.rows("PD-24", "PN-06")
+def test_who_is_removed_for_its_links_comes_back_although_most_that_it_reaches_do_not_stay() -> None:
+    """A stays with D and E; B reaches A, and C, which goes too."""
+    slave = Lone("B", "ABCFGDE", 7)
+    slave.refuse("DE", hearing="ACFG")
+    view = slave.membership.view
+    assert view is not None
+    kept = MembersView(8, lone_id("A"), tuple(lone_id(name) for name in "ADE"))
+    slave.hear("A", m.ExplicitSuspicion(view.version, view.maker, kept, come_back=True))
+    assert slave.finished is not None
+    assert slave.finished.rejoin == kept.members
+
+
+@pytest.mark.rows("PD-24", "CS-40")
+def test_nobody_but_its_master_calls_a_member_back_so() -> None:
+    slave = Lone("B", "ABCFGDE", 7)
+    view = slave.membership.view
+    assert view is not None
+    kept = MembersView(8, lone_id("C"), tuple(lone_id(name) for name in "CDE"))
+    slave.hear("C", m.ExplicitSuspicion(view.version, view.maker, kept, come_back=True))
+    assert slave.finished is None

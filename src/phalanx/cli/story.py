@@ -139,7 +139,7 @@ class Story:
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def conclusion(self, when: Mapping[int, str]) -> tuple[str, str]:
-        """How things stand (`member`, `removed`, `left`, `gone`, `not admitted`) and the sentence that says it.
+        """How things stand (`member`, `removed`, `left`, `waiting`, `gone`, `not admitted`) and the sentence that says it.
 
         `when`: each decision's time in words.
         """
@@ -191,6 +191,8 @@ class Story:
                 return status, f"{name} {verb}, {when[id(own[-1])]} ({cite(own[-1].rule)})"
         if (first := self._first_without(subject)) is not None:
             return self._dropped(subject, first, when[id(first)])
+        if (last := self._last(subject, "JoinHeldBack", "joiner")) is not None:
+            return "waiting", f"{name} waits to be admitted by {self.name(last.by)}: {self.why(last)}"
         if any(decision.names(subject, "members") for decision in self.source.decisions):
             return "gone", f"{name} was a member; what became of it is not among what was found"
         return "not admitted", f"{name} has not been admitted"
@@ -244,7 +246,7 @@ _SENTENCES = {
     "ViewsDiverged": "{what}: {peer}",
     "StaleMessageIgnored": "ignores from {peer}: {what}",
     "ComplaintSent": "complains to {master} of {complainee}",
-    "LinksReported": "hears that {reporter} cannot reach {cannot_reach}; it reaches again {reaches_again}",
+    "LinksReported": "hears that {reporter} cannot reach {cannot_reach}; reaches again {reaches_again}",
     "ResolutionDecided": "decides to keep {kept}; it will remove {removed}",
     "ResolutionTakenBack": "takes back that it would remove {removed}",
     "EvacuationStarted": "lets others take {partitions} partitions that only {removed} have",

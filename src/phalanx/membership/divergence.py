@@ -80,6 +80,9 @@ class Divergence:
             self._out.record(events.StaleMessageIgnored(sender, "explicit suspicion about an earlier view", "A.6-21"))
             return []
         theirs = message.view
+        if message.come_back and sender == state.master and theirs is not None and state.this not in theirs:
+            state.eject(sender, theirs, "PD-24 removed because others cannot be reached from here")
+            return []
         if theirs is not None and theirs.members and state.this not in theirs and theirs.master in state.members:
             return self.part(sender, theirs, now)
         return [sender] if state.suspicions.suspect(sender, SAID, "CS-40") else []

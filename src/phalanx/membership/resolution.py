@@ -11,6 +11,9 @@ broken link the decision is taken back. Only once links that come and go have be
 report change nothing any more, and a decision is taken back only where one of the members that are to go has no broken
 link left for which it must.
 
+Who was removed so is told, and comes back instead of going its own way: the master that removed it reaches it, and all
+that only it held is with the others. A partial cut makes no second cluster.
+
 1. N2, removed while it still reaches the master, comes back as a new incarnation at once. 2. It would be a member again,
 and its links to N3 and N4 still cut. So the links are remembered (`broken_links`): it waits until it has reached both.
 
@@ -287,6 +290,7 @@ class Resolution:
             reasons[member] = f"it and {', '.join(map(address_of, others))} cannot reach each other"
         if gone:
             self._administration.remove(gone, RULE, now, reasons=reasons)
+        state.parted.update(dict.fromkeys(gone))
         for member in gone:
             # It reaches this master: the sooner it knows, the shorter it takes itself for the owner of anything.
             state.tell_diverged(member, before.version, before.maker, "told a member that was removed so", "PD-04")

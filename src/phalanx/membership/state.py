@@ -70,6 +70,8 @@ class MembershipState:
         """When the clock was looked at last, here: often enough for times in hours."""
         self.removed: dict[MemberId, None] = {}
         """Incarnations that are in the view no more, the latest last: they never come back."""
+        self.parted: dict[MemberId, None] = {}
+        """Those of them that this member, as the master, removed because others could not reach them."""
         self.parting: Parting | None = None
         """Somebody said that it went on without this member, and it is open who are the many: no claim meanwhile."""
         self.table_version = 0
@@ -149,6 +151,7 @@ class MembershipState:
         while len(self.former) > REMEMBERED:
             del self.former[next(iter(self.former))]
         while len(self.removed) > REMEMBERED:
+            self.parted.pop(next(iter(self.removed)), None)
             del self.removed[next(iter(self.removed))]
 
     def remember(self, addresses: Iterable[Address], now: Millis) -> None:
@@ -225,7 +228,7 @@ class MembershipState:
     def tell_diverged(self, peer: MemberId, version: int, maker: MemberId, what: str, rule: str) -> None:
         """Explicit suspicion: assume that I am dead, as far as your view `version` by `maker` goes (CS-40)."""
         self.out.record(events.ViewsDiverged(peer, what, rule))
-        self.out.send(peer, ExplicitSuspicion(version, maker, self.view))
+        self.out.send(peer, ExplicitSuspicion(version, maker, self.view, peer in self.parted))
 
     # --- ends ------------------------------------------------------------------------------------------------------
 

@@ -156,6 +156,9 @@ class ExplicitSuspicion(WireMessage, tag=17, frozen=True):
     about_maker: MemberId
     view: MembersView | None
     """The sender's; None: it has joined no cluster."""
+    come_back: bool = False
+    """The sender, the receiver's master, has removed it for its links to others, and nothing else: it is to ask again for
+    admission, and not to go its own way."""
 
 
 class MastershipClaim(WireMessage, tag=18, frozen=True):
