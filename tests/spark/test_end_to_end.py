@@ -12,6 +12,8 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, Row, SparkSession
 
 from phalanx import Client
+from phalanx.client.ask import Inquirer
+from phalanx.common.map_settings import MapChange, Protection
 from phalanx.spark import register
 from processes import Cluster
 
@@ -289,3 +291,23 @@ def test_a_value_that_does_not_fit_the_schema_is_told_from_the_task(flights: Con
     with pytest.raises(AnalysisException) as error:
         flights.read()
     assert "map 'flights': field 'n' is " in told(error)
+
+
+@pytest.mark.parametrize("what", ["read", "write"])
+def test_a_protected_map_is_refused_in_one_line_that_says_what_is_missing(
+    spark: SparkSession, members: Cluster, grid: Client, what: str
+) -> None:
+    frame = spark.createDataFrame([("a", 1)], "id string, n int")
+    grid.map("guarded").put("a", {"n": 1})
+    asked = Connected(spark, members, "guarded")
+    with Inquirer(members.members[0].address, cluster=members.name) as master:
+        master.change_map("guarded", MapChange(protection=Protection(3)))
+        try:
+            with pytest.raises(PySparkException) as error:
+                asked.read("id string, n int", key="id").collect() if what == "read" else asked.write(frame, key="id")
+        finally:
+            master.change_map("guarded", MapChange(protection=Protection()))
+    assert told(error).startswith("NotEnoughMembers: ")
+    needs = f"map 'guarded' refuses {what}s: it needs at least 3 members that hold data, and 2 are here"
+    assert needs in told(error)
+    assert asked.read("id string, n int", key="id").collect() == [Row(id="a", n=1)]
