@@ -76,6 +76,7 @@ def test_who_takes_a_partition_is_reached_by_its_owner() -> None:
     c.cut("B", "CD")
     until_removed(c, "B")
     assert {c.replicas("A", p) for p in of_b} == {"A"}
+    assert not c.events_of("A", events.MigrationRolledBack)
 
 
 @pytest.mark.rows("PD-24")
@@ -197,4 +198,72 @@ def test_a_link_that_is_whole_again_ends_it_and_nobody_goes() -> None:
     c.advance(30_000)
     assert c.views_of("ABCD") == ["ABCD"] * 4
     assert len(c.events_of("A", events.ResolutionTakenBack)) == 1
+    assert held(c) == data
+
+
+@pytest.mark.rows("PD-21")
+def test_news_while_data_is_moved_begin_it_anew() -> None:
+    """At first B alone seems to be in the way, and then it is C."""
+    c = cluster("ABCDE")
+    data = fill(c)
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyStart | m.CopyChunk)
+    c.cut("B", "C")
+    while (order := c.nodes["A"].membership.evacuation) is None:
+        c.advance(100)
+    assert order.removed == c.ids("C")
+    c.cut("B", "DE")
+    c.advance(1_500)
+    assert len(c.events_of("A", events.ResolutionTakenBack)) == 1
+    while (order := c.nodes["A"].membership.evacuation) is None:
+        c.advance(100)
+    assert order.removed == c.ids("B")
+    c.swallow = lambda sender, receiver, message: False
+    until_removed(c, "B")
+    assert c.view("A") == "ACDE"
+    assert held(c) == data
+
+
+@pytest.mark.rows("PD-20")
+def test_a_link_that_comes_and_goes_does_not_put_off_the_evacuation_for_ever() -> None:
+    c = cluster("ABCDEF", evacuation_timeout_ms=600_000)
+    data = fill(c)
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyStart | m.CopyChunk)
+    c.cut("B", "CD")
+    while c.nodes["A"].membership.evacuation is None:
+        c.advance(100)
+    for _ in range(10):
+        c.cut("E", "F")
+        c.advance(1_500)
+        c.cuts.discard(frozenset("EF"))
+        c.advance(1_500)
+    order = c.nodes["A"].membership.evacuation
+    assert order is not None
+    assert order.removed == c.ids("B")
+    taken_back = len(c.events_of("A", events.ResolutionTakenBack))
+    for _ in range(5):
+        c.cut("E", "F")
+        c.advance(1_500)
+        c.cuts.discard(frozenset("EF"))
+        c.advance(1_500)
+    assert len(c.events_of("A", events.ResolutionTakenBack)) == taken_back
+    c.swallow = lambda sender, receiver, message: False
+    until_removed(c, "B")
+    assert c.view("A") == "ACDEF"
+    assert held(c) == data
+
+
+@pytest.mark.rows("PD-24")
+def test_callers_are_served_by_those_that_stay_when_the_removed_comes_back() -> None:
+    c = cluster()
+    data = fill(c)
+    c.cut("B", "CD")
+    until_removed(c, "B")
+    c.advance(1_000)
+    assert "B" in c.finished
+    c.start("B", seeds="A")
+    c.advance(5_000)
+    assert c.view("A") == "ACD"
+    c.heal()
+    c.advance(10_000)
+    assert c.views_of("ACDB") == ["ACDB"] * 4
     assert held(c) == data

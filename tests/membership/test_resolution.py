@@ -160,15 +160,15 @@ def test_where_it_is_off_slaves_tell_nobody() -> None:
 @pytest.mark.rows("PD-23")
 def test_every_heartbeat_to_the_master_repeats_the_list() -> None:
     """Also one that only reopens the connection: an empty list would take the report back."""
-    slave = Lone("B", "ABC", 3)
-    slave.refuse("C", hearing="A")
+    slave = Lone("B", "ABCD", 4)
+    slave.refuse("CD", hearing="A")
     slave.sent.clear()
     slave.membership.state.send_heartbeat(lone_id("A"))
     slave.membership.pulse.answer(lone_id("A"), slave.now)
     slave.advance(10_000, hearing="A")
     told = slave.sent_to("A", m.Heartbeat)
     assert len(told) == 12
-    assert {message.suspects for message in told} == {(lone_id("C"),)}
+    assert {message.suspects for message in told} == {(lone_id("C"), lone_id("D"))}
 
 
 @pytest.mark.rows("PD-19", "PN-11")
@@ -288,6 +288,20 @@ def test_a_new_master_begins_without_reports() -> None:
     while c.view("B") == "BCD":
         c.advance(100)
     assert c.now - began >= 5 * INTERVAL
+
+
+@pytest.mark.rows("PD-20")
+def test_a_master_that_hands_over_forgets_what_was_reported() -> None:
+    c = Cluster("ABCD")
+    c.cut("C", "D")
+    c.advance(3_000)
+    a = c.nodes["A"]
+    assert a.membership.resolution.reports
+    c.leave("A")
+    c.advance(500)
+    assert c.view("B") == "BCD"
+    assert not a.membership.resolution.reports
+    assert a.membership.resolution.stage is Stage.WHOLE
 
 
 @pytest.mark.rows("PD-22")
