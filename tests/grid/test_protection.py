@@ -275,6 +275,28 @@ def msgspec_retry(request: Any, id: int) -> Any:
     return msgspec.structs.replace(request, id=id, op=request.id)
 
 
+def test_what_another_side_has_kept_is_taken_in_all_the_same() -> None:
+    """It was acknowledged when it was written, and is safer here than where it is kept."""
+    c = holding("ABC")
+    c.ask("A", m.ChangeMap, "*", MapChange(protection=Protection(4)))
+    c.settle()
+    answers: list[Any] = []
+
+    def note(sender: str, receiver: str, message: Any) -> bool:
+        if (sender, receiver) == ("A", "C") and isinstance(message, m.Reply):
+            answers.append(message)
+        return False
+
+    c.swallow = note
+    stamp = c.nodes["A"].clock.stamp(c.now + 1_000)
+    version = stamp.to_bytes(8, "big") + NEW
+    c.say("C", "A", m.MergeEntries(7, MAP, c.id("C"), stamp, [KEY], [version], [], [], []))
+    c.settle()
+    assert answers == [m.CountReply(7, 1)]
+    assert c.entries("A") == c.entries("B") == {KEY: NEW}
+    assert code_of(ask(c, "A", "get")) is ErrorCode.NOT_ENOUGH_MEMBERS
+
+
 # --- the majority ---------------------------------------------------------------------------------------------------
 
 

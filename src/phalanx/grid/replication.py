@@ -109,6 +109,7 @@ class PendingWrite(msgspec.Struct, gc=False):
     reply: Reply
     partitions_left: int
     map: str
+    """Whose protection counts when it is to be acknowledged; empty: none, as where kept data is handed in."""
 
 
 class OwnedPartition:
@@ -248,7 +249,7 @@ class OwnedPartition:
     def _acknowledge(self, write: PendingWrite, now: Millis) -> None:
         """Answer a write that all have who must: by the view that is installed now, not the one in which it came."""
         guard, reply = self._guard, write.reply
-        is_watched = guard is not None and guard.is_watchful and guard.watches(write.map)
+        is_watched = guard is not None and guard.is_watchful and write.map and guard.watches(write.map)
         if is_watched and (why := guard.why_withheld(write.map, now)):  # type: ignore[union-attr]  # it is watched
             reply = ErrorReply(reply.id, ErrorCode.INDETERMINATE, why)
         self._out.send(write.caller, reply)

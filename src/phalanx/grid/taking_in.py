@@ -59,7 +59,7 @@ def on_merge_entries(grid: GridService, sender: MemberId, message: MergeEntries,
     judged = _judge(owned_ones, message, policy, now)
     _record(grid, message, policy, judged)
     taken = [each for each in judged if each.verdict.is_taken]
-    write = PendingWrite(sender, CountReply(message.id, len(taken)), 0, message.map)
+    write = PendingWrite(sender, CountReply(message.id, len(taken)), 0, "")
     for owned in dict.fromkeys(owned_ones):
         _apply(grid, owned, message.map, [each for each in taken if each.owned is owned], write, now)
     if write.partitions_left == 0:
