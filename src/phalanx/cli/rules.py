@@ -29,6 +29,7 @@ MEANINGS = {
     "CS-63": "the claimer and those that accepted make the new list",
     "CS-65": "the new master's list is newer than all that it has found",
     "CS-66": "the new master publishes its list",
+    "DESIGN 5 C-23": "a member that was away does not serve before it knows that it is still one",
     "DL-02": "the master gives the members even shares",
     "DL-05": "the master repairs the table when members leave",
     "DL-09": "a backup becomes the owner only by the master's table",

@@ -26,6 +26,7 @@ from phalanx.grid.taking_in import on_merge_entries
 from phalanx.membership.service import MembershipService
 from phalanx.node.history import History
 from phalanx.node.inquiries import Inquiries
+from phalanx.node.waking import Waking
 from phalanx.partition.duties import MasterDuties
 from phalanx.partition.keeper import PartitionKeeper
 from phalanx.wire import events
@@ -108,7 +109,8 @@ class Node:
         self._inquiries = Inquiries(
             self.membership, self.keeper, self.duties, self.grid, self.keeping.kept, self._history, self._out
         )  # fmt: skip
-        self._handlers = self._routes()
+        self.waking = Waking(config, self.membership, self.keeper, self._out)
+        self._handlers = self._awake = self._routes()
         self._members: frozenset[MemberId] = frozenset()
         """Those of the installed view."""
         self._seen: tuple[object, ...] = ()
@@ -123,7 +125,9 @@ class Node:
 
     def handle(self, event: Input, now: Millis) -> list[Effect]:
         """Take one input; return what is to be done because of it, in order. `now` never goes backwards."""
-        out = self._out
+        out, waking = self._out, self.waking
+        if waking.notice(now):
+            self._handlers = self._awake | dict.fromkeys(_ABOUT_DATA & _REQUESTS, self._hold)
         if isinstance(event, Received):
             self._on_message(event.sender, event.message, now)
         elif isinstance(event, ReceivedTogether):
@@ -139,6 +143,8 @@ class Node:
         else:
             self._handle_other(event, now)
             self._follow_up(now)
+        if not waking.is_awake:
+            self._wake_up(now)
         if self.grid.followed.acks:
             self.grid.followed.acknowledge()
         if out.recorded:
@@ -187,7 +193,11 @@ class Node:
             deadline = machine.next_deadline()
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
-        return earliest
+        return self.waking.note_deadline(earliest)
+
+    def serves(self, now: Millis) -> bool:
+        """Whether this member knows that it is a member, also at a moment before the input that follows."""
+        return self.waking.is_awake and not self.waking.is_late(now)
 
     def validate(self) -> None:
         """Raise `InvariantViolation` if the state as a whole is broken. Costly: for tests and the simulator."""
@@ -305,6 +315,19 @@ class Node:
     def _refuse(self, caller: Any, request: m.Request, now: Millis) -> None:
         self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, "this member has left its cluster"))
 
+    def _hold(self, caller: Any, request: Any, now: Millis) -> None:
+        self.waking.held.append((caller, request))
+
+    def _wake_up(self, now: Millis) -> None:
+        """This member was away: go on asking, or serve what has waited."""
+        self.waking.ask(now)
+        if not self.waking.has_ended(now):
+            return
+        if not self._has_ended:
+            self._handlers = self._awake
+        for caller, request in self.waking.take_held():
+            self._on_message(caller, request, now)
+
     def _let_go(self, now: Millis) -> None:
         membership = self.membership
         if membership.leaving and membership.is_master and (ready := self.duties.may_leave()):
@@ -347,6 +370,8 @@ class Node:
             m.MasterConfirmation: self._on_master_confirmation,
             m.LifeProbe: membership.on_life_probe,
             m.LifeAnswer: membership.on_life_answer,
+            m.StandingQuestion: lambda sender, message, now: self.waking.on_question(sender, message),
+            m.StandingAnswer: lambda sender, message, now: self.waking.on_answer(sender, message),
             m.ReachProbe: lambda sender, message, now: membership.on_reach_probe(sender, message),
             m.ReachAnswer: lambda sender, message, now: membership.on_reach_answer(sender, message),
             m.ExplicitSuspicion: membership.on_explicit_suspicion,

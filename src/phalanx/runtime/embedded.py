@@ -115,7 +115,7 @@ class EmbeddedMap(AsyncMap):
         caller = self._embedded
         partition = partition_of(data, caller.partition_count)
         node = caller.node
-        if node is not None:
+        if node is not None and node.serves(caller.now()):
             owned = node.grid.owned[partition]
             if owned is not None and not node.grid.guard.watches(self.name):
                 store = owned.replica.maps.get(self.name)
@@ -132,9 +132,13 @@ class EmbeddedMap(AsyncMap):
         caller = self._embedded
         partition = partition_of(key_data, caller.partition_count)
         node = caller.node
-        if ttl is None and node is not None and node.grid.put_alone(
-            partition, self.name, key_data, value_data, caller.now()
-        ):  # fmt: skip
+        now = caller.now()
+        if (
+            ttl is None
+            and node is not None
+            and node.serves(now)
+            and node.grid.put_alone(partition, self.name, key_data, value_data, now)
+        ):
             return
         number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
         request = Put(number, self.name, key_data, value_data, ttl_ms, 0, caller.open_from)

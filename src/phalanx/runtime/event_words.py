@@ -41,12 +41,14 @@ from phalanx.wire.events import (
     ProtectionChanged,
     ResolutionDecided,
     ResolutionTakenBack,
+    ServesAgain,
     StaleMessageIgnored,
     TableInstalled,
     TableSearchEnded,
     ViewAccepted,
     ViewsDiverged,
     ViewStable,
+    WokeUp,
 )
 
 _QUIET = (
@@ -72,6 +74,11 @@ def in_words(event: Event) -> tuple[int, str]:
             return logging.INFO, f"has claimed to be the master for {event.took_ms} ms: {event.outcome}{without}"
         case ViewsDiverged():
             return logging.INFO, f"and {address_of(event.peer)} have different member lists: {event.what}"
+        case WokeUp():
+            said = f"was away for {event.away_ms} ms, and serves nobody before it knows that it is still a member"
+            return logging.WARNING, said
+        case ServesAgain():
+            return logging.INFO, f"serves again after {event.after_ms} ms; {event.held} requests have waited"
         case MajorityChanged():
             return _majority(event)
         case ViewAccepted():

@@ -523,6 +523,25 @@ class Ejected(_Event, frozen=True):
     rule: str
 
 
+class WokeUp(_Event, frozen=True):
+    """This member did not run for a while, and does not serve before it knows that it still is a member."""
+
+    away_ms: Millis
+    held: int
+    """Requests that wait already, from when it was away before."""
+    rule: str
+
+
+class ServesAgain(_Event, frozen=True):
+    """A member that was away serves again; or it is over, and refuses what has waited."""
+
+    after_ms: Millis
+    """Since it woke up."""
+    held: int
+    """Requests that have waited."""
+    rule: str
+
+
 class DataKept(_Event, frozen=True):
     """This incarnation has ended without handing over: the next one of its process will merge what it held."""
 
@@ -603,6 +622,6 @@ Event = (
     | PartitionsDivided | MigrationsPlanned | MigrationStarted | MigrationCopied | PartitionSealed | MigrationCommitted
     | MigrationRolledBack | MigrationFinalized | FullyReplicated | LinksReported | ResolutionDecided
     | ResolutionTakenBack | EvacuationStarted | EvacuationEnded | JoinHeldBack | JoinWaits
-    | LeaveStarted | Left | Ejected
+    | LeaveStarted | Left | Ejected | WokeUp | ServesAgain
     | DataKept | MergeStarted | MergeEnded | MergeConflicts | MergedTooOld
 )  # fmt: skip

@@ -222,6 +222,23 @@ class ReachAnswer(WireMessage, tag=29, frozen=True):
     request_id: int
 
 
+class StandingQuestion(WireMessage, tag=120, frozen=True):
+    """I was away: am I still in your list, or, from a master, do you follow me?"""
+
+    number: int
+    """Of the asker's question, which nobody could have answered before."""
+
+
+class StandingAnswer(WireMessage, tag=121, frozen=True):
+    """You are, or I do. Who has gone on without the asker does not answer."""
+
+    number: int
+    view_version: int
+    view_maker: MemberId
+    table_version: int
+    """Of the answering master's partition table; -1: it is not the master."""
+
+
 class Complaint(WireMessage, tag=22, frozen=True):
     """From a slave to its master: this member sends me heartbeats, and is not in my list."""
 

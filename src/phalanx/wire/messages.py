@@ -31,6 +31,8 @@ from phalanx.wire.membership_messages import (
     ReachAnswer,
     ReachProbe,
     Refused,
+    StandingAnswer,
+    StandingQuestion,
     SuspicionReport,
     Welcome,
 )
@@ -111,7 +113,7 @@ Handshake = Hello | Challenge | Proof | Welcome | Refused
 MembershipMessage = (
     JoinRequest | JoinResponse | JoinRedirect | JoinRefused | MembersUpdate | MembersAck | Heartbeat
     | MasterConfirmation | LifeProbe | LifeAnswer | ReachProbe | ReachAnswer | ExplicitSuspicion | Complaint | SuspicionReport | MastershipClaim | ClaimAnswer
-    | LeaveRequest | MergeProbe | MergeOrder
+    | LeaveRequest | MergeProbe | MergeOrder | StandingQuestion | StandingAnswer
 )  # fmt: skip
 TableMessage = (
     TableUpdate | TableChanges | FetchTable | FetchedTable | TableRequest | TableAck
@@ -243,6 +245,8 @@ __all__ = [
     "SafetyReply",
     "ScanPartition",
     "SizeOf",
+    "StandingAnswer",
+    "StandingQuestion",
     "SuspicionReport",
     "TableAck",
     "TableChanges",

@@ -1,0 +1,153 @@
+"""A member that was away does not serve before it knows that it is still one.
+
+A process may stand still for long: stopped, swapped out, its machine asleep. When it goes on, everything that was sent to
+it meanwhile lies before it, its list is the old one, and for a moment nothing tells it that others went on without it.
+
+1. A owns a key and stands still. 2. The others remove it; its backup B owns the key. 3. A call that A has not answered is
+asked again at B, which applies it; then a newer value is written. 4. A wakes up, applies the call that has waited for it,
+with the time of now, and answers reads by what it has.
+
+So whoever finds that it was away (its own deadlines came late) lets requests for data wait. It asks its master, by a
+question that nobody could have answered before, whether it is in its list and has its table; if it is the master, it asks
+all others whether they follow it, and needs the majority of its list. What it asks is asked again until
+
+* that is answered: what has waited is served,
+* or it learns that others went on: what has waited is refused, and asked elsewhere,
+* or those that do not answer are suspected and leave its list, or it claims: then the new list, or master, is asked.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.membership.service import MembershipService
+from phalanx.partition.keeper import PartitionKeeper
+from phalanx.wire import events
+from phalanx.wire.effects import Outbox
+from phalanx.wire.messages import BulkRequest, KeyRequest, StandingAnswer, StandingQuestion
+
+ON_ITS_OWN = -1
+"""Of who answers a master: which table it has is not asked."""
+
+
+class Waking:
+    """What one member does from when it finds that it was away until it may serve."""
+
+    def __init__(
+        self, config: NodeConfig, membership: MembershipService, keeper: PartitionKeeper, outbox: Outbox
+    ) -> None:
+        self._interval_ms = config.heartbeat_interval_ms
+        self._retry_ms = config.retry_interval_ms
+        self._membership = membership
+        self._keeper = keeper
+        self._out = outbox
+        self._late_after: Millis | None = None
+        """An input that comes later than this finds a member that was away; None: nothing was due."""
+        self._last: Millis = 0
+        """When the last input came."""
+        self._number = 0
+        """Of the question that counts; every waking begins a new one."""
+        self._since: Millis | None = None
+        """When it woke up; None: it is awake."""
+        self._ask_at: Millis = 0
+        self._followers: set[MemberId] = set()
+        """Those that have answered that they follow this member."""
+        self._is_listed = False
+        """Whether its master has answered."""
+        self.held: list[tuple[Target, KeyRequest | BulkRequest]] = []
+        """Requests that wait, in the order in which they came."""
+
+    def __repr__(self) -> str:
+        return f"Waking(since={self._since}, held={len(self.held)}, followers={sorted(self._followers)})"
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether requests are served."""
+        return self._since is None
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    def note_deadline(self, deadline: Millis | None) -> Millis | None:
+        """The driver is told to come back then; when that has to be, seen from here."""
+        if not self.is_awake and (deadline is None or self._ask_at < deadline):
+            deadline = self._ask_at
+        self._late_after = max(deadline, self._last) + self._interval_ms if deadline is not None else None
+        return deadline
+
+    def is_late(self, now: Millis) -> bool:
+        """Whether this member was away until now, and does not know it yet."""
+        return self._late_after is not None and now > self._late_after
+
+    def notice(self, now: Millis) -> bool:
+        """An input comes. Whether this member was away, and was awake before."""
+        is_late, was_awake = self.is_late(now), self.is_awake
+        if is_late and self._membership.view is not None:
+            self._out.record(events.WokeUp(now - self._last, len(self.held), "DESIGN 5 C-23"))
+            self._number += 1
+            self._since = self._since if self._since is not None else now
+            self._ask_at = now
+            self._followers.clear()
+            self._is_listed = False
+        self._last = now
+        # Judged once for all that comes before the driver is told another deadline.
+        self._late_after = None if is_late else self._late_after
+        return is_late and was_awake and not self.is_awake
+
+    def ask(self, now: Millis) -> None:
+        """Ask whom it has to, if it is time to."""
+        membership = self._membership
+        if self.is_awake or now < self._ask_at or membership.view is None:
+            return
+        self._ask_at = now + self._retry_ms
+        asked: tuple[MemberId, ...] = (membership.master,) if membership.master is not None else ()
+        if membership.is_master:
+            asked = tuple(m for m in membership.view.others(membership.this) if m not in self._followers)
+        elif membership.master == membership.this:
+            asked = ()  # It claims, or has handed over: what comes of that is waited for.
+        for member in asked:
+            self._out.send(member, StandingQuestion(self._number))
+
+    # --- answers ---------------------------------------------------------------------------------------------------
+
+    def on_question(self, sender: MemberId, message: StandingQuestion) -> None:
+        """Another member was away. A master that was away itself does not know what to answer yet."""
+        membership = self._membership
+        view = membership.view
+        if view is None or sender not in membership.members:
+            return
+        if membership.is_master and self.is_awake:
+            table = self._keeper.table.version
+        elif membership.master == sender:
+            table = ON_ITS_OWN
+        else:
+            return
+        self._out.send(sender, StandingAnswer(message.number, view.version, view.maker, table))
+
+    def on_answer(self, sender: MemberId, message: StandingAnswer) -> None:
+        membership, view = self._membership, self._membership.view
+        if self.is_awake or message.number != self._number or view is None:
+            return
+        if membership.is_master:
+            self._followers.add(sender)
+        elif sender == membership.master and (message.view_version, message.view_maker) == (view.version, view.maker):
+            # What it has published came before this; where it was lost with a connection, it is asked again.
+            self._is_listed = self._keeper.table.version >= message.table_version
+
+    def has_ended(self, now: Millis) -> bool:
+        """Whether this member is awake from now on: it serves what has waited, or, if it is over, refuses it."""
+        membership = self._membership
+        view = membership.view
+        if self.is_awake:
+            return False
+        if view is not None:
+            followed_by = 1 + sum(1 for member in self._followers if member in membership.members)
+            is_followed = membership.is_master and 2 * followed_by > len(view.members)
+            if not is_followed and not (self._is_listed and membership.master != membership.this):
+                return False
+        self._out.record(events.ServesAgain(now - (self._since or 0), len(self.held), "DESIGN 5 C-23"))
+        self._since = None
+        return True
+
+    def take_held(self) -> list[tuple[Target, KeyRequest | BulkRequest]]:
+        held, self.held = self.held, []
+        return held

@@ -1,0 +1,122 @@
+"""A member that was away does not serve before it knows that it is still one."""
+
+from tests.harness import KEY, MAP, TEXT, Cluster
+
+from phalanx.wire import events
+from phalanx.wire import messages as m
+
+AWAY_MS = 3_000
+"""Longer than a heartbeat interval, and not so long that others suspect anybody."""
+TOO_LONG_MS = 30_000
+
+
+def three(**settings: object) -> Cluster:
+    """A is the master; B owns the only partition, C is its backup."""
+    c = Cluster("ABC", partition_count=1, **settings)
+    c.assign(rows=["BC"])
+    return c
+
+
+def away(c: Cluster, name: str, ms: int) -> None:
+    c.hang(name)
+    c.advance(ms)
+
+
+def test_requests_wait_until_the_master_has_answered() -> None:
+    c = three()
+    c.hold("A", "B")
+    away(c, "B", AWAY_MS)
+    read, write = c.ask("B", m.Get, MAP, KEY), c.put("B", KEY, TEXT + b"late")
+    c.resume("B")
+    c.settle()
+    assert not c.is_done(read)
+    assert not c.is_done(write)
+    assert not c.entries("B")
+    c.release("A", "B")
+    c.settle()
+    assert c.is_done(read)
+    assert c.is_done(write)
+    assert c.get("B", KEY) == TEXT + b"late"
+    [woke], [serves] = c.events_of("B", events.WokeUp), c.events_of("B", events.ServesAgain)
+    assert woke.away_ms >= AWAY_MS - 1_000
+    assert serves.held == 2
+
+
+def test_who_was_gone_on_without_applies_nothing_that_has_waited_for_it() -> None:
+    c = three()
+    away(c, "B", TOO_LONG_MS)
+    assert c.view("A") == c.view("C") == "AC"
+    late = c.put("B", KEY, TEXT + b"late")
+    c.resume("B")
+    c.settle()
+    assert not c.is_done(late)
+    assert c.get(c.replicas("A")[0], KEY) is None
+
+
+def test_a_master_asks_whether_most_still_follow_it() -> None:
+    c = Cluster("ABC", partition_count=1)
+    c.assign(rows=["AB"])
+    c.hold("BC", "A")
+    away(c, "A", AWAY_MS)
+    read = c.ask("A", m.Get, MAP, KEY)
+    c.resume("A")
+    c.settle()
+    assert not c.is_done(read)
+    c.release("B", "A")
+    c.settle()
+    assert c.is_done(read)
+
+
+def test_a_question_from_before_does_not_count_after_the_member_was_away_again() -> None:
+    c = three()
+    c.hold("A", "B")
+    away(c, "B", AWAY_MS)
+    c.resume("B")
+    c.advance(1)
+    answers = len(c.pending("A", "B", m.StandingAnswer))
+    assert answers
+    away(c, "B", AWAY_MS)
+    read = c.ask("B", m.Get, MAP, KEY)
+    c.resume("B")
+    for _ in range(answers):
+        c.deliver("A", "B", m.StandingAnswer)
+    assert not c.is_done(read)
+    c.release("A", "B")
+    c.settle()
+    assert c.is_done(read)
+
+
+def test_nobody_to_ask_is_no_reason_to_wait() -> None:
+    c = Cluster("A", partition_count=1)
+    c.assign(rows=["A"])
+    away(c, "A", AWAY_MS)
+    read = c.ask("A", m.Get, MAP, KEY)
+    c.resume("A")
+    c.settle()
+    assert c.is_done(read)
+
+
+def test_the_wait_ends_when_the_master_that_does_not_answer_is_followed_no_more() -> None:
+    c = three()
+    away(c, "B", AWAY_MS)
+    c.crash("A")
+    c.resume("B")
+    read = c.ask("B", m.Get, MAP, KEY)
+    c.settle()
+    assert not c.is_done(read)
+    c.advance(60_000)
+    assert c.is_done(read)
+    assert c.master("B") == c.master("C") != "A"
+
+
+def test_members_that_were_all_away_serve_again() -> None:
+    c = three()
+    for name in "ABC":
+        c.hang(name)
+    c.advance(TOO_LONG_MS)
+    for name in "ABC":
+        c.resume(name)
+    read = c.ask("B", m.Get, MAP, KEY)
+    c.advance(2_000)
+    assert c.is_done(read)
+    assert c.views_of("ABC") == [c.view("A")] * 3
