@@ -117,6 +117,14 @@ class Machines:
         finally:
             local.close()
 
+    def on_host(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """This thread is on the host of that member."""
+        return self.network.inside(self._hosts[name])
+
+    def connect(self) -> Any:
+        """A connection for asyncio, for use `on_host`."""
+        return phalanx.connect(self.addresses(self.everybody), cluster=CLUSTER, secret_file=self.secret_file)
+
     def change_map(self, at: str, name: str, change: MapChange) -> None:
         """Have the master of that member's cluster change the settings of a map."""
         master = self.said_by(at).view.master

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from harness import CLIENT, KEY, MAP, Cluster
+from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import ClientId, MemberId
 from phalanx.wire import messages as m
 from phalanx.wire.codec import encode_frame
@@ -122,3 +123,31 @@ def test_a_request_to_join_that_cannot_be_meant_is_refused_for_good(sender: str,
     assert [refusal.retry for refusal in refusals] == [False]
     assert reason in refusals[0].reason
     assert cluster.views_of("ABC") == ["ABC"] * 3
+
+
+def test_a_write_of_who_is_no_member_is_refused_and_changes_nothing() -> None:
+    """It was sent across a cut and comes when that is healed: its sender got its answer from another owner long ago."""
+    cluster = running()
+    owner = cluster.replicas("A", 0)[0]
+    cluster.put("A", cluster.key(0), b"\0\0\0\0value")
+    cluster.settle()
+    writes: list[m.Request] = [
+        m.Put(1, MAP, cluster.key(0), b"\0\0\0\0late", 0),
+        m.PutIfAbsent(2, MAP, cluster.key(0, 1), b"\0\0\0\0late", 0),
+        m.Replace(3, MAP, cluster.key(0), None, b"\0\0\0\0late", 0),
+        m.Remove(4, MAP, cluster.key(0)),
+        m.PutAll(5, MAP, [cluster.key(0)], [b"\0\0\0\0late"], 0),
+        m.ClearPartitions(6, MAP, [0], 3),
+    ]
+    before = cluster.entries(owner)
+    assert before
+    for write in writes:
+        cluster.feed(owner, Received(MemberId("Z:5701/1"), write))
+    assert cluster.entries(owner) == before
+    answers = [
+        (message.id, message.code)
+        for link in cluster.links.values()
+        for _, message in link.queue
+        if isinstance(message, m.ErrorReply) and link.target == "Z:5701/1"
+    ]
+    assert answers == [(write.id, ErrorCode.NOT_READY) for write in writes]

@@ -40,6 +40,8 @@ class AsyncClient:
         self._loop = asyncio.get_running_loop()
         self._core = ClientCore(parse_addresses(members), int(call_timeout_s * 1000))
         self._links: dict[Target, Link] = {}
+        self._view = self._core.view
+        """The member list by which connections were last looked through."""
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._last_id = 0
         self.open_from = 0
@@ -201,9 +203,21 @@ class AsyncClient:
         self._told.set()
         self._rearm()
 
+    def _forsake(self) -> None:
+        """There is another member list: who is not in it is asked nothing any more, not even what is on its way."""
+        view = self._view = self._core.view
+        for link in dict.fromkeys(self._links.values()):
+            if view is not None and link.member is not None and link.member not in view.members:
+                link.reset()
+                link.drop()
+                self._link_down(link, "it is no member any more")
+
     def _received(self, link: Link, message: Message) -> None:
         core = self._core
-        self._carry_out(core.received(link.member or link.target, message, self._now()))
+        effects = core.received(link.member or link.target, message, self._now())
+        if core.view is not self._view:
+            self._forsake()
+        self._carry_out(effects)
         if not core.is_asking:
             self._told.set()
         if core.wants_table:

@@ -75,6 +75,8 @@ class Client:
         self._secret = find_secret(secret, secret_file)
         self._core = ClientCore(parse_addresses(text), int(call_timeout_s * 1000))
         self._wires: dict[Target, Wire] = {}
+        self._view = self._core.view
+        """The member list by which connections were last looked through."""
         self._answers: dict[int, Any] = {}
         """Of the calls that are waited for: the reply, None until it has come."""
         self.next_id = itertools.count(1).__next__
@@ -293,6 +295,8 @@ class Client:
                 self._carry_out(self._core.received(wire.member, message, self._now()))
 
     def _carry_out(self, effects: list[Effect]) -> None:
+        if self._core.view is not self._view:
+            effects = self._forsake() + effects
         for effect in effects:
             if type(effect) is Send:
                 self._send(effect.to, effect.message)
@@ -330,6 +334,16 @@ class Client:
         self._wires[wire.member] = wire
         self._core.known_as(target, wire.member)
         return wire
+
+    def _forsake(self) -> list[Effect]:
+        """There is another member list: who is not in it is asked nothing any more, not even what is on its way."""
+        view = self._view = self._core.view
+        effects: list[Effect] = []
+        for wire in dict.fromkeys(self._wires.values()):
+            if view is not None and wire.member not in view.members:
+                wire.reset()
+                effects += self._lost(wire)
+        return effects
 
     def _lose(self, wire: Wire) -> None:
         self._carry_out(self._lost(wire))

@@ -10,6 +10,7 @@ from typing import Any
 from phalanx.common.errors import ConnectError, ProtocolError
 from phalanx.common.ids import MemberId, Target, address_of, host_and_port
 from phalanx.net.greeting import GREETING_TIMEOUT_S, MAX_GREETING_BYTES, Connecting
+from phalanx.net.leftovers import NEVER_SENT
 from phalanx.net.secret import Secret
 from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder, reply_decoder
 from phalanx.wire.messages import Proof
@@ -71,6 +72,11 @@ class Wire:
             except ProtocolError as error:
                 raise RefusedByPeer(f"no member of Phalanx listens there: {error}") from error
         return greeting.member
+
+    def reset(self) -> None:
+        """Close, and see to it that what the member has not got yet never reaches it (`NEVER_SENT`)."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NEVER_SENT)
+        self.socket.close()
 
     def send(self, message: Any) -> None:
         self.socket.sendall(encode_frame(message, self._max_frame_bytes))

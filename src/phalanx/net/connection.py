@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ import msgspec
 from phalanx.common.errors import ProtocolError
 from phalanx.common.ids import MemberId, Target, address_of, host_and_port
 from phalanx.net.greeting import GREETING_TIMEOUT_S, MAX_GREETING_BYTES, Connecting
+from phalanx.net.leftovers import NEVER_SENT
 from phalanx.net.secret import Secret
 from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder, message_decoder, reply_decoder
 from phalanx.wire.messages import Handshake, MembersUpdate, Message, Proof, TableUpdate
@@ -138,6 +140,12 @@ class FrameConnection(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
             self._is_closing = True
+
+    def reset(self) -> None:
+        """Close at once, and see to it that what the peer has not got yet never reaches it (`NEVER_SENT`)."""
+        if self.transport is not None:
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NEVER_SENT)
+            self.abort()
 
     # --- asyncio.Protocol ------------------------------------------------------------------------------------------
 

@@ -53,6 +53,8 @@ _BETWEEN_MEMBERS = frozenset(
     [*get_args(m.TableMessage), *get_args(m.ReplicationMessage), *get_args(m.MergeMessage), m.MergeEntries]
 )
 """What counts only from a member of the installed view; messages about membership judge their senders themselves."""
+_OF_MEMBERS_ONLY = _BETWEEN_MEMBERS | frozenset(m.WRITES)
+"""Writes too, where a member and no client calls."""
 _OF_ONE_PARTITION = frozenset(
     [
         *get_args(m.Replicate),
@@ -153,8 +155,14 @@ class Node:
 
     def _on_message(self, sender: Any, message: m.Message, now: Millis) -> None:
         kind = type(message)
-        if kind in _BETWEEN_MEMBERS and sender not in self._members:
-            return
+        if sender not in self._members and kind in _OF_MEMBERS_ONLY:
+            if kind in _BETWEEN_MEMBERS:
+                return
+            if not is_client(sender):
+                # Sent across a cut, and late: its sender is in another cluster, and has been answered there.
+                refusal = m.ErrorReply(message.id, ErrorCode.NOT_READY, "its sender is no member here")  # type: ignore[union-attr]
+                self._out.send(sender, refusal)
+                return
         if kind in _OF_ONE_PARTITION and not self.grid.knows(message.partition):  # type: ignore[union-attr]
             return
         self._handlers[kind](sender, message, now)
