@@ -9,6 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx.membership.connected import part
+from phalanx.membership.connected.branching import cover, find_heaviest
+from phalanx.membership.connected.graph import bits, exhaust, weigh
+from phalanx.membership.connected.improving import bound_by_pieces, exchange
 from phalanx.membership.connectivity import Search, all_largest_connected_sets, best_connected_members
 
 Pairs = list[tuple[int, int]]
@@ -128,8 +131,15 @@ def answers(search: Search[int], steps: int) -> Iterator[tuple[int, int | float,
 
 
 @pytest.mark.rows("PD-19", "PN-11")
-def test_at_any_time_there_is_a_connected_set_and_a_bound_that_is_true() -> None:
+@pytest.mark.parametrize("turns", [False, True], ids=["proving", "in turns"])
+def test_at_any_time_there_is_a_connected_set_and_a_bound_that_is_true(
+    turns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     members, pairs = 110, draw_pairs(110, 300, 5)
+    if turns:
+        # As on graphs that are too hard: what helps meanwhile has its turn soon.
+        for name, value in {"PROVING": 800, "IMPROVING": 2_000, "BOUNDING": 2_000, "PIECE": 25, "HOOD": 20}.items():
+            monkeypatch.setattr(part, name, value)
     most = len(best_connected_members(range(members), report(pairs)).members)
     search = Search(range(members), report(pairs))
     seen = []
@@ -203,6 +213,33 @@ def test_no_slice_does_much_more_than_it_was_asked_for(graph: tuple[int, Pairs])
         if search.run(300):
             break
     assert max(looked) < 1_500
+
+
+@pytest.mark.rows("PD-19", "PN-11")
+@pytest.mark.parametrize("seed", range(30))
+def test_pieces_bound_and_exchanges_never_worsen(seed: int) -> None:
+    members = 24
+    adjacent = [0] * members
+    for one, other in draw_pairs(members, 24 + 2 * seed, seed):
+        adjacent[one] |= 1 << other
+        adjacent[other] |= 1 << one
+    weights = [1 + (member * seed) % 3 for member in range(members)]
+    everything = (1 << members) - 1
+    heaviest = exhaust(find_heaviest(adjacent, weights, everything, -1))
+    assert heaviest is not None
+    for size in (3, 8, 15, members):
+        for most_work in (5, 10_000):
+            bound = exhaust(bound_by_pieces(adjacent, weights, everything, size, most_work))
+            assert bound >= heaviest[1]
+    assert exhaust(bound_by_pieces(adjacent, weights, everything, members, 100_000)) == heaviest[1]
+    assert exhaust(cover(adjacent, weights, everything)) >= heaviest[1]
+    chosen = 1 << seed % members
+    for center in range(members):
+        before = weigh(chosen, weights)
+        chosen = exhaust(exchange(adjacent, weights, chosen, center, 12, 10_000))
+        assert before <= weigh(chosen, weights) <= heaviest[1]
+        assert not any(adjacent[member] & chosen for member in bits(chosen))
+    assert weigh(chosen, weights) >= heaviest[1] - 2
 
 
 def test_slices_change_nothing_and_neither_does_the_order_of_reports() -> None:

@@ -126,6 +126,9 @@ class Search(Generic[M]):
         self.is_over = False
         """Nothing more can be found."""
 
+    def __repr__(self) -> str:
+        return f"Search({len(self.members)} members, {'over' if self.is_over else 'going on'})"
+
     def run(self, steps: int = SLICE) -> bool:
         """Go on for about so many steps, of some microseconds each; is it over?"""
         while steps > 0 and not self.is_over:

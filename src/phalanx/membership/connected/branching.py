@@ -14,6 +14,9 @@ from typing import TypeAlias
 from phalanx.membership.connected.graph import PAUSE, Work, bits, find_components, weigh
 from phalanx.membership.connected.kernel import CROWD, Kernel
 
+NEAR = 0.44
+"""A bound is hardly ever less than this part of all weights: where that is too much, it is not worth the work."""
+
 Answer: TypeAlias = "tuple[int, int] | None"
 """A set and its weight; None: nothing is heavier than what was to be beaten."""
 
@@ -49,9 +52,10 @@ def _ask(adjacent: Sequence[int], weights: Sequence[int], alive: int, beat: int,
     beat -= kernel.gained
     if not kernel.alive:
         return (kernel.expand(0), kernel.gained) if beat < 0 else None
-    bound = yield from cover(kernel.adjacent, kernel.weights, kernel.alive)
-    if bound <= beat:
-        return None
+    if weigh(kernel.alive, kernel.weights) * NEAR <= beat:
+        bound = yield from cover(kernel.adjacent, kernel.weights, kernel.alive)
+        if bound <= beat:
+            return None
     components = yield from find_components(kernel.adjacent, kernel.alive)
     best = yield from (_try(kernel, beat) if len(components) == 1 else _divide(kernel, components, beat))
     return (kernel.expand(best[0]), best[1] + kernel.gained) if best else None

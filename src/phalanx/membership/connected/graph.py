@@ -60,6 +60,18 @@ def exhaust(work: Work[R]) -> R:
         return result
 
 
+def spend(work: Work[R], budget: Budget) -> Work[R]:
+    """Do all of it, and count it; it may be more than there was left."""
+    try:
+        while True:
+            looked = next(work)
+            budget.left -= looked + 1
+            yield looked
+    except StopIteration as done:
+        result: R = done.value
+        return result
+
+
 class Graph:
     """One component. A small part of the whole is numbered anew from 0, in the same order."""
 

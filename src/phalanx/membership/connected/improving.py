@@ -13,6 +13,9 @@ from phalanx.membership.connected.branching import Answer, cover, find_heaviest
 from phalanx.membership.connected.graph import Budget, Work, bits, span, weigh
 from phalanx.membership.connected.kernel import Kernel
 
+TINY = 20
+"""Pieces that are hardly ever worth dividing."""
+
 
 def peel(adjacent: Sequence[int], weights: Sequence[int], alive: int) -> Work[tuple[int, int, bool]]:
     """A set to begin with: reduce, leave out the vertex with the most neighbours, and so on. Its weight; is it proven?"""
@@ -78,7 +81,12 @@ def bound_by_pieces(
         piece = yield from _grow(adjacent, alive, start, size)
         alive &= ~piece
         found = yield from ask_within(adjacent, weights, piece, -1, Budget(most_work))
-        most += found[1] if found else (yield from cover(adjacent, weights, piece))
+        if found:
+            most += found[1]
+        elif size > TINY:
+            most += yield from bound_by_pieces(adjacent, weights, piece, size // 2, most_work)
+        else:
+            most += yield from cover(adjacent, weights, piece)
     return most
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import cycle
 
 from phalanx.membership.connected.branching import cover, find_heaviest
-from phalanx.membership.connected.graph import Graph, Work, bits, weigh
+from phalanx.membership.connected.graph import Budget, Graph, Work, bits, spend, weigh
 from phalanx.membership.connected.improving import bound_by_pieces, exchange, peel
 from phalanx.membership.connected.kernel import Kernel
 from phalanx.membership.connected.listing import list_largest
@@ -21,12 +21,14 @@ LISTING = 6_000
 """So many vertices are looked at before the listing of all maximal sets of a component is given up."""
 MOST_SETS = 512
 """So many largest sets of one component are compared with one another."""
-PROVING, IMPROVING, BOUNDING = 60_000, 20_000, 20_000
+PROVING, IMPROVING, BOUNDING = 50_000, 20_000, 50_000
 """What is looked at in turns."""
 HOOD, PIECE = 60, 80
 """Vertices in the first neighbourhoods and pieces; later ones are larger."""
-PIECE_WORK = 40_000
+PIECE_WORK = 60_000
 """So many vertices are looked at for one neighbourhood or piece at most."""
+ENOUGH = 3
+"""After so many sizes of pieces in turn without a better bound there will be none."""
 
 
 class Part:
@@ -50,6 +52,9 @@ class Part:
         self.everything = graph.name(graph.everything)
         """All vertices, in the names of the whole graph."""
         self._all = graph.everything
+        self._centers = cycle(bits(self._all))
+        self._hood, self._piece, self._useless_exchanges, self._useless_bounds = HOOD, PIECE, 0, 0
+        self._kernel: Kernel | None = None
 
     @property
     def is_proven(self) -> bool:
@@ -88,7 +93,6 @@ class Part:
         """Branch and bound until no set can weigh more; in turns with what helps where that takes too long."""
         graph = self.graph
         asked = find_heaviest(graph.adjacent, graph.counted, self._all, self.value)
-        others = self._approach()
         while not self.is_proven:
             left = PROVING
             while left > 0 and not self.is_proven:
@@ -101,11 +105,8 @@ class Part:
                     return
                 left -= looked + 1
                 yield looked
-            left = IMPROVING + BOUNDING
-            while left > 0 and not self.is_proven:
-                looked = next(others)
-                left -= looked + 1
-                yield looked
+            yield from self._exchange()
+            yield from self._bound()
 
     def walk(self, most_work: int, most_sets: int) -> Work[int]:
         """The largest sets with the oldest vertices; how much was looked at."""
@@ -117,40 +118,33 @@ class Part:
         self.is_complete = walk.complete and len(set(self.graph.weights)) == 1
         return most_work - walk.left
 
-    def _approach(self) -> Work[None]:
-        """Exchanges and bounds in turns, without an end."""
+    def _exchange(self) -> Work[None]:
+        """For a while, the best that fits around one vertex after the other; a shorter while once that is of no use."""
         graph = self.graph
-        kernel = Kernel(graph.adjacent, graph.counted, self._all)
-        kernel.merge_twins()
-        yield from kernel.reduce(self._all)
-        centers, hood, piece, failed = cycle(bits(self._all)), HOOD, PIECE, 0
-        while True:
-            spent = 0
-            while spent < IMPROVING:
-                before = self.value
-                asked = exchange(graph.adjacent, graph.counted, self.best, next(centers), hood, PIECE_WORK)
-                try:
-                    while True:
-                        looked = next(asked)
-                        spent += looked + 1
-                        yield looked
-                except StopIteration as told:
-                    self.best = told.value
-                    self.value = weigh(self.best, graph.counted)
-                failed = failed + 1 if self.value == before else 0
-                if failed > len(graph):
-                    hood, failed = hood + hood // 4, 0
-            spent = 0
-            while spent < BOUNDING and piece < 2 * len(graph):
-                asked_bound = bound_by_pieces(kernel.adjacent, kernel.weights, kernel.alive, piece, PIECE_WORK)
-                try:
-                    while True:
-                        looked = next(asked_bound)
-                        spent += looked + 1
-                        yield looked
-                except StopIteration as told:
-                    self._limit(kernel.gained + told.value)
-                piece += piece // 4
+        budget = Budget(IMPROVING if self._hood == HOOD else IMPROVING // 4)
+        while budget.left > 0:
+            before = self.value
+            center = next(self._centers)
+            changed = exchange(graph.adjacent, graph.counted, self.best, center, self._hood, PIECE_WORK)
+            self.best = yield from spend(changed, budget)
+            self.value = weigh(self.best, graph.counted)
+            self._useless_exchanges = self._useless_exchanges + 1 if self.value == before else 0
+            if self._useless_exchanges > len(graph):
+                self._hood, self._useless_exchanges = self._hood + self._hood // 4, 0
+
+    def _bound(self) -> Work[None]:
+        """For a while, bounds by larger and larger pieces, until that is of no use."""
+        if self._kernel is None:
+            self._kernel = Kernel(self.graph.adjacent, self.graph.counted, self._all)
+            self._kernel.merge_twins()
+            yield from self._kernel.reduce(self._all)
+        kernel, budget = self._kernel, Budget(BOUNDING)
+        while budget.left > 0 and self._useless_bounds < ENOUGH:
+            before = self.bound
+            pieces = bound_by_pieces(kernel.adjacent, kernel.weights, kernel.alive, self._piece, PIECE_WORK)
+            self._limit(kernel.gained + (yield from spend(pieces, budget)))
+            self._useless_bounds = self._useless_bounds + 1 if self.bound == before else 0
+            self._piece += self._piece // 4
 
     def _improve(self, found: int, value: int) -> None:
         if value > self.value:
