@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from phalanx.common.clock import stamp_of
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
 from phalanx.grid.kept import Kept
@@ -96,8 +95,8 @@ def copies(hosts: Iterable[Host], name: str) -> dict[bytes, list[Copy]]:
             store = replica.maps.get(name)
             if store is None:
                 continue
-            for key, stored in store.entries.items():
-                found.setdefault(key, []).append(Copy(host.address, stamp_of(stored)))
+            for key in dict.fromkeys([*store.entries, *store.tombstones]):
+                found.setdefault(key, []).append(Copy(host.address, store.state_of(key)[0]))
     return found
 
 
