@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
+from phalanx.common.clock import stamp_of
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
 from phalanx.grid.kept import Kept
@@ -95,8 +96,10 @@ def copies(hosts: Iterable[Host], name: str) -> dict[bytes, list[Copy]]:
             store = replica.maps.get(name)
             if store is None:
                 continue
-            for key in dict.fromkeys([*store.entries, *store.tombstones]):
-                found.setdefault(key, []).append(Copy(host.address, store.state_of(key)[0]))
+            for key, stored in store.entries.items():
+                found.setdefault(key, []).append(Copy(host.address, stamp_of(stored)))
+            for key, stamp in store.tombstones.items():
+                found.setdefault(key, []).append(Copy(host.address, stamp))
     return found
 
 
