@@ -499,7 +499,7 @@ class Cluster:
         grid = self.nodes[name].grid
         owned = grid.find_owned(partition)
         store = (owned.replica if owned is not None else grid.followed.replicas[partition]).maps[MAP]
-        return store.entries, sorted(store.covering), store.tombstones, store.cleared_at, store.purged_to
+        return dict(store.entries), sorted(store.covering), dict(store.tombstones), store.cleared_at, store.purged_to
 
     def assign(self, name: str = "", *, rows: Sequence[str] | None = None) -> None:
         """Make the cluster assign its partitions, as it likes or as `rows` says (`A-B`: one is missing)."""
