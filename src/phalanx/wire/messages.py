@@ -113,8 +113,9 @@ Handshake = Hello | Challenge | Proof | Welcome | Refused
 MembershipMessage = (
     JoinRequest | JoinResponse | JoinRedirect | JoinRefused | MembersUpdate | MembersAck | Heartbeat
     | MasterConfirmation | LifeProbe | LifeAnswer | ReachProbe | ReachAnswer | ExplicitSuspicion | Complaint | SuspicionReport | MastershipClaim | ClaimAnswer
-    | LeaveRequest | MergeProbe | MergeOrder | StandingQuestion | StandingAnswer
+    | LeaveRequest | MergeProbe | MergeOrder
 )  # fmt: skip
+WakingMessage = StandingQuestion | StandingAnswer
 TableMessage = (
     TableUpdate | TableChanges | FetchTable | FetchedTable | TableRequest | TableAck
     | MigrationOrder | MigrationReady | MigrationCommit | MigrationAnswer
@@ -136,7 +137,7 @@ Reply = (
     ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | TableReply | MembersReply
     | NamesReply | ReplicasReply | HistoryReply | SafetyReply | MigrationsReply | ErrorReply
 )  # fmt: skip
-Message = MembershipMessage | TableMessage | ReplicationMessage | MergeMessage | Request | Reply
+Message = MembershipMessage | WakingMessage | TableMessage | ReplicationMessage | MergeMessage | Request | Reply
 """What may arrive after the handshake."""
 
 OPERATIONS = (Put, PutIfAbsent, Replace, Remove)
@@ -257,5 +258,6 @@ __all__ = [
     "ValueReply",
     "ValuesReply",
     "Waiting",
+    "WakingMessage",
     "Welcome",
 ]
