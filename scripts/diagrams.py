@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from phalanx.membership.claim import STANDINGS
+from phalanx.membership.resolution import STEPS
 from phalanx.membership.role import TRANSITIONS
 from phalanx.membership.suspicion import TRUST_CHANGES
 
@@ -19,6 +20,7 @@ TABLES: dict[str, Mapping[tuple[enum.StrEnum, enum.StrEnum], enum.StrEnum]] = {
     "role": TRANSITIONS,  # type: ignore[dict-item]  # each has enums of its own
     "trust": TRUST_CHANGES,  # type: ignore[dict-item]
     "claim": STANDINGS,  # type: ignore[dict-item]
+    "resolution": STEPS,  # type: ignore[dict-item]
 }
 
 
