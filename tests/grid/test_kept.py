@@ -3,6 +3,8 @@
 import pytest
 
 from harness import MAP, TEXT, Cluster, key_of
+from phalanx.common.map_settings import MapChange
+from phalanx.grid.keeping import LEAVE_AFTER_MS
 from phalanx.partition.hashing import partition_of
 from phalanx.wire import events
 from phalanx.wire import messages as m
@@ -309,3 +311,326 @@ def test_what_two_former_clusters_held_is_merged_by_itself() -> None:
     assert [read(c, "A", key) for key in first + second] == [b"first"] * 5 + [b"second"] * len(second)
     assert read(c, "E", third[0]) == b"third"
     assert kept(c, "ABCDE") == [0] * 5
+
+
+# --- removals and clears --------------------------------------------------------------------------------------------
+
+
+def clear(c: Cluster, name: str, map_name: str = MAP) -> None:
+    """Clear a map by way of a member."""
+    table = c.table(name)
+    requests = [
+        c.call(name, m.ClearPartitions, map_name, [partition], table.partition_count, partition=partition)
+        for partition in range(table.partition_count)
+    ]
+    c.advance(500)
+    assert all(c.is_done(request) for request in requests)
+
+
+@pytest.mark.parametrize("remover", ["A", "E"])
+def test_what_one_side_removed_stays_removed(remover: str) -> None:
+    """{A,B,C} | {D,E}: removed on either side; nothing that was written later goes with it."""
+    c = cluster("ABCDE", backup_count=3)
+    for key in keys(20):
+        put(c, "A", key, b"before")
+    split(c, "ABC", "DE")
+    other = "E" if remover == "A" else "A"
+    put(c, other, keys(20)[0], b"older")
+    c.advance(100)
+    for key in keys(20)[:10]:
+        remove(c, remover, key)
+    c.advance(100)
+    put(c, other, keys(20)[1], b"newer")
+    heal(c)
+    assert [read(c, "B", key) for key in keys(20)] == [None, b"newer"] + [None] * 8 + [b"before"] * 10
+    assert kept(c, "ABCDE") == [0] * 5
+    assert replicas_agree(c, "ABCDE")
+
+
+@pytest.mark.parametrize("clearer", ["A", "E"])
+def test_what_one_side_cleared_stays_cleared(clearer: str) -> None:
+    c = cluster("ABCDE", backup_count=3)
+    for key in keys(20):
+        put(c, "A", key, b"before")
+        put(c, "A", key, b"before", "other")
+    split(c, "ABC", "DE")
+    other = "E" if clearer == "A" else "A"
+    put(c, other, keys(20)[0], b"older")
+    c.advance(100)
+    clear(c, clearer)
+    c.advance(100)
+    put(c, clearer, keys(20)[2], b"again")
+    put(c, other, keys(20)[1], b"newer")
+    heal(c)
+    assert [read(c, "B", key) for key in keys(20)] == [None, b"newer", b"again"] + [None] * 17
+    assert {read(c, "B", key, "other") for key in keys(20)} == {b"before"}
+    assert kept(c, "ABCDE") == [0] * 5
+    assert replicas_agree(c, "ABCDE")
+
+
+def test_a_third_side_does_not_bring_back_what_the_second_has_removed() -> None:
+    """{A,B,C} | {D} | {E}: D has removed it; E, which comes last, still has it."""
+    c = cluster("ABCDE", backup_count=4)
+    for key in keys(5):
+        put(c, "A", key, b"before")
+    c.cut("ABC", "D")
+    c.cut("ABC", "E")
+    c.cut("D", "E")
+    c.advance(30_000)
+    assert c.views_of("ADE") == ["ABC", "D", "E"]
+    for key in keys(5):
+        remove(c, "D", key)
+    c.cuts -= {frozenset((one, "D")) for one in "ABC"}
+    go_on(c, 40)
+    assert c.view("D") == "ABCD"
+    assert [read(c, "A", key) for key in keys(5)] == [None] * 5
+    heal(c)
+    assert c.view("E") == "ABCDE"
+    assert [read(c, "A", key) for key in keys(5)] == [None] * 5
+
+
+def test_what_may_have_been_removed_too_long_ago_is_not_brought_back_but_recorded() -> None:
+    """The removals here are forgotten by then: of what the other side still has, nobody knows whether it was removed."""
+    c = cluster("ABCDE", tombstone_ms=5_000, backup_count=4)
+    for key in keys(20):
+        put(c, "A", key, b"before")
+    split(c, "ABC", "DE")
+    for key in keys(20)[:10]:
+        remove(c, "A", key)
+    for key in keys(30)[20:]:
+        put(c, "D", key, b"written before those were forgotten")
+    c.advance(20_000)
+    for key in keys(40)[30:]:
+        put(c, "D", key, b"new")
+    heal(c)
+    assert [read(c, "A", key) for key in keys(20)] == [None] * 10 + [b"before"] * 10
+    assert {read(c, "A", key) for key in keys(40)[30:]} == {b"new"}
+    told = [event for _, event in c.events if isinstance(event, events.MergedTooOld)]
+    assert sum(event.count for event in told) >= 10
+    removed = {key.hex() for key in keys(20)[:10]}
+    assert removed <= {key for event in told for key in event.keys}
+    assert all(event.map == MAP for event in told)
+
+
+def test_what_has_ended_is_not_merged() -> None:
+    c = cluster("ABCDE")
+    put(c, "A", keys(3)[0], b"before")
+    split(c, "ABC", "DE")
+    for name, value in (("D", b"theirs"), ("A", b"ours")):
+        for key in keys(3)[1:]:
+            request = c.call(name, m.Put, MAP, key, TEXT + value, 60_000, partition=partition_at(c, name, key))
+            c.advance(500)
+            assert c.is_done(request)
+    late = c.call("D", m.Put, MAP, keys(4)[3], TEXT + b"short", 2_000, partition=partition_at(c, "D", keys(4)[3]))
+    c.advance(2_500)
+    assert c.is_done(late)
+    meet(c, "DE")
+    go_on(c, 5)
+    assert [read(c, "B", key) for key in keys(4)] == [b"before", b"ours", b"ours", None]
+    c.advance(70_000)
+    assert [read(c, "B", key) for key in keys(4)] == [b"before", None, None, None], "each as long as it was to live"
+    assert replicas_agree(c, "ABCDE")
+
+
+# --- policies -------------------------------------------------------------------------------------------------------
+
+
+def choose_policy(c: Cluster, policy: str) -> None:
+    """The master gives all maps a merge policy."""
+    name = c.master(next(iter(c.nodes)))
+    c.nodes[name].duties.change_map(MAP, MapChange(merge_policy=policy), c.now)
+    c.advance(1_000)
+
+
+POLICY_CASES = {
+    "latest-update": {"both": b"theirs", "here only": b"here", "theirs only": b"theirs", "read often": b"theirs",
+                      "lives long": b"theirs", "removed here": None, "removed there": None},
+    "put-if-absent": {"both": b"here", "here only": b"here", "theirs only": b"theirs", "read often": b"here",
+                      "lives long": b"here", "removed here": None, "removed there": b"here"},
+    "pass-through": {"both": b"theirs", "here only": b"here", "theirs only": b"theirs", "read often": b"theirs",
+                     "lives long": b"theirs", "removed here": None, "removed there": None},
+    "discard": {"both": b"here", "here only": b"here", "theirs only": None, "read often": b"here",
+                "lives long": b"here", "removed here": None, "removed there": b"here"},
+    "higher-hits": {"both": b"theirs", "here only": b"here", "theirs only": b"theirs", "read often": b"here",
+                    "lives long": b"theirs", "removed here": None, "removed there": None},
+    "latest-access": {"both": b"theirs", "here only": b"here", "theirs only": b"theirs", "read often": b"here",
+                      "lives long": b"theirs", "removed here": None, "removed there": None},
+    "expiration-time": {"both": b"theirs", "here only": b"here", "theirs only": b"theirs", "read often": b"theirs",
+                        "lives long": b"here", "removed here": None, "removed there": None},
+}  # fmt: skip
+"""Policy to what each key has in the end. The other side writes last, and what is here is read last and lives longer."""
+
+
+@pytest.mark.rows("EL-60")
+@pytest.mark.parametrize("policy", POLICY_CASES)
+def test_each_policy_decides_key_by_key(policy: str) -> None:
+    """{A,B,C} | {D,E}, and the losing side has its writes a little later."""
+    c = cluster("ABCDE", backup_count=3)
+    c.assign()
+    choose_policy(c, policy)
+    key = dict(zip(POLICY_CASES[policy], keys(10), strict=False))
+    for of in ("both", "read often", "removed here", "removed there"):
+        put(c, "A", key[of], b"before")
+    split(c, "ABC", "DE")
+    for of in ("both", "here only", "read often", "removed there"):
+        put(c, "A", key[of], b"here")
+    c.advance(100)
+    for of in ("both", "theirs only", "read often", "removed here"):
+        put(c, "D", key[of], b"theirs")
+    for name, value, ttl_ms in (("A", b"here", 0), ("D", b"theirs", 10_000_000)):
+        asked = c.call(name, m.Put, MAP, key["lives long"], TEXT + value, ttl_ms,
+                       partition=partition_at(c, name, key["lives long"]))  # fmt: skip
+        c.advance(200)
+        assert c.is_done(asked)
+    remove(c, "A", key["removed here"])
+    remove(c, "D", key["removed there"])
+    c.advance(100)
+    assert read(c, "D", key["read often"]) == b"theirs"
+    c.advance(100)
+    assert [read(c, "A", key["read often"]) for _ in range(2)] == [b"here"] * 2
+    heal(c)
+    assert {of: read(c, "E", each) for of, each in key.items()} == POLICY_CASES[policy]
+    assert kept(c, "ABCDE") == [0] * 5
+    assert replicas_agree(c, "ABCDE")
+
+
+def test_conflicts_are_recorded_with_both_stamps_and_the_winner() -> None:
+    c = cluster("ABCDE", backup_count=3)
+    for key in keys(30):
+        put(c, "A", key, b"before")
+    split(c, "ABC", "DE")
+    for key in keys(30)[:25]:
+        put(c, "A", key, b"here")
+    c.advance(100)
+    for key in keys(30)[:24]:
+        put(c, "D", key, b"theirs")
+    c.advance(100)
+    put(c, "A", keys(30)[0], b"last")
+    heal(c)
+    told = [event for _, event in c.events if isinstance(event, events.MergeConflicts)]
+    assert {event.policy for event in told} == {"latest-update"}
+    assert sum(event.count for event in told) == 25, "each once: those that both wrote, and what was old there"
+    assert sum(event.kept_won for event in told) == 23
+    named = {each.key: each for event in told for each in event.conflicts}
+    lost = named[keys(30)[0].hex()]
+    assert lost.winner == "here"
+    assert lost.here_stamp > lost.kept_stamp
+    won = named[keys(30)[1].hex()]
+    assert won.winner == "kept"
+    assert won.kept_stamp > won.here_stamp
+
+
+# --- leaving, dividing, lite members --------------------------------------------------------------------------------
+
+
+def test_a_member_that_is_to_leave_first_hands_in_what_it_keeps() -> None:
+    c = cluster("ABCDE", backup_count=0, copy_chunk_bytes=60)
+    stored = losing_side_with_data(c, "ABC", "DE")
+    meet(c, "DE")
+    for name in "ED":
+        c.rejoin(name)
+        c.leave(name)
+    go_on(c)
+    assert set(c.views_of("ABC")) == {"ABC"}
+    assert c.finished["D"].reason == c.finished["E"].reason == "left"
+    assert {read(c, "A", key) for key in stored} == {b"theirs"}
+
+
+def test_it_waits_for_that_no_longer_than_its_limit() -> None:
+    """Nobody takes what it keeps: it leaves all the same, for its operator wants it gone."""
+    c = cluster("ABCDE", backup_count=0)
+    losing_side_with_data(c, "ABCE", "D")
+    meet(c, "D")
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.MergeEntries)
+    c.rejoin("D")
+    c.leave("D")
+    c.advance(LEAVE_AFTER_MS - 500)
+    assert "D" in c.nodes
+    c.advance(2_000)
+    assert "D" not in c.nodes
+    assert c.finished["D"].reason == "left"
+
+
+def test_a_wish_to_leave_does_not_wait_for_what_another_one_keeps_too() -> None:
+    """E has backups of what D is handing in: D is there, so E may go."""
+    c = cluster("ABCDE", backup_count=1, partition_count=1)
+    stored = losing_side_with_data(c, "ABC", "DE")
+    first, second = c.replicas("D")
+    meet(c, "DE")
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.MergeEntries)
+    for name in (first, second):
+        c.rejoin(name)
+    c.advance(1_000)
+    c.leave(second)
+    c.advance(2_000)
+    assert second not in c.nodes
+    c.swallow = lambda sender, receiver, message: False
+    go_on(c)
+    assert {read(c, "A", key) for key in stored} == {b"theirs"}
+
+
+@pytest.mark.parametrize("divided", ["ABC", "DE"])
+def test_keys_go_where_they_belong_when_one_side_has_divided_its_partitions(divided: str) -> None:
+    c = cluster("ABCDE", backup_count=3)
+    for key in keys(20):
+        put(c, "A", key, b"before")
+    split(c, "ABC", "DE")
+    assert not c.nodes[divided[0]].duties.change_partition_count(3 * COUNT, c.now)
+    c.advance(2_000)
+    for key in keys(30)[20:]:
+        put(c, "D", key, b"theirs")
+    for key in keys(40)[30:]:
+        put(c, "A", key, b"ours")
+    remove(c, "D", keys(40)[0])
+    remove(c, "A", keys(40)[1])
+    clear(c, "D", "other")
+    heal(c)
+    assert c.table("A").partition_count == c.table("E").partition_count
+    assert [read(c, "E", key) for key in keys(40)] == [None] * 2 + [b"before"] * 18 + [b"theirs"] * 10 + [b"ours"] * 10
+    assert kept(c, "ABCDE") == [0] * 5
+    assert replicas_agree(c, "ABCDE")
+
+
+def test_a_clear_finds_its_keys_when_the_partitions_were_divided() -> None:
+    c = cluster("ABCDE", backup_count=3)
+    for key in keys(20):
+        put(c, "A", key, b"before")
+    split(c, "ABC", "DE")
+    assert not c.nodes["A"].duties.change_partition_count(3 * COUNT, c.now)
+    c.advance(2_000)
+    clear(c, "D")
+    put(c, "D", keys(1)[0], b"again")
+    heal(c)
+    assert [read(c, "A", key) for key in keys(20)] == [b"again"] + [None] * 19
+    assert replicas_agree(c, "ABCDE")
+
+
+def test_a_lite_member_keeps_nothing_and_merges_nothing() -> None:
+    """{A,B,C} | {D,L}: D merges what it has, L has nothing."""
+    c = cluster("ABCD", backup_count=1)
+    c.start("L", lite=True)
+    c.settle()
+    c.advance(2_000)
+    stored = losing_side_with_data(c, "ABC", "DL")
+    meet(c, "DL")
+    assert not c.finished["L"].kept
+    assert c.finished["D"].kept
+    go_on(c)
+    assert {read(c, "A", key) for key in stored} == {b"theirs"}
+    assert kept(c, "ABCDL") == [0] * 5
+
+
+def test_what_can_come_back_to_nobody_goes_on_with_what_it_kept_and_merges_it_later() -> None:
+    """The cut is there again before D has joined: it forms a cluster of its own, and has there what it had."""
+    c = cluster("ABCD", backup_count=0, join_attempts=1)
+    stored = losing_side_with_data(c, "ABC", "D")
+    meet(c, "D")
+    c.cuts |= {frozenset(("D", name)) for name in "ABC"}
+    c.start("D", after=c.finished["D"])
+    go_on(c, 30)
+    assert c.view("D") == "D"
+    assert {read(c, "D", key) for key in stored} == {b"theirs"}
+    heal(c, 60)
+    assert c.view("D") == c.view("A")
+    assert {read(c, "A", key) for key in stored} == {b"theirs"}
+    assert kept(c, "ABCD") == [0] * 4

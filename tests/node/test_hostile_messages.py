@@ -1,5 +1,7 @@
 """No message of a client, or of a process that is no member, may break a member: it is answered, or nothing happens."""
 
+from typing import get_args
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,8 @@ from phalanx.wire.effects import Received
 from strategies import REQUESTS, messages, structs
 
 FROM_ANYBODY = [kind for kind in m.Message.__args__ if kind not in REQUESTS]  # type: ignore[attr-defined]
+OF_CLIENTS = [kind for kind in REQUESTS if kind not in get_args(m.MergeRequest)]
+"""What a member takes from a client at all."""
 STRANGERS = st.sampled_from(["Z:5701/1", "A:5701/old", "B:5701/0", "/", "x/", "/x", "a/b/c", ":/:"])
 ANOTHER_CLIENT = ClientId("client/2")
 
@@ -45,9 +49,7 @@ class Clients(RuleBasedStateMachine):
         self.cluster = running()
         self.cluster.replies.clear()
 
-    @rule(
-        request=messages(tuple(kind for kind in REQUESTS if kind is not m.MergeEntries)), member=st.sampled_from("ABC")
-    )
+    @rule(request=messages(OF_CLIENTS), member=st.sampled_from("ABC"))
     def ask(self, request: m.Request, member: str) -> None:
         self.cluster.replies.pop(request.id, None)
         self.cluster.feed(member, Received(CLIENT, request))

@@ -118,8 +118,7 @@ class CopySender:
         ttls = _ttls(store, keys, now) if store is not None and store.expires_at else []
         chunk = CopyChunk(
             self._partition, self._copy_id, self._sent, name, keys, values, ttls, self._sent_last, tuple(removed),
-            tuple(removed_at),
-            forgotten,
+            tuple(removed_at), *self._replica.readings.columns(name, keys), forgotten,
         )  # fmt: skip
         self._sent += 1
         self._on_the_way.append(now)
@@ -211,3 +210,5 @@ class IncomingCopy:
                     store.covering.add(key)
         else:
             store.put_many(chunk.keys, chunk.values, 0, now)
+        if chunk.hits:
+            self.replica.readings.take(chunk.map, chunk.keys, chunk.hits, chunk.accessed)

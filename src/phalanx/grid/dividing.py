@@ -47,6 +47,7 @@ def divide(replica: Replica, partition: int, of: int, partition_count: int) -> d
         each.ended = replica.ended
         each.outcomes = Outcomes(replica.outcomes.export())
         each.purged_to = replica.purged_to
+        each.readings = replica.readings.copy()
     for name, store in replica.maps.items():
         keys = list(store.entries)
         stores: dict[int, MapStore] = {}

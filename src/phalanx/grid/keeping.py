@@ -10,21 +10,20 @@ A member that is to leave first hands in what it would send, for `LEAVE_AFTER_MS
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from phalanx.common.ids import MemberId, Millis, address_of
-from phalanx.grid.kept import Kept, KeptReplica, KeptSide, keep
-from phalanx.grid.versions import keys_by_map, stored_bytes, versions_of
-from phalanx.partition.hashing import partitions_of
+from phalanx.grid.kept import Kept, KeptSide, keep
+from phalanx.grid.kept_sending import Batch, Handed, Sending, Sweep
+from phalanx.grid.versions import has_version, versions_of
+from phalanx.partition.hashing import children_of, partition_of, partitions_of
 from phalanx.wire import events
 from phalanx.wire.effects import Finished, Outbox
-from phalanx.wire.messages import CountReply, KeptAnswer, KeptQuery, MergeEntries, Reply
+from phalanx.wire.messages import CountReply, FindWrittenBefore, KeptAnswer, KeptQuery, MergeEntries, PageReply, Reply
 
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
@@ -34,10 +33,6 @@ FIRST_ID = 1 << 48
 REPLICAS_AT_ONCE = 4
 ON_THE_WAY = 2
 """Batches of one replica that are not acknowledged."""
-ENTRY_BYTES = 16
-"""What an entry counts in a batch besides its key and value."""
-MOST_KEYS = 5_000
-"""Of one batch, however small they are."""
 ASK_EVERY_MS = 500
 """Between two questions whether others have merged theirs."""
 RETRY_PAUSE_MS = 50
@@ -46,63 +41,6 @@ UNHEARD_AFTER_MS = 5_000
 """A batch without an answer for so long is sent again."""
 LEAVE_AFTER_MS = 20_000
 """A member that is to leave hands in what it keeps for no longer than this."""
-
-
-class Batch:
-    """Keys of one map and one owner, from their first sending to their acknowledgement."""
-
-    __slots__ = ("id", "keys", "map", "sending", "sent_at", "target")
-
-    def __init__(self, number: int, sending: Sending, name: str, keys: list[bytes]) -> None:
-        self.id = number
-        self.sending = sending
-        self.map = name
-        self.keys = keys
-        self.target: MemberId | None = None
-        """Who is asked; None: nobody at present."""
-        self.sent_at: Millis = 0
-
-    def __repr__(self) -> str:
-        return f"Batch({self.id}, {len(self.keys)} keys of {self.map!r}, target={self.target})"
-
-
-class Sending:
-    """One replica on its way to the new owners."""
-
-    __slots__ = ("_keys", "on_the_way", "partition", "replica", "side")
-
-    def __init__(self, side: KeptSide, partition: int, kept: KeptReplica) -> None:
-        self.side = side
-        self.partition = partition
-        self.replica = kept.replica
-        self.on_the_way: dict[int, Batch] = {}
-        self._keys: deque[tuple[str, Iterator[bytes]]] = deque(keys_by_map(kept.replica))
-        """Maps and their keys that were not sent yet."""
-
-    def __repr__(self) -> str:
-        return f"Sending({self.partition} of {self.side.former}, on_the_way={list(self.on_the_way.values())})"
-
-    @property
-    def has_more(self) -> bool:
-        return bool(self._keys)
-
-    @property
-    def is_over(self) -> bool:
-        return not self._keys and not self.on_the_way
-
-    def next_keys(self, max_bytes: int) -> tuple[str, list[bytes], int]:
-        """Some keys of one map, and about how many bytes they have with their values."""
-        name, left = self._keys[0]
-        keys: list[bytes] = []
-        size = 0
-        for key in islice(left, MOST_KEYS):
-            keys.append(key)
-            size += len(key) + stored_bytes(self.replica, name, key) + ENTRY_BYTES
-            if size >= max_bytes:
-                return name, keys, size
-        if len(keys) < MOST_KEYS:
-            self._keys.popleft()
-        return name, keys, size
 
 
 class Keeping:
@@ -118,8 +56,8 @@ class Keeping:
         self._at: dict[str, MemberId] = {}
         """Address to the member of the view that listens there."""
         self._sendings: list[Sending] = []
-        self._batches: dict[int, Batch] = {}
-        """Those that are not acknowledged, by id."""
+        self._open: dict[int, Handed] = {}
+        """What is not acknowledged, by id."""
         self._made = FIRST_ID
         self._taken_up = False
         """Whether there was a table with owners: the merge has begun."""
@@ -127,7 +65,7 @@ class Keeping:
         """From then on nobody who is not there is waited for."""
         self._ask_at: Millis = 0
         self._retry_at: Millis | None = None
-        """When batches that nobody is asked for are sent again."""
+        """When what nobody is asked for at present is sent again."""
         self.leave_by: Millis | None = None
         """This member is to leave, at the latest then; None: it is not to leave, or may do so at once."""
 
@@ -144,7 +82,7 @@ class Keeping:
         self._at = {address_of(member): member for member in sorted(members)}
         if self.kept:
             self._ask_at = now
-            self._send_again(lambda batch: batch.target not in members, now)
+            self._send_again(lambda handed: handed.target not in members, now)
 
     def on_table(self, now: Millis) -> None:
         """The table was installed: from the first one with owners on, merge."""
@@ -152,7 +90,7 @@ class Keeping:
             return
         if not self._taken_up:
             self._taken_up = True
-            self._takes_over_at = now + self._patience_ms
+            self._takes_over_at = now + (self._patience_ms if self.leave_by is None else 0)
             self._ask_at = now
             for side in self.kept.unmerged():
                 side.begin(now)
@@ -174,23 +112,25 @@ class Keeping:
 
     def on_reply(self, sender: MemberId, reply: Reply, now: Millis) -> None:
         """The owner's answer to a batch."""
-        batch = self._batches.get(reply.id)
-        if batch is None or batch.target != sender:
+        handed = self._open.get(reply.id)
+        if handed is None or handed.target != sender:
             return
-        if not isinstance(reply, CountReply):
-            self._put_off(batch, now)
-            return
-        if self._grid.pacer is not None:
-            self._grid.pacer.on_ack(sender, batch.sent_at, now)
-        batch.sending.side.sent += len(batch.keys)
-        batch.sending.side.taken += reply.count
-        self._end(batch, now)
+        if isinstance(handed, Batch) and isinstance(reply, CountReply):
+            if self._grid.pacer is not None:
+                self._grid.pacer.on_ack(sender, handed.sent_at, now)
+            handed.sending.side.sent += len(handed.keys)
+            handed.sending.side.taken += reply.count
+            self._end(handed, now)
+        elif isinstance(handed, Sweep) and isinstance(reply, PageReply):
+            self._on_page(handed, reply, now)
+        else:
+            self._put_off(handed, now)
         self.go_on(now)
 
     def on_link_lost(self, peer: MemberId, now: Millis) -> None:
         """What was asked of a peer, and its answer, may be lost."""
-        if self._batches:
-            self._send_again(lambda batch: batch.target == peer, now)
+        if self._open:
+            self._send_again(lambda handed: handed.target == peer, now)
 
     def on_leave_wanted(self, now: Millis) -> bool:
         """This member is to leave: True if it may do so at once."""
@@ -234,7 +174,7 @@ class Keeping:
         if now >= self._ask_at:
             self._ask_at = now + ASK_EVERY_MS
             self._ask(now)
-            self._send_again(lambda batch: now - batch.sent_at >= UNHEARD_AFTER_MS, now)
+            self._send_again(lambda handed: now - handed.sent_at >= UNHEARD_AFTER_MS, now)
         self.go_on(now)
 
     def _ask(self, now: Millis) -> None:
@@ -262,8 +202,8 @@ class Keeping:
             return
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
-            for batch in [batch for batch in self._batches.values() if batch.target is None]:
-                self._send(batch, now)
+            for handed in [handed for handed in self._open.values() if handed.target is None]:
+                self._ask_again(handed, now)
         if len(self._sendings) < REPLICAS_AT_ONCE:
             self._begin_sendings(now)
 
@@ -294,17 +234,22 @@ class Keeping:
         """Send some keys of a replica; about how many bytes they have."""
         if not sending.has_more or sending not in self._sendings:
             return 0
+        if sending.clears:
+            name, cleared_at = sending.clears.popleft()
+            self._begin_sweeps(sending, name, cleared_at, now)
         name, keys, size = sending.next_keys(self._grid.config.copy_chunk_bytes)
         for group in self._by_owner(sending.side, sending.partition, keys):
-            self._ask_owner(self._new_batch(sending, name, group), now)
+            self._hand_in(Batch(self._next_id(), sending, name, group), now)
         self._end_if_over(sending, now)
         return size
 
-    def _new_batch(self, sending: Sending, name: str, keys: list[bytes]) -> Batch:
+    def _next_id(self) -> int:
         self._made += 1
-        batch = Batch(self._made, sending, name, keys)
-        self._batches[batch.id] = sending.on_the_way[batch.id] = batch
-        return batch
+        return self._made
+
+    def _hand_in(self, handed: Handed, now: Millis) -> None:
+        self._open[handed.id] = handed.sending.on_the_way[handed.id] = handed
+        self._ask_owner(handed, now)
 
     def _by_owner(self, side: KeptSide, partition: int, keys: list[bytes]) -> list[list[bytes]]:
         """The keys of each owner together."""
@@ -317,40 +262,87 @@ class Keeping:
             groups.setdefault(owners[own], []).append(key)
         return list(groups.values())
 
-    def _send(self, batch: Batch, now: Millis) -> None:
-        """Ask the owner of a batch; of one whose keys have several by now, each."""
-        side, partition = batch.sending.side, batch.sending.partition
-        first, *others = self._by_owner(side, partition, batch.keys)
-        batch.keys = first
-        for group in others:
-            self._ask_owner(self._new_batch(batch.sending, batch.map, group), now)
-        self._ask_owner(batch, now)
+    def _ask_again(self, handed: Handed, now: Millis) -> None:
+        """Send it to whoever owns its keys by now; where they have several owners, or other partitions, in parts."""
+        sending = handed.sending
+        if isinstance(handed, Batch):
+            handed.keys, *others = self._by_owner(sending.side, sending.partition, handed.keys)
+            for group in others:
+                self._hand_in(Batch(self._next_id(), sending, handed.map, group, handed.removed_at), now)
+            self._ask_owner(handed, now)
+        elif isinstance(handed, Sweep) and handed.of != self._grid.table.partition_count:
+            self._begin_sweeps(sending, handed.map, handed.cleared_at, now)
+            self._end(handed, now)
+        else:
+            self._ask_owner(handed, now)
 
-    def _ask_owner(self, batch: Batch, now: Millis) -> None:
-        table, side = self._grid.table, batch.sending.side
-        count = table.partition_count
-        partition = batch.sending.partition if count == side.of else partitions_of(batch.keys[:1], count)[0]
+    def _ask_owner(self, handed: Handed, now: Millis) -> None:
+        table, sending = self._grid.table, handed.sending
+        message = self._request(handed, now)
+        if message is None:
+            self._end(handed, now)  # The time of all that it was about is over.
+            return
+        if isinstance(handed, Sweep):
+            partition = handed.partition
+        elif isinstance(handed, Batch) and table.partition_count != sending.side.of:
+            partition = partition_of(handed.keys[0], table.partition_count)
+        else:
+            partition = sending.partition
         owner = table.owner(partition)
         if owner is None or owner not in self._members:
-            self._put_off(batch, now)
+            self._put_off(handed, now)
             return
-        message = versions_of(batch.sending.replica, batch.map, batch.keys, now)
-        if not message.keys:
-            self._end(batch, now)  # The time of all of them is over.
-            return
-        batch.target, batch.sent_at = owner, now
-        self._out.send(owner, MergeEntries(batch.id, batch.map, side.former, side.ended, *message))
+        handed.target, handed.sent_at = owner, now
+        self._out.send(owner, message)
 
-    def _put_off(self, batch: Batch, now: Millis) -> None:
-        """Nobody takes a batch at present: it is sent again after a pause, or with the next table."""
-        batch.target = None
+    def _request(self, handed: Handed, now: Millis) -> MergeEntries | FindWrittenBefore | None:
+        side, replica = handed.sending.side, handed.sending.replica
+        if isinstance(handed, Sweep):
+            return FindWrittenBefore(
+                handed.id, handed.map, handed.partition, handed.of, handed.cleared_at, handed.after_key
+            )
+        if not isinstance(handed, Batch):
+            return None
+        versions = versions_of(replica, handed.map, handed.keys, handed.removed_at, now)
+        return MergeEntries(handed.id, handed.map, side.former, side.ended, *versions) if versions.keys else None
+
+    # --- clears ----------------------------------------------------------------------------------------------------
+
+    def _begin_sweeps(self, sending: Sending, name: str, cleared_at: int, now: Millis) -> None:
+        """Ask for what was written before a clear, wherever the partition's keys are by now."""
+        count, of = self._grid.table.partition_count, sending.side.of
+        present = children_of(sending.partition, count, of) if count >= of else (sending.partition % count,)
+        for partition in present:
+            self._hand_in(Sweep(self._next_id(), sending, name, cleared_at, partition, count), now)
+
+    def _on_page(self, sweep: Sweep, page: PageReply, now: Millis) -> None:
+        sending = sweep.sending
+        was_here = partitions_of(page.keys, sending.side.of)
+        keys = [
+            key
+            for key, own in zip(page.keys, was_here, strict=True)
+            if own == sending.partition and not has_version(sending.replica, sweep.map, key)
+        ]
+        for group in self._by_owner(sending.side, sending.partition, keys):
+            self._hand_in(Batch(self._next_id(), sending, sweep.map, group, sweep.cleared_at), now)
+        if page.more:
+            sweep.after_key = page.keys[-1]
+            self._ask_owner(sweep, now)
+        else:
+            self._end(sweep, now)
+
+    # --- again -----------------------------------------------------------------------------------------------------
+
+    def _put_off(self, handed: Handed, now: Millis) -> None:
+        """Nobody takes it at present: it is sent again after a pause, or with the next table."""
+        handed.target = None
         if self._retry_at is None or self._retry_at <= now:
             self._retry_at = now + RETRY_PAUSE_MS
 
-    def _send_again(self, which: Callable[[Batch], bool], now: Millis) -> None:
-        for batch in list(self._batches.values()):
-            if batch.target is not None and which(batch):
-                self._put_off(batch, now)
+    def _send_again(self, which: Callable[[Handed], bool], now: Millis) -> None:
+        for handed in self._open.values():
+            if handed.target is not None and which(handed):
+                self._put_off(handed, now)
 
     # --- ends ------------------------------------------------------------------------------------------------------
 
@@ -371,10 +363,10 @@ class Keeping:
         if self.kept:
             self._out.record(events.DataKept(self.kept.partition_count(), self.kept.entry_count()))
 
-    def _end(self, batch: Batch, now: Millis) -> None:
-        """The owner has acknowledged a batch."""
-        sending = batch.sending
-        del self._batches[batch.id], sending.on_the_way[batch.id]
+    def _end(self, handed: Handed, now: Millis) -> None:
+        """The owner has acknowledged it."""
+        sending = handed.sending
+        del self._open[handed.id], sending.on_the_way[handed.id]
         self._plan_next(sending, now)
         self._end_if_over(sending, now)
 

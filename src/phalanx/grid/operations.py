@@ -106,7 +106,10 @@ def remove_ended(grid: GridService, owned: OwnedPartition, name: str, keys: list
 
 def _get(grid: GridService, owned: OwnedPartition, caller: Target, request: Get, now: Millis) -> None:
     store = owned.replica.maps.get(request.map)
-    grid.out.send(caller, ValueReply(request.id, store.get(request.key, now) if store is not None else None))
+    value = store.get(request.key, now) if store is not None else None
+    if grid.counts_reads and value is not None:
+        grid.note_read(owned, request.map, request.key, now)
+    grid.out.send(caller, ValueReply(request.id, value))
 
 
 def _contains(grid: GridService, owned: OwnedPartition, caller: Target, request: Contains, now: Millis) -> None:
@@ -207,7 +210,12 @@ def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) ->
         None if (store := owned.replica.maps.get(name)) is None else store.get(key, now)
         for key, owned in zip(keys, owned_ones, strict=True)
     ]
-    grid.out.send(caller, ValuesReply(request.id, _as_many_as_fit(values)))
+    values = _as_many_as_fit(values)
+    if grid.counts_reads:
+        for key, owned, value in zip(keys, owned_ones, values, strict=False):
+            if value is not None:
+                grid.note_read(owned, name, key, now)
+    grid.out.send(caller, ValuesReply(request.id, values))
 
 
 def _as_many_as_fit(values: list[bytes | None]) -> list[bytes | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from phalanx.common.clock import GridClock, with_stamp
+from phalanx.common.clock import COUNTER_BITS, GridClock, with_stamp
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
@@ -20,11 +20,13 @@ from phalanx.grid.anti_entropy import AntiEntropy
 from phalanx.grid.dividing import OwnedLater
 from phalanx.grid.following import Followed
 from phalanx.grid.held import HeldRequests
+from phalanx.grid.merge_policies import COUNTING
 from phalanx.grid.operations import remove_ended
 from phalanx.grid.outgoing import OutgoingMigrations
 from phalanx.grid.pacing import CopyPacer
 from phalanx.grid.protection import Guard, MajorityQuestion
 from phalanx.grid.purging import Purger
+from phalanx.grid.readings import counts_reads
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.store import Replica
 from phalanx.wire.effects import Outbox
@@ -87,6 +89,8 @@ class GridService:
         self.pacer = CopyPacer(target_ms, config.copy_chunk_bytes) if target_ms else None
         self._checks = AntiEntropy(config.anti_entropy_interval_ms)
         self._purger = Purger(config.tombstone_ms, clock, self._replicas)
+        self.counts_reads = counts_reads(table.maps)
+        """Whether it may matter when and how often entries are read."""
         self._expiring: dict[int, OwnedPartition] = {}
         """Owned partitions that may hold entries which expire."""
         self._table_at: Millis = 0
@@ -180,6 +184,12 @@ class GridService:
         """An entry with a time to live was stored."""
         self._expiring[owned.number] = owned
 
+    def note_read(self, owned: OwnedPartition, name: str, key: bytes, now: Millis) -> None:
+        """An entry of some map is read: note it if the map's merge policy wants to know."""
+        if self.table.maps.of(name).merge_policy in COUNTING:
+            replica = owned.replica
+            replica.readings.note(name, key, replica.maps[name].entries, self.clock.read(now) >> COUNTER_BITS)
+
     # --- the table -------------------------------------------------------------------------------------------------
 
     def on_table(
@@ -195,6 +205,7 @@ class GridService:
         `ahead`: partitions whose row this member has committed, and the master has not said that it has, too.
         """
         self.guard.on_plan(table.maps, now)
+        self.counts_reads = counts_reads(table.maps)
         reconfirmed = confirmed_by != self._confirmed_by
         self._confirmed_by = confirmed_by
         before, self.table, self._table_at = self.table, table, now

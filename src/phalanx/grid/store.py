@@ -35,6 +35,7 @@ from itertools import repeat
 from phalanx.common.clock import STAMP_BYTES, stamp_of, value_of
 from phalanx.common.ids import Millis
 from phalanx.grid.outcomes import Outcomes
+from phalanx.grid.readings import Readings
 from phalanx.partition.hashing import scan_position
 
 Position = tuple[int, bytes]
@@ -240,7 +241,7 @@ class Replica:
     less: a master may die after few have heard of its table, and the next master use the same version for another owner.
     """
 
-    __slots__ = ("ended", "epoch", "maps", "ordered_for", "outcomes", "purged_to", "ruler", "seq")
+    __slots__ = ("ended", "epoch", "maps", "ordered_for", "outcomes", "purged_to", "readings", "ruler", "seq")
 
     def __init__(self, epoch: int = 0, seq: int = 0, ruler: str = "") -> None:
         self.epoch = epoch
@@ -255,6 +256,7 @@ class Replica:
         self.maps: dict[str, MapStore] = {}
         self.outcomes = Outcomes()
         """What became of writes that may be asked for again."""
+        self.readings = Readings()
         self.purged_to = 0
         """As in `MapStore`, of maps of which nothing is kept any more."""
 

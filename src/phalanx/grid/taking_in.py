@@ -14,14 +14,25 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.merge_policies import Verdict, Version, decide
 from phalanx.grid.replication import OwnedPartition, PendingWrite
-from phalanx.grid.versions import purged_to, version_of
+from phalanx.grid.versions import keys_written_before, version_of
 from phalanx.partition.hashing import partitions_of
 from phalanx.wire import events
-from phalanx.wire.messages import CountReply, MergeEntries, ReplicatePut, ReplicateRemove
+from phalanx.wire.messages import (
+    CountReply,
+    FindWrittenBefore,
+    MergeEntries,
+    MergeRequest,
+    PageReply,
+    Replicate,
+    ReplicatePut,
+    ReplicateRemove,
+)
 
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
 
+KEYS_AT_ONCE = 2_000
+"""Of one page of keys."""
 NAMED_AT_MOST = 20
 """Conflicts, and keys, that one event names; all are counted."""
 KEY_BYTES = 40
@@ -38,7 +49,30 @@ class Judged(NamedTuple):
     verdict: Verdict
 
 
-def on_merge_entries(grid: GridService, sender: MemberId, message: MergeEntries, now: Millis) -> None:
+def on_merge_request(grid: GridService, sender: MemberId, message: MergeRequest, now: Millis) -> None:
+    if isinstance(message, MergeEntries):
+        _on_entries(grid, sender, message, now)
+    else:
+        _on_find(grid, sender, message)
+
+
+def _on_find(grid: GridService, sender: MemberId, message: FindWrittenBefore) -> None:
+    """Tell which keys have old values."""
+    if message.of != len(grid.owned) or not 0 <= message.partition < message.of:
+        text = f"there are {len(grid.owned)} partitions here, and {message.of} where the request comes from"
+        grid.fail(sender, message.id, ErrorCode.NOT_OWNER, text)
+        return
+    owned = grid.owned[message.partition]
+    if owned is None:
+        grid.refuse(sender, message, message.partition)
+        return
+    keys, more = keys_written_before(
+        owned.replica, message.map, message.stamp, message.after_key, KEYS_AT_ONCE
+    )  # fmt: skip
+    grid.out.send(sender, PageReply(message.id, keys, [], more))
+
+
+def _on_entries(grid: GridService, sender: MemberId, message: MergeEntries, now: Millis) -> None:
     """Merge some keys of one map, if all of them are owned here; otherwise nothing is done."""
     owned_ones: list[OwnedPartition] = []
     for partition in partitions_of(message.keys, len(grid.owned)):
@@ -73,7 +107,7 @@ def _judge(owned_ones: list[OwnedPartition], message: MergeEntries, policy: str,
     for owned, key, *kept_of in zip(owned_ones, message.keys, message.versions, ttls, accessed, hits, strict=True):
         kept, replica = Version(*kept_of), owned.replica
         here = version_of(replica, message.map, key, now)
-        verdict = decide(policy, kept, here, message.ended, purged_to(replica))
+        verdict = decide(policy, kept, here, message.ended, replica.purged_to_of(message.map))
         judged.append(Judged(owned, key, kept, here, verdict))
     return judged
 
@@ -82,12 +116,9 @@ def _apply(
     grid: GridService, owned: OwnedPartition, name: str, taken: list[Judged], write: PendingWrite, now: Millis
 ) -> None:
     """Store what is taken in one partition, and have the backups store it."""
-    by_ttl: dict[int, tuple[list[bytes], list[bytes]]] = {}
-    for each in taken:
-        keys, versions = by_ttl.setdefault(each.kept.ttl_ms, ([], []))
-        keys.append(each.key)
-        versions.append(each.kept.stored)
     replica = owned.replica
+    removed = [each for each in taken if each.kept.is_removal]
+    values = [each for each in taken if not each.kept.is_removal]
     if not taken and not owned.is_settled:
         # What is here, and makes what was handed in dispensable, may not have reached the backups yet.
         replica.seq += 1
@@ -95,12 +126,24 @@ def _apply(
         write.partitions_left += owned.append(nothing, write)
         grid.unsettled[owned.number] = owned
         return
-    for ttl_ms, (keys, versions) in by_ttl.items():
+    messages: list[Replicate] = []
+    if removed:
+        keys, stamps = [each.key for each in removed], [each.kept.stamp for each in removed]
+        replica.remove(name, keys, stamps)
+        replica.seq += 1
+        messages.append(ReplicateRemove(owned.number, replica.epoch, replica.seq, name, keys, stamps))
+    if values:
+        hits, accessed = [each.kept.hits for each in values], [each.kept.accessed_ms for each in values]
+        replica.readings.take(name, [each.key for each in values], hits if any(hits) else [], accessed)
+    for ttl_ms in dict.fromkeys(each.kept.ttl_ms for each in values):
+        keys = [each.key for each in values if each.kept.ttl_ms == ttl_ms]
+        versions = [each.kept.stored for each in values if each.kept.ttl_ms == ttl_ms]
         replica.map(name).put_many(keys, versions, ttl_ms, now)
         if ttl_ms:
             grid.note_expiry(owned)
         replica.seq += 1
-        message = ReplicatePut(owned.number, replica.epoch, replica.seq, name, keys, versions, ttl_ms)
+        messages.append(ReplicatePut(owned.number, replica.epoch, replica.seq, name, keys, versions, ttl_ms))
+    for message in messages:
         if owned.streams:
             grid.unsettled[owned.number] = owned
         write.partitions_left += owned.append(message, write)
@@ -122,7 +165,7 @@ def _record(grid: GridService, message: MergeEntries, policy: str, judged: list[
     too_old = [each for each in judged if each.verdict is Verdict.TOO_OLD]
     if too_old:
         keys = tuple(_shown(each.key) for each in too_old[:NAMED_AT_MOST])
-        forgotten = max(purged_to(each.owned.replica) for each in too_old)
+        forgotten = max(each.owned.replica.purged_to_of(message.map) for each in too_old)
         grid.out.record(events.MergedTooOld(message.former, message.map, len(too_old), keys, forgotten))
 
 

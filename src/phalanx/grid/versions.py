@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
-from phalanx.common.clock import STAMP_BYTES
+from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.ids import Millis
 from phalanx.grid.merge_policies import Version
 from phalanx.grid.store import Replica
+from phalanx.partition.hashing import scan_position
 
 
 class Versions(NamedTuple):
@@ -22,35 +25,73 @@ class Versions(NamedTuple):
 
 
 def keys_by_map(replica: Replica) -> list[tuple[str, Iterator[bytes]]]:
-    """Of each map the keys of which the replica has a version."""
-    return [(name, iter(store.entries)) for name, store in sorted(replica.maps.items())]
+    """Of each map the keys of which the replica has a version of its own."""
+    return [(name, chain(store.entries, store.tombstones)) for name, store in sorted(replica.maps.items())]
+
+
+def clears(replica: Replica) -> list[tuple[str, int]]:
+    """The maps that were cleared, and the stamps of that."""
+    return [(name, store.cleared_at) for name, store in sorted(replica.maps.items()) if store.cleared_at]
+
+
+def has_version(replica: Replica, name: str, key: bytes) -> bool:
+    """Whether the replica knows more of a key than that its map was cleared."""
+    store = replica.maps.get(name)
+    return store is not None and (key in store.entries or key in store.tombstones)
 
 
 def version_of(replica: Replica, name: str, key: bytes, now: Millis) -> Version | None:
-    """What the replica has of a key; None: nothing, or its time is over."""
-    store = replica.maps.get(name)
-    if store is None or store.get(key, now) is None:
-        return None
-    return Version(store.entries[key], store.remaining_ms(key, now))
+    """What the replica has of a key; None: nothing. A value whose time is over is none, but where it stands over an older
+    one, which may live longer elsewhere, it is a removal."""
+    stamp, stored = replica.state_of(name, key, now)
+    if stored is None:
+        return _removal(stamp) if stamp else None
+    hits, accessed_ms = replica.readings.find(name, key)
+    return Version(stored, replica.maps[name].remaining_ms(key, now), accessed_ms, hits)
 
 
 def stored_bytes(replica: Replica, name: str, key: bytes) -> int:
     """How long the version is."""
-    store = replica.maps.get(name)
-    return len(store.entries.get(key, b"")) if store is not None else STAMP_BYTES
+    stored = replica.maps[name].entries.get(key)
+    return len(stored) if stored is not None else STAMP_BYTES
 
 
-def versions_of(replica: Replica, name: str, keys: Sequence[bytes], now: Millis) -> Versions:
-    """What the replica has of these keys; without those whose time is over."""
-    found = [(key, version) for key in keys if (version := version_of(replica, name, key, now)) is not None]
-    columns = Versions([key for key, _ in found], [each.stored for _, each in found], [], [], [])
-    if any(each.ttl_ms for _, each in found):
-        columns.ttls.extend(each.ttl_ms for _, each in found)
-    if any(each.hits for _, each in found):
-        columns.accessed.extend(each.accessed_ms for _, each in found)
-        columns.hits.extend(each.hits for _, each in found)
+def versions_of(replica: Replica, name: str, keys: Sequence[bytes], removed_at: int, now: Millis) -> Versions:
+    """What the replica has of these keys, and hands in; of those of which it has nothing, that they were removed then."""
+    columns = Versions([], [], [], [], [])
+    for key in keys:
+        version = version_of(replica, name, key, now) if has_version(replica, name, key) else _removal(removed_at)
+        if version is None:
+            continue
+        columns.keys.append(key)
+        columns.versions.append(version.stored)
+        columns.ttls.append(version.ttl_ms)
+        columns.accessed.append(version.accessed_ms)
+        columns.hits.append(version.hits)
+    for column in (columns.ttls, columns.accessed, columns.hits):
+        if not any(column):
+            column.clear()
     return columns
 
 
-def purged_to(replica: Replica) -> int:
-    return 0
+def keys_written_before(
+    replica: Replica, name: str, stamp: int, after_key: bytes, limit: int
+) -> tuple[list[bytes], bool]:
+    """Keys of a map with values that are older, behind a key in scan order, and whether there may be more."""
+    store = replica.maps.get(name)
+    if store is None:
+        return [], False
+    positions = store.positions()
+    start = bisect_right(positions, (scan_position(after_key), after_key)) if after_key else 0
+    found: list[bytes] = []
+    for _, key in positions[start:]:
+        if stamp_of(store.entries[key]) < stamp:
+            found.append(key)
+            if len(found) == limit:
+                return found, True
+    store.sorted_positions = None
+    return found, False
+
+
+def _removal(stamp: int) -> Version:
+    return Version(stamp.to_bytes(STAMP_BYTES, "big"))

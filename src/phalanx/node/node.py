@@ -22,7 +22,7 @@ from phalanx.grid.keeping import FIRST_ID, Keeping
 from phalanx.grid.kept import Kept
 from phalanx.grid.operations import on_bulk_request, on_key_request
 from phalanx.grid.service import GridService
-from phalanx.grid.taking_in import on_merge_entries
+from phalanx.grid.taking_in import on_merge_request
 from phalanx.membership.service import MembershipService
 from phalanx.node.history import History
 from phalanx.node.inquiries import Inquiries
@@ -48,9 +48,9 @@ from phalanx.wire.effects import (
 
 Handler = Callable[[Any, Any, Millis], None]
 _REQUESTS = frozenset(get_args(m.Request))
-_OF_CLIENTS = _REQUESTS - {m.MergeEntries}
+_OF_CLIENTS = _REQUESTS.difference(get_args(m.MergeRequest))
 _BETWEEN_MEMBERS = frozenset(
-    [*get_args(m.TableMessage), *get_args(m.ReplicationMessage), *get_args(m.MergeMessage), m.MergeEntries]
+    [*get_args(m.TableMessage), *get_args(m.ReplicationMessage), *get_args(m.MergeMessage), *get_args(m.MergeRequest)]
 )
 """What counts only from a member of the installed view; messages about membership judge their senders themselves."""
 _OF_MEMBERS_ONLY = _BETWEEN_MEMBERS | frozenset(m.WRITES)
@@ -411,7 +411,7 @@ class Node:
         routes |= dict.fromkeys(get_args(m.Replicate), grid.followed.on_replicate)
         routes |= dict.fromkeys(get_args(m.KeyRequest), partial(on_key_request, grid))
         routes |= dict.fromkeys(get_args(m.BulkRequest), partial(on_bulk_request, grid))
-        routes[m.MergeEntries] = partial(on_merge_entries, grid)
+        routes |= dict.fromkeys(get_args(m.MergeRequest), partial(on_merge_request, grid))
         routes |= {m.KeptQuery: self.keeping.on_query, m.KeptAnswer: self.keeping.on_answer}
         routes |= dict.fromkeys(get_args(m.Inquiry), self._inquiries.on_inquiry)
         routes |= dict.fromkeys(get_args(m.Administration), self._on_administration)

@@ -117,7 +117,7 @@ class EmbeddedMap(AsyncMap):
         node = caller.node
         if node is not None and node.serves(caller.now()):
             owned = node.grid.owned[partition]
-            if owned is not None and not node.grid.guard.watches(self.name):
+            if owned is not None and not node.grid.counts_reads and not node.grid.guard.watches(self.name):
                 store = owned.replica.maps.get(self.name)
                 if store is None:
                     return default

@@ -29,6 +29,19 @@ class MergeEntries(WireMessage, tag=85, frozen=True):
     """How often each was read; as `accessed`."""
 
 
+class FindWrittenBefore(WireMessage, tag=86, frozen=True):
+    """Which keys of a map in this partition have values that were written before a stamp? Answered page by page, without
+    values, in scan order behind `after_key`: they may have been cleared elsewhere."""
+
+    id: int
+    map: str
+    partition: int
+    of: int
+    """As in `SizeOf`."""
+    stamp: int
+    after_key: bytes
+
+
 class KeptQuery(WireMessage, tag=58, frozen=True):
     """Of replicas that a former incarnation at the receiver's address held: are they still kept for merging?"""
 

@@ -36,7 +36,7 @@ from phalanx.wire.membership_messages import (
     SuspicionReport,
     Welcome,
 )
-from phalanx.wire.merge_messages import KeptAnswer, KeptQuery, MergeEntries, Waiting
+from phalanx.wire.merge_messages import FindWrittenBefore, KeptAnswer, KeptQuery, MergeEntries, Waiting
 from phalanx.wire.message import PROTOCOL_VERSION
 from phalanx.wire.replication_messages import (
     AppliedOperation,
@@ -126,10 +126,11 @@ ReplicationMessage = (
     | CopyAck
 )  # fmt: skip
 MergeMessage = KeptQuery | KeptAnswer
+MergeRequest = MergeEntries | FindWrittenBefore
 KeyRead = Get | Contains
 KeyWrite = Put | PutIfAbsent | Replace | Remove
 KeyRequest = KeyRead | KeyWrite
-BulkRequest = GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition | MergeEntries
+BulkRequest = GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition | MergeRequest
 Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations
 Administration = ChangeMap | ChangePartitionCount
 Request = KeyRequest | BulkRequest | Inquiry | Administration
@@ -170,6 +171,7 @@ __all__ = [
     "ExplicitSuspicion",
     "FetchTable",
     "FetchedTable",
+    "FindWrittenBefore",
     "FlagReply",
     "Forgotten",
     "Get",
@@ -209,6 +211,7 @@ __all__ = [
     "MergeMessage",
     "MergeOrder",
     "MergeProbe",
+    "MergeRequest",
     "Message",
     "MigrationAnswer",
     "MigrationCommit",

@@ -139,6 +139,10 @@ class CopyChunk(WireMessage, tag=49, frozen=True):
     """Keys of tombstones."""
     removed_at: tuple[int, ...] = ()
     """Their stamps."""
+    hits: tuple[int, ...] = ()
+    """How often each entry was read; empty when none was, or nobody wants to know."""
+    accessed: tuple[Millis, ...] = ()
+    """When last, by the grid's clock."""
     forgotten: tuple[Forgotten, ...] = ()
     """In the last chunk: as things are when everything else has been sent."""
 
