@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from harness import KEY, MAP, TEXT, Cluster, lone_id
@@ -52,6 +52,21 @@ def test_a_removal_leaves_its_stamp_on_every_replica_until_the_key_is_put_again(
     replied(c, "A", m.Put, KEY, VALUE, 0)
     assert c.kept("B") == c.kept("A")
     assert (list(c.kept("A")[0]), c.kept("A")[2]) == ([KEY], {})
+
+
+@pytest.mark.rows("EL-63")
+@pytest.mark.parametrize("put", [(m.Put, KEY, VALUE, 0), (m.PutAll, [KEY], [VALUE], 0)])
+def test_an_owner_without_backups_does_the_same(put: Any) -> None:
+    c = Cluster("A")
+    c.assign()
+    replied(c, "A", *put)
+    written = max(c.kept("A")[0].values())[:8]
+    replied(c, "A", m.Remove, KEY)
+    removed = c.kept("A")[2][KEY].to_bytes(8, "big")
+    assert removed > written
+    replied(c, "A", *put)
+    assert c.kept("A")[2] == {}
+    assert c.kept("A")[0][KEY][:8] > removed
 
 
 @pytest.mark.rows("EL-63", "DL-83")
@@ -249,7 +264,7 @@ def test_a_purge_is_bounded_and_what_is_purged_is_not_above_what_it_remembers(
 OPERATIONS = st.lists(
     st.tuples(
         st.sampled_from(["put", "put for a while", "remove", "clear", "end", "purge", "chunk", "chunk"]),
-        st.integers(0, 5),
+        st.integers(0, 2),
         st.sampled_from([MAP, "other"]),
     ),
     max_size=60,
@@ -325,6 +340,10 @@ def told(replica: Replica, above: int = 0) -> dict[str, Any]:
 @pytest.mark.rows("DL-83")
 @settings(max_examples=300)
 @given(OPERATIONS, OPERATIONS)
+@example([("put", 0, MAP), ("remove", 0, MAP)], [("put for a while", 0, MAP)])
+@example(
+    [("put", 0, MAP), ("put", 0, "other"), ("clear", 0, MAP), ("end", 0, MAP), ("end", 0, MAP)], [("purge", 0, MAP)]
+)
 def test_a_copy_made_while_writes_go_on_knows_what_its_source_knows(
     before: list[tuple[str, int, str]], during: list[tuple[str, int, str]]
 ) -> None:

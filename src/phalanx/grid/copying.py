@@ -110,7 +110,7 @@ class CopySender:
             name, left = self._removed[-1]
             store = self._replica.maps.get(name)
             if store is not None:
-                size = self._gather_removed(store, left, removed, removed_at)
+                size = self._gather_removed(store, left, (removed, removed_at), (keys, values))
             if store is None or not left:
                 self._removed.pop()
         self._sent_last = not self._keys and not self._removed
@@ -140,16 +140,29 @@ class CopySender:
             left.pop()
         return size
 
-    def _gather_removed(self, store: MapStore, left: list[bytes], removed: list[bytes], removed_at: list[int]) -> int:
-        """As `_gather`, of tombstones. What was put since then has gone along with the writes."""
+    def _gather_removed(
+        self,
+        store: MapStore,
+        left: list[bytes],
+        removed: tuple[list[bytes], list[int]],
+        entries: tuple[list[bytes], list[bytes]],
+    ) -> int:
+        """As `_gather`, of tombstones. What was put since then has gone along with the writes.
+
+        What was put for a time goes once more: the destination did not know that it stands over a tombstone.
+        """
         size = CHUNK_BYTES
         while left and size < CHUNK_BYTES + self._chunk_bytes:
             key = left.pop()
             stamp = store.tombstones.get(key)
             if stamp is not None:
                 size += len(key) + ENTRY_BYTES
-                removed.append(key)
-                removed_at.append(stamp)
+                removed[0].append(key)
+                removed[1].append(stamp)
+            elif key in store.covering:
+                size += len(key) + len(store.entries[key]) + ENTRY_BYTES
+                entries[0].append(key)
+                entries[1].append(store.entries[key])
         return size
 
 
@@ -192,16 +205,19 @@ class IncomingCopy:
 
     def apply(self, chunk: CopyChunk, now: Millis) -> None:
         self._expected += 1
+        if chunk.keys:
+            self._take_entries(chunk, now)
+        if chunk.removed:
+            self.replica.map(chunk.map).tombstones.update(zip(chunk.removed, chunk.removed_at, strict=True))
+        # Behind the rest: what one map has purged must not pass to another one that is made for its first entry.
         for each in chunk.forgotten:
             if each.map:
                 store = self.replica.map(each.map)
                 store.cleared_at, store.purged_to = each.cleared_at, each.purged_to
             else:
                 self.replica.purged_to = each.purged_to
-        if chunk.removed:
-            self.replica.map(chunk.map).tombstones.update(zip(chunk.removed, chunk.removed_at, strict=True))
-        if not chunk.keys:
-            return
+
+    def _take_entries(self, chunk: CopyChunk, now: Millis) -> None:
         store = self.replica.map(chunk.map)
         if chunk.ttls:
             for key, value, ttl_ms in zip(chunk.keys, chunk.values, chunk.ttls, strict=True):
