@@ -274,6 +274,37 @@ def test_what_is_left_after_a_decision_is_resolved_in_its_turn() -> None:
     assert master.view() == "ABDF"
 
 
+@pytest.mark.rows("PD-22", "PD-10")
+def test_one_end_that_may_be_dead_is_waited_for() -> None:
+    """C misses B sooner than the master does. B is the older one, and would be kept."""
+    master = Master("ABC")
+    master.names = "C"
+    master.beats(3)
+    master.report(C="B")
+    master.beats(9)
+    assert master.view() == "AC"
+    (removed,) = master.events_of(events.MemberRemoved)
+    assert (removed.removed, removed.rule) == (lone_id("B"), "CS-35")
+    master.says = {}
+    master.beats(20)
+    assert master.view() == "AC"
+
+
+@pytest.mark.rows("PD-22")
+def test_one_end_of_which_little_is_heard_is_not_waited_for_for_ever() -> None:
+    master = Master("ABC")
+    master.report(B="C", C="B")
+    master.names = "C"
+    for beat in range(40):
+        master.beats(1)
+        if beat % 4 == 0:
+            master.hear_from("B")
+        if master.view() != "ABC":
+            break
+    assert master.view() == "AB"
+    assert beat < 20
+
+
 @pytest.mark.rows("PD-20")
 def test_a_new_master_begins_without_reports() -> None:
     c = Cluster("ABCD")

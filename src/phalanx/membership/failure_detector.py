@@ -41,6 +41,9 @@ class FailureDetector(Protocol):
     def is_late(self, than_ms: Millis, now: Millis) -> bool:
         """Whether a watched member was not heard for longer than that, and yet does not seem to be gone."""
 
+    def was_heard(self, member: MemberId, within_ms: Millis, now: Millis) -> bool:
+        """Whether a watched member was heard lately, or has only just begun to be watched."""
+
     def next_deadline(self) -> Millis | None:
         """Before this time silence alone adds nobody to the answer of `silent`; None: it never does."""
 

@@ -123,6 +123,9 @@ class PhiFailureDetector:
     def is_late(self, than_ms: Millis, now: Millis) -> bool:
         return self._silence.is_late(than_ms, now)
 
+    def was_heard(self, member: MemberId, within_ms: Millis, now: Millis) -> bool:
+        return self._silence.was_heard(member, within_ms, now)
+
     def next_deadline(self) -> Millis | None:
         return self._silence.next_deadline()
 

@@ -88,6 +88,8 @@ class Resolution:
         self._searched: list[Link] = []
         """The links that it is about."""
         self._search_ends = self._go_on_at = 0
+        self._due_since: Millis | None = None
+        """Since when it is only waited until both ends of all links are heard; None: it is not time yet."""
         self._view: MembersView | None = None
         """The view to which the reports were last fitted; None: this member is no master, or the feature is off."""
 
@@ -163,7 +165,7 @@ class Resolution:
     def _forget(self) -> None:
         """Another master begins without reports: members repeat theirs to it."""
         self.stage, self.reports = Stage.WHOLE, self._no_reports()
-        self.evacuation = self._search = self._view = None
+        self.evacuation = self._search = self._view = self._due_since = None
 
     def follow(self) -> None:
         """The view or the role of this member may have changed."""
@@ -213,7 +215,22 @@ class Resolution:
         if links != self.reports.links:
             self._on_change()
         if self.stage is Stage.REPORTED and (to_resolve := self.reports.to_resolve()):
-            self._begin_search(to_resolve, now)
+            if self._is_alive(to_resolve, now):
+                self._begin_search(to_resolve, now)
+        else:
+            self._due_since = None
+
+    def _is_alive(self, links: list[Link], now: Millis) -> bool:
+        """Whether no link seems to be broken only because one end of it is dead; or that has been waited for enough.
+
+        1. X dies. 2. B misses it sooner than the master A does, and reports it. 3. If A decided now, it would keep the older
+        of both: perhaps X. So it waits for its own verdict, one heartbeat timeout at the most.
+        """
+        if self._due_since is None:
+            self._due_since = now
+        suspicions = self._state.suspicions
+        is_in_doubt = any(suspicions.is_in_doubt(end, now) for link in links for end in link)
+        return not is_in_doubt or now - self._due_since >= self._state.config.heartbeat_timeout_ms
 
     def next_deadline(self) -> Millis | None:
         """When to go on; the ticks come by themselves."""
@@ -234,6 +251,7 @@ class Resolution:
     def _begin_search(self, links: list[Link], now: Millis) -> None:
         state = self._state
         self._turn(Step.QUIET)
+        self._due_since = None
         view, table = state.joined(), state.table
         traits = dict(view.traits)
         zones = {member: its.zone for member, its in traits.items() if its.zone}

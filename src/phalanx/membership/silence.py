@@ -48,6 +48,10 @@ class Silence:
         """Whether somebody was not heard for longer than that, and yet not for too long."""
         return any(now - heard > than_ms and self._due[member] > now for member, heard in self.heard.items())
 
+    def was_heard(self, member: MemberId, within_ms: Millis, now: Millis) -> bool:
+        """Of a watched member."""
+        return now - self.heard.get(member, now) <= within_ms
+
     def next_deadline(self) -> Millis | None:
         """Never in the past after a look: who is found already wakes nobody again."""
         return self._nobody_before

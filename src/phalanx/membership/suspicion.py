@@ -132,6 +132,12 @@ class Suspicions:
         """Whether the member has been asked if it lives, and may still answer."""
         return member in self._questioned
 
+    def is_in_doubt(self, member: MemberId, now: Millis) -> bool:
+        """Whether the member may be dead, and it will soon be known: it has to answer, or should have been heard since."""
+        if member in self.suspected or member in self._questioned:
+            return True
+        return member in self._watched and not self._detector.was_heard(member, 2 * self._interval_ms, now)
+
     # --- signs of life ---------------------------------------------------------------------------------------------
 
     def heard(self, member: MemberId, now: Millis, rule: str) -> None:
