@@ -119,6 +119,29 @@ def test_two_sides_write_and_become_one_cluster_that_has_it_all(machines: Start)
     assert sum(event["count"] for event in conflicts) >= len(both)
 
 
+def test_what_was_removed_on_either_side_stays_removed(machines: Start) -> None:
+    m = split(machines, backup_count=2)  # so that the side of three has replicas of everything
+    here, there, crossed = numbered("removed here"), numbered("removed there"), numbered("written there, removed here")
+    with sides(m, [*numbered("before"), *here, *there]) as s:
+        assert s.remove("here", here) == len(here)
+        assert s.remove("there", there) > len(there) // 4
+        later()
+        s.write("there", [*here[:10], *crossed])
+        later()
+        s.write("here", crossed)
+        assert s.remove("here", crossed) == len(crossed)
+        s.there.call("cleared", "put_all", dict.fromkeys(numbered("there"), "there"))
+        # In every partition: what is not there is not cleared, and says nothing to the other side.
+        s.here.call("cleared", "put_all", dict.fromkeys(numbered("here", 300), "here"))
+        later()
+        s.here.call("cleared", "clear")
+        later()
+        s.there.call("cleared", "put", "after", "there")
+        heal(m)
+        s.check()
+        assert s.here.items("cleared") == {"after": "there"}
+
+
 def test_a_write_that_was_on_its_way_when_the_cut_came_does_not_come_when_it_is_healed(machines: Start) -> None:
     """Its caller was answered by the owner on its own side, and has written anew since."""
     m = split(machines)
