@@ -135,3 +135,14 @@ def test_stored_values_stand_in_the_order_of_their_stamps(one: int, other: int, 
     clock = GridClock()
     clock.observe_stored([stored, beside], 0)
     assert clock.read(0) >= max(one, other)
+
+
+@given(STEPS)
+def test_the_short_way_gives_the_same_stamps(steps: list[tuple[int, str, int]]) -> None:
+    clock, twin, now = GridClock(7), GridClock(7), 1_000
+    for passed, what, other in steps:
+        now += passed
+        if what == "observe":
+            assert clock.observe(other, now) == twin.observe(other, now)
+        else:
+            assert clock.stamped(b"value", now) == with_stamp(twin.stamp(now), b"value")

@@ -19,6 +19,8 @@ values, they date nothing.
 
 from __future__ import annotations
 
+import struct
+
 from phalanx.common.ids import Millis
 
 STAMP_BYTES = 8
@@ -27,6 +29,9 @@ COUNTER_BITS = 16
 MAX_STAMP = 2**63 - 1
 MAX_AHEAD_MS: Millis = 100 * 365 * 86_400_000
 """A clock that is further ahead of one's own is none: a hundred years."""
+
+
+_PACK = struct.Struct(">Q").pack
 
 
 def stamp_of(stored: bytes) -> int:
@@ -66,6 +71,14 @@ class GridClock:
             stamp = self._last + 1
         self._last = stamp
         return stamp
+
+    def stamped(self, value: bytes, now: Millis) -> bytes:
+        """A serialised value with the next stamp. The hot path: `stamp` and `with_stamp` in one call."""
+        stamp = (now + self.offset_ms) << COUNTER_BITS
+        if stamp <= self._last:
+            stamp = self._last + 1
+        self._last = stamp
+        return _PACK(stamp) + value
 
     def read(self, now: Millis) -> int:
         """What others are told of this clock: no stamp that was given or seen here is greater."""

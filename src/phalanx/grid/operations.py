@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from phalanx.common.clock import STAMP_BYTES, with_stamp
+from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.common.invariant import invariant
@@ -126,7 +126,7 @@ def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put,
         and not request.ttl_ms
         and owned.replica.outcomes.note_next(caller, number, request.open_from, None, now)
     ):
-        owned.put_unshared(request.map, request.key, with_stamp(grid.clock.stamp(now), request.value))
+        owned.put_unshared(request.map, request.key, grid.clock.stamped(request.value, now))
         grid.out.send(caller, DoneReply(request.id))
     elif not was_applied(grid, owned, caller, request):
         _store(grid, owned, caller, request, DoneReply(request.id), None, now)
@@ -182,7 +182,7 @@ def _store(
 ) -> None:
     applied = noted(grid, owned, caller, request, outcome, now)
     ttl_ms = request.ttl_ms
-    stored = with_stamp(grid.clock.stamp(now), request.value)
+    stored = grid.clock.stamped(request.value, now)
     if not ttl_ms and not owned.streams:
         owned.put_unshared(request.map, request.key, stored)
         grid.out.send(caller, reply)
@@ -207,7 +207,13 @@ def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) ->
     if owned_ones is None:
         return
     values = [
-        None if (store := owned.replica.maps.get(name)) is None else store.get(key, now)
+        None
+        if (store := owned.replica.maps.get(name)) is None
+        else store.get(key, now)
+        if store.expires_at
+        else stored[STAMP_BYTES:]
+        if (stored := store.entries.get(key)) is not None
+        else None
         for key, owned in zip(keys, owned_ones, strict=True)
     ]
     values = _as_many_as_fit(values)

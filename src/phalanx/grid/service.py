@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from phalanx.common.clock import COUNTER_BITS, GridClock, with_stamp
+from phalanx.common.clock import COUNTER_BITS, GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
@@ -177,7 +177,7 @@ class GridService:
             or len(value) > self._max_value
         ):
             return False
-        owned.put_unshared(name, key, with_stamp(self.clock.stamp(now), value))
+        owned.put_unshared(name, key, self.clock.stamped(value, now))
         return True
 
     def note_expiry(self, owned: OwnedPartition) -> None:

@@ -32,7 +32,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import repeat
 
-from phalanx.common.clock import STAMP_BYTES, stamp_of, value_of
+from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.ids import Millis
 from phalanx.grid.outcomes import Outcomes
 from phalanx.grid.readings import Readings
@@ -212,7 +212,7 @@ class MapStore:
             entries = self.entries
             size = sum(map(len, entries)) + sum(map(len, entries.values())) - STAMP_BYTES * len(entries)
             if size <= max_bytes:
-                return list(entries), list(map(value_of, entries.values())), False
+                return list(entries), [stored[STAMP_BYTES:] for stored in entries.values()], False
         positions = self.positions()
         start = bisect_right(positions, (scan_position(after_key), after_key)) if after_key else 0
         keys: list[bytes] = []
