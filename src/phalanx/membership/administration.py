@@ -201,7 +201,7 @@ class Administration:
     def _note_view(self, sender: MemberId, message: MembersAck) -> None:
         state = self._state
         if sender in state.members:
-            state.standing.has_view(sender, message.version, message.maker)
+            state.note_view(sender, message.version, message.maker)
         elif self._let_go.get(sender) == message.version and message.maker == state.this:
             del self._let_go[sender]
             if state.standing.has_left(sender):
@@ -272,7 +272,7 @@ class Administration:
         state = self._state
         if sender in state.members:
             state.suspicions.confirmed(sender, now)
-            state.standing.has_view(sender, message.view_version, message.view_maker)
+            state.note_view(sender, message.view_version, message.view_maker)
             if state.watching.is_ring:
                 # Elsewhere the heartbeat that comes along says it.
                 self.heal(sender, message.view_version)

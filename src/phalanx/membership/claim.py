@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.stable import Memory
 from phalanx.common.view import MembersView
+from phalanx.membership.lease import with_margin
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import ClaimAnswer, MastershipClaim
 
@@ -63,6 +64,8 @@ class Claim:
         """The lists of the claimer and of the members that agreed."""
         self._memories: dict[MemberId, Memory | None] = {}
         """What those that agreed know of views."""
+        self._promised_until: dict[MemberId, Millis] = {}
+        """Until when those that agreed follow nobody but their former master, by this member's clock."""
         self._ask_at: dict[MemberId, Millis] = {}
         """Members that have not agreed yet, and when to ask them again."""
         self._asked: set[MemberId] = set()
@@ -115,6 +118,7 @@ class Claim:
         self._refused_since.pop(sender, None)
         self._views[sender] = answer.view
         self._memories[sender] = answer.memory
+        self._promised_until[sender] = now + (with_margin(answer.bound_ms) if answer.bound_ms else 0)
         self.ask_younger(answer.view, suspected, now)
 
     def on_refused(self, member: MemberId, grace_ms: Millis, now: Millis) -> None:
@@ -152,6 +156,10 @@ class Claim:
     def memories(self, members: Iterable[MemberId]) -> list[tuple[MemberId, Memory | None]]:
         """What these of those that agreed know of views."""
         return [(member, self._memories[member]) for member in members if member in self._memories]
+
+    def promised_until(self, members: Iterable[MemberId]) -> Millis:
+        """When none of these of those that agreed is bound any more."""
+        return max((self._promised_until[member] for member in members if member in self._promised_until), default=0)
 
     def left_out(self) -> tuple[MemberId, ...]:
         """Members that were asked and are not in the final list."""

@@ -19,7 +19,15 @@ from phalanx.membership.parting import Parting
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
-from phalanx.wire.messages import ClaimAnswer, Complaint, ExplicitSuspicion, Heartbeat, JoinResponse, LifeProbe
+from phalanx.wire.messages import (
+    ClaimAnswer,
+    Complaint,
+    ExplicitSuspicion,
+    Heartbeat,
+    JoinResponse,
+    LifeProbe,
+    WakeProbe,
+)
 
 SAID = "it said that our views have diverged"
 

@@ -62,6 +62,11 @@ def refusal_of(
         return f"this member belongs to cluster {config.cluster!r}, not to {request.cluster!r}"
     if request.protocol != PROTOCOL_VERSION:
         return f"this cluster speaks protocol {PROTOCOL_VERSION}, not {request.protocol}: upgrade the older side"
+    if request.lease_ms != config.lease_ms:
+        return (
+            f"this cluster has leases of {config.lease_ms} ms, the joiner is configured for {request.lease_ms}: set lease_ms "
+            f"to the same number"
+        )
     # Once there is data the count of the cluster holds, and the joiner takes it: one from before a division will do.
     is_former = has_data and request.partition_count > 0 and partition_count % request.partition_count == 0
     if request.partition_count not in (config.partition_count, partition_count) and not is_former:

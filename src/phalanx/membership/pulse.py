@@ -58,6 +58,8 @@ class Pulse:
     def _tick(self, now: Millis) -> None:
         state = self._state
         view, suspected = state.joined(), state.suspicions.suspected
+        if state.is_master:
+            state.renew_lease(now)
         is_stable = state.is_master and state.standing.is_stable
         heartbeat = Heartbeat(view.version, view.maker, clock=state.read_clock(now), is_stable=is_stable)
         # Who hands the mastership over is in the others' list no more, and would be complained of.
@@ -82,12 +84,16 @@ class Pulse:
         state = self._state
         view = state.joined()
         self._confirmed = master
-        self._next_confirmation = now + state.config.confirmation_interval_ms * state.watching.pace
+        config = state.config
+        pause_ms = config.confirmation_interval_ms * state.watching.pace
+        # In a large cluster, too, a lease must be renewed before it is over.
+        self._next_confirmation = now + (min(pause_ms, config.lease_ms // 4) if config.lease_ms else pause_ms)
         wants_answer = state.watching.is_ring and master not in state.watching.watched
         confirmation = MasterConfirmation(
             view.version, view.maker, state.table_version, wants_answer, state.read_clock(now)
         )  # fmt: skip
         self._out.send(master, confirmation)
+        state.ask_for_lease(master, now)
 
     def _report_suspects(self) -> None:
         """Tell the member that has to act: the master, or, if it is suspected too, who would follow it."""

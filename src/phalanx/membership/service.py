@@ -44,6 +44,8 @@ from phalanx.wire.messages import (
     JoinRefused,
     JoinRequest,
     JoinResponse,
+    LeaseGrant,
+    LeaseRequest,
     LeaveRequest,
     LifeAnswer,
     LifeProbe,
@@ -132,11 +134,21 @@ class MembershipService:
 
     def may_acknowledge(self, now: Millis) -> bool:
         """Whether an owner may now acknowledge operations on maps that ask for the majority: asked for each of them."""
-        return self.state.standing.has_majority
+        state = self.state
+        return state.standing.has_majority and (not state.config.lease_ms or now < state.lease.until)
 
     def majority_words(self) -> str:
         """Of what the present view must have the majority, and what of it is here: for the caller that is refused."""
+        if self.state.standing.has_majority:
+            return (
+                f"it is there, but this member's lease of {self._config.lease_ms} ms is over or has yet to be granted"
+            )
         return self.state.standing.words()
+
+    @property
+    def holds_until(self) -> Millis:
+        """On the master: before this time what members held that are gone is given to nobody."""
+        return self.state.lease.holds_until
 
     @property
     def has_started(self) -> bool:
@@ -298,6 +310,7 @@ class MembershipService:
             return
         state.turn(Turn.FORMS)
         state.master = self.this
+        state.lease.reign((), now, 0, inherits=False)
         special = only_special([(self.this, self._config.traits)])
         self._begin(MembersView(1, self.this, (self.this,), special), "EL-05 the seed forms the cluster", now)
 
@@ -387,10 +400,13 @@ class MembershipService:
         state, view = self.state, message.view
         state.learn(message.former, now)
         state.suspicions.heard(sender, now, "CS-50")
+        if view.maker != view.master:
+            state.lease.inherit(view.maker, view.master)
         state.master = view.master
         state.has_started = state.has_started or message.has_started
         if view.master == self.this:
             state.turn(Turn.SUCCEEDS)
+            state.lease.reign(view.others(self.this), now, 0, inherits=True)
         state.install(view, "CS-14 newer list of the master", now, message)
         self._out.send(sender, MembersAck(view.version, view.maker))
         if state.is_master:
@@ -456,6 +472,23 @@ class MembershipService:
             self.state.observe_clock(message.clock, now)
             if message.wants_answer:
                 self.pulse.answer(sender, now)
+
+    def on_lease_request(self, sender: MemberId, message: LeaseRequest, now: Millis) -> None:
+        state = self.state
+        if not state.is_master or sender not in state.members:
+            return
+        state.lease.on_request(sender, message.clock, message.echo)
+        if message.echo:
+            state.standing.has_view(sender, message.view_version, message.view_maker)
+        state.renew_lease(now)
+        state.grant_lease(sender, now)
+
+    def on_lease_grant(self, sender: MemberId, message: LeaseGrant, now: Millis) -> None:
+        state = self.state
+        if state.role is not Role.SLAVE or sender != state.master:
+            return
+        if state.lease.on_grant(sender, message.stamp, message.clock, message.granted_ms):
+            state.ask_for_lease(sender, now)
 
     def on_complaint(self, sender: MemberId, message: Complaint, now: Millis) -> None:
         self.administration.on_complaint(sender, message)

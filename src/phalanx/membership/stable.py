@@ -23,9 +23,11 @@ from phalanx.wire.effects import Outbox
 class Standing:
     """The footing of the present view, as this member knows it."""
 
-    def __init__(self, this: MemberId, carried: Carried | None, outbox: Outbox) -> None:
+    def __init__(self, this: MemberId, carried: Carried | None, outbox: Outbox, *, awaits_itself: bool = False) -> None:
+        """`awaits_itself`: whether this member is told, like others, when it has a view itself (with leases)."""
         self._this = this
         self._out = outbox
+        self._awaits_itself = awaits_itself
         self._remembered = carried.memory.footing if carried is not None else None
         """What this process knew when its last incarnation ended."""
         self.voter = carried.memory.voter if carried is not None else this
@@ -138,7 +140,9 @@ class Standing:
     def _await(self, view: MembersView) -> None:
         """Wait for those whose votes this view will have when the majority of it is asked for."""
         if self.footing is not None and self.footing.has_majority and not self.footing.is_stable:
-            self._waiting_for = set(view.data_members or view.members) - {self._this}
+            self._waiting_for = set(view.data_members or view.members)
+            if not self._awaits_itself:
+                self._waiting_for.discard(self._this)
             self._settle_if_known()
 
     def has_view(self, member: MemberId, version: int, maker: str) -> bool:

@@ -16,6 +16,7 @@ from phalanx.common.past import Former, Past
 from phalanx.common.stable import Carried
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
+from phalanx.membership.lease import Lease
 from phalanx.membership.parting import Parting
 from phalanx.membership.ring import Watching, plan_watching
 from phalanx.membership.role import Role, Turn, next_role
@@ -23,7 +24,7 @@ from phalanx.membership.stable import Standing
 from phalanx.membership.suspicion import Suspicions
 from phalanx.wire import events
 from phalanx.wire.effects import Finished, Outbox
-from phalanx.wire.messages import ExplicitSuspicion, Heartbeat, JoinResponse, MembersUpdate
+from phalanx.wire.messages import ExplicitSuspicion, Heartbeat, JoinResponse, LeaseGrant, LeaseRequest, MembersUpdate
 
 REMEMBERED = 4_096
 """Former members of whom something is kept; the oldest are forgotten first."""
@@ -53,8 +54,8 @@ class MembershipState:
         """None until this member has joined, and again when this incarnation is over."""
         self.members: frozenset[MemberId] = frozenset()
         """Those of the view."""
-        self.master: MemberId | None = None
-        """Whom this member follows: itself, the master of its view, or a claimer that it agreed with."""
+        self.lease = Lease(this, config.lease_ms, carried)
+        self._master: MemberId | None = None
         self.has_started = False
         """Whether the cluster has once had the members that it was to wait for."""
         self.leaving: set[MemberId] = set()
@@ -82,7 +83,17 @@ class MembershipState:
         """The installed partition table; None: not told yet."""
         self.has_data = False
         """Whether the partitions are assigned."""
-        self.standing = Standing(this, carried, outbox)
+        self.standing = Standing(this, carried, outbox, awaits_itself=config.lease_ms > 0)
+
+    @property
+    def master(self) -> MemberId | None:
+        """Whom this member follows: itself, the master of its view, or a claimer that it agreed with."""
+        return self._master
+
+    @master.setter
+    def master(self, master: MemberId | None) -> None:
+        self._master = master
+        self.lease.follow(master)
 
     @property
     def is_master(self) -> bool:
@@ -125,6 +136,35 @@ class MembershipState:
             self.standing.make(view)
         else:
             self.standing.adopt(view, told.footing, is_master=self.is_master)
+        if self.is_master:
+            self.lease.keep_only(self.members)
+            self.renew_lease(now)
+
+    def note_view(self, member: MemberId, version: int, maker: str) -> None:
+        """A member says that it has a view. With leases it must not be bound to another master: it says so when it echoes."""
+        if not self.config.lease_ms:
+            self.standing.has_view(member, version, maker)
+
+    def renew_lease(self, now: Millis) -> None:
+        """On the master: its own lease, by what it has heard. All are told when it gets one."""
+        lease, standing = self.lease, self.standing
+        if not self.config.lease_ms or self.view is None:
+            return
+        if not lease.is_bound(self.this, now):
+            standing.has_view(self.this, self.view.version, self.view.maker)
+        if lease.renew(standing.footing, standing.left, now):
+            for member in lease.waiting():
+                self.grant_lease(member, now)
+
+    def grant_lease(self, member: MemberId, now: Millis) -> None:
+        """Answer a member that has asked."""
+        self.out.send(member, LeaseGrant(now, *self.lease.grant(member, now)))
+
+    def ask_for_lease(self, master: MemberId, now: Millis) -> None:
+        """A slave asks its master."""
+        view, lease = self.joined(), self.lease
+        if self.config.lease_ms:
+            self.out.send(master, LeaseRequest(view.version, view.maker, now, lease.echo(master, now)))
 
     def expect_confirmations(self, now: Millis) -> None:
         """The master expects every slave to confirm it; in a large cluster slaves expect its answers (CS-29)."""
@@ -257,5 +297,6 @@ class MembershipState:
         self.standing.end()
         self.view = self.master = self.parting = None
         self.members = frozenset()
-        carried = Carried(memory) if memory is not None else None
+        lease = self.lease
+        carried = Carried(memory, lease.bound_to, lease.bound_until) if memory is not None else None
         self.out.add(Finished(reason, rejoin, failed, carried=carried, past=past))

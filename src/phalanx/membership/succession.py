@@ -96,6 +96,7 @@ class Succession:
         )
         # Some of those that this list leaves out may never have been in a list of this member's own.
         state.forget_members(claim.seen(), view.members, now)
+        state.lease.reign((), now, claim.promised_until(view.members), inherits=False)
         state.standing.goes_on_alone()
         for member, memory in claim.memories(view.members):
             state.standing.told(member, memory)
@@ -131,8 +132,8 @@ class Succession:
         else:
             state.question(not_suspected, sender, now)
         self._out.record(events.ClaimAnswered(sender, agrees, not_suspected, "CS-57" if agrees else "CS-58"))
-        memory = state.standing.memory() if agrees else None
-        self._out.send(sender, ClaimAnswer(message.claim_id, agrees, view if agrees else None, memory=memory))
+        memory, bound_ms = (state.standing.memory(), state.lease.bound_ms(now)) if agrees else (None, 0)
+        self._out.send(sender, ClaimAnswer(message.claim_id, agrees, view if agrees else None, False, memory, bound_ms))
 
     # --- lists of others -------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from phalanx.membership.service import MembershipService
 from phalanx.node.history import History
 from phalanx.node.inquiries import Inquiries
 from phalanx.node.waking import Waking
-from phalanx.partition.duties import MasterDuties
+from phalanx.partition.duties import NEVER, MasterDuties
 from phalanx.partition.keeper import PartitionKeeper
 from phalanx.wire import events
 from phalanx.wire import messages as m
@@ -100,7 +100,7 @@ class Node:
         self._out = Outbox(this)
         self.membership = MembershipService(this, config, self._out, self.clock, carried)
         self.keeper = PartitionKeeper(this, config, self._out, lambda: self.grid.undecided())
-        self.duties = MasterDuties(this, config, self.keeper, self._out)
+        self.duties = MasterDuties(this, config, self.keeper, self._out, self._holds_until)
         self.grid = GridService(this, config, self.keeper.table, self._out, self.clock, self.membership)
         self.keeping = Keeping(
             self.grid, kept if isinstance(kept, Kept) else Kept(), config.heartbeat_timeout_ms, self._out
@@ -320,6 +320,10 @@ class Node:
         ignored: dict[type, Handler] = dict.fromkeys(self._handlers, lambda sender, message, now: None)
         self._handlers = ignored | dict.fromkeys(_REQUESTS, self._refuse)
 
+    def _holds_until(self) -> Millis:
+        """A master that was away gives nothing to anybody before it knows that it is followed."""
+        return self.membership.holds_until if self.waking.is_awake else NEVER
+
     def _refuse(self, caller: Any, request: m.Request, now: Millis) -> None:
         self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, "this member has left its cluster"))
 
@@ -390,6 +394,8 @@ class Node:
             m.LeaveRequest: self._on_leave_request,
             m.MergeProbe: membership.on_merge_probe,
             m.MergeOrder: membership.on_merge_order,
+            m.LeaseRequest: membership.on_lease_request,
+            m.LeaseGrant: membership.on_lease_grant,
             m.TableUpdate: lambda sender, message, now: keeper.on_table_update(sender, message),
             m.TableChanges: lambda sender, message, now: keeper.on_table_changes(sender, message),
             m.FetchTable: lambda sender, message, now: keeper.on_fetch_table(sender, message),

@@ -8,7 +8,7 @@ that members started together share it evenly.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from phalanx.common.config import MAX_PARTITIONS, NodeConfig
 from phalanx.common.errors import UsageError
@@ -38,6 +38,8 @@ from phalanx.wire.messages import (
     TableAck,
 )
 
+NEVER: Millis = 1 << 62
+"""As `holds_until` has it where no time ends it."""
 MOST_PARTS = 64
 """Into how many a partition is divided at most at once: by a slip of the hand nobody should get a million of them."""
 
@@ -45,11 +47,26 @@ MOST_PARTS = 64
 class MasterDuties:
     """On the master: what is being done about the table. On other members it does nothing, until they lead."""
 
-    def __init__(self, this: MemberId, config: NodeConfig, keeper: PartitionKeeper, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        this: MemberId,
+        config: NodeConfig,
+        keeper: PartitionKeeper,
+        outbox: Outbox,
+        holds_until: Callable[[], Millis] = lambda: 0,
+    ) -> None:
+        """`holds_until`: before this time nothing may be given to anybody, because members that are gone may still own it
+        (`membership.lease`, `membership.waking`). Nothing else waits for that but this object, and it asks each time.
+        """
         self.this = this
         self._config = config
         self._keeper = keeper
         self._out = outbox
+        self._holds_until = holds_until
+        self._is_held = False
+        """Whether it was found, when there was something to do, that it had to wait."""
+        self._held_for: tuple[MemberId, ...] = ()
+        """For the leases of whom."""
         self._view: MembersView | None = None
         self.has_started = True
         """Set by the node: False while the cluster has never had the members that it is to wait for."""
@@ -69,7 +86,7 @@ class MasterDuties:
         """Into how many partitions to divide the present ones as soon as no migration is under way; 0: not asked."""
 
     def __repr__(self) -> str:
-        return f"MasterDuties(leads={self._leads}, search={self._search}, {self.migrating!r})"
+        return f"MasterDuties(leads={self._leads}, held={self._is_held and self._holds_until()}, search={self._search}, {self.migrating!r})"
 
     @property
     def decides(self) -> bool:
@@ -245,7 +262,7 @@ class MasterDuties:
 
     def is_at_rest(self) -> bool:
         """Whether nothing is planned or moved any more, nobody leaves, and everybody knows."""
-        is_planned = self.decides and not self._plan_because and self.migrating.is_idle
+        is_planned = self.decides and not self._is_held and not self._plan_because and self.migrating.is_idle
         return is_planned and not self._leaving and not self.without_table()
 
     def without_table(self) -> list[MemberId]:
@@ -273,6 +290,8 @@ class MasterDuties:
         if self._search is not None:
             return self._search.next_deadline()
         deadline = self._publishing.next_deadline()
+        if self._is_held:
+            deadline = min(deadline, self._holds_until())
         other = self.migrating.next_deadline()
         return deadline if other is None or other > deadline else other
 
@@ -282,7 +301,24 @@ class MasterDuties:
         if not self.decides:
             return
         self.migrating.repeat(now)
+        if self._is_held:
+            self._repair(now)
         self._go_on(now)
+
+    def _holds(self, now: Millis) -> bool:
+        """Whether the table must stay as it is for a while."""
+        until = self._holds_until()
+        if now >= until:
+            self._is_held, self._held_for = False, ()
+            return False
+        self._is_held = True
+        view = self._joined()
+        gone = tuple(member for member in self._keeper.table.members if member not in view)
+        if gone != self._held_for:
+            self._held_for = gone
+            waits_ms = until - now if until < NEVER else 0
+            self._out.record(events.PromotionWaits(gone, waits_ms, "DL-05 EL-50"))
+        return True
 
     def _start_search(self, view: MembersView, now: Millis) -> None:
         self._searches_made += 1
@@ -316,7 +352,7 @@ class MasterDuties:
             self._keeper.ask_for_table(now)
 
     def _assign_first(self, now: Millis) -> None:
-        if self._keeper.is_assigned or not self.decides or not self.has_started:
+        if self._keeper.is_assigned or not self.decides or not self.has_started or self._holds(now):
             return
         members = self._staying()
         if not members:
@@ -337,6 +373,8 @@ class MasterDuties:
 
     def _repair(self, now: Millis) -> None:
         """Take members that left out of the table, and end the migrations in which they took part."""
+        if self._holds(now):
+            return
         view = self._joined()
         ended = self.migrating.on_departures(view.members, self._keeper.table)
         before = self._keeper.table
@@ -417,7 +455,7 @@ class MasterDuties:
         """Publish what is due, work out targets if they changed, begin migrations that may begin."""
         if self._publishing.is_due(now):
             self._publish(now)
-        if not self._keeper.is_assigned:
+        if not self._keeper.is_assigned or self._holds(now):
             return
         if self._has_stand_ins and not self.migrating.unreachable(now):
             self._plan_because = "a destination may be reached again"

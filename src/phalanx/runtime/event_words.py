@@ -38,6 +38,7 @@ from phalanx.wire.events import (
     MigrationStarted,
     PartitionLost,
     PartitionSealed,
+    PromotionWaits,
     ProtectionChanged,
     ResolutionDecided,
     ResolutionTakenBack,
@@ -81,6 +82,8 @@ def in_words(event: Event) -> tuple[int, str]:
             return logging.INFO, f"serves again after {event.after_ms} ms; {event.held} requests have waited"
         case MajorityChanged():
             return _majority(event)
+        case PromotionWaits():
+            return logging.INFO, _waiting(event)
         case ViewAccepted():
             said = f"takes member list ver {event.view_version} for the stable one, as an operator said, although "
             return logging.WARNING, said + event.before
@@ -203,3 +206,12 @@ def _majority(event: MajorityChanged) -> tuple[int, str]:
     if event.has_majority:
         return logging.INFO, f"has the majority again (member list ver {event.view_version})"
     return logging.WARNING, f"has not the majority (member list ver {event.view_version}): {event.told}"
+
+
+def _waiting(event: PromotionWaits) -> str:
+    waits = (
+        f"for {event.waits_ms / 1000:.1f} s, until no lease of theirs runs any more"
+        if event.waits_ms
+        else ("until it has heard that it is still the master")
+    )
+    return f"gives what {_names(event.gone)} held to nobody yet: it waits {waits}"

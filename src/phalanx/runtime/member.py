@@ -201,13 +201,14 @@ class Member:
     # --- inputs ----------------------------------------------------------------------------------------------------
 
     def now(self) -> int:
-        """Milliseconds of the loop's monotonic clock."""
-        return int(self._loop.time() * 1000)
+        """Milliseconds of the loop's monotonic clock, read now: the loop's own time is that of its last turn, and a member
+        that was stopped in the middle of one would not notice that it was away."""
+        return int(time.monotonic() * 1000)
 
     def feed(self, event: Input) -> None:
         """Give the node an input, and carry out what it wants."""
         try:
-            effects = self.node.handle(event, int(self._loop.time() * 1000))
+            effects = self.node.handle(event, int(time.monotonic() * 1000))
         except InvariantViolation as error:
             logger.critical("%s stops: %s\n%r", self.address, error, self.node)
             self._end(error)

@@ -54,6 +54,15 @@ class MajorityChanged(_Event, frozen=True):
     rule: str
 
 
+class PromotionWaits(_Event, frozen=True):
+    """The master gives what members held that are gone to others only when no lease on it can run any more."""
+
+    gone: tuple[MemberId, ...]
+    waits_ms: Millis
+    """0: until it has heard that it is still the master itself."""
+    rule: str
+
+
 class ViewStable(_Event, frozen=True):
     """All voters of this view have it: from now on majority means majority of it."""
 
@@ -614,7 +623,7 @@ class MergedTooOld(_Event, frozen=True):
 
 
 Event = (
-    JoinAttemptFailed | Joined | JoinGivenUp | ViewInstalled | MajorityChanged | ViewStable | ViewAccepted | ClusterStarted | MemberSuspected | SuspicionRemoved
+    JoinAttemptFailed | Joined | JoinGivenUp | ViewInstalled | MajorityChanged | ViewStable | ViewAccepted | PromotionWaits | ClusterStarted | MemberSuspected | SuspicionRemoved
     | MemberAdmitted | JoinRequestRefused | MemberRemoved | JoinAnswered | OutdatedViewHealed | ClaimStarted
     | ClaimAnswered | ClaimEnded | ViewsDiverged | StaleMessageIgnored | ComplaintSent | ComplaintJudged
     | MemberQuestioned | OtherSideFound | TableSearchStarted | TableSearchEnded | TableInstalled | PartitionsAssigned

@@ -199,6 +199,28 @@ class MasterConfirmation(WireMessage, tag=21, frozen=True):
     """As in `Heartbeat`."""
 
 
+class LeaseRequest(WireMessage, tag=120, frozen=True):
+    """From a slave to its master, with each confirmation: let me acknowledge for a while longer."""
+
+    view_version: int
+    view_maker: MemberId
+    clock: Millis
+    """What the slave's clock shows now."""
+    echo: Millis
+    """The latest stamp of this master that the slave has; it echoes no other master's for a lease from now. 0: it has none,
+    or is still bound by its promise to another."""
+
+
+class LeaseGrant(WireMessage, tag=121, frozen=True):
+    """From the master: what you own nobody else gets from me before this is over, unless you give it away."""
+
+    stamp: Millis
+    """What the master's clock shows now."""
+    clock: Millis
+    """As in the latest request: the lease runs from there, by the slave's clock."""
+    granted_ms: Millis
+
+
 class LifeProbe(WireMessage, tag=26, frozen=True):
     """I suspect you, so you get no heartbeats of mine; answer, and I know that the way there and back is open."""
 

@@ -18,6 +18,8 @@ from phalanx.wire.membership_messages import (
     JoinRefused,
     JoinRequest,
     JoinResponse,
+    LeaseGrant,
+    LeaseRequest,
     LeaveRequest,
     LifeAnswer,
     LifeProbe,
@@ -113,7 +115,7 @@ Handshake = Hello | Challenge | Proof | Welcome | Refused
 MembershipMessage = (
     JoinRequest | JoinResponse | JoinRedirect | JoinRefused | MembersUpdate | MembersAck | Heartbeat
     | MasterConfirmation | LifeProbe | LifeAnswer | ReachProbe | ReachAnswer | ExplicitSuspicion | Complaint | SuspicionReport | MastershipClaim | ClaimAnswer
-    | LeaveRequest | MergeProbe | MergeOrder
+    | LeaveRequest | MergeProbe | MergeOrder | LeaseRequest | LeaseGrant
 )  # fmt: skip
 WakingMessage = StandingQuestion | StandingAnswer
 TableMessage = (
@@ -197,6 +199,8 @@ __all__ = [
     "KeyRead",
     "KeyRequest",
     "KeyWrite",
+    "LeaseGrant",
+    "LeaseRequest",
     "LeaveRequest",
     "LeavingMember",
     "LifeAnswer",

@@ -8,7 +8,7 @@ from phalanx.sim.scenario.facts import Fact, rows_in
 
 NOT_MEMBERSHIP = frozenset({
     "FullyReplicated", "MajorityChanged", "MigrationCommitted", "MigrationCopied", "MigrationFinalized", "MigrationRolledBack",
-    "MigrationStarted", "MigrationsPlanned", "PartitionLost", "PartitionSealed", "PartitionsAssigned",
+    "MigrationStarted", "PromotionWaits", "MigrationsPlanned", "PartitionLost", "PartitionSealed", "PartitionsAssigned",
     "PartitionsRepaired", "TableInstalled", "TableSearchEnded", "TableSearchStarted", "ViewStable",
 })  # fmt: skip
 """Kinds of facts that membership scenarios leave out."""

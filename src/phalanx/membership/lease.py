@@ -1,0 +1,177 @@
+"""Leases: no owner acknowledges operations on maps that ask for the majority while somebody else may own what it owned.
+
+Without them there is a window: a side that was cut off answers until it notices. With `lease_ms`:
+
+* A slave asks its master with each confirmation and says what its clock shows. The master grants it some time from there.
+* The master needs a lease too, of its members. Its answers carry stamps of its clock, slaves echo the latest one, and the
+  master's lease lasts for `lease_ms` from the stamp that so many have echoed that they are the majority (of the last stable
+  view, and of all that may be later). It grants nobody more than it has itself.
+* Who echoes has promised to echo nobody else's stamps for `lease_ms` (and a bit) from then: it is *bound*. A member that
+  is bound to another master neither echoes nor counts when it is asked whether a view is stable.
+
+Two masters never have a lease at the same time: let M be those whose echoes the one has, and S the stable view of which
+they are the majority. If the other knows of no other stable view, the majority that it needs has a member in common with M,
+and that one is bound. If it knows of a later one, its voters were all unbound when it became stable, and one of them is in
+M. So a lease of one master ends before another's begins, and with it all that it granted.
+
+Within the reign of one master what it grants is known to it: it gives the partitions of a member that it removes to others
+only when that one's lease is over (`holds_until`). A claimer waits likewise for what those that agree have promised.
+
+Each member measures by its own clock; the granter adds `MARGIN_PERCENT` and a moment, for clocks that run up to one in a
+hundred too fast or too slow. They must be monotonic and go on while a process sleeps. A member that was away finds its
+lease over by its own clock before it serves anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.stable import Carried, Footing
+
+MARGIN_PERCENT = 3
+"""More than two clocks can differ that each differ from the true time by one in a hundred."""
+MOMENT_MS = 2
+"""Clocks are read in whole milliseconds."""
+FOREVER: Millis = 1 << 62
+
+
+def with_margin(ms: Millis) -> Millis:
+    """How long to wait by this clock for what may last so long by another one."""
+    return ms + ms * MARGIN_PERCENT // 100 + MOMENT_MS
+
+
+class Lease:
+    """What one member was granted, has promised and, as the master, has granted. With `lease_ms` 0 nothing of that."""
+
+    def __init__(self, this: MemberId, lease_ms: Millis, carried: Carried | None) -> None:
+        self.lease_ms = lease_ms
+        self._this = this
+        self.until: Millis = 0
+        """Before this time, by its own clock, this member may acknowledge."""
+        self.bound_to = carried.bound_to if carried is not None else None
+        """Whose stamps this member has echoed last."""
+        self.bound_until = carried.bound_until if carried is not None else 0
+        self.holds_until: Millis = 0
+        """On the master: before this time nobody gets partitions of members that are gone."""
+        self._follows: MemberId | None = None
+        """This member's master."""
+        self._inherited: Millis = 0
+        """On a master that was made so by the one before: what that one had granted it."""
+        self._stamp: tuple[MemberId | None, Millis] = (None, 0)
+        """The latest stamp of this member's master."""
+        self._echoes: dict[MemberId, Millis] = {}
+        """On the master: the latest of its stamps that each member has echoed."""
+        self._clocks: dict[MemberId, Millis] = {}
+        """On the master: what each member's clock showed when it asked last."""
+        self._granted: dict[MemberId, Millis] = {}
+        """On the master: when each member's lease is over at the latest, by the master's clock."""
+
+    def __repr__(self) -> str:
+        return f"Lease(until={self.until}, bound_to={self.bound_to}, bound_until={self.bound_until}, holds_until={self.holds_until})"
+
+    def is_bound(self, to: MemberId, now: Millis) -> bool:
+        """Whether this member has promised to follow no master but another than this one for a while."""
+        return self.bound_to not in (None, to) and now < self.bound_until
+
+    def bound_ms(self, now: Millis) -> Millis:
+        """For how long this member's promise goes on."""
+        return max(0, self.bound_until - now) if self.bound_to is not None else 0
+
+    # --- the slave -------------------------------------------------------------------------------------------------
+
+    def follow(self, master: MemberId | None) -> None:
+        """This is the master now; what another one granted is void."""
+        if master != self._follows:
+            self._follows = master
+            self.until = self._inherited = 0
+            self._stamp = (None, 0)
+
+    def inherit(self, before: MemberId, after: MemberId) -> None:
+        """The master has handed the mastership over: the next one keeps its word, and has the promises made to it."""
+        if self._follows == before:
+            self._follows, self._inherited = after, self.until
+            self._stamp = (None, 0)
+        if self.bound_to == before:
+            self.bound_to = after
+
+    def echo(self, master: MemberId, now: Millis) -> Millis:
+        """The stamp to send back to the master: from now on this member is bound to it. 0: there is none to send."""
+        whose, stamp = self._stamp
+        if whose != master or not stamp or self.is_bound(master, now):
+            return 0
+        self.bind(master, now)
+        return stamp
+
+    def bind(self, master: MemberId, now: Millis) -> None:
+        self.bound_to, self.bound_until = master, now + with_margin(self.lease_ms)
+
+    def on_grant(self, master: MemberId, stamp: Millis, clock: Millis, granted_ms: Millis) -> bool:
+        """The master's answer. Whether to ask once more at once: it is the first stamp of this master."""
+        is_first = self._stamp[0] != master
+        self._stamp = master, max(stamp, self._stamp[1] if not is_first else 0)
+        if granted_ms:
+            self.until = max(self.until, clock + granted_ms)
+        return is_first
+
+    # --- the master ------------------------------------------------------------------------------------------------
+
+    def reign(self, others: Collection[MemberId], now: Millis, promised_until: Millis, *, inherits: bool) -> None:
+        """This member is the master from now on. `inherits`: another one, whose grants it does not know, has made it so."""
+        self.until = self._inherited = self.until if inherits else 0
+        self._echoes.clear()
+        self._clocks.clear()
+        most = now + with_margin(self.lease_ms)
+        self._granted = dict.fromkeys(others, most) if inherits else {}
+        bound_until = self.bound_until if self.bound_to is not None else 0
+        self.holds_until = 0 if inherits else max(promised_until, bound_until)
+
+    def keep_only(self, members: Collection[MemberId]) -> None:
+        """These are the members now: what others were granted must run out."""
+        for member in [member for member in self._granted if member not in members]:
+            self.holds_until = max(self.holds_until, self._granted.pop(member))
+        for told in (self._echoes, self._clocks):
+            for member in [member for member in told if member not in members]:
+                del told[member]
+
+    def on_request(self, member: MemberId, clock: Millis, echo: Millis) -> None:
+        """A member asks; it may have echoed a stamp."""
+        self._clocks[member] = clock
+        if echo:
+            self._echoes[member] = max(echo, self._echoes.get(member, 0))
+
+    def renew(self, footing: Footing | None, left: Collection[MemberId], now: Millis) -> bool:
+        """The master's own lease, by what it has heard. Whether it has one, and had none before."""
+        had = now < self.until
+        if footing is None or not footing.has_majority:
+            self.until = 0
+            return False
+        voices = dict(footing.former)
+        heard = {voices.get(member, member): stamp for member, stamp in self._echoes.items()}
+        heard |= dict.fromkeys(left, FOREVER)
+        if not self.is_bound(self._this, now):
+            heard[voices.get(self._this, self._this)] = FOREVER
+        since = min(_echoed_by_most(view.voters, heard) for view in (footing.stable, *footing.pending))
+        lasts_until = FOREVER if since == FOREVER else since + self.lease_ms if since else 0
+        self.until = max(lasts_until, self._inherited)
+        if since and not self.is_bound(self._this, now):
+            # It counts itself, so it is bound like all others: it must not agree with anybody else before.
+            self.bind(self._this, now)
+        return now < self.until and not had
+
+    def grant(self, member: MemberId, now: Millis) -> tuple[Millis, Millis]:
+        """What its clock showed, and for how long from there the member may acknowledge."""
+        granted_ms = max(0, min(self.lease_ms, self.until - now))
+        if granted_ms:
+            self._granted[member] = max(self._granted.get(member, 0), now + with_margin(granted_ms))
+        return self._clocks.get(member, 0), granted_ms
+
+    def waiting(self) -> list[MemberId]:
+        """Members that have asked."""
+        return list(self._clocks)
+
+
+def _echoed_by_most(voters: tuple[MemberId, ...], heard: Mapping[MemberId, Millis]) -> Millis:
+    """The latest stamp that more than half of the voters have echoed, or a later one; 0: there is none."""
+    stamps = sorted((heard.get(voter, 0) for voter in voters), reverse=True)
+    return stamps[len(voters) // 2]
