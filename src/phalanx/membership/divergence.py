@@ -26,7 +26,6 @@ from phalanx.wire.messages import (
     Heartbeat,
     JoinResponse,
     LifeProbe,
-    WakeProbe,
 )
 
 SAID = "it said that our views have diverged"

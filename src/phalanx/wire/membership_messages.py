@@ -199,7 +199,7 @@ class MasterConfirmation(WireMessage, tag=21, frozen=True):
     """As in `Heartbeat`."""
 
 
-class LeaseRequest(WireMessage, tag=120, frozen=True):
+class LeaseRequest(WireMessage, tag=140, frozen=True):
     """From a slave to its master, with each confirmation: let me acknowledge for a while longer."""
 
     view_version: int
@@ -211,7 +211,7 @@ class LeaseRequest(WireMessage, tag=120, frozen=True):
     or is still bound by its promise to another."""
 
 
-class LeaseGrant(WireMessage, tag=121, frozen=True):
+class LeaseGrant(WireMessage, tag=141, frozen=True):
     """From the master: what you own nobody else gets from me before this is over, unless you give it away."""
 
     stamp: Millis
