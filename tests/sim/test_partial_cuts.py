@@ -30,8 +30,6 @@ def draw(seed: int) -> Options:
         start_at_ms=(0, *(1_000 + rng.randrange(500) for _ in range(members - 1))),
         backups=rng.choice((0, 0, 0, 1, 2)),
         traits=(),
-        tombstone_ms=14_400_000,
-        mix={kind: weight for kind, weight in options.mix.items() if kind != "remove"},
         faults=tuple(faults),
         duration_ms=18_000,
         heartbeat_interval_ms=500,

@@ -33,7 +33,7 @@ ANTI_ENTROPY_MS = (30_000, 0, 2_000, 0)
 
 
 TOMBSTONE_MS = (14_400_000, 14_400_000, 14_400_000, 5_000, 0)
-"""By the seed. In most histories none is purged."""
+"""By the seed. In most histories none is purged, and in none in which sides merge: what they forget, they may bring back."""
 WALL_MS = 1_700_000_000_000
 """What a right wall clock shows when a history begins."""
 WRONG: Millis = 4 * 3_600_000
@@ -48,7 +48,7 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         options,
         anti_entropy_interval_ms=ANTI_ENTROPY_MS[seed % len(ANTI_ENTROPY_MS)],
         protection=_draw_protection(Random(f"protection:{seed}"), options),
-        tombstone_ms=TOMBSTONE_MS[seed % len(TOMBSTONE_MS)],
+        tombstone_ms=TOMBSTONE_MS[0 if options.has_sides else seed % len(TOMBSTONE_MS)],
         wall_ms=_draw_wall_clocks(Random(f"wall:{seed}"), options.hosts),
     )
 
