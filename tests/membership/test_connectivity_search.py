@@ -1,7 +1,6 @@
 """The search on larger clusters: against other algorithms, stopped early, in slices, on the graphs that must be fast."""
 
 import random
-from collections.abc import Iterator
 
 import networkx
 import pytest
@@ -122,12 +121,25 @@ def test_the_master_is_inside_and_nothing_larger_has_it(way: str, seed: int) -> 
     assert (len(best.members), best.optimal) == (most, True)
 
 
-def answers(search: Search[int], steps: int) -> Iterator[tuple[int, int | float, bool]]:
-    over = False
-    while not over:
-        over = search.run(steps)
-        best = search.best()
-        yield len(best.members), best.could_be_larger_by, best.optimal
+@pytest.mark.rows("PD-26", "PD-32")
+@pytest.mark.parametrize("seed", range(16))
+def test_what_has_to_be_tried_has_the_weight_that_networkx_finds(seed: int) -> None:
+    """Too many pairs for reductions alone."""
+    members, pairs = 38, draw_pairs(38, 105 + 3 * seed, seed)
+    adjacent = [0] * members
+    for one, other in pairs:
+        adjacent[one] |= 1 << other
+        adjacent[other] |= 1 << one
+    graph = working(members, pairs)
+    weights = [1 + member % (1 + seed % 3) for member in range(members)]
+    networkx.set_node_attributes(graph, dict(enumerate(weights)), "weight")
+    _, most = networkx.max_weight_clique(graph)
+    for beat in (-1, most - 1):
+        found = exhaust(find_heaviest(adjacent, weights, (1 << members) - 1, beat))
+        assert found is not None
+        assert most == found[1] == weigh(found[0], weights)
+        check_connected(tuple(bits(found[0])), pairs)
+    assert exhaust(find_heaviest(adjacent, weights, (1 << members) - 1, most)) is None
 
 
 @pytest.mark.rows("PD-19", "PN-11")
