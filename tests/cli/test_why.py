@@ -100,6 +100,34 @@ def test_one_that_came_back_is_told_with_both_incarnations(why) -> None:
     assert why(B)["status"] == "removed"
 
 
+def test_one_that_was_removed_for_its_links_is_told_with_the_reports_and_for_whom_it_waits(why) -> None:
+    reported = {"reporter": B, "cannot_reach": [C], "reaches_again": [], "rule": "PD-13 PD-23"}
+    decided = {
+        "links": [[B, C]], "reports": [[B, C]], "kept": [A, C], "removed": [B], "narrowed": [], "is_proven": True,
+        "could_be_larger_by": 0, "reason": "2 of 3 members are kept", "rule": "PD-22 PD-26",
+    }  # fmt: skip
+    held = {"joiner": B2, "reach": [C], "reason": "its link to 127.0.0.1:3 was broken", "rule": "PD-24 PD-28"}
+    cannot = "it and 127.0.0.1:3 cannot reach each other"
+    removed = {"removed": B, "view_version": 2, "reason": cannot, "rule": "PD-24"}
+    found = why(
+        "127.0.0.1:2",
+        A=[
+            view(1, 1, A, A, B, C),
+            {"at": 2, "event": "LinksReported", **reported},
+            {"at": 3, "event": "ResolutionDecided", **decided},
+            {"at": 4, "event": "MemberRemoved", **removed},
+            view(4, 2, A, A, C),
+            {"at": 5, "event": "JoinHeldBack", **held},
+        ],
+    )
+    assert found["status"] == "waiting"
+    waits, before = found["conclusion"].split(". Before: ")
+    assert "waits to be admitted by 127.0.0.1:1: its link to 127.0.0.1:3 was broken" in waits
+    assert cannot in before
+    told = [each["event"] for each in found["decisions"]]
+    assert told == ["LinksReported", "ResolutionDecided", "MemberRemoved", "JoinHeldBack"]
+
+
 def test_a_crashed_master_is_told_by_the_next_masters_list(why) -> None:
     found = why("127.0.0.1:1", B=[view(1, 1, A, A, B, C), suspects(5, A), view(6, 2, B, B, C)])
     assert found["status"] == "removed"

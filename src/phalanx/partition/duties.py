@@ -247,7 +247,7 @@ class MasterDuties:
             return False
         if self._plan_because and self._keeper.is_assigned:
             return False
-        return not any(self.migrating.is_on_the_way(p) for p in find_endangered(table, order.kept))
+        return not find_endangered(table, order.kept, self.migrating.on_the_way())
 
     def replicas_to_hand_over(self, member: MemberId) -> int:
         """How many replicas others must take over before this member may go."""

@@ -14,7 +14,7 @@ first, by members that it reaches; then the ownership moves.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import MemberId, Millis
@@ -23,12 +23,12 @@ from phalanx.wire import events
 from phalanx.wire.effects import Outbox
 
 
-def find_endangered(table: PartitionTable, kept: Collection[MemberId]) -> list[int]:
-    """Partitions of which something confirmed might be lost if only these members stayed."""
+def find_endangered(table: PartitionTable, kept: Collection[MemberId], among: Iterable[int] | None = None) -> list[int]:
+    """Partitions (`among` these; all) of which something confirmed might be lost if only these members stayed."""
     confirming = min(count.synchronous for count in table.maps.backup_counts)
     stays = {member: member in kept for member in table.members}
     endangered = []
-    for partition in range(table.partition_count):
+    for partition in range(table.partition_count) if among is None else among:
         replicas = table.replicas(partition)
         if replicas and not any(stays[member] for member in replicas[: confirming + 1]):
             endangered.append(partition)

@@ -115,9 +115,9 @@ class Migrating:
         """Partitions whose destination may have committed: only its answer or its departure may change their rows."""
         return [p for p, underway in self.underway.items() if underway.phase is Phase.COMMITTING]
 
-    def is_on_the_way(self, partition: int) -> bool:
-        """Whether it is not where it should be, or a migration of it is not over."""
-        return partition in self._targets or partition in self.underway
+    def on_the_way(self) -> set[int]:
+        """Partitions that are not where they should be, or of which a migration is not over."""
+        return {*self._targets, *self.underway}
 
     def remaining(self) -> int:
         """How many partitions are not where they should be."""
