@@ -51,6 +51,21 @@ A, B = (member_id(Address(f"10.0.0.{number}:5701"), "1") for number in (1, 2))
         ),
         (e.LeaveStarted(A, 90), logging.INFO, "lets 10.0.0.1:5701 leave, which has 90 replicas to hand over"),
         (
+            e.LiteChangeStarted(A, 9),
+            logging.INFO,
+            "lets 10.0.0.1:5701 hand over 9 replicas, to hold no data any more",
+        ),
+        (
+            e.LiteChanged(B, True, 7),
+            logging.INFO,
+            "says that 10.0.0.2:5701 holds no data any more (member list ver 7)",
+        ),
+        (
+            e.LiteChanged(B, False, 8),
+            logging.INFO,
+            "says that 10.0.0.2:5701 may hold data from now on (member list ver 8)",
+        ),
+        (
             e.FullyReplicated(9, 1234),
             logging.INFO,
             "every partition has all its replicas again, after 1.2 s (table ver 9)",

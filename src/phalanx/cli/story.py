@@ -256,6 +256,8 @@ _SENTENCES = {
     "MemberQuestioned": "asks {suspect} whether it lives, for {reported_by} suspects it",
     "ProtectionChanged": "refuses {map}: {refuses}; {present} members that hold data are in view {view_version}",
     "LeaveStarted": "lets {leaver} leave: {replicas_to_hand_over} replicas to hand over",
+    "LiteChangeStarted": "lets {member} hand over {replicas_to_hand_over} replicas, to hold no data any more",
+    "LiteChanged": "makes {member} a member that holds no data, {lite}, in view {view_version}",
     "Left": "left in view {view_version}",
     "Ejected": "learns from {by} that others went on without it in view {view_version}",
     "DataKept": "keeps {entries} entries in {partitions} partitions, to merge them where it rejoins",

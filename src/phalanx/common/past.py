@@ -19,5 +19,7 @@ class Past(msgspec.Struct, frozen=True):
     """Those of its own last view: they may come back to another place than it does."""
     former: Former = ()
     """Where members were before that."""
+    lite: bool | None = None
+    """What it was when that ended, whatever the process was started as; None: it had no view."""
     has_started: bool = False
     """Whether its cluster has once had the members that it was to wait for."""

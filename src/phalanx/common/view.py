@@ -73,6 +73,12 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
         special = (*(pair for pair in self.traits if pair[0] not in removed), *only_special(traits))
         return MembersView(self.version + 1, maker, kept + added, special)
 
+    def with_lite(self, maker: MemberId, member: MemberId, *, lite: bool) -> MembersView:
+        """The next version, in which a member holds no data any more, or may hold some."""
+        traits = [(each, self.traits_of(each)) for each in self.members]
+        changed = [(each, its._replace(lite=lite) if each == member else its) for each, its in traits]
+        return MembersView(self.version + 1, maker, self.members, only_special(changed))
+
     def log_lines(self, this: MemberId | None = None, *, legacy: bool = False) -> list[str]:
         """The list as it is logged (`legacy`: the format without size and version)."""
         head, foot = (

@@ -64,6 +64,9 @@ class Administration:
         self.end_publications(now)
         self._end_hand_over(now)
         state = self._state
+        if state.is_master and state.wants_lite is not None:
+            # Others repeat their wishes.
+            self.on_lite_wanted(state.this, state.wants_lite, now)
         if state.is_master and now >= self.next_publication:
             self.next_publication = now + state.config.publish_interval_ms
             state.send_view(state.joined())
@@ -281,9 +284,39 @@ class Administration:
 
     # --- leaving ---------------------------------------------------------------------------------------------------
 
-    def let_go(self, members: list[MemberId], now: Millis) -> None:
-        """These leaving members have handed over what they held. The master itself leaves last."""
+    def on_lite_wanted(self, member: MemberId, lite: bool, now: Millis) -> None:
+        """A member is to hold data, at once, or none, as soon as others hold what it has."""
         state = self._state
+        view = state.joined()
+        if not lite:
+            state.demoting.discard(member)
+            if view.traits_of(member).lite:
+                self._change_lite(member, now, lite=False)
+        elif member not in state.demoting and not view.traits_of(member).lite and self._others_hold(member):
+            state.demoting.add(member)
+
+    def _others_hold(self, member: MemberId) -> bool:
+        """Whether somebody else holds data, and goes on doing so: the last one must not stop."""
+        going = self._state.leaving | self._state.demoting | {member}
+        return any(other not in going for other in self._state.joined().data_members)
+
+    def _change_lite(self, member: MemberId, now: Millis, *, lite: bool) -> None:
+        state = self._state
+        new = state.joined().with_lite(state.this, member, lite=lite)
+        self._out.record(events.LiteChanged(member, lite, new.version))
+        state.install(new, "DESIGN 4 lite members", now)
+        state.send_view(new)
+        self.end_publications(now)
+
+    def let_go(self, members: list[MemberId], now: Millis) -> None:
+        """These members have handed over what they held: they leave, or stay without data. The master leaves last."""
+        state = self._state
+        for member in members:
+            if member in state.demoting and self._others_hold(member):
+                state.demoting.discard(member)
+                if member not in state.leaving:
+                    self._change_lite(member, now, lite=True)
+        members = [member for member in members if member in state.leaving]
         others = [member for member in members if member != state.this]
         if others:
             view = state.joined().with_change(state.this, frozenset(others), ())

@@ -95,6 +95,7 @@ class Joining:
         self._config = config
         self._out = outbox
         self._memory = memory
+        self.traits = config.traits
         own = address_of(this)
         self._seeds = [seed for seed in dict.fromkeys(config.seeds) if seed != own]
         self._known = tuple(self._seeds)
@@ -262,7 +263,7 @@ class Joining:
         config = self._config
         self._named = frozenset(self._reached)
         request = JoinRequest(
-            self._request_id, self._this, config.cluster, PROTOCOL_VERSION, config.partition_count, config.traits,
+            self._request_id, self._this, config.cluster, PROTOCOL_VERSION, config.partition_count, self.traits,
             tuple(sorted(self._reached)), config.lease_ms, self._memory, self._known,
         )  # fmt: skip
         self._out.send(target, request)

@@ -16,6 +16,7 @@ from phalanx.wire.messages import (
     Heartbeat,
     LeaveRequest,
     LifeProbe,
+    LiteRequest,
     MasterConfirmation,
     SuspicionReport,
 )
@@ -77,6 +78,8 @@ class Pulse:
             self._confirm(master, now)
             if state.wants_to_leave:
                 self._out.send(master, LeaveRequest())
+            if state.wants_lite is not None:
+                self._out.send(master, LiteRequest(state.wants_lite))
         if state.watching.is_ring:
             self._report_suspects()
 

@@ -1,7 +1,8 @@
 """How a member comes back: from a merge, or to those that went on without it. It never gives up.
 
-It asks those that it comes back to, then the seeds, then wherever members were, a few at a time, and begins again behind
-the last of them, with growing pauses. What it comes back to may be gone meanwhile: it may have joined a third side, or
+It asks those that it comes back to, and them alone: whoever else is asked at the same time may be of a side that is to end
+as well, and answer first. Only where none of them is in a cluster it asks them, the seeds, and wherever members were, a few
+at a time, and begins again behind the last, with growing pauses. What it comes back to may be gone meanwhile: it may have joined a third side, or
 all of it may have ended. Then whoever comes back must not wait for ever for the others that do:
 
 1. Three sides become one, and a message is late: A joins B, B joins C, and C joins A. 2. Everybody has ended. 3. All
@@ -39,10 +40,13 @@ class Returning(Joining):
         found = dict.fromkeys([*members[: len(past.ask_first)], *config.seeds, *members, *former])
         self._everywhere = [address for address in found if address != own]
         self._own = own
+        if past.lite is not None:
+            self.traits = self.traits._replace(lite=past.lite)
         self._first_seed = False
         self._known = tuple(self._everywhere)
-        self._next = 0
-        """Where in `_everywhere` the next attempt goes on."""
+        self._next = -1
+        """Where in `_everywhere` the next attempt goes on; -1: it asks only those that this member comes back to."""
+        self._first = [address for address in dict.fromkeys(members[: len(past.ask_first)]) if address != own][:AT_ONCE]
         self._turns = 0
         """How often all addresses have been asked in vain."""
         self._found_in_turn = False
@@ -69,18 +73,27 @@ class Returning(Joining):
         return False
 
     def _begin_attempt(self, now: Millis) -> None:
-        self._seeds = self._everywhere[self._next : self._next + AT_ONCE]
-        self._next += AT_ONCE
+        if self._next < 0 and self._first:
+            self._seeds, self._next = self._first, 0
+        else:
+            start = max(self._next, 0)
+            self._seeds, self._next = self._everywhere[start : start + AT_ONCE], start + AT_ONCE
         super()._begin_attempt(now)
+
+    def _outcome(self) -> JoinOutcome:
+        """None of those that it comes back to is in a cluster: where it looks next there may be one."""
+        if self._next == 0 and self._without_cluster.issuperset(self._seeds) and not self._waiting_for:
+            self._attempt_ends = min([self._attempt_ends, *self._ask_at.values()])
+        return JoinOutcome.WAITING
 
     def _attempt_failed(self, now: Millis) -> JoinOutcome:
         self._note_failed_attempt()
         self._found_in_turn = self._found_in_turn or self._found_cluster
-        if self._next >= len(self._everywhere):
+        if self._next > 0 and self._next >= len(self._everywhere):
             self._turns += 1
             if not self._found_in_turn and self._may_form():
                 return JoinOutcome.FORM
-            self._next = 0
+            self._next = -1
             self._found_in_turn = False
             self._also_looking.clear()
             longest = max(self._config.join_timeout_ms, self._config.join_retry_pause_ms)

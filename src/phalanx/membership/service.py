@@ -49,6 +49,7 @@ from phalanx.wire.messages import (
     LeaveRequest,
     LifeAnswer,
     LifeProbe,
+    LiteRequest,
     MasterConfirmation,
     MastershipClaim,
     MembersAck,
@@ -166,6 +167,11 @@ class MembershipService:
         return self.resolution.evacuation
 
     @property
+    def giving_away(self) -> set[MemberId]:
+        """On the master: members of the view that are to hold nothing any more: those that leave, and some that stay."""
+        return self.state.leaving | self.state.demoting
+
+    @property
     def suspicions(self) -> Suspicions:
         return self.state.suspicions
 
@@ -203,6 +209,7 @@ class MembershipService:
             self.state.remember([address_of(member) for member in (*past.ask_first, *past.members)], now)
             self.state.learn(past.former, now)
             self.state.has_started = past.has_started
+            self.state.lite_before = past.lite
             self._joining = Returning(self.this, self._config, self._out, now, past, memory)
         self._follow_join(self._joining.begin(now), now)
 
@@ -311,7 +318,7 @@ class MembershipService:
         state.turn(Turn.FORMS)
         state.master = self.this
         state.lease.reign((), now, 0, inherits=False)
-        special = only_special([(self.this, self._config.traits)])
+        special = only_special([(self.this, joining.traits)])
         self._begin(MembersView(1, self.this, (self.this,), special), "EL-05 the seed forms the cluster", now)
 
     def _begin(self, view: MembersView, rule: str, now: Millis, told: JoinResponse | None = None) -> None:
@@ -547,6 +554,24 @@ class MembershipService:
     def on_leave_request(self, sender: MemberId) -> None:
         if self.is_master and sender in self.state.members:
             self.state.leaving.add(sender)
+
+    def want_lite(self, lite: bool, now: Millis) -> None:
+        """This member is to hold no data any more, or its share. The master sees to it that nothing is lost."""
+        state = self.state
+        if state.view is None:
+            return
+        state.wants_lite = lite if lite != state.view.traits_of(self.this).lite else None
+        if state.is_master:
+            self.administration.on_lite_wanted(self.this, lite, now)
+        elif state.master is not None and state.master != self.this:
+            # Also when it is taken back.
+            self._out.send(state.master, LiteRequest(lite))
+        self._after()
+
+    def on_lite_request(self, sender: MemberId, message: LiteRequest, now: Millis) -> None:
+        if self.is_master and sender in self.state.members:
+            self.administration.on_lite_wanted(sender, message.lite, now)
+            self._after()
 
     def evacuated(self, now: Millis) -> None:
         """On the master: what only the members held that are to be removed has been moved, as far as it can be."""

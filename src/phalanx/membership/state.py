@@ -61,6 +61,12 @@ class MembershipState:
         self.leaving: set[MemberId] = set()
         """On the master: members that asked to leave and are still in the view."""
         self.wants_to_leave = False
+        self.lite_before: bool | None = None
+        """What the incarnation before this one had become."""
+        self.demoting: set[MemberId] = set()
+        """On the master: members that are to hold no data any more, and still hold some."""
+        self.wants_lite: bool | None = None
+        """What this member was asked to become; None: nothing that it is not."""
         self.suspicions = Suspicions(this, config, outbox)
         self.watching = Watching((), (), 1)
         self.former: dict[Address, Millis] = {}
@@ -127,6 +133,9 @@ class MembershipState:
             self.former.pop(address_of(member), None)
             self.hints.pop(address_of(member), None)
         self.leaving &= self.members
+        self.demoting &= self.members
+        if self.wants_lite == view.traits_of(self.this).lite:
+            self.wants_lite = None
         self.has_started = self.has_started or len(view.members) >= self.config.initial_members
         self.watching = plan_watching(view, self.this, self.config.ring_above_members, self.config.ring_neighbours)
         self.suspicions.watch(self.members, self.watching.watched, now)
@@ -290,8 +299,7 @@ class MembershipState:
 
     def end(self, reason: str, rejoin: tuple[MemberId, ...] = (), *, failed: bool = False) -> None:
         """This incarnation is over."""
-        members = self.view.others(self.this) if self.view is not None else ()
-        past = Past(rejoin, members, self.told_former(), self.has_started) if rejoin else Past()
+        past = self._past(rejoin) if rejoin else Past()
         self.turn(Turn.ENDS)
         memory = self.standing.memory()
         self.standing.end()
@@ -300,3 +308,9 @@ class MembershipState:
         lease = self.lease
         carried = Carried(memory, lease.bound_to, lease.bound_until) if memory is not None else None
         self.out.add(Finished(reason, rejoin, failed, carried=carried, past=past))
+
+    def _past(self, rejoin: tuple[MemberId, ...]) -> Past:
+        members = self.view.others(self.this) if self.view is not None else ()
+        lite = self.view.traits_of(self.this).lite if self.view is not None else self.lite_before
+        wanted = self.wants_lite if self.wants_lite is not None else lite
+        return Past(rejoin, members, self.told_former(), wanted, self.has_started)

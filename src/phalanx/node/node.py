@@ -269,7 +269,7 @@ class Node:
             or seen[0] is not membership.view
             or seen[1] != membership.master
             or seen[2] != membership.is_master
-            or seen[3] != len(membership.leaving)
+            or seen[3] != membership.giving_away
             or seen[4] is not membership.evacuation
         )
 
@@ -281,9 +281,9 @@ class Node:
         view = membership.view
         seen_view = self._seen[0] if self._seen else None
         evacuation = membership.evacuation
-        self._seen = (view, membership.master, membership.is_master, len(membership.leaving), evacuation)
+        self._seen = (view, membership.master, membership.is_master, set(membership.giving_away), evacuation)
         if view is not None:
-            leaving = sorted(membership.leaving)
+            leaving = sorted(membership.giving_away)
             keeper.follow(membership.master, membership.is_master)
             self.duties.has_started = membership.has_started
             self.duties.evacuate(evacuation, now)
@@ -342,7 +342,7 @@ class Node:
 
     def _let_go(self, now: Millis) -> None:
         membership = self.membership
-        if membership.leaving and membership.is_master and (ready := self.duties.may_leave()):
+        if membership.giving_away and membership.is_master and (ready := self.duties.may_leave()):
             membership.let_go(ready, now)
         if membership.evacuation is not None and self.duties.is_evacuated():
             membership.evacuated(now)
@@ -361,6 +361,32 @@ class Node:
         self.membership.on_leave_request(sender)
         if len(self.membership.leaving) > before:
             self._out.record(events.LeaveStarted(sender, self.duties.replicas_to_hand_over(sender)))
+
+    def _on_lite_request(self, sender: MemberId, message: m.LiteRequest, now: Millis) -> None:
+        before = sender in self.membership.state.demoting
+        self.membership.on_lite_request(sender, message, now)
+        self._note_demotion(sender, was_known=before)
+
+    def _note_demotion(self, member: MemberId, *, was_known: bool) -> None:
+        if not was_known and member in self.membership.state.demoting:
+            self._out.record(events.LiteChangeStarted(member, self.duties.replicas_to_hand_over(member)))
+
+    def _want_lite(self, lite: bool, now: Millis) -> str:
+        """Why it is not so yet; empty: it is."""
+        before = self.this in self.membership.state.demoting
+        self.membership.want_lite(lite, now)
+        self._note_demotion(self.this, was_known=before)
+        view = self.membership.view
+        if view is None:
+            return "this member is in no cluster now"
+        if view.traits_of(self.this).lite == lite:
+            return ""
+        if not lite:
+            return "the master has yet to say so"
+        if view.data_members == (self.this,):
+            return "no other member holds data: start one, or promote one first"
+        held = self.keeper.table.loads().get(self.this, 0)
+        return f"{held} replicas are still here" if held else "the master has yet to say so"
 
     def _on_reply(self, sender: MemberId, message: m.Reply, now: Millis) -> None:
         if message.id >= FIRST_ID:
@@ -392,6 +418,7 @@ class Node:
             m.MastershipClaim: membership.on_mastership_claim,
             m.ClaimAnswer: membership.on_claim_answer,
             m.LeaveRequest: self._on_leave_request,
+            m.LiteRequest: self._on_lite_request,
             m.MergeProbe: membership.on_merge_probe,
             m.MergeOrder: membership.on_merge_order,
             m.LeaseRequest: membership.on_lease_request,
@@ -426,9 +453,12 @@ class Node:
         return routes
 
     def _on_administration(self, caller: Any, request: m.Administration, now: Millis) -> None:
-        """An operator's wish. Only the master can fulfil it, when its search for the table is over."""
+        """An operator's wish. But for what is about this member only the master can fulfil it, when its search for the
+        table is over."""
         refusal = ""
-        if not self.duties.decides:
+        if isinstance(request, m.ChangeLite):
+            refusal = self._want_lite(request.lite, now)
+        elif not self.duties.decides:
             refusal = f"only the master changes the partition table: ask {self.membership.master or 'a little later'}"
         else:
             try:
@@ -441,7 +471,7 @@ class Node:
         else:
             self._out.send(caller, m.DoneReply(request.id))
 
-    def _administrate(self, request: m.Administration, now: Millis) -> str:
+    def _administrate(self, request: m.ChangeMap | m.ChangePartitionCount, now: Millis) -> str:
         """Why it cannot be done now; empty: it is done."""
         if isinstance(request, m.ChangePartitionCount):
             return self.duties.change_partition_count(request.partition_count, now)

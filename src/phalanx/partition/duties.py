@@ -94,12 +94,14 @@ class MasterDuties:
         return self._leads and self._search is None
 
     def on_membership(self, view: MembersView, leads: bool, leaving: Collection[MemberId], now: Millis) -> None:
-        """The view, whether this member is the master, or the set of leaving members changed."""
+        """The view, whether this member is the master, or the set of members that give away what they hold changed."""
         became_master = leads and not self._leads
         if self._view is None or self._view.members != view.members:
             self._plan_because = "the members changed"
+        elif self._view.traits != view.traits:
+            self._plan_because = "other members hold data"
         elif set(leaving) != set(self._leaving):
-            self._plan_because = "members want to leave"
+            self._plan_because = "members want to hold nothing any more"
         self._view, self._leads, self._leaving = view, leads, leaving
         if not leads:
             self._search, self._count_wanted = None, 0

@@ -13,7 +13,7 @@ from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect, ttl_to_ms
 from phalanx.partition.hashing import partition_of
 from phalanx.wire.effects import Call, Input
-from phalanx.wire.messages import DoneReply, ErrorReply, Get, GetTable, Put, Reply, Request, ValueReply
+from phalanx.wire.messages import ChangeLite, DoneReply, ErrorReply, Get, GetTable, Put, Reply, Request, ValueReply
 
 if TYPE_CHECKING:
     from phalanx.node.node import Node
@@ -86,6 +86,13 @@ class EmbeddedCaller:
             self.open_from = reply.id + 1
         if future is not None and not future.done():
             future.set_result(reply)
+
+    async def change_lite(self, lite: bool) -> str:
+        """Have this very member give up its data, or take its share. Returns what that waits for; empty: it is so."""
+        if self.node is None:
+            return "this member is not running"
+        reply = await self._ask_self(self.node, ChangeLite(self.next_id(), lite))
+        return "" if isinstance(reply, DoneReply) else reply.text
 
     async def table(self) -> PartitionTable:
         deadline = self._loop.time() + self.call_timeout_s

@@ -20,6 +20,8 @@ from phalanx.wire.events import (
     LeaveStarted,
     Left,
     LinksReported,
+    LiteChanged,
+    LiteChangeStarted,
     MajorityChanged,
     MapProtected,
     MapSettingsDiffer,
@@ -153,6 +155,12 @@ def in_words(event: Event) -> tuple[int, str]:
                 f"lets {address_of(event.leaver)} leave, which has {event.replicas_to_hand_over} replicas to hand over"
             )
             return logging.INFO, said
+        case LiteChangeStarted():
+            held = event.replicas_to_hand_over
+            return logging.INFO, f"lets {address_of(event.member)} hand over {held} replicas, to hold no data any more"
+        case LiteChanged():
+            is_now = "holds no data any more" if event.lite else "may hold data from now on"
+            return logging.INFO, f"says that {address_of(event.member)} {is_now} (member list ver {event.view_version})"
         case _:
             return logging.DEBUG if isinstance(event, _QUIET) else logging.INFO, str(event)
 

@@ -12,7 +12,7 @@ import logging
 import time
 import uuid
 
-from phalanx.common.errors import InvariantViolation, JoinFailed, ProtocolError, UsageError
+from phalanx.common.errors import InvariantViolation, JoinFailed, ProtocolError, UnavailableError, UsageError
 from phalanx.common.ids import Address, MemberId, Target, address_of, is_client, member_id
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
@@ -45,6 +45,9 @@ logger = logging.getLogger("phalanx.member")
 REARM_PAUSE_S = 0.001
 """Between two questions for the node's deadline. To ask after each input would cost a third of serving a request; its
 deadlines are tens of milliseconds away, or more."""
+
+LITE_PAUSE_S = 0.05
+"""Between two looks whether this member holds data, or none, as it was asked to."""
 
 FRAME_SLACK_BYTES = 64 * 1024
 """What members add to the frame limit of callers: a write that fits a caller's frame fits the one to its backups."""
@@ -127,6 +130,28 @@ class Member:
     def map(self, name: str) -> EmbeddedMap:
         """The distributed map of that name; it exists as soon as something is stored in it."""
         return EmbeddedMap(name, self.caller)
+
+    async def promote(self, *, timeout_s: float = 60.0) -> None:
+        """Let this member hold its share of the data, though it was started as a lite one.
+
+        Raises `UnavailableError` where that is not so within `timeout_s` seconds; it is asked for all the same.
+        """
+        await self._change_lite(False, timeout_s)
+
+    async def demote(self, *, timeout_s: float = 60.0) -> None:
+        """Make this member a lite one: others take over what it holds, and then it holds no data any more.
+
+        Raises `UnavailableError` where that is not so within `timeout_s` seconds, for example because no other member
+        holds data; it is asked for all the same, and `promote` takes it back.
+        """
+        await self._change_lite(True, timeout_s)
+
+    async def _change_lite(self, lite: bool, timeout_s: float) -> None:
+        deadline = self._loop.time() + timeout_s
+        while waits_for := await self.caller.change_lite(lite):
+            if self._loop.time() >= deadline:
+                raise UnavailableError(f"not yet after {timeout_s:g} s: {waits_for}")
+            await asyncio.sleep(LITE_PAUSE_S)
 
     async def stop(self, *, drain: bool = True, timeout_s: float = 60.0) -> None:
         """Leave the cluster and stop. `drain`: first see to it that others have what this member holds.

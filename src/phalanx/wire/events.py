@@ -519,6 +519,23 @@ class LeaveStarted(_Event, frozen=True):
     rule: str = "DESIGN 6 graceful shutdown"
 
 
+class LiteChangeStarted(_Event, frozen=True):
+    """A member that held data is to hold none: others take its replicas over first."""
+
+    member: MemberId
+    replicas_to_hand_over: int
+    rule: str = "DESIGN 4 lite members"
+
+
+class LiteChanged(_Event, frozen=True):
+    """A live member became one that holds no data (`lite`), or one that does."""
+
+    member: MemberId
+    lite: bool
+    view_version: int
+    rule: str = "DESIGN 4 lite members"
+
+
 class Left(_Event, frozen=True):
     view_version: int
     rule: str = "DESIGN 6 graceful shutdown"
@@ -631,6 +648,6 @@ Event = (
     | PartitionsDivided | MigrationsPlanned | MigrationStarted | MigrationCopied | PartitionSealed | MigrationCommitted
     | MigrationRolledBack | MigrationFinalized | FullyReplicated | LinksReported | ResolutionDecided
     | ResolutionTakenBack | EvacuationStarted | EvacuationEnded | JoinHeldBack | JoinWaits
-    | LeaveStarted | Left | Ejected | WokeUp | ServesAgain
+    | LeaveStarted | LiteChangeStarted | LiteChanged | Left | Ejected | WokeUp | ServesAgain
     | DataKept | MergeStarted | MergeEnded | MergeConflicts | MergedTooOld
 )  # fmt: skip

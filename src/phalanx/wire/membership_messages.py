@@ -186,6 +186,12 @@ class LeaveRequest(WireMessage, tag=20, frozen=True):
     """I want to leave: give others my replicas first, then publish a view without me."""
 
 
+class LiteRequest(WireMessage, tag=39, frozen=True):
+    """I want to hold no data any more: give others my replicas first. Or, if not lite: I want to hold my share."""
+
+    lite: bool
+
+
 class MasterConfirmation(WireMessage, tag=21, frozen=True):
     """From a slave to its master: I still follow you, and this is what I have of yours."""
 

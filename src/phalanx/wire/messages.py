@@ -23,6 +23,7 @@ from phalanx.wire.membership_messages import (
     LeaveRequest,
     LifeAnswer,
     LifeProbe,
+    LiteRequest,
     MasterConfirmation,
     MastershipClaim,
     MembersAck,
@@ -57,6 +58,7 @@ from phalanx.wire.replication_messages import (
     ReplicateRemove,
 )
 from phalanx.wire.requests import (
+    ChangeLite,
     ChangeMap,
     ChangePartitionCount,
     ClearPartitions,
@@ -115,7 +117,7 @@ Handshake = Hello | Challenge | Proof | Welcome | Refused
 MembershipMessage = (
     JoinRequest | JoinResponse | JoinRedirect | JoinRefused | MembersUpdate | MembersAck | Heartbeat
     | MasterConfirmation | LifeProbe | LifeAnswer | ReachProbe | ReachAnswer | ExplicitSuspicion | Complaint | SuspicionReport | MastershipClaim | ClaimAnswer
-    | LeaveRequest | MergeProbe | MergeOrder | LeaseRequest | LeaseGrant
+    | LeaveRequest | LiteRequest | MergeProbe | MergeOrder | LeaseRequest | LeaseGrant
 )  # fmt: skip
 WakingMessage = StandingQuestion | StandingAnswer
 TableMessage = (
@@ -134,7 +136,7 @@ KeyWrite = Put | PutIfAbsent | Replace | Remove
 KeyRequest = KeyRead | KeyWrite
 BulkRequest = GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition | MergeRequest
 Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations
-Administration = ChangeMap | ChangePartitionCount
+Administration = ChangeMap | ChangePartitionCount | ChangeLite
 Request = KeyRequest | BulkRequest | Inquiry | Administration
 Reply = (
     ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | TableReply | MembersReply
@@ -157,6 +159,7 @@ __all__ = [
     "AppliedOperation",
     "BulkRequest",
     "Challenge",
+    "ChangeLite",
     "ChangeMap",
     "ChangePartitionCount",
     "ClaimAnswer",
@@ -205,6 +208,7 @@ __all__ = [
     "LeavingMember",
     "LifeAnswer",
     "LifeProbe",
+    "LiteRequest",
     "MasterConfirmation",
     "MastershipClaim",
     "MembersAck",

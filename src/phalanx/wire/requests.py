@@ -179,6 +179,16 @@ class ChangePartitionCount(WireMessage, tag=80, frozen=True):
     partition_count: int
 
 
+class ChangeLite(WireMessage, tag=89, frozen=True):
+    """To a member: hold no data any more (`lite`), or your share of it.
+
+    Answered when it is so. Until then the answer is NOT_READY and says what it waits for: ask again.
+    """
+
+    id: int
+    lite: bool
+
+
 class ChangeMap(WireMessage, tag=79, frozen=True):
     """Let a map be another from now on; an empty name: all maps for which nothing else was set.
 

@@ -25,7 +25,7 @@ from phalanx.wire.messages import MergeProbe, Message
 
 LIMIT: Millis = 90_000
 """How long what is drawn may take to come about."""
-STAYS: Millis = 8_000
+STAYS: Millis = 3_000
 """How long it has to stay so."""
 _GROUP = re.compile(r"\{([^{}]*)\}")
 _SETTING = re.compile(r"# (rows|ages|set): ?(.*)")
@@ -130,7 +130,7 @@ def play_drawing(
 ) -> list[str]:
     """Play it from one point of view. Returns what is otherwise than drawn; `watch` sees the player at the end."""
     hosts = sorted(drawing.ages, key=drawing.ages.index, reverse=variant.is_reversed)
-    play = _Play(drawing, Player(hosts))
+    play = Play(drawing, Player(hosts))
     before, *stages = drawing.stages
     play.begin(_sides(before), variant.first)
     sides = len(_sides(before))
@@ -147,7 +147,7 @@ def play_drawing(
     return play.failures
 
 
-class _Play:
+class Play:
     """One history, and what was otherwise than drawn."""
 
     def __init__(self, drawing: Drawing, player: Player) -> None:

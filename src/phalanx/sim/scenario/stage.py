@@ -144,6 +144,8 @@ class Stage(World):
         self.findings = Findings()
         self.view_checker = ViewChecker(self.findings)
         self._drawn = 0
+        self._configs: dict[str, NodeConfig] = {}
+        """What the process that runs at a host was started with."""
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
@@ -172,7 +174,9 @@ class Stage(World):
     def start(self, host: Host, after: Finished | None = None) -> None:
         name = self.names[host.address]
         seeds = tuple(self.host(seed).address for seed in self.seeds.get(name, tuple(self.names.hosts)))
-        config = NodeConfig(**self.settings | {"seeds": seeds})
+        # What the process was told holds also for the incarnation that comes after the one that has ended.
+        told = self._configs.get(name) if after is not None else None
+        config = self._configs[name] = told or NodeConfig(**self.settings | {"seeds": seeds})
         self.options = msgspec.structs.replace(self.options, config=config)
         super().start(host, after)
 

@@ -92,6 +92,8 @@ WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
     "JoinHeldBack": "holds {joiner} back until it reaches {reach}",
     "JoinRequestRefused": "refuses {joiner}",
     "JoinWaits": "waits until it reaches {reach}, as {held_back_by} wants",
+    "LiteChangeStarted": "lets {member} hand over what it holds",
+    "LiteChanged": "makes {member} a lite member: {lite}",
     "LeaveStarted": "lets {leaver} prepare to leave",
     "Left": "leaves",
     "LinksReported": _reports,
