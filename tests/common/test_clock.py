@@ -146,3 +146,14 @@ def test_the_short_way_gives_the_same_stamps(steps: list[tuple[int, str, int]]) 
             assert clock.observe(other, now) == twin.observe(other, now)
         else:
             assert clock.stamped(b"value", now) == with_stamp(twin.stamp(now), b"value")
+
+
+@given(st.integers(-(10**10), 10**10), st.integers(0, 10**6))
+def test_who_joins_goes_by_the_clock_of_the_cluster_and_takes_nobody_along(ahead_ms: int, now: int) -> None:
+    cluster, joiner = GridClock(1_700_000_000_000), GridClock(1_700_000_000_000 + ahead_ms)
+    shown = cluster.read(now)
+    joiner.adopt(shown, now)
+    assert ms(joiner.read(now)) == ms(shown)
+    assert cluster.observe(joiner.read(now + 500), now + 500)
+    assert ms(cluster.read(now + 500)) == ms(shown) + 500
+    assert joiner.stamp(now) > shown

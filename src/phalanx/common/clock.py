@@ -3,9 +3,9 @@
 A stamp is 64 bits: 48 of milliseconds, 16 of a counter within one. A member's driver reads its wall clock once and says
 how far that is ahead of the time `now` that it gives with each input; nothing here reads a clock.
 
-What a member hears of others' clocks raises its own by as much as they are ahead, for good: from there its clock goes on
-at the rate of its own `now`. So members that hear each other come to the greatest of their wall clocks within a heartbeat
-(less the way of a message), and when a cut parts them, both sides go on from one time at one rate. Which of two values is
+Whoever forms a cluster goes by its wall clock, and whoever joins one goes by the cluster's, whatever its own shows.
+What a member then hears of others' clocks raises its own by as much as they are ahead, for good: from there its clock goes on
+at the rate of its own `now`. So members that hear each other show one time within a heartbeat (less the way of a message), and when a cut parts them, both sides go on from one time at one rate. Which of two values is
 the newer one is then a matter of when they were written, whatever the wall clocks show. A clock that was only the maximum
 of all stamps seen would stand still on the side whose wall clock is slow, and lose every comparison after a cut.
 
@@ -83,6 +83,17 @@ class GridClock:
     def read(self, now: Millis) -> int:
         """What others are told of this clock: no stamp that was given or seen here is greater."""
         return max((now + self.offset_ms) << COUNTER_BITS, self._last)
+
+    def adopt(self, stamp: int, now: Millis) -> None:
+        """The clock of the cluster that this member joins showed this: its own wall clock counts no more.
+
+        1. A cut parts A and B. 2. C, whose wall clock is an hour ahead, joins A. 3. Did it take A along, all that is
+        written at A from then on would win over what is written later at B; and what A remembers of removals would seem
+        an hour older than it is.
+        """
+        if 0 < stamp <= MAX_STAMP:
+            self.offset_ms = (stamp >> COUNTER_BITS) - now
+            self._last = max(self._last, stamp)
 
     def observe(self, stamp: int, now: Millis) -> bool:
         """Another member's clock showed this, or a value with this stamp is stored here. False: it is nonsense."""

@@ -336,7 +336,7 @@ class MembershipService:
         state.turn(Turn.ADMITTED)
         state.master = view.master
         state.has_started = message.has_started
-        state.observe_clock(message.clock, now)
+        state.adopt_clock(message.clock, now)
         self._begin(view, "EL-13 admitted", now, message)
         state.learn(message.former, now)
         # A view that admits the next joiner may wait for this member, which could not take it before.

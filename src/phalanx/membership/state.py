@@ -269,6 +269,11 @@ class MembershipState:
         """What others are told of this member's clock."""
         return self.clock.read(now) if self.clock is not None else 0
 
+    def adopt_clock(self, told: int, now: Millis) -> None:
+        """The master that has admitted this member has told what the cluster's clock shows."""
+        if self.clock is not None:
+            self.clock.adopt(told, now)
+
     def observe_clock(self, told: int, now: Millis) -> None:
         """A member of this cluster has told what its clock shows."""
         if self.clock is not None:

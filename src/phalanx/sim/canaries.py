@@ -17,6 +17,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.grid.replication import OwnedPartition, StreamState
 from phalanx.membership.role import Role
 from phalanx.node.node import Node
+from phalanx.sim.cut_canaries import CUT_CANARIES
 from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
 from phalanx.sim.migration_canaries import MIGRATION_CANARIES
 from phalanx.wire import messages as m
@@ -184,6 +185,7 @@ CANARIES: dict[str, Callable[[Node], None]] = {
     "claim-too-soon": claim_too_soon,
     "serve-when-too-small": serve_when_too_small,
     "confirm-when-too-small": confirm_when_too_small,
+    **CUT_CANARIES,
     **MIGRATION_CANARIES,
     **MEMBERSHIP_CANARIES,
 }

@@ -1,0 +1,90 @@
+"""Bugs of cut networks to plant: each takes one rule of keeping and merging data out of every member of a history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from phalanx.common.clock import value_of, with_stamp
+from phalanx.common.ids import MemberId, Millis
+from phalanx.node.node import Node
+from phalanx.wire import messages as m
+from phalanx.wire.effects import Effect, Finished, Input
+
+
+def serve_on_waking(node: Node) -> None:
+    """A member that was away serves what has waited for it as if nothing had happened."""
+    _replace(node.waking, "notice", lambda now: False)
+
+
+def come_back_empty(node: Node) -> None:
+    """What an incarnation held is not given to the next one."""
+    original = node.handle
+
+    def handle(event: Input, now: Millis) -> list[Effect]:
+        effects = original(event, now)
+        return [msgspec.structs.replace(e, kept=None) if isinstance(e, Finished) else e for e in effects]
+
+    _replace(node, "handle", handle)
+
+
+def forget_removals(node: Node) -> None:
+    """A removal leaves nothing behind that a merge could see."""
+    original = node.grid.on_time
+
+    def on_time(now: Millis) -> None:
+        original(now)
+        for replica in [owned.replica for owned in node.grid.all_owned()]:
+            for store in replica.maps.values():
+                store.tombstones.clear()
+
+    _replace(node.grid, "on_time", on_time)
+
+
+def merge_as_new(node: Node) -> None:
+    """What is merged counts as written now, not when it was written."""
+    original = node._awake[m.MergeEntries]
+
+    def on_merge_entries(sender: MemberId, message: Any, now: Millis) -> None:
+        versions = [
+            with_stamp(node.clock.stamp(now), value_of(each)) if value_of(each) else each for each in message.versions
+        ]
+        original(sender, msgspec.structs.replace(message, versions=versions, ended=node.clock.read(now)), now)
+
+    node._handlers[m.MergeEntries] = node._awake[m.MergeEntries] = on_merge_entries
+
+
+def wait_for_nobody(node: Node) -> None:
+    """Backups drop what they keep at once: the owner of their side will merge it."""
+    original = node.keeping.on_table
+
+    def on_table(now: Millis) -> None:
+        for side in node.keeping.kept.unmerged():
+            for partition in [p for p, kept in side.replicas.items() if kept.others]:
+                side.done.add(partition)
+                del side.replicas[partition]
+        original(now)
+
+    _replace(node.keeping, "on_table", on_table)
+
+
+def own_clock(node: Node) -> None:
+    """Members stamp by their own wall clocks, whatever others say."""
+    _replace(node.membership.state, "observe_clock", lambda told, now: None)
+
+
+def _replace(machine: object, name: str, by: object) -> None:
+    setattr(machine, name, by)
+
+
+CUT_CANARIES: dict[str, Callable[[Node], None]] = {
+    "serve-on-waking": serve_on_waking,
+    "come-back-empty": come_back_empty,
+    "forget-removals": forget_removals,
+    "merge-as-new": merge_as_new,
+    "wait-for-nobody": wait_for_nobody,
+    "own-clock": own_clock,
+}
+"""Name to what takes the rule out."""
