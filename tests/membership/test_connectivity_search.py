@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from phalanx.membership import connectivity
 from phalanx.membership.connected import part
 from phalanx.membership.connected.branching import cover, find_heaviest
 from phalanx.membership.connected.graph import bits, exhaust, weigh
@@ -261,3 +262,30 @@ def test_slices_change_nothing_and_neither_does_the_order_of_reports() -> None:
     while not search.run(7):
         pass
     assert [*found[1:], search.best()] == [found[0]] * 3
+
+
+def test_what_was_not_compared_is_not_told_as_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = draw_pairs(60, 110, 2)
+    exact = best_connected_members(range(60), report(pairs), master=0)
+    monkeypatch.setattr(part, "LISTING", 0)
+    monkeypatch.setattr(connectivity, "WALKING", 0)
+    hasty = best_connected_members(range(60), report(pairs), master=0)
+    assert exact.tie_is_exact
+    assert (hasty.optimal, hasty.tie_is_exact, hasty.narrowed) == (True, False, ())
+    assert len(hasty.members) == len(exact.members)
+    assert "not all were compared" in hasty.because
+
+
+@pytest.mark.rows("PD-29")
+def test_too_many_combinations_are_improved_one_by_one() -> None:
+    """Of each of 14 pairs one goes; a partition of two neighbouring pairs is lost if the wrong ones go."""
+    apart = {2 * pair: [2 * pair + 1] for pair in range(14)}
+    holders = [({2 * pair, 2 * pair + 3}, 1) for pair in range(13)] + [({1}, 5)]
+    best = best_connected_members(range(28), apart, holders=holders)
+    assert (best.optimal, best.tie_is_exact) == (True, False)
+    # The first pair keeps 1, so the next has to keep 3, and so on.
+    assert best.lost_partitions == 0
+    assert best.members == tuple(range(1, 28, 2))
+    few = best_connected_members(range(24), {2 * pair: [2 * pair + 1] for pair in range(12)}, holders=holders[:11])
+    assert (few.optimal, few.tie_is_exact, few.lost_partitions) == (True, True, 0)
+    assert few.narrowed[0] == ("size", 2**12)

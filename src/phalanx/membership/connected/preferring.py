@@ -139,7 +139,7 @@ def _group(fixed: int, parts: Sequence[Options], stakes: Stakes) -> Work[list[Gr
 def _improve(lists: Sequence[Sequence[int]], group: Group) -> Work[int]:
     """One component after the other takes its best set, the others as they are, until none changes."""
     key, always = group.stakes.key, group.always
-    chosen = [min(sets, key=lambda each: (-each.bit_count(), -each)) for sets in lists]
+    chosen = yield from _lose_little(lists, group)
     now = sum(chosen)
     changed = True
     while changed:
@@ -151,3 +151,38 @@ def _improve(lists: Sequence[Sequence[int]], group: Group) -> Work[int]:
             if key(always | others | best) < key(always | now):
                 chosen[index], now, changed = best, others | best, True
     return now
+
+
+def _lose_little(lists: Sequence[Sequence[int]], group: Group) -> Work[list[int]]:
+    """A choice that loses few partitions: tried out for a while, what loses the least of each component first."""
+    last: dict[int, list[tuple[int, int]]] = {}
+    everywhere = [0] * len(lists)
+    for index, sets in enumerate(lists):
+        for each in sets:
+            everywhere[index] |= each
+    for mask, count in group.stakes.holders:
+        # What becomes of it is known once the last of these has been chosen for.
+        last.setdefault(max(index for index, any_of in enumerate(everywhere) if any_of & mask), []).append(
+            (mask, count)
+        )
+        yield 1 + len(lists) // 8
+    best: list[int] = []
+    fewest = sum(count for _, count in group.stakes.holders) + 1
+    branches: list[tuple[int, int, list[int]]] = [(0, 0, [])]
+    tried = 0
+    while branches and fewest and (tried < COMBINATIONS or not best):
+        lost, kept, chosen = branches.pop()
+        if lost >= fewest:
+            continue
+        if len(chosen) == len(lists):
+            best, fewest = chosen, lost
+            continue
+        further = []
+        for each in lists[len(chosen)]:
+            more = sum(count for mask, count in last.get(len(chosen), ()) if not mask & (kept | each))
+            further.append((lost + more, -each.bit_count(), -each))
+        tried += 1
+        yield 1 + len(further)
+        further.sort(reverse=True)
+        branches += [(less, kept | -each, [*chosen, -each]) for less, _, each in further]
+    return best
