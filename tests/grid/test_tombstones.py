@@ -454,3 +454,18 @@ def test_a_round_of_purging_takes_as_many_turns_as_it_needs() -> None:
     assert [replica.purged_to for replica in replicas] == [5 << 16] * 3
     purger.end()
     assert purger.next_deadline() is None
+
+
+@pytest.mark.rows("EL-63")
+def test_a_clock_that_jumps_ahead_makes_no_tombstone_old() -> None:
+    c = cluster(tombstone_ms=20_000)
+    replied(c, "A", m.Put, KEY, VALUE, 0)
+    replied(c, "A", m.Remove, KEY)
+    before = c.kept("A")
+    c.join("C")
+    c.nodes["C"].clock.offset_ms = 3_600_000
+    c.advance(15_000)
+    assert c.nodes["A"].clock.offset_ms == 3_600_000
+    assert c.kept("A") == c.kept("B") == before
+    c.advance(20_000)
+    assert c.nodes["A"].grid.owned[0].replica.maps == {}  # type: ignore[union-attr]

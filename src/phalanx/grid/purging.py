@@ -1,4 +1,8 @@
-"""When tombstones are dropped at this member: each replica by itself, by the age that the grid's clock gives them.
+"""When tombstones are dropped at this member: each replica by itself, when they are old enough.
+
+Their age is told by this member's own time: what the grid's clock showed then is noted, and what it showed long enough ago
+tells which stamps are that old. To compare with what it shows now would not do: 1. a cut parts X and Y. 2. A member whose
+wall clock is hours ahead joins X, whose clock jumps: what was removed there a minute ago would look hours old.
 
 The owner tells nobody: replicas hold the same tombstones but for those that are due, and each remembers how far it has
 purged. All replicas are gone through once in each round, a little in each turn: a clear apart, a map may have as many
@@ -7,9 +11,10 @@ tombstones as it ever had entries.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
-from phalanx.common.clock import COUNTER_BITS, GridClock
+from phalanx.common.clock import GridClock
 from phalanx.common.ids import Millis
 from phalanx.grid.store import Replica
 
@@ -21,6 +26,8 @@ PAUSE_MS: Millis = 5
 """Between two turns of a round."""
 ROUND_MS: Millis = 60_000
 """Between two rounds, or a quarter of the time for which tombstones are kept, where that is less."""
+MOST_NOTES = 1_000
+"""Of what the clock showed; who keeps tombstones for weeks has longer rounds."""
 SHORTEST_ROUND_MS: Millis = 1_000
 
 
@@ -29,11 +36,15 @@ class Purger:
 
     def __init__(self, keep_ms: Millis, clock: GridClock, replicas: Callable[[], list[Replica]]) -> None:
         self._keep_ms = keep_ms
-        self._round_ms = max(min(ROUND_MS, keep_ms // 4), SHORTEST_ROUND_MS)
+        self._round_ms = max(min(ROUND_MS, keep_ms // 4), keep_ms // MOST_NOTES, SHORTEST_ROUND_MS)
         self._clock = clock
         self._replicas = replicas
         self._left: list[Replica] = []
         """To be looked at in this round."""
+        self._notes: deque[tuple[Millis, int]] = deque()
+        """When a round began, and what the grid's clock showed then; not older than it need be."""
+        self._to = 0
+        """Up to this stamp everything is old enough."""
         self._due_at: Millis | None = 0
 
     def next_deadline(self) -> Millis | None:
@@ -49,10 +60,12 @@ class Purger:
             return
         if not self._left:
             self._left = self._replicas()
-        to = self._clock.read(now) - (self._keep_ms << COUNTER_BITS)
+            self._notes.append((now, self._clock.read(now)))
+            while self._notes and self._notes[0][0] <= now - self._keep_ms:
+                self._to = self._notes.popleft()[1]
         room = AT_ONCE
         for _ in range(min(REPLICAS_AT_ONCE, len(self._left))):
-            room -= self._left[-1].purge(to, room)
+            room -= self._left[-1].purge(self._to, room)
             if room <= 0:
                 break
             self._left.pop()
