@@ -118,7 +118,6 @@ def _lasting(host: Host) -> Iterator[Replica]:
             yield each.replica
 
 
-def is_alone(host: Host) -> bool:
-    """Whether a member has nobody in its view that it could hand its data over to."""
-    view = host.node.membership.view  # type: ignore[union-attr]  # asked of running hosts only
-    return view is None or not [each for each in view.data_members if each != member_on(host)]
+def decides(host: Host) -> bool:
+    """Whether a member follows itself: only then it may be alone from one input to the next."""
+    return host.node.membership.master == member_on(host)  # type: ignore[union-attr]  # asked of running hosts only
