@@ -498,7 +498,9 @@ class Cluster:
         """What a member's replica knows of the map, with all stamps: entries, ends, tombstones, last clear, purged to."""
         grid = self.nodes[name].grid
         owned = grid.find_owned(partition)
-        store = (owned.replica if owned is not None else grid.followed.replicas[partition]).maps[MAP]
+        store = (owned.replica if owned is not None else grid.followed.replicas[partition]).maps.get(MAP)
+        if store is None:
+            return None
         return dict(store.entries), sorted(store.covering), dict(store.tombstones), store.cleared_at, store.purged_to
 
     def assign(self, name: str = "", *, rows: Sequence[str] | None = None) -> None:
