@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import phalanx
+from phalanx.common.errors import UnavailableError
 from processes import Cluster, wait_for
 
 
@@ -106,3 +107,66 @@ def test_the_last_data_member_may_be_stopped(tmp_path, phalanx_command):
         wait_for(lambda: "Replicas of each: 1 of 2 configured" in shown(), "another one owns everything")
     finally:
         cluster.stop()
+
+
+def test_a_live_member_gives_up_its_data_and_takes_its_share_again(ask, mixed):
+    """The lite one takes its share, the other one hands over what it has; then the same the other way round."""
+    first, second = (member.address for member in mixed.members[:2])
+    ask("map", "put", "moving", "apple", "red")
+
+    def held():
+        return [each["owned"] + each["backups"] for each in ask("partitions", "--json")["members"]]
+
+    def lite():
+        return [each["lite"] for each in ask("members", "--json")["members"]]
+
+    ask("members", "--promote", second)
+    assert lite() == [False, False]
+    wait_for(lambda: held() == [271, 271], "each holds all")
+    assert "lite" in ask("members", "--demote", first)
+    assert lite() == [True, False]
+    wait_for(lambda: held() == [0, 271], "the second holds all")
+    assert "red" in ask("map", "get", "moving", "apple", at=1)
+    ask("members", "--promote", first, at=1)
+    ask("members", "--demote", second)
+    wait_for(lambda: (held(), lite()) == ([271, 0], [False, True]), "the first holds all")
+    assert "red" in ask("map", "get", "moving", "apple")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--demote", "127.0.0.1:1"), "is no member of this cluster: give one of"),
+        (("--demote", "127.0.0.1:1", "--promote", "127.0.0.1:2"), "give either"),
+    ],
+)
+def test_what_cannot_be_promoted_or_demoted(phalanx_command, mixed, options, told):
+    at = ("--at", mixed.members[0].address, "--cluster", mixed.name)
+    result = phalanx_command("members", *at, *options)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+def test_a_program_promotes_and_demotes_its_own_member():
+    async def use() -> None:
+        first = await phalanx.start_member(phalanx.Config(port=0, cluster="own", partition_count=7))
+        second = await phalanx.start_member(phalanx.Config(port=0, cluster="own", partition_count=7,
+                                                           seeds=(first.address,), lite=True))  # fmt: skip
+        try:
+            fruit = first.map("fruit")
+            await fruit.put("apple", "red")
+            await second.promote()
+            assert second.view is not None
+            assert second.view.data_members == (first.id, second.id)
+            await first.demote()
+            assert second.replicas_held == 7
+            assert first.replicas_held == 0
+            assert await fruit.get("apple") == "red"
+            with pytest.raises(UnavailableError, match="no other member holds data"):
+                await second.demote(timeout_s=0.2)
+            await second.promote()
+        finally:
+            await first.stop()
+            await second.stop()
+
+    asyncio.run(use())

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from phalanx.cli.lite import change_lite
 from phalanx.cli.options import At, ClusterName, Json, SecretFile, ask_any
 from phalanx.cli.output import console, print_json, table
 from phalanx.client.ask import Inquirer
+from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of
 from phalanx.common.traits import USUAL
 from phalanx.common.view import MembersView
 
 
-def members(at: At, cluster: ClusterName = "phalanx", secret_file: SecretFile = None, json: Json = False) -> None:
+def members(
+    at: At,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    json: Json = False,
+    promote: Annotated[
+        str | None, typer.Option(metavar="H:P", help="Let this lite member hold its share of the data.")
+    ] = None,
+    demote: Annotated[
+        str | None, typer.Option(metavar="H:P", help="Let others take over what this member holds: it is lite then.")
+    ] = None,
+) -> None:
     """Show the member list, oldest first, as the member asked has it."""
+    if promote and demote:
+        raise UsageError("give either --promote or --demote")
+    if of := promote or demote:
+        change_lite(at, cluster, of, lite=demote is not None)
 
     def ask(inquirer: Inquirer) -> tuple[MemberId, MembersView, list[MemberId]]:
         reply = inquirer.members()

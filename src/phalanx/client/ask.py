@@ -24,6 +24,7 @@ from phalanx.maps.requests import expect
 from phalanx.net.secret import find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.messages import (
+    ChangeLite,
     ChangeMap,
     ChangePartitionCount,
     DoneReply,
@@ -147,6 +148,13 @@ class Inquirer:
         the master.
         """
         self._ask(lambda request_id: ChangeMap(request_id, name, change), DoneReply, "map")
+
+    def change_lite(self, lite: bool) -> None:
+        """Have the member asked give up its data (`lite`), or take its share of it.
+
+        Raises `UnavailableError` as long as that is not so, and says what it waits for: ask again.
+        """
+        self._ask(lambda request_id: ChangeLite(request_id, lite), DoneReply, "lite")
 
     def change_partition_count(self, count: int) -> None:
         """Divide the partitions of the live cluster, so that there are so many: a multiple of what there are.
