@@ -9,6 +9,7 @@ import msgspec
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Protection
 from phalanx.sim.cuts_profile import draw_cuts
+from phalanx.sim.lease_profile import draw_leases
 from phalanx.sim.membership_profile import draw_membership
 from phalanx.sim.migration_profile import draw_migrations
 from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
@@ -43,7 +44,9 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
     """The history of a seed."""
     if profile is Profile.BENCH:
         return _bench(seed)
-    options = _draw(Random(f"{profile}:{seed}"), seed, profile)
+    # What is measured without leases are the histories that are judged with them.
+    drawn_as = Profile.LEASE if profile is Profile.WINDOW else profile
+    options = _draw(Random(f"{drawn_as}:{seed}"), seed, profile)
     return msgspec.structs.replace(
         options,
         anti_entropy_interval_ms=ANTI_ENTROPY_MS[seed % len(ANTI_ENTROPY_MS)],
@@ -56,6 +59,8 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
 
 def _draw_protection(rng: Random, options: Options) -> Protection:
     """In some histories with cuts the map asks for more than half of the members that hold data."""
+    if options.profile in (Profile.LEASE, Profile.WINDOW):
+        return options.protection
     if options.profile is not Profile.CUTS or rng.random() >= 0.3:
         return Protection()
     holding = sum(not options.traits_of(host).lite for host in range(options.members))
@@ -79,6 +84,8 @@ def _draw(rng: Random, seed: int, profile: Profile) -> Options:
         return draw_migrations(rng, seed)
     if profile is Profile.CUTS:
         return draw_cuts(rng, seed)
+    if profile in (Profile.LEASE, Profile.WINDOW):
+        return draw_leases(rng, seed, profile)
     members = rng.choice((1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 6, 7))
     hosts = members + rng.choice((0, 0, 1, 1, 2))
     interval = rng.choice((200, 500, 1_000))

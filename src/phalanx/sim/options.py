@@ -30,6 +30,10 @@ class Profile(enum.StrEnum):
     DEFAULT = "default"
     FAILOVER = "failover"
     CUTS = "cuts"
+    LEASE = "lease"
+    """As CUTS, on a map that asks for the majority, with leases and clocks that run wrong by up to one in a hundred."""
+    WINDOW = "window"
+    """The same histories without leases: what they are for is measured."""
     MEMBERSHIP = "membership"
     MIGRATIONS = "migrations"
     QUIET = "quiet"
@@ -147,6 +151,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     initial_members: int = 1
     failure_detector: str = "phi"
     protection: Protection = Protection()
+    lease_ms: Millis = 0
     """Of the map that the workload uses."""
     validate_every: int = 7
     """Each member's whole state is validated after every n-th input; 0: never."""
@@ -154,7 +159,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_sides(self) -> bool:
         """Whether members on several sides of a cut go on for long: each side then has owners of its own."""
-        return self.profile is Profile.CUTS
+        return self.profile in (Profile.CUTS, Profile.LEASE, Profile.WINDOW)
 
     @property
     def accuracy_ms(self) -> Millis:
@@ -171,7 +176,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """A member's settings."""
         zone, weight, lite = self.traits_of(host)
         protects = "reads and writes" if self.protection.reads else "writes"
-        protected = MapConfig(minimum_members=self.protection.minimum, protects=protects)
+        protected = MapConfig(
+            minimum_members=self.protection.minimum, majority=self.protection.majority, protects=protects
+        )
         return NodeConfig(
             zone=zone,
             capacity_weight=weight,
@@ -182,6 +189,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             maps={"*": protected} if self.protection.is_on else {},
             heartbeat_interval_ms=self.heartbeat_interval_ms,
             heartbeat_timeout_ms=self.heartbeat_timeout_ms,
+            lease_ms=self.lease_ms,
             connection_grace_ms=self.connection_grace_ms,
             claim_timeout_ms=self.claim_timeout_ms,
             call_timeout_ms=self.call_timeout_ms,

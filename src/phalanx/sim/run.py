@@ -16,6 +16,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.node.node import Node
 from phalanx.partition.hashing import partition_of
 from phalanx.sim.canaries import CANARIES
+from phalanx.sim.checkers.acknowledgement_checker import AcknowledgementChecker
 from phalanx.sim.checkers.commit_checker import CommitChecker
 from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
 from phalanx.sim.checkers.findings import Findings, Violation
@@ -118,6 +119,7 @@ class _Run:
         self._survival = Survival()
         self._last_members: dict[MemberId, tuple[MemberId, ...]] = {}
         """Of each member those of its last view."""
+        self._are_votes_gone = False
         self._commits = CommitChecker(self._findings)
         self._workload = Workload(options)
         self._story = Story(story)
@@ -126,6 +128,13 @@ class _Run:
         self._counts: Counter[str] = Counter()
         self._protection = ProtectionChecker(self._findings, options.protection, WISHES_FROM)
         self._world = World(options, self, self._adapt)
+        self._acknowledgements = AcknowledgementChecker(
+            self._findings,
+            self._partitions_of,
+            self._majorities.founder_of,
+            lambda: self._world.now,
+            is_promised=options.lease_ms > 0,
+        )
         self._faults = Faults(self._world, self._story)
 
     def _adapt(self, node: Node) -> None:
@@ -134,6 +143,14 @@ class _Run:
             CANARIES[self._canary](node)
         if self._options.protection.is_on:
             self._protection.watch(node)
+        if self._options.protection.majority:
+            self._acknowledgements.watch(node)
+
+    def _partitions_of(self, number: int) -> list[int]:
+        """Of the keys of one of the workload's calls."""
+        if not 0 < number <= len(self._workload.operations):
+            return []
+        return [partition_of(key, self._options.partitions) for key in self._workload.operations[number - 1].keys]
 
     def play(self) -> Result:
         began = time.process_time()
@@ -183,7 +200,7 @@ class _Run:
             world.run_until(world.now + LOOK_EVERY_MS)
         now = world.now
         for key, operation in workload.final.items():
-            if not isinstance(operation.result, tuple) and self._has_started():
+            if not isinstance(operation.result, tuple) and self._has_started() and not self._may_lack_majority():
                 self._findings.add(now, "every key can be read at rest", f"{key[4:].decode()}: {operation}")
         joined = [host for host in world.hosts if host.has_joined]
         table = joined[0].table
@@ -220,6 +237,10 @@ class _Run:
         """Whether a cluster has ever had the members that it waits for; before that it answers nothing."""
         return any(host.node is not None and host.node.membership.has_started for host in self._world.hosts)
 
+    def _may_lack_majority(self) -> bool:
+        """Whether votes are gone for good: of processes that were started anew, or left a side that had not the majority."""
+        return self._options.protection.majority and self._are_votes_gone
+
     def _check_handed_back(self) -> None:
         """Where nothing breaks, only a change of owners makes a caller group its keys anew: they had one owner for it."""
         self._counts["bulk calls handed back"] = len(self._workload.handed_back)
@@ -255,6 +276,10 @@ class _Run:
         if world.points_reached:
             self._counts["points reached"] = world.points_reached
         self._counts["stable views"] = self._majorities.checked
+        if self._options.protection.majority:
+            self._counts["acknowledgements looked at"] = self._acknowledgements.checked
+            self._counts["conflicting acknowledgements"] = self._acknowledgements.conflicts
+            self._counts["longest window ms"] = self._acknowledgements.longest_ms
         self._counts["faults at migrations"] = self._faults.at_migrations
         self._counts["commits looked at"] = self._commits.checked
         outcomes = Counter(operation.outcome for operation in workload.operations)
@@ -327,6 +352,7 @@ class _Run:
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
         self._story.tell(now, member, f"--- {what}")
         self._measures.on_process(member, what, now)
+        self._are_votes_gone = self._are_votes_gone or what == "left" or what.startswith("crashed")
         if what != "started":
             self._workload.on_process_ended(member, now)
             self._faults.on_process_ended(host, what)

@@ -34,6 +34,10 @@ class MajorityChecker:
         elif isinstance(event, MemberRemoved) and event.reason == "it left":
             self._left.add(address_of(event.removed))
 
+    def founder_of(self, member: MemberId) -> MemberId | None:
+        """Who founded the cluster of a member; None: it is in none."""
+        return self._cluster_of.get(member)
+
     def _on_joined(self, member: MemberId, event: Joined) -> None:
         founder = self._cluster_of.get(event.master, member)
         self._cluster_of[member] = founder

@@ -1,0 +1,114 @@
+"""Never do two owners of one partition acknowledge at the same time: judged by what leaves each member.
+
+An owner's rule over a partition begins and ends; a member may come to own it again, under another rule. If an owner
+acknowledges, then another one does, and then the first one again under its old rule, while the other's goes on, then both
+were asked and both answered: a value that the one confirmed is not seen by who asks the other. How long that went on is the
+window; with leases there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.node.node import Node
+from phalanx.sim.checkers.findings import Findings
+from phalanx.wire.effects import Answer, Effect, Input, Received, ReceivedTogether, Send
+from phalanx.wire.messages import DoneReply, FlagReply, Reply, ValueReply, ValuesReply
+
+ACKNOWLEDGEMENTS = (DoneReply, FlagReply, ValueReply, ValuesReply)
+
+
+class _Rule:
+    """One owner's rule over one partition, as far as it has acknowledged anything."""
+
+    def __init__(self, node: Node, owned: object, now: Millis) -> None:
+        self.node = node
+        self.owned = owned
+        self.first = self.last = now
+        """When it acknowledged."""
+
+    def goes_on(self, partition: int) -> bool:
+        owned = self.node.grid.owned
+        return partition < len(owned) and owned[partition] is self.owned
+
+
+class AcknowledgementChecker:
+    """Watches what members answer as owners."""
+
+    def __init__(
+        self,
+        findings: Findings,
+        partitions_of: Callable[[int], Sequence[int]],
+        founder_of: Callable[[MemberId], MemberId | None],
+        true_time: Callable[[], Millis],
+        *,
+        is_promised: bool,
+    ) -> None:
+        """`partitions_of`: the number of a call to the partitions of its keys; `founder_of`: a member to who founded its
+        cluster: one that was founded apart knows nothing of this one. `is_promised`: whether two owners are a finding.
+        """
+        self.conflicts = 0
+        self.longest_ms: Millis = 0
+        self.checked = 0
+        self._findings = findings
+        self._partitions_of = partitions_of
+        self._founder_of = founder_of
+        self._true_time = true_time
+        self._is_promised = is_promised
+        self._rules: dict[int, list[_Rule]] = {}
+
+    def watch(self, node: Node) -> None:
+        """Look at each input of a new member."""
+        original = node.handle
+
+        def handle(event: Input, now: Millis) -> list[Effect]:
+            before = list(node.grid.owned)
+            effects = original(event, now)
+            for reply in _given(node.this, event, effects):
+                for partition in self._partitions_of(reply.id):
+                    owned = node.grid.owned
+                    present = owned[partition] if partition < len(owned) else None
+                    self._judge(
+                        node, partition, present or (before[partition] if partition < len(before) else None), reply
+                    )
+            return effects
+
+        node.handle = handle  # type: ignore[method-assign]  # as bugs are planted
+
+    def _judge(self, node: Node, partition: int, owned: object, reply: Reply) -> None:
+        if owned is None:
+            return  # It has passed on to its program what another one gave it.
+        now = self._true_time()
+        self.checked += 1
+        rules = self._rules.setdefault(partition, [])
+        rule = next((each for each in rules if each.node is node and each.owned is owned), None)
+        if rule is None:
+            rules.append(_Rule(node, owned, now))
+            return
+        for other in rules:
+            since = other.first if other.first > rule.last else other.last
+            are_one = self._founder_of(other.node.this) == self._founder_of(node.this)
+            if other.node is not node and are_one and since > rule.last and other.goes_on(partition):
+                self._found(rule, other, partition, reply, now)
+        rule.last = now
+
+    def _found(self, rule: _Rule, other: _Rule, partition: int, reply: Reply, now: Millis) -> None:
+        self.conflicts += 1
+        self.longest_ms = max(self.longest_ms, now - other.first)
+        if self._is_promised:
+            text = f"{rule.node.this} gives {reply} for partition {partition}, which {other.node.this} owns and answers for"
+            self._findings.add(now, "no two owners acknowledge at the same time", f"{text} since {other.first} ms")
+
+
+def _given(this: MemberId, event: Input, effects: list[Effect]) -> Iterator[Reply]:
+    """The acknowledgements that the member gave as an owner; not those of others that it passes on to its program."""
+    passed_on: set[int] = set()
+    messages = event.messages if isinstance(event, ReceivedTogether) else []
+    for message in [event.message] if isinstance(event, Received) else messages:
+        if isinstance(message, ACKNOWLEDGEMENTS):
+            passed_on.add(message.id)
+    for effect in effects:
+        reply = effect.message if isinstance(effect, Send) else effect.reply if isinstance(effect, Answer) else None
+        if isinstance(reply, ACKNOWLEDGEMENTS) and not (isinstance(effect, Answer) and reply.id in passed_on):
+            yield reply
