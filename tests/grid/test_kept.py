@@ -9,6 +9,8 @@ from phalanx.partition.hashing import partition_of
 from phalanx.wire import events
 from phalanx.wire import messages as m
 
+pytestmark = pytest.mark.rows("EL-60")
+
 COUNT = 5
 
 
@@ -87,7 +89,7 @@ def replicas_agree(c: Cluster, names: str) -> bool:
     return all(each == of_partition[0] for of_partition in held.values() for each in of_partition)
 
 
-@pytest.mark.rows("EL-60", "EL-61")
+@pytest.mark.rows("EL-61")
 def test_what_both_sides_stored_is_there_after_they_have_come_together() -> None:
     """{A,B,C} | {D,E} => all five."""
     c = cluster("ABCDE", backup_count=1)
@@ -237,19 +239,35 @@ def test_a_backup_goes_on_when_the_one_that_sends_dies(after: int) -> None:
     def count(sender: str, receiver: str, message: m.Message) -> bool:
         if isinstance(message, m.MergeEntries) and sender == "D":
             handed_in.append(message)
-        return len(handed_in) > after and sender == "D"
+            return len(handed_in) > after
+        return False
 
     c.swallow = count
     for name in "ED":
         c.rejoin(name)
-    c.advance(1_000)
+    c.advance(2_000)
     assert len(handed_in) > after
+    assert kept(c, "E")[0] > 0, "it keeps what D is still handing in"
     c.crash("D")
     c.swallow = lambda sender, receiver, message: False
     go_on(c)
     assert {read(c, "A", key) for key in stored} == {b"theirs"}
     assert kept(c, "ABCE") == [0] * 4
     assert replicas_agree(c, "ABCE")
+
+
+def test_a_backup_takes_over_from_a_new_process_that_knows_of_nothing() -> None:
+    """D's process ended before it came back, and another one runs at its address."""
+    c = cluster("ABCDE", backup_count=1)
+    stored = losing_side_with_data(c, "ABC", "DE")
+    meet(c, "DE")
+    del c.finished["D"]
+    c.join("D")
+    c.rejoin("E")
+    go_on(c, 8)
+    assert c.view("A") == "ABCDE", "nobody at D's address has left, for whose end E could have waited"
+    assert {read(c, "A", key) for key in stored} == {b"theirs"}
+    assert kept(c, "ABCDE") == [0] * 5
 
 
 def test_the_others_drop_theirs_when_one_has_merged() -> None:
@@ -279,6 +297,25 @@ def test_a_new_owner_that_dies_does_not_take_along_what_was_merged(dies: str) ->
     assert {read(c, name, key) for key in stored for name in names[0]} == {b"theirs"}
     assert kept(c, names) == [0] * 4
     assert replicas_agree(c, names)
+
+
+def test_a_batch_that_is_handed_in_again_is_not_acknowledged_before_the_backup_has_the_first() -> None:
+    """B has taken it, C has not heard of it, and the connection to the keeper breaks: nothing is new to B then."""
+    c = cluster("ABCDE", backup_count=1, partition_count=1)
+    c.assign(rows=["BC"])
+    stored = losing_side_with_data(c, "ABC", "DE")
+    meet(c, "DE")
+    c.hold("B", "C")
+    c.rejoin("D")
+    c.advance(500)
+    c.lose_link("D", "B")
+    c.advance(500)
+    assert kept(c, "D")[0] == len(stored)
+    c.crash("B")
+    c.release()
+    go_on(c)
+    assert {read(c, "A", key) for key in stored} == {b"theirs"}
+    assert replicas_agree(c, "ACDE")
 
 
 def test_what_two_former_clusters_held_is_merged_by_itself() -> None:
@@ -461,7 +498,6 @@ POLICY_CASES = {
 """Policy to what each key has in the end. The other side writes last, and what is here is read last and lives longer."""
 
 
-@pytest.mark.rows("EL-60")
 @pytest.mark.parametrize("policy", POLICY_CASES)
 def test_each_policy_decides_key_by_key(policy: str) -> None:
     """{A,B,C} | {D,E}, and the losing side has its writes a little later."""

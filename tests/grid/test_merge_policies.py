@@ -151,6 +151,7 @@ def test_pass_through_takes_what_was_kept(kept, here):
 # --- removals -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows("EL-60")
 @given(policies, values, few_stamps)
 def test_no_policy_brings_back_what_was_removed_here_after_it_was_written(policy, kept, later):
     here = removal(kept.stamp + later)
@@ -179,12 +180,14 @@ def test_sides_that_wrote_nothing_change_nothing(policy, version):
     assert decide(policy, version, version, version.stamp, 0) is Verdict.SAME
 
 
+@pytest.mark.rows("EL-60")
 @given(policies, versions, st.integers(1, 5))
 def test_what_was_written_here_after_the_other_side_ended_stays(policy, kept, later):
     here = value(kept.stamp + later, b"here")
     assert decide(policy, kept, here, kept.stamp, 0) is Verdict.LATE
 
 
+@pytest.mark.rows("EL-60")
 @given(policies, values, st.integers(0, 3))
 def test_an_entry_that_may_have_been_removed_too_long_ago_is_not_brought_back(policy, kept, later):
     assert decide(policy, kept, None, 9, kept.stamp + later) is Verdict.TOO_OLD
