@@ -178,15 +178,20 @@ class Machines:
         wait_for(is_whole, f"all replicas at {names}", SETTLE_S, self.seen)
 
     def wait_merged(self, names: str) -> None:
-        """Until the cluster has acknowledged all that the former incarnations on these hosts had kept."""
-        wait_for(
-            lambda: all(
-                0 < len(self.events(name, "DataKept")) <= len(self.events(name, "MergeEnded")) for name in names.split()
-            ),
-            f"what {names} kept is merged",
-            SETTLE_S,
-            self.seen,
+        """Until the cluster has acknowledged all that was kept anywhere; on these hosts something was."""
+        wait_for(lambda: all(map(self._has_merged, self._hosts)), "all that was kept is merged", SETTLE_S, self.seen)
+        for name in names.split():
+            assert self.events(name, "DataKept"), f"{name} has kept nothing"
+
+    def _has_merged(self, name: str) -> bool:
+        """Whether the incarnation on that host has merged what the ones before it have left to it."""
+        events = sorted(self.events(name), key=lambda event: (event["at"], event["event"] != "DataKept"))
+        kept = [place for place, event in enumerate(events) if event["event"] == "DataKept"]
+        since = events[kept[-1] :] if kept else []
+        started, ended = (
+            {event["former"] for event in since if event["event"] == kind} for kind in ("MergeStarted", "MergeEnded")
         )
+        return not kept or (bool(started) and started <= ended)
 
     def seen(self) -> str:
         """Everybody's list, for whom something did not happen in time."""
