@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from phalanx.cli.simulate import simulate
 from phalanx.common.errors import UsageError
-from phalanx.common.ids import MemberId
-from phalanx.membership.suspicion import Suspicions
+from phalanx.membership.succession import Succession
 
 app = typer.Typer()
 app.command()(simulate)
@@ -84,11 +83,10 @@ def test_an_exploration_ends_in_a_line_with_what_it_went_through() -> None:
 
 
 def test_a_violation_of_an_exploration_is_told_with_the_steps_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgive_nobody(self: Suspicions, member: MemberId, now: int, rule: str) -> None:
-        """Planted: a suspicion never ends."""
-        self._detector.heartbeat(member, now)
+    def leave_it_to_others(self: Succession, now: int) -> None:
+        """Planted: nobody claims the mastership."""
 
-    monkeypatch.setattr(Suspicions, "heard", forgive_nobody)
+    monkeypatch.setattr(Succession, "claim_if_due", leave_it_to_others)
     status, lines = call("--explore", "3", "--start", "agreed", "--depth", "2")
     assert status == 1
     assert any(line.startswith("VIOLATION: ") for line in lines)
