@@ -148,6 +148,26 @@ class Cluster:
         """What a driver does when an incarnation ended and wants to come back."""
         return self.join(name, after=self.finished[name])
 
+    def gone(self) -> list[str]:
+        """Names of those that ended and are to come back."""
+        return [name for name in self.finished if name not in self.nodes and self.finished[name].rejoin]
+
+    def come_back(self, name: str) -> None:
+        """As `rejoin`, but nothing moves."""
+        self.start(name, after=self.finished[name])
+
+    def stay_together(self, names: str) -> None:
+        """From now on nothing is cut or held back: within two minutes all are in one view."""
+        self.cuts.clear()
+        self.release()
+        for _ in range(120):
+            self.advance(1_000)
+            for name in self.gone():
+                self.come_back(name)
+            if {"".join(sorted(view)) for view in self.views_of("".join(sorted(self.nodes)))} == {names}:
+                return
+        raise AssertionError(f"{ {name: self.view(name) for name in sorted(self.nodes)} }, ended: {self.gone()}")
+
     def id(self, name: str) -> MemberId:
         """The identity of the latest incarnation."""
         return member_id(address(name), f"{name}{self._incarnations[name]}")

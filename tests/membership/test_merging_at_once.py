@@ -18,27 +18,6 @@ from phalanx.wire.effects import Finished, Received
 SIDES = [("A", "B", "C"), ("AD", "B", "C"), ("A", "BE", "CD"), ("AB", "CDE"), ("A", "BC", "DE", "F")]
 
 
-def gone(c: Cluster) -> list[str]:
-    return [name for name in c.finished if name not in c.nodes and c.finished[name].rejoin]
-
-
-def come_back(c: Cluster, name: str) -> None:
-    c.start(name, after=c.finished[name])
-
-
-def stay_together(c: Cluster, names: str) -> None:
-    """From now on nothing is late: within two minutes all are in one view."""
-    c.cuts.clear()
-    c.release()
-    for _ in range(120):
-        c.advance(1_000)
-        for name in gone(c):
-            come_back(c, name)
-        if {"".join(sorted(view)) for view in c.views_of("".join(sorted(c.nodes)))} == {names}:
-            return
-    raise AssertionError(f"{ {name: c.view(name) for name in sorted(c.nodes)} }, ended: {gone(c)}")
-
-
 @pytest.mark.rows("EL-59", "EL-62", "EL-63")
 @pytest.mark.parametrize("seed", range(60))
 def test_nobody_is_left_behind_however_late_messages_are(seed: int) -> None:
@@ -58,8 +37,8 @@ def test_nobody_is_left_behind_however_late_messages_are(seed: int) -> None:
         chance = rng.random()
         if chance < 0.75 and waiting:
             c.deliver(*rng.choice(sorted(waiting)))
-        elif chance < 0.8 and gone(c):
-            come_back(c, rng.choice(gone(c)))
+        elif chance < 0.8 and c.gone():
+            c.come_back(rng.choice(c.gone()))
         elif chance < 0.81 and len(c.nodes) > 1:
             victim = rng.choice(sorted(c.nodes))
             c.crash(victim)
@@ -67,9 +46,9 @@ def test_nobody_is_left_behind_however_late_messages_are(seed: int) -> None:
         else:
             c.advance(rng.choice([1, 30, 300, 1_000]))
     for name in names:
-        if name not in c.nodes and name not in gone(c):
+        if name not in c.nodes and name not in c.gone():
             c.start(name, seeds=names)
-    stay_together(c, names)
+    c.stay_together(names)
 
 
 def offered(c: Cluster, name: str, theirs: MembersView, *, question: int = 1) -> list[m.MergeProbe]:
@@ -147,7 +126,7 @@ def test_who_finds_nobody_anywhere_begins_anew_and_looks_for_others_all_the_same
     assert set(c.nodes["A"].membership.state.places(c.now)) == found
     c.seeds = "D"
     c.join("D")
-    stay_together(c, "ABD")
+    c.stay_together("ABD")
 
 
 @pytest.mark.rows("EL-63")

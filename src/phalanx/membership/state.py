@@ -229,7 +229,8 @@ class MembershipState:
     def told_former(self) -> Former:
         """What this member remembers, for others: their clocks show something else."""
         latest = list((self.hints | self.former).items())[-TOLD:]
-        return tuple((address, -(-(until - self.looked_at) // MINUTE_MS)) for address, until in latest)
+        minutes = ((address, (until - self.looked_at) // MINUTE_MS) for address, until in latest)
+        return tuple((address, left) for address, left in minutes if left > 0)
 
     def send_view(self, view: MembersView, skip: Collection[MemberId] = ()) -> None:
         """Publish: to each member of the view a message with all of it (CS-18)."""

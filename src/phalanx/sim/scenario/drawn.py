@@ -138,10 +138,10 @@ def play_drawing(
         if not stage.startswith("{"):
             play.run(stage)
             continue
-        wanted = _sides(stage)
-        if len(wanted) < sides:
+        wanted = [_sides(each) for each in stage.split(" or ")]
+        if len(wanted[0]) < sides:
             play.run("heal")
-        sides = len(wanted)
+        sides = len(wanted[0])
         play.expect(wanted, stage)
     watch(play.player)
     return play.failures
@@ -182,24 +182,28 @@ class Play:
             self._silent = {host for number, (side, _) in enumerate(sides) if number != first for host in side}
             stage.listens = self._listens
             self.run("cut " + " | ".join(" ".join(sorted(side)) for side, _ in sides))
-            self.expect(sides, self.drawing.stages[0])
+            self.expect([sides], self.drawing.stages[0])
 
     def _note(self, hosts: tuple[str, ...]) -> None:
         self._first = {host: self.player.stage.host(host).incarnations for host in hosts}
 
-    def expect(self, sides: Sides, drawn: str) -> None:
-        """Within a time there are exactly these sides, and they stay."""
+    def expect(self, wanted: list[Sides], drawn: str) -> None:
+        """Within a time there are exactly these sides, or those, and they stay."""
         began = self.player.stage.now
-        unmet = self._unmet(sides)
+        unmet = self._unmet_of_all(wanted)
         while unmet and self.player.stage.now - began < LIMIT:
             self.run("advance 100ms")
-            unmet = self._unmet(sides)
+            unmet = self._unmet_of_all(wanted)
         if not unmet:
             self.run(f"advance {STAYS}ms")
-            unmet = self._unmet(sides)
+            unmet = self._unmet_of_all(wanted)
         if unmet:
             shown = "\n    ".join(self.player.run("views"))
             self.failures.append(f"not {drawn}: {unmet}\n    {shown}")
+
+    def _unmet_of_all(self, wanted: list[Sides]) -> str:
+        unmet = [self._unmet(sides) for sides in wanted]
+        return "" if "" in unmet else "; ".join(unmet)
 
     def _unmet(self, sides: Sides) -> str:
         stage = self.player.stage
