@@ -96,7 +96,7 @@ def test_off_means_off() -> None:
     assert not master.events_of(events.LinksReported)
 
 
-@pytest.mark.rows("PD-15", "PD-16", "PD-17", "PD-18", "PN-10", "PN-11", "PD-14")
+@pytest.mark.rows("PD-15", "PD-16", "PD-17", "PD-18", "PN-10", "PN-11")
 def test_it_is_on_unless_it_is_turned_off_and_too_few_heartbeats_are_warned_of() -> None:
     """The references leave it off; here it is on, for five heartbeats."""
     assert NodeConfig().partial_resolution_heartbeats == 5
