@@ -3,6 +3,7 @@
 import pytest
 
 from phalanx.sim.canaries import CANARIES
+from phalanx.sim.cut_canaries import CUT_CANARIES
 from phalanx.sim.drawing import draw_options
 from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
 from phalanx.sim.migration_canaries import MIGRATION_CANARIES
@@ -54,7 +55,7 @@ MIGRATION_FOUND_BY = {
     },
 }
 
-FROM_SEED = {"forget-active-migrations": 130}
+FROM_SEED = {"forget-active-migrations": 130, "serve-on-waking": 132}
 """Where to begin to look: only in one history of some two hundred does anything else than this rule tell of it."""
 
 STAGED: dict[str, Options] = {
@@ -76,6 +77,14 @@ STAGED: dict[str, Options] = {
 }
 """Histories for bugs that drawn ones hardly ever meet."""
 STAGED_FOUND_BY = {"repair-undecided": {"no replica of a living member is taken out"}}
+
+CUT_FOUND_BY = {
+    "serve-on-waking": {"no acknowledged write is lost"},
+    "come-back-empty": {"no acknowledged write is lost"},
+    "forget-removals": {"replicas are equal at rest", "no acknowledged write is lost"},
+    "merge-as-new": {"no acknowledged write is lost"},
+    "own-clock": {"no acknowledged write is lost"},
+}
 
 PROTECTION_CANARIES = ("serve-when-too-small", "confirm-when-too-small")
 
@@ -102,9 +111,10 @@ def find(canary: str, *profiles: Profile, seeds: range = SEEDS) -> Result:
 
 
 def test_every_canary_has_an_expectation() -> None:
-    expected = {*FOUND_BY, *MIGRATION_CANARIES, *MEMBERSHIP_CANARIES, *PROTECTION_CANARIES}
+    expected = {*FOUND_BY, *CUT_CANARIES, *MIGRATION_CANARIES, *MEMBERSHIP_CANARIES, *PROTECTION_CANARIES}
     assert expected == set(CANARIES)
     assert set(MEMBERSHIP_FOUND_BY) == set(MEMBERSHIP_CANARIES)
+    assert set(CUT_FOUND_BY) == set(CUT_CANARIES)
     assert set(MIGRATION_FOUND_BY) | set(STAGED) == set(MIGRATION_CANARIES)
 
 
@@ -130,6 +140,14 @@ def test_a_planted_bug_is_found_where_its_rule_matters(canary: str) -> None:
     assert not run(STAGED[canary]).violations
     found = {violation.what for violation in run(STAGED[canary], canary).violations}
     assert STAGED_FOUND_BY[canary] & found
+
+
+@pytest.mark.parametrize("canary", CUT_FOUND_BY)
+def test_a_planted_bug_of_merging_is_found(canary: str) -> None:
+    first = FROM_SEED.get(canary, 0)
+    result = find(canary, Profile.CUTS, seeds=range(first, first + len(SEEDS)))
+    assert CUT_FOUND_BY[canary] & {violation.what for violation in result.violations}
+    assert not run(draw_options(result.seed, Profile.CUTS)).violations
 
 
 @pytest.mark.parametrize("canary", MEMBERSHIP_FOUND_BY)

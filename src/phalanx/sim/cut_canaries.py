@@ -56,23 +56,10 @@ def merge_as_new(node: Node) -> None:
     node._handlers[m.MergeEntries] = node._awake[m.MergeEntries] = on_merge_entries
 
 
-def wait_for_nobody(node: Node) -> None:
-    """Backups drop what they keep at once: the owner of their side will merge it."""
-    original = node.keeping.on_table
-
-    def on_table(now: Millis) -> None:
-        for side in node.keeping.kept.unmerged():
-            for partition in [p for p, kept in side.replicas.items() if kept.others]:
-                side.done.add(partition)
-                del side.replicas[partition]
-        original(now)
-
-    _replace(node.keeping, "on_table", on_table)
-
-
 def own_clock(node: Node) -> None:
     """Members stamp by their own wall clocks, whatever others say."""
-    _replace(node.membership.state, "observe_clock", lambda told, now: None)
+    for name in ("adopt_clock", "observe_clock"):
+        _replace(node.membership.state, name, lambda told, now: None)
 
 
 def _replace(machine: object, name: str, by: object) -> None:
@@ -84,7 +71,6 @@ CUT_CANARIES: dict[str, Callable[[Node], None]] = {
     "come-back-empty": come_back_empty,
     "forget-removals": forget_removals,
     "merge-as-new": merge_as_new,
-    "wait-for-nobody": wait_for_nobody,
     "own-clock": own_clock,
 }
 """Name to what takes the rule out."""
