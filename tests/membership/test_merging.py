@@ -196,3 +196,84 @@ def test_a_leaving_master_comes_to_the_other_side_to_hand_in_what_it_holds() -> 
     ask_and_answer(c, "A", theirs, has_data=True)
     assert c.finished["A"].rejoin == theirs.members
     assert [order.into for order in c.pending("A", "B", m.MergeOrder)] == [theirs]
+
+
+@pytest.mark.rows("DL-59", "EL-60")
+@pytest.mark.parametrize("stuck", ["CD", "ABE", "ABCDE"])
+def test_a_merge_waits_for_no_migration(stuck: str) -> None:
+    """Migrations that never end, on the side that joins, on the one that stays, or on both (C-8): they are given up."""
+    c = Cluster("ABCDE", partition_count=6)
+    c.assign()
+    for name in "ABE":
+        for far in "CD":
+            c.cut(name, far)
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyChunk) and sender in stuck
+    c.advance(20_000)
+    masters = [name for name in "AC" if name in stuck]
+    for name in masters:
+        assert not c.nodes[name].duties.is_at_rest(), "what has been begun does not end"
+        assert c.events_of(name, events.MigrationStarted)[-1:]
+    c.cuts.clear()
+    for _ in range(30):
+        c.advance(1_000)
+        for name in c.gone():
+            c.come_back(name)
+    assert {"".join(sorted(view)) for view in c.views_of("ABCDE")} == {"ABCDE"}
+    assert c.view("A").startswith("ABE"), "five members, of which two have come"
+    c.swallow = lambda *_: False
+    c.advance(60_000)
+    assert c.nodes["A"].duties.is_at_rest()
+    assert all(len(c.replicas("A", partition)) == 2 for partition in range(6))
+    assert {c.table(name) for name in "ABCDE"} == {c.table("A")}
+
+
+@pytest.mark.rows("EL-60")
+@pytest.mark.parametrize("when", ["claims", "merges", "dies", "leaves"])
+def test_a_side_is_joined_whatever_becomes_of_its_master_in_the_middle(when: str) -> None:
+    """{A,B} are on their way to {C,D,E}; C, who said that it stays, is lost, or its whole side goes to a third one."""
+    c = Cluster("ABCDEFGHI", seeds="ABCDEFGHI")
+    sides = ["AB", "CDE", "FGHI"] if when == "merges" else ["AB", "CDEFGHI"]
+    for number, side in enumerate(sides):
+        for other in sides[number + 1 :]:
+            c.cut(side, other)
+    c.advance(20_000)
+    c.cuts = {frozenset((one, other)) for one in "ABCDE" for other in "FGHI"} if when == "merges" else set()
+    for _ in range(80):
+        c.advance(250)
+        if c.gone():
+            break
+    assert set(c.gone()) == {"A", "B"}
+    c.hold("AB", "CDEFGHI")
+    c.hold("CDEFGHI", "AB")
+    for name in c.gone():
+        c.come_back(name)
+    if when == "merges":
+        c.cuts.clear()
+        c.advance(8_000)
+    elif when == "leaves":
+        c.leave("C")
+        c.advance(500)
+    else:
+        c.crash("C")
+        c.advance(50 if when == "claims" else 15_000)
+    names = {"merges": "ABCDEFGHI"}.get(when, "ABDEFGHI")
+    c.stay_together(names)
+
+
+@pytest.mark.rows("EL-20", "EL-60")
+def test_members_may_join_a_side_whose_list_is_older_than_theirs() -> None:
+    """A.6-13, A.6-22: a view is one of its maker; who joins begins without a version, and nobody raises one."""
+    c = Cluster("ABC")
+    c.cut("A", "BC")
+    c.advance(20_000)
+    for name in "DE":
+        c.cuts |= {frozenset((name, far)) for far in "BC"}
+        c.start(name, seeds="A")
+        c.advance(2_000)
+    c.crash("DE")
+    c.advance(20_000)
+    assert c.version("A") > c.version("B") + 2
+    version = c.version("B")
+    heal(c)
+    assert c.view("A") == "BCA"
+    assert c.version("B") == c.version("A") == version + 1
