@@ -1,5 +1,7 @@
 """Two sides that both went on find each other and become one: `{A,B} | {C,D} => {A,B,C,D}`."""
 
+import itertools
+
 import pytest
 from msgspec.structs import replace
 
@@ -121,6 +123,26 @@ def test_a_side_acts_only_on_a_message_about_its_present_view() -> None:
     c.settle()
 
 
+@pytest.mark.rows("EL-52", "EL-53")
+def test_a_side_looks_after_one_interval_and_then_rarer_while_nobody_answers() -> None:
+    """The reference looks every second for as long as somebody is missed."""
+    c = Cluster("AB", partition_count=1)
+    interval_ms = c.nodes["A"].membership.state.config.merge_interval_ms
+    merging = c.nodes["A"].membership.merging
+    c.crash("B")
+    while c.view("A") != "A":
+        c.advance(10)
+    looks: list[int] = []
+    while len(looks) < 5:
+        due = merging.next_deadline()
+        assert due is not None
+        c.advance(due - c.now)
+        looks.append(c.now)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(looks)]
+    assert pauses == [interval_ms, 2 * interval_ms, 4 * interval_ms, 8 * interval_ms]
+
+
+@pytest.mark.rows("EL-55")
 @pytest.mark.parametrize("change", [{"cluster": "other"}, {"protocol": 1}, {"partition_count": 7}, {"view": "B"}])
 def test_what_is_no_other_side_of_this_cluster_is_not_joined(change: dict[str, object]) -> None:
     c = Cluster("AB", partition_count=2)

@@ -5,6 +5,7 @@ from unittest.mock import patch
 
 import pytest
 
+import phalanx
 from harness import Cluster, Lone, lone_id
 from phalanx.common.config import NodeConfig
 from phalanx.common.evacuation import Evacuation
@@ -94,6 +95,13 @@ def test_off_means_off() -> None:
     assert master.view() == "ABC"
     assert not master.resolution.reports
     assert not master.events_of(events.LinksReported)
+
+
+@pytest.mark.rows("PD-14")
+def test_nothing_of_it_is_seen_by_programs_but_settings() -> None:
+    settings = {name for name in NodeConfig.__struct_fields__ if "resolution" in name or "evacuation" in name}
+    assert settings == {"partial_resolution_heartbeats", "partial_resolution_timeout_ms", "evacuation_timeout_ms"}
+    assert not [name for name in phalanx.__all__ if "resol" in name.lower() or "partial" in name.lower()]
 
 
 @pytest.mark.rows("PD-15", "PD-16", "PD-17", "PD-18", "PN-10", "PN-11")
