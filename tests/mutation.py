@@ -31,8 +31,8 @@ SOURCE = TESTS.parent / "src"
 KILLS = ("AssertionError", "Failed", "InvariantViolation", "Broken", "FalsifyingExample")
 ORDER = ("membership", "common", "partition", "scenarios")
 """Folders whose tests are asked first: the smallest show best what a test holds."""
-LAST = ("tests/grid/test_any_step.py", "tests/sim/")
-"""Tests that go through whole histories are asked last: under a broken rule they may take minutes."""
+LAST = ("tests/grid/test_any_step.py", "tests/sim/", "tests/cuts/")
+"""Tests that go through whole histories, or cut networks, are asked last: under a broken rule they may take minutes."""
 LIMIT_S = 300
 
 
