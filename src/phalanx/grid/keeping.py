@@ -5,12 +5,12 @@ keys of one owner, of which two are on the way: as in a migration, and by the sa
 acknowledgement of an owner, which has replicated what it took from it. One that is refused, lost or not answered is sent
 again, to whoever owns its keys by then. Keys are hashed anew where the cluster has another number of partitions.
 
-A member that is to leave first hands in what it would send, for `LEAVE_AFTER_MS` at most.
+A member that is to leave first hands in what it would send. It goes when nothing was taken for `LEAVE_AFTER_MS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,7 @@ RETRY_PAUSE_MS = 50
 UNHEARD_AFTER_MS = 5_000
 """A batch without an answer for so long is sent again."""
 LEAVE_AFTER_MS = 20_000
-"""A member that is to leave hands in what it keeps for no longer than this."""
+"""A member that is to leave hands in what it keeps until nobody has taken anything for so long."""
 
 
 class Keeping:
@@ -106,7 +106,7 @@ class Keeping:
         side_and_asked = [(side, side.ahead().get(message.former, [])) for side in self.kept.unmerged()]
         for side, asked in side_and_asked:
             if side.of == message.of:
-                for partition in side.hear(message, asked):
+                for partition in side.hear(message, asked, sender):
                     self._leave_to_others(side, partition, now)
         self.go_on(now)
 
@@ -150,9 +150,9 @@ class Keeping:
         return True
 
     def _is_handed_in(self) -> bool:
-        """Whether all that is kept here is kept by somebody else, who is there."""
+        """Whether all that is kept here is kept by somebody else, who is there and has said so."""
         return all(
-            kept.ahead and address_of(kept.ahead[0]) in self._at
+            kept.ahead and kept.told_by in self._members
             for side in self.kept.unmerged()
             for kept in side.replicas.values()
         )
@@ -238,8 +238,8 @@ class Keeping:
             name, cleared_at = sending.clears.popleft()
             self._begin_sweeps(sending, name, cleared_at, now)
         name, keys, size = sending.next_keys(self._grid.config.copy_chunk_bytes)
-        for group in self._by_owner(sending.side, sending.partition, keys):
-            self._hand_in(Batch(self._next_id(), sending, name, group), now)
+        groups = self._by_owner(sending.side, sending.partition, keys)
+        self._hand_in([Batch(self._next_id(), sending, name, group) for group in groups], now)
         self._end_if_over(sending, now)
         return size
 
@@ -247,9 +247,12 @@ class Keeping:
         self._made += 1
         return self._made
 
-    def _hand_in(self, handed: Handed, now: Millis) -> None:
-        self._open[handed.id] = handed.sending.on_the_way[handed.id] = handed
-        self._ask_owner(handed, now)
+    def _hand_in(self, several: Sequence[Handed], now: Millis) -> None:
+        # All are on the way before the first is asked: one of keys whose time is over ends at once, and not the sending.
+        for handed in several:
+            self._open[handed.id] = handed.sending.on_the_way[handed.id] = handed
+        for handed in several:
+            self._ask_owner(handed, now)
 
     def _by_owner(self, side: KeptSide, partition: int, keys: list[bytes]) -> list[list[bytes]]:
         """The keys of each owner together."""
@@ -267,8 +270,9 @@ class Keeping:
         sending = handed.sending
         if isinstance(handed, Batch):
             handed.keys, *others = self._by_owner(sending.side, sending.partition, handed.keys)
-            for group in others:
-                self._hand_in(Batch(self._next_id(), sending, handed.map, group, handed.removed_at), now)
+            self._hand_in(
+                [Batch(self._next_id(), sending, handed.map, group, handed.removed_at) for group in others], now
+            )
             self._ask_owner(handed, now)
         elif isinstance(handed, Sweep) and handed.of != self._grid.table.partition_count:
             self._begin_sweeps(sending, handed.map, handed.cleared_at, now)
@@ -312,8 +316,7 @@ class Keeping:
         """Ask for what was written before a clear, wherever the partition's keys are by now."""
         count, of = self._grid.table.partition_count, sending.side.of
         present = children_of(sending.partition, count, of) if count >= of else (sending.partition % count,)
-        for partition in present:
-            self._hand_in(Sweep(self._next_id(), sending, name, cleared_at, partition, count), now)
+        self._hand_in([Sweep(self._next_id(), sending, name, cleared_at, each, count) for each in present], now)
 
     def _on_page(self, sweep: Sweep, page: PageReply, now: Millis) -> None:
         sending = sweep.sending
@@ -323,8 +326,8 @@ class Keeping:
             for key, own in zip(page.keys, was_here, strict=True)
             if own == sending.partition and not has_version(sending.replica, sweep.map, key)
         ]
-        for group in self._by_owner(sending.side, sending.partition, keys):
-            self._hand_in(Batch(self._next_id(), sending, sweep.map, group, sweep.cleared_at), now)
+        groups = self._by_owner(sending.side, sending.partition, keys)
+        self._hand_in([Batch(self._next_id(), sending, sweep.map, each, sweep.cleared_at) for each in groups], now)
         if page.more:
             sweep.after_key = page.keys[-1]
             self._ask_owner(sweep, now)
@@ -367,6 +370,8 @@ class Keeping:
         """The owner has acknowledged it."""
         sending = handed.sending
         del self._open[handed.id], sending.on_the_way[handed.id]
+        if self.leave_by is not None:
+            self.leave_by = now + LEAVE_AFTER_MS
         self._plan_next(sending, now)
         self._end_if_over(sending, now)
 

@@ -34,7 +34,7 @@ REMEMBERED_SIDES = 64
 class KeptReplica:
     """One replica of a former incarnation, and who else may have it."""
 
-    __slots__ = ("ahead", "index", "others", "replica", "version")
+    __slots__ = ("ahead", "index", "others", "replica", "told_by", "version")
 
     def __init__(self, replica: Replica, version: int, row: tuple[MemberId, ...], former: MemberId) -> None:
         self.replica = replica
@@ -45,6 +45,8 @@ class KeptReplica:
         """Those before it in the row."""
         self.ahead = list(self.others)
         """Those of them that may still have it, as far as this incarnation knows; none: this one is to be sent."""
+        self.told_by: MemberId | None = None
+        """Who has answered last that its process keeps it too, and is before this one. At an address may be another process."""
 
     def __repr__(self) -> str:
         return f"KeptReplica({self.replica}, ahead={self.ahead})"
@@ -95,8 +97,8 @@ class KeptSide:
                 waiting.append(Waiting(partition, kept.version, kept.index))
         return KeptAnswer(self.former, self.of, tuple(sending), tuple(done), tuple(waiting))
 
-    def hear(self, message: KeptAnswer, asked: Iterable[int]) -> list[int]:
-        """Another member has answered about the one that is first ahead of these. Returns those that can be dropped."""
+    def hear(self, message: KeptAnswer, asked: Iterable[int], sender: MemberId) -> list[int]:
+        """A member has answered about the one that is first ahead of these. Returns those that can be dropped."""
         waits = {each.partition: (each.version, -each.index, message.former) for each in message.waiting}
         droppable = []
         for partition in asked:
@@ -107,6 +109,9 @@ class KeptSide:
                 droppable.append(partition)
             elif partition not in message.sending and waits.get(partition, (-1, 0, "")) < self.rank(partition):
                 del kept.ahead[0]
+                kept.told_by = None
+            else:
+                kept.told_by = sender
         return droppable
 
     def ahead(self) -> dict[MemberId, list[int]]:
@@ -122,6 +127,7 @@ class KeptSide:
         self.began_at = now
         for kept in self.replicas.values():
             kept.ahead = list(kept.others)
+            kept.told_by = None
 
 
 class Kept:
