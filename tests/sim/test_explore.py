@@ -31,24 +31,34 @@ def told(result: Explored) -> str:
 
 IN_BRIEF = [
     # members, start, depth, limits, and how many states there are at least
+    (3, "agreed", 5, {"crashes": 1, "suspicions": 2, "times": 2}, 9_000),
+    (3, "agreed", 5, {"crashes": 1, "suspicions": 1, "times": 1, "breaks": 1}, 9_000),
+    (3, "agreed", 6, {"crashes": 1, "suspicions": 1, "times": 1, "cuts": 1}, 11_000),
+    (3, "agreed", 5, {"leaves": 1, "crashes": 1, "suspicions": 1, "times": 1}, 5_000),
+    (3, "behind", 5, {"crashes": 1, "suspicions": 2, "times": 2}, 6_000),
+    (3, "suspecting", 6, {"crashes": 1, "suspicions": 1, "times": 2}, 9_000),
+    (4, "agreed", 5, {"suspicions": 4}, 6_000),
+    (4, "removal", 6, {"crashes": 1, "suspicions": 1, "times": 1}, 11_000),
+    (4, "admission", 5, {"suspicions": 1, "times": 1}, 7_000),
+    (4, "suspecting", 4, {"crashes": 1, "suspicions": 1, "times": 1}, 2_500),
+    (3, "agreed", 8, {"returns": 1, "crashes": 1, "suspicions": 1, "times": 1}, 15_000),
+    (3, "removal", 7, {"returns": 2, "suspicions": 1, "times": 2}, 10_000),
+    (3, "removal", 20, {"crashes": 1, "suspicions": 1, "times": 3}, 200),
+    (3, "admission", 9, {"crashes": 1, "suspicions": 1, "times": 2}, 10_000),
+    (4, "ring", 4, {"crashes": 1, "suspicions": 2, "times": 1}, 4_000),
+    (4, "ring-removal", 6, {"crashes": 1, "suspicions": 1, "times": 1}, 8_000),
+]
+AT_LENGTH = [
     (3, "agreed", 8, {"crashes": 1, "suspicions": 2, "times": 2}, 50_000),
     (3, "agreed", 8, {"crashes": 1, "suspicions": 1, "times": 1, "breaks": 1}, 50_000),
     (3, "agreed", 9, {"crashes": 1, "suspicions": 1, "times": 1, "cuts": 1}, 30_000),
     (3, "agreed", 8, {"leaves": 1, "crashes": 1, "suspicions": 1, "times": 1}, 30_000),
-    (3, "agreed", 8, {"returns": 1, "crashes": 1, "suspicions": 1, "times": 1}, 15_000),
-    (3, "removal", 7, {"returns": 2, "suspicions": 1, "times": 2}, 10_000),
     (3, "behind", 8, {"crashes": 1, "suspicions": 2, "times": 2}, 80_000),
     (3, "suspecting", 10, {"crashes": 1, "suspicions": 1, "times": 2}, 30_000),
-    (3, "removal", 20, {"crashes": 1, "suspicions": 1, "times": 3}, 200),
-    (3, "admission", 9, {"crashes": 1, "suspicions": 1, "times": 2}, 10_000),
     (4, "agreed", 10, {"suspicions": 4}, 100_000),
     (4, "removal", 9, {"crashes": 1, "suspicions": 1, "times": 1}, 40_000),
     (4, "admission", 7, {"suspicions": 1, "times": 1}, 40_000),
-    (4, "ring", 4, {"crashes": 1, "suspicions": 2, "times": 1}, 4_000),
-    (4, "ring-removal", 6, {"crashes": 1, "suspicions": 1, "times": 1}, 8_000),
     (4, "suspecting", 7, {"crashes": 1, "suspicions": 1, "times": 1}, 30_000),
-]
-AT_LENGTH = [
     (3, "agreed", 12, {"crashes": 1, "suspicions": 2, "times": 2}, 700_000),
     (3, "suspecting", 10, {"crashes": 1, "suspicions": 2, "times": 3}, 400_000),
     (3, "agreed", 8, {"leaves": 1, "crashes": 1, "suspicions": 1, "times": 1, "breaks": 1}, 500_000),
