@@ -5,6 +5,7 @@ import pytest
 from phalanx.sim.canaries import CANARIES
 from phalanx.sim.cut_canaries import CUT_CANARIES
 from phalanx.sim.drawing import draw_options
+from phalanx.sim.lease_canaries import LEASE_CANARIES
 from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
 from phalanx.sim.migration_canaries import MIGRATION_CANARIES
 from phalanx.sim.options import DESTINATION, OTHER_REPLICA, Fault, FaultKind, Options, Profile
@@ -111,7 +112,14 @@ def find(canary: str, *profiles: Profile, seeds: range = SEEDS) -> Result:
 
 
 def test_every_canary_has_an_expectation() -> None:
-    expected = {*FOUND_BY, *CUT_CANARIES, *MIGRATION_CANARIES, *MEMBERSHIP_CANARIES, *PROTECTION_CANARIES}
+    expected = {
+        *FOUND_BY,
+        *CUT_CANARIES,
+        *MIGRATION_CANARIES,
+        *MEMBERSHIP_CANARIES,
+        *PROTECTION_CANARIES,
+        *LEASE_CANARIES,
+    }
     assert expected == set(CANARIES)
     assert set(MEMBERSHIP_FOUND_BY) == set(MEMBERSHIP_CANARIES)
     assert set(CUT_FOUND_BY) == set(CUT_CANARIES)

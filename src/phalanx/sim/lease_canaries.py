@@ -1,0 +1,56 @@
+"""Planted bugs of leases and of the majority: each must let two owners acknowledge at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from phalanx.common import stable
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.stable import Footing
+from phalanx.common.view import MembersView
+from phalanx.node.node import Node
+
+
+def grant_too_long(node: Node) -> None:
+    """A master grants more than it has itself, and than it remembers."""
+    lease = node.membership.state.lease
+    original = lease.grant
+
+    def grant(member: MemberId, now: Millis) -> tuple[Millis, Millis]:
+        clock, granted_ms = original(member, now)
+        return clock, 5 * granted_ms
+
+    _replace(lease, "grant", grant)
+
+
+def promote_too_early(node: Node) -> None:
+    """What members held that are gone is given to others at once, whatever they were granted."""
+    _replace(node.duties, "_holds_until", lambda: 0)
+
+
+def majority_by_count(node: Node) -> None:
+    """Each view is its own majority: whoever is in it."""
+
+    def next_footing(view: MembersView, left: MemberId | None = None) -> Footing:
+        return stable.found(view)
+
+    _replace(node.membership.state.standing, "next_footing", next_footing)
+
+
+def serve_without_lease(node: Node) -> None:
+    """An owner acknowledges as long as its list has the majority."""
+    membership = node.membership
+    _replace(membership, "may_acknowledge", lambda now: membership.has_majority)
+
+
+def _replace(machine: object, name: str, by: object) -> None:
+    setattr(machine, name, by)
+
+
+LEASE_CANARIES: dict[str, Callable[[Node], None]] = {
+    "grant-too-long": grant_too_long,
+    "promote-too-early": promote_too_early,
+    "majority-by-count": majority_by_count,
+    "serve-without-lease": serve_without_lease,
+}
+"""Name to what takes the rule out."""
