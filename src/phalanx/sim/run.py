@@ -333,7 +333,7 @@ class _Run:
             return
         alive = {member_on(other) for other in self._world.hosts if other.node is not None}
         view = node.membership.view
-        self._tables.on_table(node.this, table, view, alive, now)
+        self._tables.on_table(node.this, table, view, alive, now, node.membership.master)
         if commits := self._commits.new_commits(node.this, table, view):
             living = [other for other in self._world.hosts if other.node is not None]
             partitions, purged = [partition for partition, _ in commits], purged_to(living)

@@ -173,8 +173,9 @@ class TableChecker:
         view: MembersView | None,
         alive: Collection[MemberId],
         now: Millis,
+        master: MemberId | None = None,
     ) -> None:
-        """A member has installed a table. Who has a row that was not seen before, made it, or was told to commit it."""
+        """A member that follows this master has installed a table. Who has a row that was not seen before, made it, or was told to commit it."""
         history = self.installed.setdefault(member, [])
         before = history[-1][1] if history else None
         if member in self._dividing and before is not None:
@@ -211,7 +212,10 @@ class TableChecker:
                     earlier = [s for s in self.lines[part] if s.version < table.versions[partition]]
                     old = (earlier[-1].slots, earlier[-1].version) if earlier else old
                 told = not named.isdisjoint(adopted), not named.isdisjoint(lost)
-                self._add_row(part, member, *old, table, view, now, *told)
+                # Its master may have gone on to a newer view, which this member has yet to get.
+                gone_on = self._members.get(master, view.members) if master is not None else view.members
+                staying = frozenset(view.members).intersection(gone_on)
+                self._add_row(part, member, *old, table, view, staying, now, *told)
 
     def _changed(
         self, before: PartitionTable | None, table: PartitionTable, member: MemberId, now: Millis
@@ -262,6 +266,7 @@ class TableChecker:
         since: int,
         table: PartitionTable,
         view: MembersView,
+        remaining: frozenset[MemberId],
         now: Millis,
         is_adopted: bool,
         is_lost: bool,
@@ -270,12 +275,14 @@ class TableChecker:
         partition = part % table.partition_count
         version, slots = table.versions[partition], table.slots(partition)
         before: Replicas = tuple(each for each in old if each is not None)
-        rows = self._reached(part, old, since, version, view)
+        rows = self._reached(part, old, since, version, remaining)
         ways = [(path.migrated, path.repaired) for path in rows if (path.version, path.slots) == (version, slots)]
         migrated = any(way[0] for way in ways) and not is_lost
         # What one input brought about is seen at once: migrations, and after them perhaps a repair.
         kept = [
-            path.slots for path in rows if not any(m is not None and m not in slots and m in view for m in path.slots)
+            path.slots
+            for path in rows
+            if not any(m is not None and m not in slots and m in remaining for m in path.slots)
         ]
         is_commit = migrated or (bool(kept) and old not in kept and not is_lost)
         step = Step(now, version, slots, member, view, before, is_commit=is_commit)
@@ -309,7 +316,9 @@ class TableChecker:
     def _staying(self, view: MembersView) -> int:
         return sum(1 for each in view.data_members if each not in self._left)
 
-    def _reached(self, part: int, old: Slots, since: int, version: int, view: MembersView) -> list[Path]:
+    def _reached(
+        self, part: int, old: Slots, since: int, version: int, staying: Collection[MemberId]
+    ) -> list[Path]:  # fmt: skip
         """The row before, and where migrations that were ordered for exactly such a row, repairs and migrations that
         were rolled back lead from it.
         """
@@ -325,7 +334,7 @@ class TableChecker:
                 paths.append(path._replace(version=at + 1))
             if orders:
                 paths.append(path._replace(version=at + 2))
-            repaired = _without(row, view)
+            repaired = _without(row, staying)
             if repaired != row:
                 paths += [Path(at + by, repaired, path.migrated, repaired=True) for by in (1, 2)]
         return paths
@@ -421,7 +430,7 @@ def _result(slots: Slots, order: MigrationStarted) -> Slots:
     return tuple(row)
 
 
-def _without(slots: Slots, view: MembersView) -> Slots:
+def _without(slots: Slots, view: Collection[MemberId]) -> Slots:
     """The row without members that have left, the hottest of the others as the owner."""
     row = [member if member in view else None for member in slots]
     if row and row[0] is None:
