@@ -576,6 +576,27 @@ def test_keys_go_where_they_belong_when_one_side_has_divided_its_partitions(divi
     assert replicas_agree(c, "ABCDE")
 
 
+def test_large_keys_that_a_clear_ends_go_in_small_messages() -> None:
+    """A key may have 64 KiB, and a frame 64 MiB: thousands of keys do not fit."""
+    c = cluster("ABCDE", backup_count=3, partition_count=1, copy_chunk_bytes=1_000)
+    large = [b"\x00\x00\x00\x01" + str(number).encode().rjust(400, b"k") for number in range(50)]
+    for key in large:
+        put(c, "A", key, b"before")
+    split(c, "ABC", "DE")
+    clear(c, "D")
+    sizes: list[int] = []
+
+    def note(sender: str, receiver: str, message: m.Message) -> bool:
+        if isinstance(message, m.PageReply | m.MergeEntries | m.ReplicateRemove):
+            sizes.append(sum(map(len, message.keys)))
+        return False
+
+    c.swallow = note
+    heal(c)
+    assert [read(c, "A", key) for key in large] == [None] * 50
+    assert 0 < max(sizes) < 2_000
+
+
 def test_keys_whose_time_is_over_end_nothing_of_what_goes_to_other_owners() -> None:
     """1. Of a kept partition some keys belong to one partition now, and their time is over. 2. Others belong to another
     one, and what hands them in is lost."""

@@ -67,7 +67,7 @@ def _on_find(grid: GridService, sender: MemberId, message: FindWrittenBefore) ->
         grid.refuse(sender, message, message.partition)
         return
     keys, more = keys_written_before(
-        owned.replica, message.map, message.stamp, message.after_key, KEYS_AT_ONCE
+        owned.replica, message.map, message.stamp, message.after_key, KEYS_AT_ONCE, grid.config.copy_chunk_bytes
     )  # fmt: skip
     grid.out.send(sender, PageReply(message.id, keys, [], more))
 

@@ -75,19 +75,24 @@ def versions_of(replica: Replica, name: str, keys: Sequence[bytes], removed_at: 
 
 
 def keys_written_before(
-    replica: Replica, name: str, stamp: int, after_key: bytes, limit: int
+    replica: Replica, name: str, stamp: int, after_key: bytes, limit: int, max_bytes: int
 ) -> tuple[list[bytes], bool]:
-    """Keys of a map with values that are older, behind a key in scan order, and whether there may be more."""
+    """Keys of a map with values that are older, behind a key in scan order, and whether there may be more.
+
+    `max_bytes`: of these keys together, but for the last one. They go through frames, there and back.
+    """
     store = replica.maps.get(name)
     if store is None:
         return [], False
     positions = store.positions()
     start = bisect_right(positions, (scan_position(after_key), after_key)) if after_key else 0
     found: list[bytes] = []
+    size = 0
     for _, key in positions[start:]:
         if stamp_of(store.entries[key]) < stamp:
             found.append(key)
-            if len(found) == limit:
+            size += len(key)
+            if len(found) == limit or size >= max_bytes:
                 return found, True
     store.sorted_positions = None
     return found, False
