@@ -72,11 +72,11 @@ def test_a_side_that_others_are_on_their_way_to_stays_until_they_have_come() -> 
     answer = m.MergeProbe("phalanx", m.PROTOCOL_VERSION, 1, more, False, asked.view.version, asked.view.maker, 5,
                           asked.question)  # fmt: skip
     c.feed("A", Received(more.master, answer))
-    assert c.view("A") == "AB", "X's side may be on its way here, as it was told"
+    assert "A" not in c.finished, "X's side may be on its way here, as it was told"
     assert c.events_of("A", events.OtherSideFound)[-1].decision.startswith("this side stays until that of X")
     c.now += 6_000
     c.feed("A", Received(more.master, answer))
-    assert c.view("A") == "AB", "that is too long ago"
+    assert "A" not in c.finished, "that is too long ago"
     asked = c.pending("A", "V", m.MergeProbe)[-1]
     c.feed("A", Received(more.master, m.MergeProbe("phalanx", m.PROTOCOL_VERSION, 1, more, False, asked.view.version,
                                                    asked.view.maker, 6, asked.question)))  # fmt: skip
@@ -138,3 +138,14 @@ def test_of_those_that_find_only_each_other_the_smallest_address_begins_anew() -
     c.advance(25_000)
     assert c.views_of("ABC")[0][0] == "A"
     assert {"".join(sorted(view)) for view in c.views_of("ABC")} == {"ABC"}
+
+
+@pytest.mark.rows("EL-63")
+def test_who_finds_nobody_at_all_begins_anew_alone() -> None:
+    c = Cluster(seeds="S")
+    past = Past((lone_id("X"), lone_id("Y")), (lone_id("B"),))
+    c.start("B", after=Finished("", past.ask_first, past=past))
+    c.advance(10_000)
+    assert c.view("B") == "", "they may just be away"
+    c.advance(50_000)
+    assert c.view("B") == "B"
