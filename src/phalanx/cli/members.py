@@ -27,12 +27,24 @@ def members(
     demote: Annotated[
         str | None, typer.Option(metavar="H:P", help="Let others take over what this member holds: it is lite then.")
     ] = None,
+    accept_as_stable: Annotated[
+        bool,
+        typer.Option(
+            "--accept-as-stable",
+            help="DANGEROUS: count majorities of the present list from now on. Only when the members that it lacks are gone "
+            "for good: where they run on, both sides acknowledge.",
+        ),
+    ] = False,
 ) -> None:
     """Show the member list, oldest first, as the member asked has it."""
     if promote and demote:
         raise UsageError("give either --promote or --demote")
     if of := promote or demote:
         change_lite(at, cluster, of, lite=demote is not None)
+
+    if accept_as_stable:
+        present = ask_any(at, cluster, Inquirer.members).view
+        ask_any(address_of(present.master), cluster, lambda inquirer: inquirer.accept_view(present.version))
 
     def ask(inquirer: Inquirer) -> tuple[MemberId, MembersView, list[MemberId]]:
         reply = inquirer.members()

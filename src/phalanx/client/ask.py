@@ -24,6 +24,7 @@ from phalanx.maps.requests import expect
 from phalanx.net.secret import find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.messages import (
+    AcceptView,
     ChangeLite,
     ChangeMap,
     ChangePartitionCount,
@@ -155,6 +156,10 @@ class Inquirer:
         Raises `UnavailableError` as long as that is not so, and says what it waits for: ask again.
         """
         self._ask(lambda request_id: ChangeLite(request_id, lite), DoneReply, "lite")
+
+    def accept_view(self, view_version: int) -> None:
+        """Have the master asked take its present view for the stable one. Raises `UnavailableError` if it has another."""
+        self._ask(lambda request_id: AcceptView(request_id, view_version), DoneReply, "accept")
 
     def change_partition_count(self, count: int) -> None:
         """Divide the partitions of the live cluster, so that there are so many: a multiple of what there are.

@@ -146,6 +146,19 @@ class MembershipService:
             )
         return self.state.standing.words()
 
+    def accept_view(self, view_version: int, now: Millis) -> str:
+        """On the master: an operator says that the present view is the stable one. Why not; empty: it is from now on."""
+        state = self.state
+        view = state.joined()
+        if view_version != view.version:
+            return (
+                f"the member list has version {view.version} by now, not {view_version}: look at it, and say it again"
+            )
+        state.standing.accept()
+        state.send_view(view)
+        state.renew_lease(now)
+        return ""
+
     @property
     def holds_until(self) -> Millis:
         """On the master: before this time what members held that are gone is given to nobody."""

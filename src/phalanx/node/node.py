@@ -471,8 +471,10 @@ class Node:
         else:
             self._out.send(caller, m.DoneReply(request.id))
 
-    def _administrate(self, request: m.ChangeMap | m.ChangePartitionCount, now: Millis) -> str:
+    def _administrate(self, request: m.ChangeMap | m.ChangePartitionCount | m.AcceptView, now: Millis) -> str:
         """Why it cannot be done now; empty: it is done."""
+        if isinstance(request, m.AcceptView):
+            return self.membership.accept_view(request.view_version, now)
         if isinstance(request, m.ChangePartitionCount):
             return self.duties.change_partition_count(request.partition_count, now)
         self.duties.change_map(request.map, request.change, now)

@@ -58,6 +58,7 @@ from phalanx.wire.replication_messages import (
     ReplicateRemove,
 )
 from phalanx.wire.requests import (
+    AcceptView,
     ChangeLite,
     ChangeMap,
     ChangePartitionCount,
@@ -136,7 +137,7 @@ KeyWrite = Put | PutIfAbsent | Replace | Remove
 KeyRequest = KeyRead | KeyWrite
 BulkRequest = GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition | MergeRequest
 Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations
-Administration = ChangeMap | ChangePartitionCount | ChangeLite
+Administration = ChangeMap | ChangePartitionCount | ChangeLite | AcceptView
 Request = KeyRequest | BulkRequest | Inquiry | Administration
 Reply = (
     ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | TableReply | MembersReply
@@ -154,6 +155,7 @@ __all__ = [
     "OPERATIONS",
     "PROTOCOL_VERSION",
     "WRITES",
+    "AcceptView",
     "ActiveMigration",
     "Administration",
     "AppliedOperation",

@@ -179,6 +179,17 @@ class ChangePartitionCount(WireMessage, tag=80, frozen=True):
     partition_count: int
 
 
+class AcceptView(WireMessage, tag=142, frozen=True):
+    """An operator says that the present view is the stable one, whatever became of others; only the master takes it.
+
+    Dangerous: where members that it lacks go on somewhere, both sides have the majority.
+    """
+
+    id: int
+    view_version: int
+    """Of the view that the operator has seen: of another one nothing was said."""
+
+
 class ChangeLite(WireMessage, tag=89, frozen=True):
     """To a member: hold no data any more (`lite`), or your share of it.
 

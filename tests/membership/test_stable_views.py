@@ -1,0 +1,23 @@
+"""What members know of stable views, as they join, are lost and are accepted by an operator."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness import Cluster
+
+
+@pytest.mark.rows("EL-50", "EL-63")
+def test_an_operator_accepts_the_list_that_he_has_seen_and_no_other() -> None:
+    c = Cluster("ABC")
+    a = c.nodes["A"].membership
+    c.crash("BC")
+    c.advance(20_000)
+    assert c.view("A") == "A"
+    assert not a.has_majority
+    version = a.state.joined().version
+    assert "look at it" in a.accept_view(version - 1, c.now)
+    assert not a.has_majority
+    assert a.accept_view(version, c.now) == ""
+    assert a.has_majority
+    assert "1 of the 1" in a.state.standing.words()
