@@ -7,7 +7,6 @@ from phalanx.common.view import MembersView
 from phalanx.membership.claim import Claim
 from phalanx.membership.role import Role, Turn
 from phalanx.membership.succession import Succession
-from phalanx.membership.suspicion import Suspicions
 from phalanx.sim.exploration.form import CLOCK_START, FAR_MS, form_of
 from phalanx.sim.exploration.search import Exploration, Explored, replay
 from phalanx.sim.exploration.starts import STARTS, begin
@@ -172,9 +171,8 @@ def follow_anybody(self: Succession, sender: MemberId, update: MembersView) -> b
     return True
 
 
-def forgive_nobody(self: Suspicions, member: MemberId, now: int, rule: str) -> None:
-    """Planted: who was suspected once is suspected for ever."""
-    self._detector.heartbeat(member, now)
+def leave_it_to_others(self: Succession, now: int) -> None:
+    """Planted: nobody claims the mastership."""
 
 
 final_view = Claim.final_view
@@ -189,7 +187,7 @@ PLANTED = [
     ),
     (Succession, "claim_if_due", claim_too_soon, "agreed", "CS-54 a claim needs all older suspected"),
     (Succession, "may_follow", follow_anybody, "agreed", "CS-55 no list of an older master"),
-    (Suspicions, "heard", forgive_nobody, "agreed", "fair schedules end in agreement"),
+    (Succession, "claim_if_due", leave_it_to_others, "agreed", "fair schedules end in agreement"),
     (Claim, "final_view", low_version, "behind", "CS-65 the final version is above all"),
     (Claim, "final_view", take_everybody, "agreed", "CS-63 the final list holds those that agreed"),
     (Claim, "final_view", as_agreed, "agreed", "age order"),
@@ -203,7 +201,7 @@ def test_a_planted_bug_is_found(
     monkeypatch: pytest.MonkeyPatch, owner: type, name: str, planted: object, start: str, what: str
 ) -> None:
     monkeypatch.setattr(owner, name, planted)
-    members, depth = (3, 2) if planted is forgive_nobody else (4, 7)
+    members, depth = (3, 2) if planted is leave_it_to_others else (4, 7)
     result = explore(members, start, depth, crashes=1, suspicions=1)
     assert what in {finding.what for finding in result.findings}, told(result)
     (found,) = [finding for finding in result.findings if finding.what == what]
