@@ -1,5 +1,6 @@
 """A member that was away does not serve before it knows that it is still one."""
 
+import pytest
 from tests.harness import KEY, MAP, TEXT, Cluster
 
 from phalanx.wire import events
@@ -51,6 +52,22 @@ def test_who_was_gone_on_without_applies_nothing_that_has_waited_for_it() -> Non
     c.settle()
     assert not c.is_done(late)
     assert c.get(c.replicas("A")[0], KEY) is None
+
+
+@pytest.mark.parametrize("away_ms", range(1_000, 2_100, 100))
+@pytest.mark.parametrize("since_heartbeat_ms", [0, 250, 500, 750])
+def test_a_member_notices_that_it_was_away_before_others_suspect_it(since_heartbeat_ms: int, away_ms: int) -> None:
+    """However little longer the timeout is than the interval of heartbeats."""
+    c = three(heartbeat_interval_ms=1_000, heartbeat_timeout_ms=1_500)
+    c.put("B", KEY, TEXT + b"old")
+    c.advance(2_000 + since_heartbeat_ms)
+    away(c, "B", away_ms)
+    if c.view("A") != "AC":
+        return
+    assert c.get("C", KEY) == TEXT + b"old"
+    c.resume("B")
+    read = c.ask("B", m.Get, MAP, KEY)
+    assert not c.is_done(read)
 
 
 def test_a_master_asks_whether_most_still_follow_it() -> None:

@@ -36,7 +36,14 @@ class Waking:
     def __init__(
         self, config: NodeConfig, membership: MembershipService, keeper: PartitionKeeper, outbox: Outbox
     ) -> None:
-        self._interval_ms = config.heartbeat_interval_ms
+        self._late_ms = min(
+            config.heartbeat_interval_ms,
+            config.heartbeat_timeout_ms - config.heartbeat_interval_ms,
+            config.confirmation_timeout_ms - config.confirmation_interval_ms,
+            config.phi_acceptable_pause_ms or config.heartbeat_timeout_ms,
+        )
+        """By how much deadlines of a member that was away are missed. Nobody suspects it before its heartbeat, or its
+        confirmation, is later than that."""
         self._retry_ms = config.retry_interval_ms
         self._membership = membership
         self._keeper = keeper
@@ -71,7 +78,7 @@ class Waking:
         """The driver is told to come back then; when that has to be, seen from here."""
         if not self.is_awake and (deadline is None or self._ask_at < deadline):
             deadline = self._ask_at
-        self._late_after = max(deadline, self._last) + self._interval_ms if deadline is not None else None
+        self._late_after = max(deadline, self._last) + self._late_ms if deadline is not None else None
         return deadline
 
     def is_late(self, now: Millis) -> bool:
