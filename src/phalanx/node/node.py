@@ -128,8 +128,9 @@ class Node:
     def handle(self, event: Input, now: Millis) -> list[Effect]:
         """Take one input; return what is to be done because of it, in order. `now` never goes backwards."""
         out, waking = self._out, self.waking
-        if waking.notice(now):
+        if now > waking.late_after and waking.notice(now):
             self._handlers = self._awake | dict.fromkeys(_ABOUT_DATA & _REQUESTS, self._hold)
+        waking.last = now
         if isinstance(event, Received):
             self._on_message(event.sender, event.message, now)
         elif isinstance(event, ReceivedTogether):
@@ -205,7 +206,7 @@ class Node:
 
     def serves(self, now: Millis) -> bool:
         """Whether this member knows that it is a member, also at a moment before the input that follows."""
-        return self.waking.is_awake and not self.waking.is_late(now)
+        return self.waking.is_awake and now <= self.waking.late_after
 
     def validate(self) -> None:
         """Raise `InvariantViolation` if the state as a whole is broken. Costly: for tests and the simulator."""

@@ -26,6 +26,7 @@ from phalanx.wire import events
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import BulkRequest, KeyRequest, StandingAnswer, StandingQuestion
 
+NEVER: Millis = 1 << 62
 ON_ITS_OWN = -1
 """Of who answers a master: which table it has is not asked."""
 
@@ -48,10 +49,10 @@ class Waking:
         self._membership = membership
         self._keeper = keeper
         self._out = outbox
-        self._late_after: Millis | None = None
-        """An input that comes later than this finds a member that was away; None: nothing was due."""
-        self._last: Millis = 0
-        """When the last input came."""
+        self.late_after: Millis = NEVER
+        """An input that comes later than this finds a member that was away."""
+        self.last: Millis = 0
+        """When the last input came; kept by the node, for every input passes there."""
         self._number = 0
         """Of the question that counts; every waking begins a new one."""
         self._since: Millis | None = None
@@ -78,27 +79,23 @@ class Waking:
         """The driver is told to come back then; when that has to be, seen from here."""
         if not self.is_awake and (deadline is None or self._ask_at < deadline):
             deadline = self._ask_at
-        self._late_after = max(deadline, self._last) + self._late_ms if deadline is not None else None
+        self.late_after = max(deadline, self.last) + self._late_ms if deadline is not None else NEVER
         return deadline
 
-    def is_late(self, now: Millis) -> bool:
-        """Whether this member was away until now, and does not know it yet."""
-        return self._late_after is not None and now > self._late_after
-
     def notice(self, now: Millis) -> bool:
-        """An input comes. Whether this member was away, and was awake before."""
-        is_late, was_awake = self.is_late(now), self.is_awake
-        if is_late and self._membership.view is not None:
-            self._out.record(events.WokeUp(now - self._last, len(self.held), "DESIGN 5 C-23"))
-            self._number += 1
-            self._since = self._since if self._since is not None else now
-            self._ask_at = now
-            self._followers.clear()
-            self._is_listed = False
-        self._last = now
+        """An input has come late: this member was away. Whether it was awake before, and has to stop serving."""
         # Judged once for all that comes before the driver is told another deadline.
-        self._late_after = None if is_late else self._late_after
-        return is_late and was_awake and not self.is_awake
+        self.late_after = NEVER
+        was_awake = self.is_awake
+        if self._membership.view is None:
+            return False
+        self._out.record(events.WokeUp(now - self.last, len(self.held), "DESIGN 5 C-23"))
+        self._number += 1
+        self._since = self._since if self._since is not None else now
+        self._ask_at = now
+        self._followers.clear()
+        self._is_listed = False
+        return was_awake
 
     def ask(self, now: Millis) -> None:
         """Ask whom it has to, if it is time to."""

@@ -53,6 +53,7 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         protection=_draw_protection(Random(f"protection:{seed}"), options),
         # A side that has forgotten removals takes no entry that may be one of them: then much may be missing rightly.
         tombstone_ms=TOMBSTONE_MS[0 if options.has_sides else seed % len(TOMBSTONE_MS)],
+        stalls=options.has_sides and Random(f"stalls:{seed}").random() < 0.5,
         wall_ms=_draw_wall_clocks(Random(f"wall:{seed}"), options.hosts),
     )
 

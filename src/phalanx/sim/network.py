@@ -40,7 +40,18 @@ class Feed(Protocol):
 class Channel:
     """One connection in one direction."""
 
-    __slots__ = ("has_hole", "is_open", "lag_ms", "last_at", "number", "opener", "receiver", "sender", "target")
+    __slots__ = (
+        "has_hole",
+        "is_open",
+        "lag_ms",
+        "last_at",
+        "number",
+        "opener",
+        "receiver",
+        "sender",
+        "stalled",
+        "target",
+    )
 
     def __init__(self, number: int, opener: Host, sender: MemberId, target: Target, receiver: Host) -> None:
         self.number = number
@@ -50,6 +61,8 @@ class Channel:
         self.receiver = receiver
         self.has_hole = False
         """Whether something sent on it was not let through: then it breaks as soon as something is."""
+        self.stalled: list[Message] = []
+        """What was sent on it and arrives when something is let through again."""
         self.is_open = True
         """False: what is in flight does not arrive. The sender may not know yet."""
         self.lag_ms: Millis = 0
@@ -80,6 +93,9 @@ class Network:
         """Opener and receiver to when the receiver knows of the last loss."""
         self.lost_permille = 0
         self.doubled_permille = 0
+        self.stalls = False
+        """Whether what is not let through is kept by the sender's machine and sent again until it arrives, as TCP does for
+        a while; otherwise the connection breaks as soon as something gets through."""
         self._one_way_until: dict[tuple[int, int], Millis] = {}
         """Sender and receiver, to when something arrives that way again."""
         self.feed: Feed
@@ -121,6 +137,8 @@ class Network:
         agenda, rng = self._agenda, self._rng
         if self._one_way_until.get((host.number, channel.receiver.number), 0) > agenda.now:
             channel.has_hole = True
+            if self.stalls:
+                channel.stalled.append(message)
             return
         chance = rng.random() * 1_000
         if chance < self.lost_permille:
@@ -216,10 +234,21 @@ class Network:
             return
         self._one_way_until.pop((sender.number, receiver.number), None)
         holed = [c for c in sender.channels.values() if c.receiver is receiver and c.has_hole and c.is_open]
+        if self.stalls:
+            for channel in holed:
+                self._send_stalled(channel)
+            return
         for channel in holed:
             channel.is_open = False
             channel.receiver.inbound.pop(channel.number, None)
         self._tell_loss(holed)
+
+    def _send_stalled(self, channel: Channel) -> None:
+        channel.has_hole = False
+        stalled, channel.stalled = channel.stalled, []
+        for message in stalled:
+            channel.last_at = max(channel.last_at, self._agenda.now + self.latency())
+            self._agenda.put(channel.last_at, (channel, message))
 
     def lag(self, one: Host, other: Host, lag_ms: Millis, until: Millis) -> None:
         """Let messages between two hosts take longer until a time."""

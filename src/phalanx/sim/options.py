@@ -141,6 +141,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Of the members on each host; empty: all are as usual."""
     lost_permille: int = 0
     """Messages of which the network loses so many of a thousand, while the connection stays."""
+    stalls: bool = False
+    """Whether what a silent cut does not let through arrives when it ends, or is lost with its connection."""
     doubled_permille: int = 0
     """Messages that the network hands over twice."""
     anti_entropy_interval_ms: Millis = 30_000
