@@ -576,6 +576,57 @@ def test_keys_go_where_they_belong_when_one_side_has_divided_its_partitions(divi
     assert replicas_agree(c, "ABCDE")
 
 
+def test_a_clear_finds_its_keys_when_both_sides_have_divided_their_partitions_differently() -> None:
+    c = cluster("ABCDE", backup_count=3)
+    for key in keys(60):
+        put(c, "A", key, b"before")
+    split(c, "ABC", "DE")
+    assert not c.nodes["A"].duties.change_partition_count(2 * COUNT, c.now)
+    assert not c.nodes["D"].duties.change_partition_count(3 * COUNT, c.now)
+    c.advance(2_000)
+    clear(c, "D")
+    for key in keys(90)[60:]:
+        put(c, "D", key, b"theirs")
+    heal(c)
+    assert [read(c, "A", key) for key in keys(90)] == [None] * 60 + [b"theirs"] * 30
+    assert kept(c, "ABCDE") == [0] * 5
+    assert replicas_agree(c, "ABCDE")
+
+
+def test_only_some_batches_are_on_the_way_also_to_many_owners() -> None:
+    c = cluster("ABCDE", backup_count=0, copy_chunk_bytes=200)
+    c.assign()
+    split(c, "ABC", "DE")
+    assert not c.nodes["A"].duties.change_partition_count(10 * COUNT, c.now)
+    c.advance(2_000)
+    for key in keys(300):
+        put(c, "D", key, b"theirs")
+    meet(c, "DE")
+    most = 0
+
+    def count(sender: str, receiver: str, message: m.Message) -> bool:
+        nonlocal most
+        most = max(most, *(len(sending.on_the_way) for n in c.nodes.values() for sending in n.keeping._sendings), 0)
+        return False
+
+    c.swallow = count
+    go_on(c)
+    assert 0 < most <= 6, "two batches, each for three owners"
+    assert {read(c, "A", key) for key in keys(300)} == {b"theirs"}
+
+
+def test_many_maps_are_merged_of_which_the_last_value_fills_a_message() -> None:
+    c = cluster("ABCDE", backup_count=1, copy_chunk_bytes=1)
+    c.assign()
+    split(c, "ABC", "DE")
+    names = [f"map {number}" for number in range(8)]
+    for name in names:
+        put(c, "D", keys(1)[0], b"theirs", name)
+    heal(c)
+    assert kept(c, "ABCDE") == [0] * 5
+    assert [read(c, "A", keys(1)[0], name) for name in names] == [b"theirs"] * 8
+
+
 def test_large_keys_that_a_clear_ends_go_in_small_messages() -> None:
     """A key may have 64 KiB, and a frame 64 MiB: thousands of keys do not fit."""
     c = cluster("ABCDE", backup_count=3, partition_count=1, copy_chunk_bytes=1_000)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from math import gcd
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,7 +21,7 @@ from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.grid.kept import Kept, KeptSide, keep
 from phalanx.grid.kept_sending import Batch, Handed, Sending, Sweep
 from phalanx.grid.versions import has_version, versions_of
-from phalanx.partition.hashing import children_of, partition_of, partitions_of
+from phalanx.partition.hashing import partition_of, partitions_of
 from phalanx.wire import events
 from phalanx.wire.effects import Finished, Outbox
 from phalanx.wire.messages import CountReply, FindWrittenBefore, KeptAnswer, KeptQuery, MergeEntries, PageReply, Reply
@@ -313,9 +314,13 @@ class Keeping:
     # --- clears ----------------------------------------------------------------------------------------------------
 
     def _begin_sweeps(self, sending: Sending, name: str, cleared_at: int, now: Millis) -> None:
-        """Ask for what was written before a clear, wherever the partition's keys are by now."""
-        count, of = self._grid.table.partition_count, sending.side.of
-        present = children_of(sending.partition, count, of) if count >= of else (sending.partition % count,)
+        """Ask for what was written before a clear, wherever the partition's keys are by now.
+
+        Both sides may have divided their partitions, each by another number.
+        """
+        count = self._grid.table.partition_count
+        common = gcd(count, sending.side.of)
+        present = range(sending.partition % common, count, common)
         self._hand_in([Sweep(self._next_id(), sending, name, cleared_at, each, count) for each in present], now)
 
     def _on_page(self, sweep: Sweep, page: PageReply, now: Millis) -> None:
@@ -372,7 +377,8 @@ class Keeping:
         del self._open[handed.id], sending.on_the_way[handed.id]
         if self.leave_by is not None:
             self.leave_by = now + LEAVE_AFTER_MS
-        self._plan_next(sending, now)
+        if len(sending.on_the_way) < ON_THE_WAY:
+            self._plan_next(sending, now)
         self._end_if_over(sending, now)
 
     def _end_if_over(self, sending: Sending, now: Millis) -> None:

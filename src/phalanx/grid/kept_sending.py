@@ -91,17 +91,21 @@ class Sending:
         return not self.has_more and not self.on_the_way
 
     def next_keys(self, max_bytes: int) -> tuple[str, list[bytes], int]:
-        """Some keys of one map, perhaps none, and about how many bytes they have with their values."""
-        if not self._keys:
-            return "", [], 0
-        name, left = self._keys[0]
-        keys: list[bytes] = []
-        size = 0
-        for key in islice(left, MOST_KEYS):
-            keys.append(key)
-            size += len(key) + stored_bytes(self.replica, name, key) + ENTRY_BYTES
-            if size >= max_bytes:
+        """Some keys of one map, and about how many bytes they have with their values; none if there are no more at all.
+
+        None while there are more would end the sending half way: the next batch follows the acknowledgement of one.
+        """
+        while self._keys:
+            name, left = self._keys[0]
+            keys: list[bytes] = []
+            size = 0
+            for key in islice(left, MOST_KEYS):
+                keys.append(key)
+                size += len(key) + stored_bytes(self.replica, name, key) + ENTRY_BYTES
+                if size >= max_bytes:
+                    return name, keys, size
+            if len(keys) < MOST_KEYS:
+                self._keys.popleft()
+            if keys:
                 return name, keys, size
-        if len(keys) < MOST_KEYS:
-            self._keys.popleft()
-        return name, keys, size
+        return "", [], 0
