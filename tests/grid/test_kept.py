@@ -317,6 +317,30 @@ def test_what_one_side_cleared_stays_cleared(clearer: str) -> None:
     assert replicas_agree(c, "ABCDE")
 
 
+def test_a_third_side_does_not_bring_back_what_a_value_of_the_second_stood_over_for_a_time() -> None:
+    """{A,D} | {B} | {C}: 1. A's side has nothing of the key. 2. B's value, which stands over an older one, is merged, and
+    ends. 3. C still has the older one."""
+    c = cluster("ADBC", backup_count=1, partition_count=1)
+    c.assign(rows=["BC"])
+    [key] = keys(1)
+    put(c, "B", key, b"old")
+    for ones, others in (("AD", "B"), ("AD", "C"), ("B", "C")):
+        c.cut(ones, others)
+    c.advance(30_000)
+    assert c.views_of("ADBC") == ["AD", "AD", "B", "C"]
+    request = c.call("B", m.Put, MAP, key, TEXT + b"short", 30_000, partition=0)
+    c.settle()
+    assert c.is_done(request)
+    c.cuts = {cut for cut in c.cuts if "C" in cut}
+    go_on(c, 12)
+    assert c.view("A") == "ADB"
+    assert read(c, "A", key) == b"short"
+    c.advance(40_000)
+    heal(c)
+    assert c.view("A") == "ADBC"
+    assert read(c, "A", key) is None
+
+
 def test_a_third_side_does_not_bring_back_what_the_second_has_removed() -> None:
     """{A,B,C} | {D} | {E}: D has removed it; E, which comes last, still has it."""
     c = cluster("ABCDE", backup_count=4)

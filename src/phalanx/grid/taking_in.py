@@ -140,6 +140,8 @@ def _apply(
         versions = [each.kept.stored for each in values if each.kept.ttl_ms == ttl_ms]
         replica.map(name).put_many(keys, versions, ttl_ms, now)
         if ttl_ms:
+            # Over what it stood where it was written, is not known here: a third side may still have that.
+            replica.map(name).covering.update(keys)
             grid.note_expiry(owned)
         replica.seq += 1
         messages.append(ReplicatePut(owned.number, replica.epoch, replica.seq, name, keys, versions, ttl_ms))
