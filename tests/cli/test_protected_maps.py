@@ -76,8 +76,10 @@ def test_settings_are_changed_one_by_one_through_any_member(ask):
         "merge_policy": "discard",
     }
     assert "protection off" in ask("map", "protect", "prices", "--off")
+    assert "only a * at the end" not in ask("map", "protect", "prices*", "--off")
+    assert "only a * at the end stands for others" in ask("map", "protect", "p*s", "--off")
     changed = ask("map", "protect", "*", "--off")
-    assert "not changed: audit*, orders, prices" in changed
+    assert "not changed: audit*, orders, p*s, prices, prices*" in changed
     ask("map", "backups", "prices", "--sync", "1")
 
 
@@ -89,6 +91,10 @@ def test_settings_are_changed_one_by_one_through_any_member(ask):
         (("protect", "m", "--minimum", "-1"), "--minimum"),
         (("protect", "m", "--minimum", "three"), "--minimum"),
         (("protect", "m" * 201, "--majority"), "201 characters"),
+        (("protect", "", "--majority"), "the name of the map is empty"),
+        (("merge-policy", "", "discard"), "the name of the map is empty"),
+        (("backups", "", "--sync", "2"), "the name of the map is empty"),
+        (("settings", ""), "the name of the map is empty"),
         (("merge-policy", "m", "best"), "'best' is no merge policy: give one of latest-update"),
     ],
 )

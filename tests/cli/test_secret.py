@@ -54,3 +54,9 @@ def test_every_command_that_asks_a_cluster_takes_the_file() -> None:
     asking = [each for each in options if "--at" in each]
     assert len(asking) >= 11
     assert all("--secret-file" in each for each in asking)
+
+
+def test_a_file_that_is_not_there_is_named_by_its_option(phalanx_command, tmp_path: Path) -> None:
+    result = phalanx_command("members", "--at", "127.0.0.1:1", "--secret-file", tmp_path / "none")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"--secret-file: cannot read {tmp_path / 'none'}: No such file" in result.stderr

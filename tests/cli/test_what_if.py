@@ -92,7 +92,7 @@ def test_people_see_who_is_kept_and_the_sets_it_was_chosen_from(phalanx_command)
     assert shown.exit_code == 0
     assert "Kept:    A1, A2, B2, C2" in shown.stdout
     assert "Removed: B1, C1" in shown.stdout
-    assert "4 sets are as large, the one that keeps the oldest members" in shown.stdout
+    assert "4 sets are as large, and this one keeps the oldest members" in shown.stdout
     assert "The largest sets with A2: 4" in shown.stdout
     assert "Shown: 3. --limit shows more." in shown.stdout
     whole = phalanx_command("what-if", "--members", "5")
@@ -115,6 +115,7 @@ def test_a_search_without_time_says_that_it_was_stopped(phalanx_command) -> None
         ((), "say which members there are"),
         (("--members", "0"), "from 1 to 5000"),
         (("--members", "A,A"), "a name of its own"),
+        (("--members", "3", "--cut", "N2-N2"), "both sides are N2"),
         (("--members", "3", "--cut", "N1-N4"), "there is no member 'N4'"),
         (("--members", "3", "--lite", "X"), "--lite X: there is no member 'X'"),
         (("--members", "3", "--zone", "N1"), "expected NAME=A,B"),

@@ -34,6 +34,7 @@ def test_every_rule_that_decisions_name_is_told_in_words() -> None:
     assert len(named) > 20
     assert named - MEANINGS.keys() == set()
     assert meaning_of("DESIGN 6 graceful shutdown") == "graceful shutdown"
+    assert "does not serve before it knows" in meaning_of("DESIGN 5 C-23")
 
 
 @pytest.fixture
@@ -195,3 +196,51 @@ def test_living_members_tell_what_became_of_a_dead_one(phalanx_command, cluster:
     other = phalanx_command("why", gone, "--at", first.address, "--cluster", "other")
     assert other.exit_code == 1
     assert "belongs to cluster 'test'" in other.stderr
+
+
+def test_people_see_the_conflicts_of_one_merge_in_a_line_and_machines_each(phalanx_command, why, tmp_path) -> None:
+    def conflicts(at: int, of: str, count: int, kept_won: int) -> dict:
+        return {
+            "at": at, "event": "MergeConflicts", "former": B, "map": of, "policy": "latest-update", "count": count,
+            "kept_won": kept_won, "conflicts": [], "rule": "DESIGN 5 conflicts",
+        }  # fmt: skip
+
+    decided = [conflicts(1, "m", 4, 1), conflicts(2, "other", 1, 0), conflicts(3, "m", 5, 2)]
+    found = why("127.0.0.1:2", A=[view(0, 1, A, A, B), *decided], C=[conflicts(4, "m", 7, 0)])
+    assert [each["fields"]["count"] for each in found["decisions"] if each["event"] == "MergeConflicts"] == [4, 1, 5, 7]
+    shown = phalanx_command("why", "127.0.0.1:2", "--event-log", tmp_path).stdout
+    told = re.findall(
+        r"had (\d+) keys of map (\w+) that \S+ had otherwise: latest-update took (\d+)", " ".join(shown.split())
+    )
+    assert told == [("9", "m", "3"), ("1", "other", "0"), ("7", "m", "0")]
+
+
+def test_what_begins_and_ends_is_told_in_words(why) -> None:
+    def refuses(at: int, on: bool) -> dict:
+        return {
+            "at": at, "event": "ProtectionChanged", "map": "m", "refuses": on, "minimum": 3, "majority": False,
+            "reads": True, "writes": True, "present": 3 - on, "view_version": 7, "reason": "", "rule": "EL-48", "owner": A,
+        }  # fmt: skip
+
+    stable = {
+        "at": 5,
+        "event": "ViewStable",
+        "view_version": 8,
+        "number": 8,
+        "voters": [A],
+        "besides": [],
+        "rule": "EL-50",
+    }
+    woke = {"at": 6, "event": "WokeUp", "away_ms": 15000, "held": 0, "rule": "DESIGN 5 C-23"}
+    serves = {"at": 7, "event": "ServesAgain", "after_ms": 18, "held": 1, "rule": "DESIGN 5 C-23"}
+    told = [
+        each["said"]
+        for each in why("127.0.0.1:1", A=[refuses(1, True), refuses(2, False), stable, woke, serves])["decisions"]
+    ]
+    assert told == [
+        "refuses m; 2 members that hold data are in view 7",
+        "refuses m no more; 3 members that hold data are in view 7",
+        "knows that all have view 8: majorities are of 127.0.0.1:1",
+        "was away for 15000 ms, and serves nobody before it knows that it is still a member",
+        "knows after 18 ms whether it is still a member; 1 requests have waited",
+    ]

@@ -22,6 +22,8 @@ def read_cuts(texts: Iterable[str], members: Sequence[str], find: Find) -> dict[
     cut: dict[str, set[str]] = {}
     for text in texts:
         left, right, way = _split(text, members, find)
+        if "*" not in text and len({*left, *right}) == 1:
+            raise UsageError(f"--cut {text}: both sides are {left[0]}, and a member always reaches itself")
         for one in left:
             for other in right:
                 if one != other:

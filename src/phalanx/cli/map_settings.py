@@ -26,7 +26,8 @@ from phalanx.common.map_settings import (
 OTHERS = "(all other maps)"
 
 PatternOrNone = Annotated[
-    str, typer.Argument(help="Name of the map, or a beginning of names with * behind it; left out: all other maps.")
+    str | None,
+    typer.Argument(help="Name of the map, or a beginning of names with * behind it; left out: all other maps."),
 ]
 Pattern = Annotated[
     str, typer.Argument(help="Name of the map, or a beginning of names with * behind it; *: all other maps.")
@@ -35,15 +36,19 @@ Pattern = Annotated[
 
 @app.command()
 def settings(
-    name: PatternOrNone = "",
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Name of the map, or a beginning of names with * behind it; left out: all that was set."),
+    ] = None,
     at: At = "",
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
     """Show backups, protection and merge policy of one map, or of all for which something was set."""
+    _check_name(name)
     plan = _plan(at, cluster)
-    told = {name: plan.of(name)} if name else _told(plan)
+    told = _told(plan) if name is None else {OTHERS: plan.usual} if name == "*" else {name: plan.of(name)}
     if json:
         print_json({each: _as_json(found) for each, found in told.items()})
         return
@@ -54,7 +59,7 @@ def settings(
 
 @app.command()
 def backups(
-    name: PatternOrNone = "",
+    name: PatternOrNone = None,
     at: At = "",
     synchronous: Annotated[
         int | None, typer.Option("--sync", min=0, max=MAX_BACKUPS, help="Backups that confirm every write.")
@@ -68,14 +73,15 @@ def backups(
     json: Json = False,
 ) -> None:
     """Show how many backups maps have, or change it while they are used: the replicas follow by migrations."""
+    _check_name(name)
     plan = _plan(at, cluster)
     if synchronous is not None or asynchronous is not None:
-        now = plan.of(name).backups
+        now = plan.of(name or "*").backups
         wanted = BackupCount(
             now.synchronous if synchronous is None else synchronous,
             now.asynchronous if asynchronous is None else asynchronous,
         )
-        plan = _change(at, cluster, name, MapChange(backups=wanted))
+        plan = _change(at, cluster, name or "*", MapChange(backups=wanted))
     told = {"usual": plan.usual.backups, **{each: plan.of(each).backups for each, _ in plan.maps}}
     if json:
         print_json(
@@ -107,6 +113,7 @@ def protect(
     json: Json = False,
 ) -> None:
     """Let a map refuse to be used on a side of the cluster that is too small. Replaces the protection that it had."""
+    _check_name(name)
     if off and (minimum is not None or majority or reads or writes):
         raise UsageError("--off cannot be combined with --minimum, --majority, --reads and --writes")
     if not off and minimum is None and not majority:
@@ -126,9 +133,16 @@ def merge_policy(
     json: Json = False,
 ) -> None:
     """Say how the map's entries are merged when two sides of a cluster find each other again."""
+    _check_name(name)
     if policy not in MERGE_POLICIES:
         raise UsageError(f"{policy!r} is no merge policy: give one of {', '.join(MERGE_POLICIES)}")
     _tell_changed(_change(at, cluster, name, MapChange(merge_policy=policy)), name, json=json)
+
+
+def _check_name(name: str | None) -> None:
+    """An empty name, as of a variable that a script has not set, must not mean all maps. Raises UsageError."""
+    if name == "":
+        raise UsageError("the name of the map is empty: for all maps that nothing else is set for, give '*'")
 
 
 def _plan(at: str, cluster: str) -> MapPlan:
@@ -154,13 +168,17 @@ def _told(plan: MapPlan) -> dict[str, MapSettings]:
 
 
 def _tell_changed(plan: MapPlan, name: str, *, json: bool) -> None:
-    is_usual = name in ("", "*")
+    is_usual = name == "*"
     found = plan.usual if is_usual else plan.of(name)
     if json:
         print_json({OTHERS if is_usual else name: _as_json(found)})
         return
     print(f"{OTHERS if is_usual else name}\tprotection {found.protection}\tmerge policy {found.merge_policy}")
     others = [each for each, _ in plan.maps if each != name and (is_usual or matches(name, each))]
+    if "*" in name[:-1]:
+        print(
+            f"for the map of exactly this name{' or beginning' if name.endswith('*') else ''}: only a * at the end stands for others"
+        )
     if others:
         print(f"set by themselves, and not changed: {', '.join(others)}")
 

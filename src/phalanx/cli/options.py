@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from phalanx.client.ask import DEFAULT_TIMEOUT_S, Inquirer
-from phalanx.common.errors import ConnectError
+from phalanx.common.errors import ConnectError, UsageError
 from phalanx.common.ids import parse_addresses
 from phalanx.net.secret import SECRET_FILE_VARIABLE
 
@@ -23,6 +23,8 @@ ClusterName = Annotated[str, typer.Option("--cluster", help="Name of the cluster
 def _use_secret_file(context: typer.Context, path: Path | None) -> Path | None:
     """As if the variable were set: whatever the command asks, from any thread, has the secret."""
     if path is not None:
+        if not path.exists():
+            raise UsageError(f"--secret-file: cannot read {path}: No such file or directory")
         before = os.environ.get(SECRET_FILE_VARIABLE)
         os.environ[SECRET_FILE_VARIABLE] = str(path)
         context.call_on_close(lambda: _restore(before))

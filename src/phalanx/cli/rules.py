@@ -85,6 +85,8 @@ def meaning_of(rule: str) -> str:
     """What a rule says, in words; what it says itself if it is not in the table."""
     rows = ROW.findall(rule)
     said = re.sub(r"^DESIGN \d+ ", "", rule.removeprefix(" ".join(rows)).strip())
+    if rule in MEANINGS:
+        return MEANINGS[rule]
     return "; ".join(MEANINGS[row] for row in rows if row in MEANINGS) or said
 
 

@@ -113,7 +113,8 @@ class Story:
 
     def words(self, decision: Decision) -> str:
         """What was decided, and from what."""
-        form = _SENTENCES.get(decision.event)
+        switch, otherwise = _OTHERWISE.get(decision.event, ("", ""))
+        form = otherwise if decision.fields.get(switch) is False else _SENTENCES.get(decision.event)
         shown = {name: self._shown(value) for name, value in decision.fields.items()}
         if form is not None:
             try:
@@ -223,6 +224,25 @@ class Story:
         return found[-1] if found else None
 
 
+def together(decisions: Iterable[Decision]) -> list[tuple[Decision, Decision]]:
+    """For people: each with the one that it was told from first. Conflicts come partition by partition: those that one
+    member found in one map of one former member are one line."""
+    told: list[tuple[Decision, Decision]] = []
+    places: dict[tuple[object, ...], int] = {}
+    for each in decisions:
+        if each.event != "MergeConflicts":
+            told.append((each, each))
+            continue
+        place = places.setdefault((each.by, *map(each.fields.get, ("former", "map", "policy"))), len(told))
+        if place == len(told):
+            told.append((each, each))
+            continue
+        before, first = told[place]
+        sums = {name: before.fields.get(name, 0) + each.fields.get(name, 0) for name in ("count", "kept_won")}
+        told[place] = (msgspec.structs.replace(before, fields={**before.fields, **sums}), first)
+    return told
+
+
 def _told_once(decisions: list[Decision]) -> Iterable[Decision]:
     """Without the lists that only repeat what the decision of their maker says, and without what is about one partition."""
     return (each for each in decisions if each.event != "ViewInstalled" and "partition" not in each.fields)
@@ -254,10 +274,13 @@ _SENTENCES = {
     "JoinHeldBack": "does not admit {joiner} yet; it has to reach {reach}",
     "JoinWaits": "waits to be admitted by {held_back_by}; it has to reach {reach}",
     "MemberQuestioned": "asks {suspect} whether it lives, for {reported_by} suspects it",
-    "ProtectionChanged": "refuses {map}: {refuses}; {present} members that hold data are in view {view_version}",
+    "ProtectionChanged": "refuses {map}; {present} members that hold data are in view {view_version}",
     "LeaveStarted": "lets {leaver} leave: {replicas_to_hand_over} replicas to hand over",
     "LiteChangeStarted": "lets {member} hand over {replicas_to_hand_over} replicas, to hold no data any more",
-    "LiteChanged": "makes {member} a member that holds no data, {lite}, in view {view_version}",
+    "LiteChanged": "makes {member} a member that holds no data, in view {view_version}",
+    "ViewStable": "knows that all have view {view_version}: majorities are of {voters}; without data: {besides}",
+    "WokeUp": "was away for {away_ms} ms, and serves nobody before it knows that it is still a member",
+    "ServesAgain": "knows after {after_ms} ms whether it is still a member; {held} requests have waited",
     "Left": "left in view {view_version}",
     "Ejected": "learns from {by} that others went on without it in view {view_version}",
     "DataKept": "keeps {entries} entries in {partitions} partitions, to merge them where it rejoins",
@@ -272,3 +295,12 @@ _SENTENCES = {
     "ClusterStarted": "begins to work in view {view_version}: {size} members",
 }
 """Of the kinds that are seen often. All others are told by their names and fields."""
+
+_OTHERWISE = {
+    "ProtectionChanged": (
+        "refuses",
+        "refuses {map} no more; {present} members that hold data are in view {view_version}",
+    ),
+    "LiteChanged": ("lite", "lets {member} hold data, in view {view_version}"),
+}
+"""Of kinds that tell that something begins or ends: the field that is false in the end, and the sentence then."""

@@ -19,7 +19,7 @@ from phalanx.cli.options import ClusterName, Json, SecretFile, ask_any
 from phalanx.cli.output import console, print_json
 from phalanx.cli.partition_story import ABOUT_MANY, Held, PartitionStory
 from phalanx.cli.rules import meaning_of
-from phalanx.cli.story import LISTS, Decision, Source, Story, find_incarnations
+from phalanx.cli.story import LISTS, Decision, Source, Story, find_incarnations, together
 from phalanx.client.ask import Inquirer
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of
@@ -203,11 +203,11 @@ def _show(story: Story | PartitionStory, said: str, times: dict[int, str]) -> No
     rows.add_column("when", justify="right", no_wrap=True)
     rows.add_column("who", no_wrap=True)
     rows.add_column("decided", overflow="fold")
-    for each in story.decisions:
+    for each, first in together(story.decisions):
         line = Text(story.words(each))
         if because := story.why(each):
             line.append(f": {because}" if each.reason else f" {because}", style="dim")
-        rows.add_row(times[id(each)], story.name(each.by), line)
+        rows.add_row(times[id(first)], story.name(each.by), line)
     out.print(rows)
     for note in story.source.notes:
         out.print(Text(note), style="yellow")

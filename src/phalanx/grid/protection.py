@@ -107,7 +107,8 @@ class Guard:
         """What is required and not here; empty: nothing."""
         if self._is_too_small(protection):
             by = f" by member list ver {self._view.version}" if self._view is not None else ""
-            return f"it needs at least {protection.minimum} members that hold data, and {self.live} are here{by}"
+            verb = "is" if self.live == 1 else "are"
+            return f"it needs at least {protection.minimum} members that hold data, and {self.live} {verb} here{by}"
         if protection.majority and not self._majority.may_acknowledge(now):
             return f"it needs the majority: {self._majority.majority_words()}"
         return ""

@@ -370,6 +370,8 @@ def _tell(result: ConnectedSet[M]) -> str:
     told = []
     for (_, before), (name, after) in zip(result.narrowed, result.narrowed[1:], strict=False):
         if after < before:
-            told.append(f"{after} {WORDS[name][after == 1]}" if name != "age" else f"the one {WORDS[name][1]}")
+            told.append(
+                f"{after} {WORDS[name][after == 1]}" if name != "age" else "and this one keeps the oldest members"
+            )
     sets = result.narrowed[0][1]
     return f"{whole}: " + ", ".join([f"{sets} sets are as large" if sets > 1 else "no other set is as large", *told])

@@ -216,5 +216,8 @@ class Standing:
         present = rules.present_in(view, footing.former) | self.left
         of = rules.lacking(footing, present) or footing.stable
         is_known = "the last stable view" if of == footing.stable else "a view that may have become stable"
-        size = len(of.voters)
-        return f"{of.count(present)} of the {size} members of {is_known} (version {of.version}) are here, and {size // 2 + 1} must be"
+        size, here = len(of.voters), of.count(present)
+        are = "is" if here == 1 else "are"
+        return (
+            f"{here} of the {size} members of {is_known} (version {of.version}) {are} here, and {size // 2 + 1} must be"
+        )

@@ -81,7 +81,10 @@ def in_words(event: Event) -> tuple[int, str]:
             said = f"was away for {event.away_ms} ms, and serves nobody before it knows that it is still a member"
             return logging.WARNING, said
         case ServesAgain():
-            return logging.INFO, f"serves again after {event.after_ms} ms; {event.held} requests have waited"
+            return (
+                logging.INFO,
+                f"knows after {event.after_ms} ms whether it is still a member; {event.held} requests have waited",
+            )
         case MajorityChanged():
             return _majority(event)
         case PromotionWaits():
