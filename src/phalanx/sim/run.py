@@ -199,10 +199,11 @@ class _Run:
         while workload.pending and world.now < begin + self._options.call_timeout_ms + 1_000 and not world.is_over:
             world.run_until(world.now + LOOK_EVERY_MS)
         now = world.now
-        for key, operation in workload.final.items():
-            if not isinstance(operation.result, tuple) and self._has_started() and not self._may_lack_majority():
-                self._findings.add(now, "every key can be read at rest", f"{key[4:].decode()}: {operation}")
         joined = [host for host in world.hosts if host.has_joined]
+        for key, operation in workload.final.items():
+            is_read = isinstance(operation.result, tuple)
+            if not is_read and self._has_started() and not self._may_lack_majority() and not self._are_too_few(joined):
+                self._findings.add(now, "every key can be read at rest", f"{key[4:].decode()}: {operation}")
         table = joined[0].table
         self._check_data([*operations, *workload.final.values()], now)
         for operation, text in workload.wrong_answers:
@@ -236,6 +237,10 @@ class _Run:
     def _has_started(self) -> bool:
         """Whether a cluster has ever had the members that it waits for; before that it answers nothing."""
         return any(host.node is not None and host.node.membership.has_started for host in self._world.hosts)
+
+    def _are_too_few(self, joined: list[Host]) -> bool:
+        """Whether the map is protected, and members that it needs were never started again."""
+        return sum(self._world.holds_data(host) for host in joined) < self._options.protection.minimum
 
     def _may_lack_majority(self) -> bool:
         """Whether votes are gone for good: of processes that were started anew, or left a side that had not the majority."""

@@ -81,10 +81,12 @@ class MergedDataChecker:
         if read is None:
             return
         writes = [INITIAL, *(write for operation in operations if (write := write_of(operation, key)))]
-        latest = max((write.end for write in writes if write.value == read.value), default=None)
-        if latest is None and read.value in unchanged_by_value(operations, key):
-            self.late_effects += 1
-            return
+        sources = [write.end for write in writes if write.value == read.value]
+        # 1. The first try of a call is carried out, and its answer lost with a link. 2. It is asked again on another side,
+        # where there is nothing to change. 3. Both sides come together: the first try shows.
+        unanswered = [each.end for each in unchanged_by_value(operations, key).get(read.value, ())]
+        latest = max(sources + unanswered, default=None)
+        self.late_effects += bool(unanswered) and latest != max(sources, default=None)
         if latest is None:
             self._findings.add(
                 now, "reads return what was written", f"{last} found a value that nobody can have written"
