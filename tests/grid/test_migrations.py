@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness import MAP, Cluster
+from harness import KEY, MAP, Cluster
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.grid.replication import COPY_STALLED_AFTER_MS, COPY_UNHEARD_AFTER_MS
 from phalanx.wire import events
@@ -480,3 +480,28 @@ def test_an_order_that_overtakes_the_table_waits_until_the_table_confirms_the_ro
     c.advance(5_000)
     assert all(installed >= version for installed, _ in reports)
     assert c.get(c.replicas("M")[0], c.key(0)) == b"\0\0\0\1v"
+
+
+def test_a_copy_that_came_before_any_table_is_nothing_to_begin_with_for_who_is_left_alone() -> None:
+    """It assigns all partitions anew; their versions begin below that of the copy, which is of a cluster elsewhere."""
+    c = Cluster("AB", partition_count=1, backup_count=2)
+    c.assign(rows=["BA"])
+    for _ in range(3):
+        c.put("B", KEY, b"\xff\xff\xff\xf5old")
+    c.settle()
+    c.hold("A", "C")
+    c.start("C", seeds="A")
+    c.settle()
+    c.deliver("A", "C", m.JoinResponse)
+    c.settle()
+    c.advance(2_000)
+    assert c.view("C") == "ABC"
+    assert not c.table("C").version
+    assert c.nodes["C"].grid.followed.replicas[0].epoch > 0
+    c.crash("AB")
+    c.advance(60_000)
+    assert c.view("C") == "C"
+    c.ask("C", m.Get, MAP, KEY)
+    c.settle()
+    assert c.replicas("C") == "C"
+    assert c.get("C", KEY) is None

@@ -278,6 +278,11 @@ class GridService:
         """Become the owner: with the replica that is here, or with an empty one where nobody had any."""
         replica = self.followed.replicas.pop(partition, None) or Replica()
         self.followed.drop_copy(partition)
+        if replica.ordered_for >= 0 and replica.epoch >= epoch:
+            # 1. This member joins, and is given a copy before it has a table. 2. A cut leaves it alone: it assigns all
+            # partitions anew, beginning with version 1. The copy is of a cluster that goes on elsewhere, and keeps it.
+            self.followed.discarded.add(replica)
+            replica = Replica()
         replica.ordered_for = -1
         owned = OwnedPartition(self.this, partition, replica, epoch, self.out, self.pacer, self.guard)
         self.owned[partition] = owned
