@@ -278,6 +278,7 @@ _SENTENCES = {
     "LeaveStarted": "lets {leaver} leave: {replicas_to_hand_over} replicas to hand over",
     "LiteChangeStarted": "lets {member} hand over {replicas_to_hand_over} replicas, to hold no data any more",
     "LiteChanged": "makes {member} a member that holds no data, in view {view_version}",
+    "PromotionWaits": "waits {waits_ms} ms until no lease of {gone} can run any more; then others get what it held",
     "ViewStable": "knows that all have view {view_version}: majorities are of {voters}; without data: {besides}",
     "WokeUp": "was away for {away_ms} ms, and serves nobody before it knows that it is still a member",
     "ServesAgain": "knows after {after_ms} ms whether it is still a member; {held} requests have waited",
