@@ -170,3 +170,10 @@ def test_a_program_promotes_and_demotes_its_own_member():
             await second.stop()
 
     asyncio.run(use())
+
+
+@pytest.mark.parametrize("other", [("--promote", "127.0.0.1:2"), ("--accept-as-stable",)])
+def test_one_change_of_a_member_list_is_asked_for_at_a_time(phalanx_command, other) -> None:
+    result = phalanx_command("members", "--at", "127.0.0.1:1", "--demote", "127.0.0.1:2", *other)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "give one of --promote, --demote and --accept-as-stable" in result.stderr

@@ -37,8 +37,8 @@ def members(
     ] = False,
 ) -> None:
     """Show the member list, oldest first, as the member asked has it."""
-    if promote and demote:
-        raise UsageError("give either --promote or --demote")
+    if sum(map(bool, (promote, demote, accept_as_stable))) > 1:
+        raise UsageError("give one of --promote, --demote and --accept-as-stable")
     if of := promote or demote:
         change_lite(at, cluster, of, lite=demote is not None)
 
