@@ -176,7 +176,7 @@ class Administration:
         state = self._state
         self._publications.on_ack(sender, message.version)
         if state.is_master:
-            self._note_view(sender, message)
+            self._note_view(sender, message, now)
         self.end_publications(now)
         if self.hand_over is not None:
             self.hand_over.on_ack(sender, message.version)
@@ -201,14 +201,18 @@ class Administration:
                     self._out.send(joiner, self._admission(request_id, view, now))
         self._admit_queued(now)
 
-    def _note_view(self, sender: MemberId, message: MembersAck) -> None:
+    def _note_view(self, sender: MemberId, message: MembersAck, now: Millis) -> None:
         state = self._state
         if sender in state.members:
             state.note_view(sender, message.version, message.maker)
         elif self._let_go.get(sender) == message.version and message.maker == state.this:
             del self._let_go[sender]
             if state.standing.has_left(sender):
-                state.send_view(state.joined())
+                # 1. This view has no majority without D, which leaves. 2. C gets it, and D's last word comes. 3. C says that
+                # it has this view, and is cut off: it counts for those that are the majority of the view before.
+                new = state.joined().with_change(state.this, frozenset(), ())
+                state.install(new, LEFT, now)
+                state.send_view(new)
 
     def _admission(self, request_id: int, view: MembersView, now: Millis) -> JoinResponse:
         state = self._state

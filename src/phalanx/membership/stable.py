@@ -173,17 +173,15 @@ class Standing:
             self.footing = rules.settled(footing, view)
 
     def has_left(self, member: MemberId) -> bool:
-        """A member that was let go says that it is over. Whether the present view has the majority only by that."""
+        """A member that was let go says that it is over. Whether the next view has the majority by that, as the present
+        one has not: who has this one was told that it never becomes stable, and may count with others by now.
+        """
         footing, view = self.footing, self._view
         if footing is None or view is None or footing.is_stable:
             return False
         self.left.add(self._voices.get(member, member))
-        if footing.has_majority:
-            return False
-        self.footing = rules.step(footing, view, footing.former, self.left)
-        self._judge()
-        self._await(view)
-        return self.has_majority
+        present = rules.present_in(view, footing.former) | self.left
+        return not footing.has_majority and rules.lacking(footing, present) is None
 
     def accept(self) -> None:
         """An operator says that the present view is the stable one: what was known of others is forgotten."""

@@ -343,7 +343,7 @@ class Node:
 
     def _let_go(self, now: Millis) -> None:
         membership = self.membership
-        if membership.giving_away and membership.is_master and (ready := self.duties.may_leave()):
+        if membership.giving_away and membership.is_master and (ready := self.duties.may_leave(now)):
             membership.let_go(ready, now)
         if membership.evacuation is not None and self.duties.is_evacuated():
             membership.evacuated(now)

@@ -226,11 +226,19 @@ class MasterDuties:
 
     # --- what it does ----------------------------------------------------------------------------------------------
 
-    def may_leave(self) -> list[MemberId]:
+    def may_leave(self, now: Millis) -> list[MemberId]:
         """Leaving members that hold nothing any more, as all that stay know: nothing is lost when they go."""
         if not self.decides or not self._is_known_to_all():
             return []
-        return [member for member in self._leaving if not self.replicas_to_hand_over(member)]
+        ready = [member for member in self._leaving if not self.replicas_to_hand_over(member)]
+        return [member for member in ready if member != self.this or not self._waits_for_gone(now)]
+
+    def _waits_for_gone(self, now: Millis) -> bool:
+        """Whether members that are gone may still own what the table gives them: only this master knows until when."""
+        view = self._joined()
+        if now >= self._holds_until() or not view.others(self.this):
+            return False
+        return any(member not in view for member in self._keeper.table.members)
 
     def evacuate(self, order: Evacuation | None, now: Millis) -> None:
         """Members will be removed that still reach this one: what only they hold comes first; None: it is over.

@@ -1,0 +1,70 @@
+"""Members leave in good order while others are lost: no vote counts twice, and no lease is forgotten."""
+
+import pytest
+
+from harness import MAP, Cluster
+from phalanx.common.map_settings import MapChange, Protection
+from phalanx.wire import messages as m
+
+BEFORE, AFTER = b"\0\0\0\0before", b"\0\0\0\0after"
+
+
+@pytest.mark.rows("EL-63")
+def test_who_has_a_list_without_the_majority_does_not_count_for_it_when_a_leavers_vote_comes_later() -> None:
+    """D's vote gives {A,B,C} four of seven, when C has this list already, and is cut off before it hears of that."""
+    c = Cluster("ABCDEFG")
+    c.advance(3_000)
+    c.hold("C", "A")  # No list that is made from now on becomes stable.
+    c.cut("ABCD", "EFG")
+    c.advance(1_000)
+    assert c.view("A") == "ABCD"
+    c.hold("A", "C")
+    c.leave("D")
+    c.settle()
+    assert c.views_of("AB") == ["ABC", "ABC"]
+    while c.view("C") != "ABC":
+        c.deliver("A", "C")
+    c.release("C", "A")
+    c.settle()  # C has said that it has it.
+    c.heal()
+    c.release()
+    c.cut("AB", "CEFG")
+    for _ in range(60):
+        c.advance(1_000)
+        for name in c.gone():
+            c.come_back(name)
+    assert c.views_of("AE") == ["AB", "EFGC"]
+    assert [c.nodes[name].membership.has_majority for name in "AE"] == [False, True], "four of seven are here"
+    c.stay_together("ABCEFG")
+    assert all(c.nodes[name].membership.has_majority for name in "ABCEFG")
+
+
+@pytest.mark.rows("EL-50")
+def test_a_master_that_leaves_waits_for_the_leases_of_those_that_it_has_removed() -> None:
+    """The next master knows nothing of them: it would give B's partition to C, while B still answers."""
+    c = Cluster("", lease_ms=20_000)
+    c.seeds = "A"
+    for name in "ABCDE":
+        c.start(name, lite=name == "A")
+        c.advance(1_500)
+    c.assign("B", rows=["BC"])
+    c.ask("A", m.ChangeMap, MAP, MapChange(protection=Protection(majority=True)))
+    c.advance(3_000)
+    assert c.row("A") == "BC"
+    put = c.put("B", c.key(0), BEFORE)
+    c.advance(100)
+    assert c.is_done(put)
+    c.swallow = lambda sender, receiver, message: sender == "B"
+    c.advance(11_500)
+    assert (c.view("A"), c.row("A")) == ("ACDE", "BC")
+    assert c.get("B", c.key(0)) == BEFORE, "its lease goes on, and nobody has written anything since"
+    c.leave("A")
+    for _ in range(300):
+        put = c.put("C", c.key(0), AFTER)
+        c.advance(100)
+        if c.is_done(put):
+            break
+    assert c.is_done(put)
+    assert isinstance(c.replies[c.ask("B", m.Get, MAP, c.key(0))], m.ErrorReply)
+    c.advance(20_000)
+    assert c.view("C") == "CDE", "and then it goes"
