@@ -363,7 +363,7 @@ def test_every_kind_of_write_during_a_copy_reaches_the_destination() -> None:
 
 def test_a_destination_that_its_owner_cannot_reach_is_replaced_by_another_one() -> None:
     """The master reaches D, O does not: to order the same copy again and again would leave O alone for ever."""
-    c = Cluster("MOBDE", partition_count=2, backup_count=1)
+    c = Cluster("MOBDE", partition_count=2, backup_count=1, partial_resolution_heartbeats=0)
     c.assign(rows=["OB", "MO"])
     write = c.put("O", c.key(0), b"\0\0\0\1v")
     c.settle()

@@ -17,7 +17,7 @@ import msgspec
 from phalanx.common.errors import ProtocolError
 from phalanx.common.ids import MemberId, Target, address_of, host_and_port
 from phalanx.net.greeting import GREETING_TIMEOUT_S, MAX_GREETING_BYTES, Connecting
-from phalanx.net.leftovers import NEVER_SENT
+from phalanx.net.leftovers import NEVER_SENT, undelivered
 from phalanx.net.secret import Secret
 from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder, message_decoder, reply_decoder
 from phalanx.wire.messages import Handshake, MembersUpdate, Message, Proof, TableUpdate
@@ -239,6 +239,22 @@ class Link(FrameConnection):
         if not self._flush_is_due:
             self._flush_is_due = True
             self._group.flush_soon(self)
+
+    def forget(self) -> bool:
+        """Whether the peer has not got everything yet: then it never will, and nobody is told."""
+        transport = self.transport
+        if (
+            self.is_up
+            and transport is not None
+            and not (self._out or transport.get_write_buffer_size())
+            and not undelivered(transport.get_extra_info("socket"))
+        ):
+            return False
+        self._is_down = True
+        self._timer.cancel()
+        self._task.cancel()
+        self.reset()
+        return True
 
     def drop(self) -> None:
         """Close, and tell nobody."""

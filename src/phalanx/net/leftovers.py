@@ -9,7 +9,15 @@ is no member any more closes the connection in such a way that the kernel forget
 
 from __future__ import annotations
 
+import fcntl
+import socket
 import struct
+import termios
 
 NEVER_SENT = struct.pack("ii", 1, 0)
 """SO_LINGER for no time at all: the connection is reset, and what is unsent is dropped."""
+
+
+def undelivered(connection: socket.socket) -> int:
+    """How many bytes the kernel has taken and the peer has not acknowledged."""
+    return int(struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, struct.pack("i", 0)))[0])

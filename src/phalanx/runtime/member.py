@@ -75,6 +75,8 @@ class Member:
         self._peers: dict[str, Inbound] = {}
         """Member to the connection that it opened last; messages to it take a link."""
         self._links: dict[Target, Link] = {}
+        self._view: MembersView | None = None
+        """The node's, as it was seen last."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._rearm_scheduled = False
@@ -238,6 +240,8 @@ class Member:
             logger.critical("%s stops: %s\n%r", self.address, error, self.node)
             self._end(error)
             raise
+        if self.node.membership.view is not self._view:
+            self._note_view()
         clients = self._clients
         for effect in effects:
             if type(effect) is Send:
@@ -251,6 +255,21 @@ class Member:
         if not self._rearm_scheduled:
             self._rearm_scheduled = True
             self._loop.call_later(REARM_PAUSE_S, self._rearm)
+
+    def _note_view(self) -> None:
+        """Before anything else is sent: what those that were removed have not got must not reach them later.
+
+        1. A call is sent to O, and a cut swallows it. 2. O is removed, and P, which owns its partitions now, is asked
+        instead. 3. The cut heals. O, which may not know yet that it was removed, would carry out the call once more.
+        """
+        view, before = self.node.membership.view, self._view
+        self._view = view
+        if view is None or before is None:
+            return
+        for member in before.members:
+            link = self._links.get(member)
+            if member not in view and link is not None and link.forget():
+                del self._links[member]
 
     def _rearm(self) -> None:
         """See to it that the node is woken when time alone matters."""

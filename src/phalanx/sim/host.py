@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from phalanx.common.ids import Address, MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
 from phalanx.node.node import Node
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Host:
         """What the process here keeps between the end of one incarnation and the beginning of the next."""
         self.table: PartitionTable | None = None
         """The table that was seen in the node last."""
+        self.view: MembersView | None = None
+        """The view that was seen in the node last."""
         self.wake_at: Millis = -1
         """When `TimePassed` is due; -1: nothing is on the agenda."""
         self.is_touched = False

@@ -250,6 +250,15 @@ class Network:
             channel.last_at = max(channel.last_at, self._agenda.now + self.latency())
             self._agenda.put(channel.last_at, (channel, message))
 
+    def forget(self, host: Host, to: Target) -> None:
+        """A host closes its connection to a peer in such a way that what has not got through never will."""
+        channel = host.channels.get(to)
+        if channel is not None and channel.stalled:
+            channel.is_open = False
+            channel.stalled.clear()
+            channel.receiver.inbound.pop(channel.number, None)
+            del host.channels[to]
+
     def lag(self, one: Host, other: Host, lag_ms: Millis, until: Millis) -> None:
         """Let messages between two hosts take longer until a time."""
         self._lags[_pair(one, other)] = (lag_ms, until)

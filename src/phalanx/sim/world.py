@@ -180,6 +180,8 @@ class World:
         except Exception as error:  # whatever a member raises is a finding
             self._observer.on_broken(host, error, now)
             return
+        if node.membership.view is not host.view:
+            self._note_view(host, node)
         if host.crash_sending:
             effects = self._cut_short(host, effects)
         send = self.network.send
@@ -210,6 +212,15 @@ class World:
                 self._touched.append(host)
         if finished is not None:
             self._finish(host, finished)  # type: ignore[arg-type]  # by its kind
+
+    def _note_view(self, host: Host, node: Node) -> None:
+        """As the runtime: what those that were removed have not got does not reach them later."""
+        view, before = node.membership.view, host.view
+        host.view = view
+        if view is not None and before is not None:
+            for member in before.members:
+                if member not in view:
+                    self.network.forget(host, member)
 
     # --- time ------------------------------------------------------------------------------------------------------
 
@@ -257,6 +268,7 @@ class World:
             self._adapt(node)
         host.node = node
         host.table = node.keeper.table
+        host.view = None
         host.wake_at = -1
         is_leaving = host.is_leaving and after is not None
         host.is_leaving = is_leaving
