@@ -383,7 +383,7 @@ def test_a_destination_that_its_owner_cannot_reach_is_replaced_by_another_one() 
 
 
 def test_a_destination_that_nobody_can_replace_is_tried_again_but_not_all_the_time() -> None:
-    c = Cluster("MO", partition_count=1, backup_count=2)
+    c = Cluster("MO", partition_count=1, backup_count=2, partial_resolution_heartbeats=0)
     c.assign(rows=["OM"])
     c.start("D")
     c.cuts.add(frozenset("OD"))
