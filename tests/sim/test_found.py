@@ -5,6 +5,7 @@ import re
 import msgspec
 import pytest
 
+from phalanx.common.traits import Traits
 from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
 from phalanx.sim.run import Result, repeat_command, run
@@ -87,3 +88,15 @@ def test_a_claimer_hears_of_a_member_that_was_replaced_long_ago(seed: int) -> No
     took_ms = [int(took) for line in result.story for took in re.findall(r"ClaimEnded.*took_ms=(\d+)", line)]
     assert took_ms
     assert max(took_ms) < 5_000
+
+
+@pytest.mark.parametrize("lite", [0, 1])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_last_that_holds_data_on_its_side_leaves_lite_members_behind(seed: int, lite: int) -> None:
+    """It has nobody to hand over to, whoever of them is the master: what its side alone wrote is gone, and no more."""
+    cuts = [Fault(3_000, FaultKind.CUT, each, 2, lasts_ms=60_000) for each in (0, 1)]
+    traits = tuple(Traits(lite=number == lite) for number in range(3))
+    leave = Fault(5_000, FaultKind.LEAVE, 1 - lite)
+    result = play(situation(seed, 3, *cuts, leave, profile=Profile.CUTS, traits=traits, start_at_ms=(0, 900, 1_000)))
+    assert result.events["Left"] == 1
+    assert result.counts["excused losses"]

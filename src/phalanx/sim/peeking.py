@@ -118,6 +118,9 @@ def _lasting(host: Host) -> Iterator[Replica]:
             yield each.replica
 
 
-def decides(host: Host) -> bool:
-    """Whether a member follows itself: only then it may be alone from one input to the next."""
-    return host.node.membership.master == member_on(host)  # type: ignore[union-attr]  # asked of running hosts only
+def may_be_alone(host: Host) -> bool:
+    """Whether a member follows itself, or a lite one: only then it may, from one input to the next, be the last on its
+    side that holds data.
+    """
+    master, view = host.node.membership.master, host.node.membership.view  # type: ignore[union-attr]  # of running ones
+    return master == member_on(host) or (view is not None and master not in view.data_members)

@@ -34,7 +34,7 @@ from phalanx.sim.history import Operation
 from phalanx.sim.host import Host
 from phalanx.sim.measures import Measures
 from phalanx.sim.options import FaultKind, Options, Profile
-from phalanx.sim.peeking import copies, decides, held_by, member_on, peek_at, purged_to
+from phalanx.sim.peeking import copies, held_by, may_be_alone, member_on, peek_at, purged_to
 from phalanx.sim.story import Story
 from phalanx.sim.workload import MAP, Workload
 from phalanx.sim.world import World
@@ -117,8 +117,8 @@ class _Run:
         self._measures = Measures(options)
         self._tables = TableChecker(self._findings, options.partitions, options.backups, has_sides=options.has_sides)
         self._survival = Survival()
-        self._last_members: dict[MemberId, tuple[MemberId, ...]] = {}
-        """Of each member those of its last view."""
+        self._last_holders: dict[MemberId, tuple[MemberId, ...]] = {}
+        """Of each member those of its last view that hold data."""
         self._are_votes_gone = False
         self._commits = CommitChecker(self._findings)
         self._workload = Workload(options)
@@ -327,7 +327,8 @@ class _Run:
             self._faults.on_migration(host, event)
         elif isinstance(event, ViewInstalled):
             self._views.on_view(member, event, now)
-            self._last_members[member] = event.members
+            view = host.node.membership.view  # type: ignore[union-attr]  # it runs
+            self._last_holders[member] = view.data_members if view is not None else ()
             self._measures.on_view(member, event, now)
         elif isinstance(event, PartitionsRepaired) and event.lost:
             self._counts["lost partitions"] += len(event.lost)
@@ -351,7 +352,7 @@ class _Run:
             self._workload.on_answer(host, reply, replier, now)
 
     def on_last_input(self, host: Host, now: Millis) -> None:
-        if self._options.has_sides and (not host.is_leaving or decides(host)):
+        if self._options.has_sides and (not host.is_leaving or may_be_alone(host)):
             self._survival.on_last_input(host.address, copies(self._world.hosts, MAP), now)
 
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
@@ -361,8 +362,8 @@ class _Run:
         if what != "started":
             self._workload.on_process_ended(member, now)
             self._faults.on_process_ended(host, what)
-            # Who leaves hands over what it holds, unless there is nobody on its side.
-            if what.startswith("crashed") or (what == "left" and self._last_members.get(member) == (member,)):
+            # Who leaves hands over what it holds, unless there is nobody on its side, or lite members only.
+            if what.startswith("crashed") or (what == "left" and self._last_holders.get(member) == (member,)):
                 self._survival.on_ended(host.address)
 
     def on_broken(self, host: Host, error: Exception, now: Millis) -> None:
