@@ -116,11 +116,3 @@ def _lasting(host: Host) -> Iterator[Replica]:
     for side in kept.sides.values() if isinstance(kept, Kept) else ():
         for each in side.replicas.values():
             yield each.replica
-
-
-def may_be_alone(host: Host) -> bool:
-    """Whether a member follows itself, or a lite one: only then it may, from one input to the next, be the last on its
-    side that holds data.
-    """
-    master, view = host.node.membership.master, host.node.membership.view  # type: ignore[union-attr]  # of running ones
-    return master == member_on(host) or (view is not None and master not in view.data_members)

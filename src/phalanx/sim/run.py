@@ -34,7 +34,7 @@ from phalanx.sim.history import Operation
 from phalanx.sim.host import Host
 from phalanx.sim.measures import Measures
 from phalanx.sim.options import FaultKind, Options, Profile
-from phalanx.sim.peeking import copies, held_by, may_be_alone, member_on, peek_at, purged_to
+from phalanx.sim.peeking import copies, held_by, member_on, peek_at, purged_to
 from phalanx.sim.story import Story
 from phalanx.sim.workload import MAP, Workload
 from phalanx.sim.world import World
@@ -352,7 +352,8 @@ class _Run:
             self._workload.on_answer(host, reply, replier, now)
 
     def on_last_input(self, host: Host, now: Millis) -> None:
-        if self._options.has_sides and (not host.is_leaving or may_be_alone(host)):
+        # Who leaves may claim, be alone and go in one input.
+        if self._options.has_sides:
             self._survival.on_last_input(host.address, copies(self._world.hosts, MAP), now)
 
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
