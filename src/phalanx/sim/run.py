@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.table import PartitionTable
 from phalanx.node.node import Node
 from phalanx.partition.hashing import partition_of
@@ -117,6 +117,8 @@ class _Run:
         self._measures = Measures(options)
         self._tables = TableChecker(self._findings, options.partitions, options.backups, has_sides=options.has_sides)
         self._survival = Survival()
+        self._lite = {options.address(number) for number in range(options.hosts) if options.traits_of(number).lite}
+        """Addresses whose members hold no data."""
         self._last_holders: dict[MemberId, tuple[MemberId, ...]] = {}
         """Of each member those of its last view that hold data."""
         self._are_votes_gone = False
@@ -327,8 +329,8 @@ class _Run:
             self._faults.on_migration(host, event)
         elif isinstance(event, ViewInstalled):
             self._views.on_view(member, event, now)
-            view = host.node.membership.view  # type: ignore[union-attr]  # it runs
-            self._last_holders[member] = view.data_members if view is not None else ()
+            # By the event: a member that ends with the input in which it became alone has no view any more.
+            self._last_holders[member] = tuple(each for each in event.members if address_of(each) not in self._lite)
             self._measures.on_view(member, event, now)
         elif isinstance(event, PartitionsRepaired) and event.lost:
             self._counts["lost partitions"] += len(event.lost)
