@@ -146,7 +146,8 @@ def in_words(event: Event) -> tuple[int, str]:
                 f"has merged {event.count} keys of map {event.map} that {address_of(event.former)} had otherwise: "
                 f"{event.policy} took {event.kept_won} of its"
             )
-            return logging.INFO, said
+            # One for each partition and map; `MergeEnded` sums up.
+            return logging.DEBUG, said
         case MergedTooOld():
             said = (
                 f"does not bring back {event.count} keys of map {event.map} that {address_of(event.former)} had: they may "
