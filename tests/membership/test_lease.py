@@ -106,7 +106,7 @@ def test_who_has_echoed_one_master_echoes_no_other_before_its_lease_must_be_over
     assert (again.echo(C, free_at - 1), again.echo(C, free_at)) == (0, 40)
 
 
-@pytest.mark.rows("EL-50")
+@pytest.mark.rows("EL-50", "EL-51")
 def test_a_new_master_that_is_bound_does_not_count_itself_and_waits_for_what_was_promised() -> None:
     b = Lease(B, LEASE, None)
     b.follow(A)
