@@ -100,3 +100,13 @@ def test_the_last_that_holds_data_on_its_side_leaves_lite_members_behind(seed: i
     result = play(situation(seed, 3, *cuts, leave, profile=Profile.CUTS, traits=traits, start_at_ms=(0, 900, 1_000)))
     assert result.events["Left"] == 1
     assert result.counts["excused losses"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_all_that_hold_data_on_a_side_leave_together(seed: int) -> None:
+    """None of them can hand over to another, and they need not go in the same moment."""
+    cuts = [Fault(3_000, FaultKind.CUT, each, 2, lasts_ms=60_000) for each in (0, 1)]
+    leave = [Fault(5_000, FaultKind.LEAVE, each) for each in (0, 1)]
+    result = play(situation(seed, 3, *cuts, *leave, profile=Profile.CUTS, traits=(), start_at_ms=(0, 900, 1_000)))
+    assert result.events["Left"] == 2
+    assert result.counts["excused losses"]

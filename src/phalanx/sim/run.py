@@ -119,6 +119,7 @@ class _Run:
         self._survival = Survival()
         self._lite = {options.address(number) for number in range(options.hosts) if options.traits_of(number).lite}
         """Addresses whose members hold no data."""
+        self._left: set[MemberId] = set()
         self._last_holders: dict[MemberId, tuple[MemberId, ...]] = {}
         """Of each member those of its last view that hold data."""
         self._are_votes_gone = False
@@ -365,9 +366,16 @@ class _Run:
         if what != "started":
             self._workload.on_process_ended(member, now)
             self._faults.on_process_ended(host, what)
-            # Who leaves hands over what it holds, unless there is nobody on its side, or lite members only.
-            if what.startswith("crashed") or (what == "left" and self._last_holders.get(member) == (member,)):
+            # Who leaves hands over what it holds, unless there is nobody on its side but lite members and other leavers.
+            if what.startswith("crashed") or (what == "left" and self._leaves_nobody(member)):
                 self._survival.on_ended(host.address)
+
+    def _leaves_nobody(self, member: MemberId) -> bool:
+        """Whether all that held data in the last list of a member that has left leave, too, or have left."""
+        self._left.add(member)
+        leaving = {member_on(other) for other in self._world.hosts if other.is_leaving and other.node is not None}
+        holders = self._last_holders.get(member, ())
+        return member in holders and self._left | leaving >= set(holders)
 
     def on_broken(self, host: Host, error: Exception, now: Millis) -> None:
         told = "".join(traceback.format_exception(error)[-4:])
