@@ -168,6 +168,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """By how much the grid's clock may be apart on two sides, and in what time a call is served."""
         return 1_000 + 2 * self.latency_ms[1]
 
+    @property
+    def prompt_ms(self) -> Millis:
+        """The longest that a call takes which is asked once, and waits for no backup: there and back."""
+        return 2 * self.latency_ms[1] + 2 * self.timer_slack_ms + 1
+
     def address(self, host: int) -> Address:
         return Address(f"10.0.0.{host + 1}:5701")
 

@@ -225,7 +225,9 @@ class _Run:
     def _check_data(self, operations: list[Operation], now: Millis) -> None:
         final = self._workload.final
         if self._options.has_sides:
-            merged = MergedDataChecker(self._findings, self._survival, self._options.accuracy_ms)
+            merged = MergedDataChecker(
+                self._findings, self._survival, self._options.accuracy_ms, self._options.prompt_ms
+            )
             merged.check(operations, final, now)
             self._counts["excused losses"] += merged.excused_losses
             self._counts["refused for want of members"] = self._protection.refused

@@ -57,10 +57,12 @@ class Survival:
 class MergedDataChecker:
     """Judges a whole history when it is over."""
 
-    def __init__(self, findings: Findings, survival: Survival, accuracy_ms: Millis) -> None:
+    def __init__(self, findings: Findings, survival: Survival, accuracy_ms: Millis, prompt_ms: Millis) -> None:
+        """`prompt_ms`: a call that is answered within this time was asked once."""
         self._findings = findings
         self._survival = survival
         self._accuracy_ms = accuracy_ms
+        self._prompt_ms = prompt_ms
         self.excused_losses = 0
         """Acknowledged writes that were lost with the last process that held them."""
         self.late_effects = 0
@@ -84,7 +86,8 @@ class MergedDataChecker:
         sources = [write.end for write in writes if write.value == read.value]
         # 1. The first try of a call is carried out, and its answer lost with a link. 2. It is asked again on another side,
         # where there is nothing to change. 3. Both sides come together: the first try shows.
-        unanswered = [each.end for each in unchanged_by_value(operations, key).get(read.value, ())]
+        unchanged = unchanged_by_value(operations, key).get(read.value, ())
+        unanswered = [each.end for each in unchanged if self._may_have_been_asked_twice(each)]
         latest = max(sources + unanswered, default=None)
         self.late_effects += bool(unanswered) and latest != max(sources, default=None)
         if latest is None:
@@ -102,6 +105,11 @@ class MergedDataChecker:
                 continue
             self._findings.add(now, "no acknowledged write is lost", _story(last, write))
             return
+
+    def _may_have_been_asked_twice(self, operation: Operation) -> bool:
+        took_ms = operation.end - operation.begin
+        # Who owns the key answers itself at once.
+        return took_ms > (0 if operation.replier == operation.member else self._prompt_ms)
 
 
 def _story(last: Operation, write: Write) -> str:
