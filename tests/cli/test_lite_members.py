@@ -137,7 +137,7 @@ def test_a_live_member_gives_up_its_data_and_takes_its_share_again(ask, mixed):
     ("options", "told"),
     [
         (("--demote", "127.0.0.1:1"), "is no member of this cluster: give one of"),
-        (("--demote", "127.0.0.1:1", "--promote", "127.0.0.1:2"), "give either"),
+        (("--demote", "127.0.0.1:1", "--promote", "127.0.0.1:2"), "give one of --promote"),
     ],
 )
 def test_what_cannot_be_promoted_or_demoted(phalanx_command, mixed, options, told):

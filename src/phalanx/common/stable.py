@@ -109,8 +109,8 @@ def found(view: MembersView) -> Footing:
 
 
 def lacking(footing: Footing, present: frozenset[MemberId]) -> StableView | None:
-    """The first view of whose voters no majority is present; None: there is none."""
-    return next((view for view in (footing.stable, *footing.pending) if not view.has_majority(present)), None)
+    """The newest view of whose voters no majority is present; None: there is none."""
+    return next((view for view in (*reversed(footing.pending), footing.stable) if not view.has_majority(present)), None)
 
 
 def step(footing: Footing, view: MembersView, former: Former, left: Iterable[MemberId] = ()) -> Footing:
