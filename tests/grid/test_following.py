@@ -222,15 +222,3 @@ def test_who_begins_a_lost_partition_begins_it_empty() -> None:
     b.table("A", 1, reconfirmed=True)
     b.table("BC", 2, birth=2)
     assert b.entries is None, "nobody else has that"
-
-
-@pytest.mark.parametrize("epoch", [4, 7])
-def test_a_copy_that_the_master_of_another_side_ordered_does_not_stay(epoch: int) -> None:
-    """Its version may never be reached on this side: the copy would be kept for as long as the member lives."""
-    b = Backup("AC", version=4)
-    b.copy(A, epoch, 1, {KEY: OLD}, base_version=7)
-    b.table("AC", 5)
-    assert b.entries == {KEY: OLD}, "the order may be newer than the table"
-    b.table("LC", 5, reconfirmed=True)
-    b.table("LC", 6)
-    assert b.entries is None

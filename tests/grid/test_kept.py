@@ -630,7 +630,7 @@ def test_only_some_batches_are_on_the_way_also_to_many_owners() -> None:
 
     def count(sender: str, receiver: str, message: m.Message) -> bool:
         nonlocal most
-        most = max(most, *(len(sending.on_the_way) for n in c.nodes.values() for sending in n.keeping._sendings), 0)
+        most = max(most, *(len(sending.on_the_way) for n in c.nodes.values() for sending in n.keeping.sendings), 0)
         return False
 
     c.swallow = count

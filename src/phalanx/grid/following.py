@@ -300,9 +300,6 @@ class Followed:
         epoch, or a lower one: B must not wait for a rule that will not come.
         """
         for partition, replica in self.replicas.items():
-            if replica.ordered_for > table.versions[partition]:
-                # Ordered by a master of a side that this member has left: nobody is going to commit it.
-                replica.ordered_for = -1
             if replica.epoch > table.versions[partition]:
                 replica.ended = replica.epoch
                 replica.epoch, replica.ruler = table.births[partition], f"none, at {self.this}"

@@ -56,7 +56,7 @@ class Keeping:
         self._members: Collection[MemberId] = ()
         self._at: dict[str, MemberId] = {}
         """Address to the member of the view that listens there."""
-        self._sendings: list[Sending] = []
+        self.sendings: list[Sending] = []
         self._open: dict[int, Handed] = {}
         """What is not acknowledged, by id."""
         self._made = FIRST_ID
@@ -71,7 +71,7 @@ class Keeping:
         """This member is to leave, at the latest then; None: it is not to leave, or may do so at once."""
 
     def __repr__(self) -> str:
-        return f"Keeping({self.kept!r}, sendings={self._sendings}, leave_by={self.leave_by})"
+        return f"Keeping({self.kept!r}, sendings={self.sendings}, leave_by={self.leave_by})"
 
     def __bool__(self) -> bool:
         return bool(self.kept)
@@ -205,19 +205,19 @@ class Keeping:
             self._retry_at = None
             for handed in [handed for handed in self._open.values() if handed.target is None]:
                 self._ask_again(handed, now)
-        if len(self._sendings) < REPLICAS_AT_ONCE:
+        if len(self.sendings) < REPLICAS_AT_ONCE:
             self._begin_sendings(now)
 
     def _begin_sendings(self, now: Millis) -> None:
-        under_way = {(sending.side.former, sending.partition) for sending in self._sendings}
+        under_way = {(sending.side.former, sending.partition) for sending in self.sendings}
         for side in self.kept.unmerged():
             for partition, kept in list(side.replicas.items()):
-                if len(self._sendings) >= REPLICAS_AT_ONCE:
+                if len(self.sendings) >= REPLICAS_AT_ONCE:
                     return
                 if kept.ahead or (side.former, partition) in under_way:
                     continue
                 sending = Sending(side, partition, kept)
-                self._sendings.append(sending)
+                self.sendings.append(sending)
                 for _ in range(ON_THE_WAY):
                     self._plan_next(sending, now)
 
@@ -233,7 +233,7 @@ class Keeping:
 
     def _send_next(self, sending: Sending, now: Millis) -> int:
         """Send some keys of a replica; about how many bytes they have."""
-        if not sending.has_more or sending not in self._sendings:
+        if not sending.has_more or sending not in self.sendings:
             return 0
         if sending.clears:
             name, cleared_at = sending.clears.popleft()
@@ -382,8 +382,8 @@ class Keeping:
         self._end_if_over(sending, now)
 
     def _end_if_over(self, sending: Sending, now: Millis) -> None:
-        if sending.is_over and sending in self._sendings:
-            self._sendings.remove(sending)
+        if sending.is_over and sending in self.sendings:
+            self.sendings.remove(sending)
             self._drop(sending.side, sending.partition, now)
 
     def _leave_to_others(self, side: KeptSide, partition: int, now: Millis) -> None:

@@ -113,6 +113,9 @@ def _lasting(host: Host) -> Iterator[Replica]:
         for number, replica in grid.followed.replicas.items():
             if number < table.partition_count and node.this in table.replicas(number):
                 yield replica
+    # What is being handed in may have been acknowledged by its new owner, and is not handed in once more.
+    sent = [sending.replica for sending in node.keeping.sendings] if node is not None else []
     for side in kept.sides.values() if isinstance(kept, Kept) else ():
         for each in side.replicas.values():
-            yield each.replica
+            if not any(each.replica is replica for replica in sent):
+                yield each.replica
