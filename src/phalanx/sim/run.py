@@ -263,9 +263,10 @@ class _Run:
                 self._findings.add(each.end, "a bulk call is handed back only when an owner changes", repr(each))
 
     def _check_linearizability(self, now: Millis) -> None:
-        quiet = [
-            f.at_ms for f in self._options.faults if f.kind not in (FaultKind.JOIN, FaultKind.LAG, FaultKind.PAUSE)
-        ]
+        harmless = {FaultKind.JOIN, FaultKind.LAG, FaultKind.PAUSE}
+        if self._options.has_sides:
+            harmless.discard(FaultKind.PAUSE)  # Long ones leave a member behind.
+        quiet = [f.at_ms for f in self._options.faults if f.kind not in harmless]
         until = min(quiet, default=self._options.duration_ms)
         by_key: dict[bytes, list] = {}  # type: ignore[type-arg]
         for operation in self._workload.operations:
