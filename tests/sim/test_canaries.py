@@ -98,7 +98,6 @@ MEMBERSHIP_FOUND_BY = {
     "claim-without-asking": {"a claimer's list has those that agreed"},
     "tell-nobody-removed": {"the cluster becomes whole after healing"},
     "look-for-no-other-side": {"the cluster becomes whole after healing"},
-    "forgive-nobody": {"the cluster becomes whole after healing"},
 }
 
 

@@ -134,17 +134,6 @@ def look_for_no_other_side(node: Node) -> None:
     merging._look = lambda now: None  # type: ignore[method-assign]  # the bug
 
 
-def forgive_nobody(node: Node) -> None:
-    """A suspicion lasts for ever, whatever the member says."""
-    suspicions, original = node.membership.suspicions, node.membership.suspicions.heard
-
-    def heard(member: MemberId, now: Millis, rule: str) -> None:
-        if member not in suspicions.suspected:
-            original(member, now, rule)
-
-    suspicions.heard = heard  # type: ignore[method-assign]  # the bug
-
-
 MEMBERSHIP_CANARIES: dict[str, Callable[[Node], None]] = {
     "accept-equal-version": accept_equal_version,
     "accept-any-list": accept_any_list,
@@ -154,6 +143,5 @@ MEMBERSHIP_CANARIES: dict[str, Callable[[Node], None]] = {
     "claim-without-asking": claim_without_asking,
     "tell-nobody-removed": tell_nobody_removed,
     "look-for-no-other-side": look_for_no_other_side,
-    "forgive-nobody": forgive_nobody,
 }
 """Name to what takes the rule out."""
