@@ -20,7 +20,7 @@ from phalanx.sim.options import (
     FaultKind,
 )
 from phalanx.sim.run import Result, run
-from plots import PLOTS, SEEDS, options, spare
+from plots import PLOTS, options, spare
 
 STEPS: dict[int, tuple[tuple[str, bool], ...]] = {
     OWNER: (
@@ -67,7 +67,7 @@ def hurt(kind: str, how: FaultKind, role: int, what: str, *, is_sent: bool, amid
     elif amid == "the owner leaves":
         faults.insert(0, Fault(850, FaultKind.LEAVE, OWNER, lasts_ms=500, during=kind))
     results: list[Result] = []
-    for seed in SEEDS:
+    for seed in PLOTS[kind].seeds:
         results.append(run(options(kind, *faults, seed=seed)))
         if was_reached(results[-1], what, amid):
             break
