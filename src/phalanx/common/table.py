@@ -85,11 +85,6 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         """How many replicas of the partition are available."""
         return sum(1 for index in self.rows[partition] if index != HOLE)
 
-    def lost_without(self, members: Collection[MemberId]) -> list[int]:
-        """Partitions that somebody holds, and none of these members."""
-        alive = [member in members for member in self.members]
-        return [p for p, row in enumerate(self.rows) if row and not any(i != HOLE and alive[i] for i in row)]
-
     def with_changes(
         self,
         changes: Mapping[int, Slots],

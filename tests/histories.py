@@ -1,0 +1,23 @@
+"""Many simulated histories of one profile, and what was violated in them."""
+
+from collections.abc import Callable
+
+from phalanx.sim.checkers.findings import Violation
+from phalanx.sim.drawing import draw_options
+from phalanx.sim.options import Profile
+from phalanx.sim.run import Result, repeat_command, run
+
+
+def play_all(
+    seeds: range, profile: Profile, counts: Callable[[Violation], bool] = lambda violation: True
+) -> list[Result]:
+    """The results of histories in which nothing that counts was violated."""
+    results = [run(draw_options(seed, profile)) for seed in seeds]
+    told = [
+        f"{v.at_ms} ms: {v.what}: {v.story}\nrepeat with: {repeat_command(result)}"
+        for result in results
+        for v in result.violations[:2]
+        if counts(v)
+    ]
+    assert not told, "\n".join(told)
+    return results
