@@ -8,6 +8,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 import msgspec
 
@@ -71,13 +72,23 @@ class Result(msgspec.Struct, kw_only=True):
     story: list[str]
 
 
-def run(options: Options, canary: str = "", *, story: bool = False) -> Result:
+class Trace(Protocol):
+    """Whoever wants all events of a history, in the order in which they happen."""
+
+    def record(self, at: Millis, member: MemberId, event: Event) -> None:
+        """A member has recorded an event."""
+
+    def record_process(self, at: Millis, member: MemberId, what: str) -> None:
+        """An incarnation has `started` or ended: `crashed`, `left`, or by its own decision."""
+
+
+def run(options: Options, canary: str = "", *, story: bool = False, trace: Trace | None = None) -> Result:
     """Play the history of the options; with a canary, with its bug planted in every member."""
     # A history grows until it is judged, and next to nothing of it is garbage: looking for some costs a tenth of the time.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        return _Run(options, canary, story).play()
+        return _Run(options, canary, story, trace).play()
     finally:
         if was_enabled:
             gc.enable()
@@ -107,9 +118,10 @@ def repeat_command(result: Result) -> str:
 class _Run:
     """The observer of one world: gives each checker what it is about."""
 
-    def __init__(self, options: Options, canary: str, story: bool) -> None:
+    def __init__(self, options: Options, canary: str, story: bool, trace: Trace | None) -> None:
         self._options = options
         self._canary = canary
+        self._trace = trace
         self._findings = Findings()
         self._views = ViewChecker(self._findings)
         self._masterships = MastershipChecker(self._findings)
@@ -325,6 +337,8 @@ class _Run:
             self._rules[rule] += 1
         member = member_on(host)
         self._story.tell_event(now, member, event)
+        if self._trace is not None:
+            self._trace.record(now, member, event)
         self._masterships.on_event(member, event, now)
         self._majorities.on_event(member, event, now)
         leaving = [member_on(other) for other in self._world.hosts if other.is_leaving and other.node is not None]
@@ -364,6 +378,8 @@ class _Run:
 
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
         self._story.tell(now, member, f"--- {what}")
+        if self._trace is not None:
+            self._trace.record_process(now, member, what)
         self._measures.on_process(member, what, now)
         self._are_votes_gone = self._are_votes_gone or what == "left" or what.startswith("crashed")
         if what != "started":
