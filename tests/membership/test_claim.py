@@ -5,7 +5,7 @@ import pytest
 from harness import Cluster, Lone, lone_id, lone_view
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
-from phalanx.membership.claim import Claim
+from phalanx.membership.claim import Claim, Standing
 from phalanx.wire import events
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Send
@@ -251,6 +251,19 @@ def test_only_younger_members_are_asked_whoever_is_suspected() -> None:
     claim = Claim(lone_id("C"), 1, lone_view("ABCDE", 3), (100, 10), outbox)
     claim.ask_younger(lone_view("ABCDE", 3), (), 0)
     assert [effect.to for effect in outbox.take() if isinstance(effect, Send)] == [lone_id("D"), lone_id("E")]
+
+
+@pytest.mark.rows("CS-65")
+def test_a_list_that_comes_from_whoever_was_left_out_counts_for_the_version_and_no_more() -> None:
+    outbox = Outbox(lone_id("B"))
+    claim = Claim(lone_id("B"), 2, lone_view("ABCD", 4), (100, 10), outbox)
+    claim.ask_younger(lone_view("ABCD", 4), (), 0)
+    claim.leave_out(lone_id("C"))
+    claim.on_answer(lone_id("C"), m.ClaimAnswer(1, True, lone_view("ABCDE", 9)), (), 0)  # It was to an earlier claim.
+    assert claim.final_view() == MembersView(5, lone_id("B"), (lone_id("B"),))
+    claim.on_answer(lone_id("C"), m.ClaimAnswer(2, True, lone_view("ABCDE", 5)), (), 0)
+    assert claim.final_view() == MembersView(6, lone_id("B"), (lone_id("B"),))
+    assert claim.standing_of(lone_id("E")) is Standing.UNKNOWN
 
 
 @pytest.mark.rows("CS-73", "CS-64")

@@ -110,3 +110,19 @@ def test_all_that_hold_data_on_a_side_leave_together(seed: int) -> None:
     result = play(situation(seed, 3, *cuts, *leave, profile=Profile.CUTS, traits=(), start_at_ms=(0, 900, 1_000)))
     assert result.events["Left"] == 2
     assert result.counts["excused losses"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_claimer_never_hears_of_the_list_with_which_the_master_handed_over(seed: int) -> None:
+    """Only a member that cannot answer the claimer has it: both lists have one version, and are two (A.6-20)."""
+    one_way = [Fault(3_000, FaultKind.CUT_ONE_WAY, each, other, lasts_ms=60_000) for each in (0, 3) for other in (1, 2)]
+    leave = Fault(3_900, FaultKind.LEAVE, 0)
+    timing = {"heartbeat_interval_ms": 200, "start_at_ms": (0, 900, 1_000, 1_900), "duration_ms": 9_000}
+    traits = (Traits(lite=True), Traits(), Traits(), Traits())
+    result = play(situation(seed, 4, *one_way, leave, profile=Profile.CUTS, traits=traits, backups=0, **timing))
+    told = "\n".join(result.story)
+    handed_over = re.search(r"ViewInstalled\(view_version=(\d+), maker=h1/\w+, master=h2/", told)
+    claimed = re.search(r"ViewInstalled\(view_version=(\d+), maker=h2/\w+, .*CS-66", told)
+    assert handed_over
+    assert claimed
+    assert handed_over[1] == claimed[1]

@@ -6,6 +6,7 @@ from phalanx.common.ids import MemberId
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.mastership_checker import MastershipChecker
 from phalanx.wire.events import ClaimAnswered, ClaimStarted, MemberSuspected, SuspicionRemoved, ViewInstalled
+from phalanx.wire.messages import ClaimAnswer
 
 
 class Checked:
@@ -29,11 +30,13 @@ class Checked:
     def forgive(self, who: str, suspect: str) -> None:
         self.checker.on_event(MemberId(who), SuspicionRemoved(MemberId(suspect), ""), 0)
 
-    def claim(self, who: str) -> None:
-        self.checker.on_event(MemberId(who), ClaimStarted(1, 3, (), ""), 0)
+    def claim(self, who: str, claim_id: int = 1) -> None:
+        self.checker.on_event(MemberId(who), ClaimStarted(claim_id, 3, (), ""), 0)
 
-    def agree(self, who: str, claimer: str, *, accepted: bool = True) -> None:
+    def agree(self, who: str, claimer: str, *, accepted: bool = True, arrives: bool = True, claim_id: int = 1) -> None:
         self.checker.on_event(MemberId(who), ClaimAnswered(MemberId(claimer), accepted, (), ""), 0)
+        if arrives:
+            self.checker.on_claim_answer(MemberId(claimer), MemberId(who), ClaimAnswer(claim_id, accepted, None))
 
     @property
     def found(self) -> list[str]:
@@ -113,9 +116,52 @@ def test_an_agreement_with_an_earlier_claim_does_not_count() -> None:
     c.claim("B")
     c.suspect("C", "A")
     c.agree("C", "B")
-    c.claim("B")
+    c.claim("B", 2)
     c.install("B", 4, "BC", maker="B")
     assert c.found == ["a claimer's list has those that agreed"]
+
+
+def test_a_late_answer_to_an_earlier_claim_does_not_count() -> None:
+    c = Checked()
+    c.suspect("B", "A")
+    c.claim("B", 2)
+    c.suspect("C", "A")
+    c.agree("C", "B", claim_id=1)
+    c.install("B", 4, "BC", maker="B")
+    assert c.found == ["a claimer's list has those that agreed"]
+
+
+def test_a_claimers_list_with_somebody_whose_agreement_never_came_is_found() -> None:
+    c = Checked()
+    c.suspect("B", "A")
+    c.claim("B")
+    c.suspect("C", "A")
+    c.agree("C", "B", arrives=False)
+    c.install("B", 4, "BC", maker="B")
+    assert c.found == ["a claimer's list has those that agreed"]
+
+
+def test_a_version_of_which_no_answer_told_the_claimer_may_be_the_one_of_its_list() -> None:
+    """A hands over to B, only C hears of it, and a cut keeps the answer of C: B cannot know of that list."""
+    c = Checked()
+    c.install("C", 4, "BC")
+    c.suspect("B", "A")
+    c.claim("B")
+    c.agree("C", "B", arrives=False)
+    c.install("B", 4, "B", maker="B")
+    assert c.found == []
+
+
+def test_a_version_that_somebody_told_who_was_left_out_since_counts() -> None:
+    c = Checked()
+    c.install("A", 4, "ABCD")
+    c.install("C", 4, "ABCD")
+    c.suspect("B", "A")
+    c.claim("B")
+    c.suspect("C", "A")
+    c.agree("C", "B")
+    c.install("B", 4, "B", maker="B")
+    assert c.found == ["a claimer's version is above all"]
 
 
 def test_a_claimers_version_that_somebody_already_had_is_found() -> None:

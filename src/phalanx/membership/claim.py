@@ -70,7 +70,9 @@ class Claim:
         """Members that have not agreed yet, and when to ask them again."""
         self._asked: set[MemberId] = set()
         self._newest = view
-        """Of the lists seen."""
+        """Of the lists of those that agreed, at any time."""
+        self._greatest = view.version
+        """Of all lists that came, also of members that had been left out before their agreement came."""
         self._refused_since: dict[MemberId, Millis] = {}
         """Members found in the lists of others, and since when connecting to them is refused."""
 
@@ -107,7 +109,11 @@ class Claim:
 
     def on_answer(self, sender: MemberId, answer: ClaimAnswer, suspected: Collection[MemberId], now: Millis) -> None:
         """Take an agreement and follow the list that came with it. A refusal leaves the member to be asked again."""
-        if answer.claim_id != self.claim_id or sender not in self._ask_at:
+        if answer.claim_id != self.claim_id:
+            return
+        if answer.view is not None:
+            self._greatest = max(self._greatest, answer.view.version)
+        if sender not in self._ask_at:
             return
         if answer.is_joining:
             self.leave_out(sender)
@@ -146,8 +152,8 @@ class Claim:
         final = (self._this, *members)
         told = {member: traits for view in self._views.values() for member, traits in view.traits}
         special = tuple((member, told[member]) for member in final if member in told)
-        # Above every list that was seen, also of those that agreed and were left out since (CS-65).
-        return MembersView(self._newest.version + 1, self._this, final, special)
+        # Above every list that was seen, also of those that agreed and are left out (CS-65).
+        return MembersView(self._greatest + 1, self._this, final, special)
 
     def seen(self) -> list[MemberId]:
         """All members of the lists of those that agreed, each once."""

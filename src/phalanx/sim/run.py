@@ -156,6 +156,7 @@ class _Run:
         """What is done to each new member: a bug is planted, and somebody looks."""
         if self._canary:
             CANARIES[self._canary](node)
+        self._masterships.watch(node)
         if self._options.protection.is_on:
             self._protection.watch(node)
         if self._options.protection.majority:

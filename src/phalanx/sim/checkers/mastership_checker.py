@@ -1,16 +1,19 @@
 """Checks how the mastership passes on (reference 001): from what each member suspected, agreed to and installed.
 
 * A member claims when it suspects everybody older, and agrees with a claim under the same condition (CS-53, CS-57).
-* A view is made by the master of the view before it, or by a member that claimed: then all in it have agreed, and its
-  version is above all that they had (CS-65, CS-66).
+* A view is made by the master of the view before it, or by a member that claimed: then of all in it an agreement has
+  come, and its version is above all that came to the claimer (CS-63, CS-65, CS-66). An agreement that a cut keeps back
+  counts for nothing: the claimer cannot know of its list, and two views of one version have two makers (A.6-20).
 * A member takes a list of the master that it follows, or of one of which it suspects everybody older (CS-45).
 
-It keeps its own account of each member, from the facts that the member records; it asks no member anything.
+It keeps its own account of each member, from the facts that the member records and the answers to claims that reach it;
+it asks no member anything.
 """
 
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.node.node import Node
 from phalanx.sim.checkers.findings import Findings
 from phalanx.wire.events import (
     ClaimAnswered,
@@ -20,12 +23,13 @@ from phalanx.wire.events import (
     SuspicionRemoved,
     ViewInstalled,
 )
+from phalanx.wire.messages import ClaimAnswer
 
 
 class _Account:
     """One incarnation, as its facts tell it."""
 
-    __slots__ = ("agreed", "follows", "members", "suspected", "version")
+    __slots__ = ("agreed", "claim_id", "follows", "members", "seen", "suspected", "version")
 
     def __init__(self, view: ViewInstalled) -> None:
         self.version = view.view_version
@@ -34,6 +38,10 @@ class _Account:
         self.suspected: set[MemberId] = set()
         self.agreed: dict[MemberId, int] = {}
         """Members that agreed with its claim, and the versions of their lists then."""
+        self.claim_id = 0
+        """Of its latest claim."""
+        self.seen: dict[MemberId, int] = {}
+        """Of those, the members whose agreement has come."""
 
 
 class MastershipChecker:
@@ -42,6 +50,23 @@ class MastershipChecker:
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._accounts: dict[MemberId, _Account] = {}
+
+    def watch(self, node: Node) -> None:
+        """Hear the answers that reach a new member while it claims."""
+        succession = node.membership.succession
+        original = succession.on_claim_answer
+
+        def on_claim_answer(sender: MemberId, message: ClaimAnswer, now: Millis) -> None:
+            self.on_claim_answer(node.this, sender, message)
+            original(sender, message, now)
+
+        succession.on_claim_answer = on_claim_answer  # type: ignore[method-assign]  # as bugs are planted
+
+    def on_claim_answer(self, claimer: MemberId, sender: MemberId, message: ClaimAnswer) -> None:
+        """An answer has come to a claimer."""
+        account = self._accounts[claimer]
+        if message.accepted and message.claim_id == account.claim_id and sender in account.agreed:
+            account.seen[sender] = account.agreed[sender]
 
     def on_event(self, member: MemberId, event: Event, now: Millis) -> None:
         """A member has recorded a fact."""
@@ -59,7 +84,8 @@ class MastershipChecker:
         elif kind is ClaimStarted:
             self._check_suspects_older(member, account, member, "who claims suspects everybody older", now)
             account.follows = member
-            account.agreed = {}
+            account.claim_id = event.claim_id  # type: ignore[union-attr]  # by its kind
+            account.agreed, account.seen = {}, {}
         elif kind is ClaimAnswered and event.accepted:  # type: ignore[union-attr]  # by its kind
             claimer: MemberId = event.claimer  # type: ignore[union-attr]  # by its kind
             self._check_suspects_older(member, account, claimer, "who agrees suspects everybody older", now)
@@ -86,7 +112,7 @@ class MastershipChecker:
             self._check_claimed(member, account, view, now)
         account.version, account.members, account.follows = view.view_version, view.members, view.master
         account.suspected.intersection_update(view.members)
-        account.agreed = {}
+        account.agreed, account.seen = {}, {}
 
     def _check_followed(self, member: MemberId, account: _Account, view: ViewInstalled, now: Millis) -> None:
         if view.maker == account.follows:
@@ -102,10 +128,10 @@ class MastershipChecker:
         if account.follows != member:
             self._findings.add(now, "who makes a view is the master", f"{member} made {view.members}, without a claim")
             return
-        against = [other for other in view.members if other != member and other not in account.agreed]
+        against = [other for other in view.members if other != member and other not in account.seen]
         if against:
             self._findings.add(now, "a claimer's list has those that agreed", f"{member} has {against}, who did not")
-        seen = max([account.version, *account.agreed.values()])
+        seen = max([account.version, *account.seen.values()])
         if view.view_version <= seen:
             self._findings.add(now, "a claimer's version is above all", f"{member}: {view.view_version}, seen: {seen}")
 
