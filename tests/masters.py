@@ -103,8 +103,8 @@ class Master:
         self._view_version += 1
         self.members, self._leaving = members, leaving
         self.keeper.follow(self.this, True)
-        view = lone_view(members, self._view_version)
-        self._input(self.duties.on_membership, view, True, [lone_id(name) for name in leaving], self.now)
+        self.installed = lone_view(members, self._view_version)
+        self._input(self.duties.on_membership, self.installed, True, [lone_id(name) for name in leaving], self.now)
 
     def want(self, *targets: str) -> None:
         """Other targets from now on; what makes it plan anew is that one who holds nothing wants to leave, or not any more."""

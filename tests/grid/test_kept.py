@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness import MAP, TEXT, Cluster
+from harness import MAP, TEXT, Cluster, lone_id
 from merges import (
     COUNT,
     choose_policy,
@@ -20,12 +20,18 @@ from merges import (
     replicas_agree,
     split,
 )
+from phalanx.common.ids import MemberId
+from phalanx.common.table import build_table
 from phalanx.grid.keeping import LEAVE_AFTER_MS
+from phalanx.grid.kept import Kept, keep
+from phalanx.grid.store import Replica
 from phalanx.partition.hashing import partition_of
 from phalanx.wire import events
 from phalanx.wire import messages as m
 
 pytestmark = pytest.mark.rows("EL-60")
+
+A, B, C = (lone_id(name) for name in "ABC")
 
 
 @pytest.mark.rows("EL-61")
@@ -191,6 +197,28 @@ def test_a_backup_takes_over_from_a_new_process_that_knows_of_nothing() -> None:
     assert c.view("A") == "ABCDE", "nobody at D's address has left, for whose end E could have waited"
     assert {read(c, "A", key) for key in stored} == {b"theirs"}
     assert kept(c, "ABCDE") == [0] * 5
+
+
+@pytest.mark.parametrize(
+    ("epoch", "ruler", "seq", "is_left"),
+    [(3, A, 7, True), (3, A, 8, False), (3, B, 7, False), (2, B, 9, True), (4, A, 1, False)],
+)
+def test_a_replica_is_left_only_to_one_that_has_all_of_it(epoch: int, ruler: MemberId, seq: int, is_left: bool) -> None:
+    """B, before C in the row, fell behind before both were cut off from A, whose process is gone."""
+    table = build_table([(A, B, C)], [5], [0])
+    replicas = {B: Replica(), C: Replica()}
+    (replicas[B].epoch, replicas[B].ruler, replicas[B].seq) = 3, A, 7
+    (replicas[C].epoch, replicas[C].ruler, replicas[C].seq) = epoch, ruler, seq
+    kept = {}
+    for member, replica in replicas.items():
+        replica.map(MAP)
+        kept[member] = Kept()
+        kept[member].add(keep(member, table, {0: replica}, 1))
+    kept[B].sides[B].replicas[0].ahead.clear()
+    asked = m.KeptQuery(B, 1, (kept[C].sides[C].marks[0],))
+    assert kept[B].answer(asked).sending == ((0,) if is_left else ())
+    kept[B].sides[B].done.add(0)
+    assert kept[B].answer(asked).done == ((0,) if is_left else ())
 
 
 def test_the_others_drop_theirs_when_one_has_merged() -> None:

@@ -68,7 +68,7 @@ def test_one_who_joins_is_told_the_outcomes_that_others_wait_for() -> None:
     a.view("ABCDE")
     a.confirm("E", -1)
     (update,) = a.sent_to("E", m.TableUpdate)
-    assert update == m.TableUpdate(a.table, a.keeper.completed)
+    assert update == m.TableUpdate(a.table, a.keeper.completed, a.installed.id)
     assert a.outcomes() == [(0, 4, True)]
 
 
@@ -111,7 +111,7 @@ def test_a_member_that_cannot_apply_changes_gets_the_whole_table() -> None:
     finish(a, 0)
     a.forget_sent()
     a.hear("C", m.TableAck(3, is_behind=True))
-    assert a.sent == [("C", m.TableUpdate(a.table, a.keeper.completed))]
+    assert a.sent == [("C", m.TableUpdate(a.table, a.keeper.completed, a.installed.id))]
 
 
 @pytest.mark.rows("DL-04")
@@ -121,7 +121,7 @@ def test_the_whole_table_is_published_to_all_at_every_interval() -> None:
     a.advance(4_999)
     assert a.sent == []
     a.advance(1)
-    assert a.sent == [(name, m.TableUpdate(a.table)) for name in "BCD"]
+    assert a.sent == [(name, m.TableUpdate(a.table, (), a.installed.id)) for name in "BCD"]
 
 
 @pytest.mark.rows("DL-04")
@@ -136,7 +136,7 @@ def test_a_publication_that_a_member_missed_is_repeated_but_not_one_on_its_way()
     a.confirm("B", 5)
     a.confirm("C", 4)
     assert a.sent_to("B") == []
-    assert a.sent_to("C") == [m.TableUpdate(a.table, a.keeper.completed)]
+    assert a.sent_to("C") == [m.TableUpdate(a.table, a.keeper.completed, a.installed.id)]
 
 
 @pytest.mark.rows("DL-04", "DL-20")
@@ -148,10 +148,11 @@ def test_a_change_of_owner_is_published_at_once_and_changes_of_backups_together(
         a.answer(partition, accepted=True)
     assert a.published() == []
     a.advance(10)
-    told = m.TableChanges(3, 5, tuple(m.RowChange(p, 2, 0, slots_of(a.rows[p])) for p in (0, 1)), a.keeper.completed)
+    rows = tuple(m.RowChange(p, 2, 0, slots_of(a.rows[p])) for p in (0, 1))
+    told = m.TableChanges(3, 5, rows, a.keeper.completed, a.installed.id)
     assert a.published() == [(name, told) for name in "BCDE"]
     a.forget_sent()
     a.hear("D", m.MigrationReady(2, 1, lone_id("E"), True, 1, 7))
     a.answer(2, accepted=True)
-    told = m.TableChanges(5, 6, (m.RowChange(2, 2, 0, slots_of("EB")),), a.keeper.completed)
+    told = m.TableChanges(5, 6, (m.RowChange(2, 2, 0, slots_of("EB")),), a.keeper.completed, a.installed.id)
     assert a.published() == [(name, told) for name in "BCDE"]

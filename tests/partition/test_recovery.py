@@ -202,7 +202,7 @@ def test_the_new_master_tells_all_what_it_has_rolled_back() -> None:
     a.hear("D", told(table_of("CD", versions=[4]), active=((0, 4),)))
     (ended,) = a.events_of(events.TableSearchEnded)
     assert (ended.table_version, ended.rolled_back) == (6, (0,))
-    update = m.TableUpdate(a.table, (m.CompletedMigration(0, 4, STEP, False),))
+    update = m.TableUpdate(a.table, (m.CompletedMigration(0, 4, STEP, False),), a.installed.id)
     assert a.published() == [("C", update), ("D", update)]
     assert (a.rows, a.table.versions) == (["CD"], (6,))
 

@@ -18,6 +18,24 @@ from phalanx.common.invariant import invariant
 from phalanx.common.traits import USUAL, Traits
 
 
+class ViewId(msgspec.Struct, frozen=True, array_like=True):
+    """Which view it was."""
+
+    version: int = 0
+    """0: before any."""
+    maker: str = ""
+
+    def may_be_known_by(self, other: ViewId) -> bool:
+        """Whether a member with the other view can know what was decided in this one.
+
+        1. Master A removes B and C, and begins the partitions anew that only they held. 2. D, in A's list, owns one of
+        them by A's table and tells its backup E, to which A's list has not come: A cannot reach it. 3. E accepts the
+        claim of B, in whose list it is from now on. 4. Had it believed D, it would take a decision of A's side along:
+        everything that B and C hold would seem outdated by what began empty there.
+        """
+        return self.version < other.version or self == other
+
+
 class MembersView(msgspec.Struct, frozen=True, array_like=True):
     """An immutable member list (reference 001, "Membership Update Process")."""
 
@@ -28,6 +46,10 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
     """Oldest first."""
     traits: tuple[tuple[MemberId, Traits], ...] = ()
     """Of those members that are not as usual, in the same order."""
+
+    @property
+    def id(self) -> ViewId:
+        return ViewId(self.version, self.maker)
 
     @property
     def master(self) -> MemberId:

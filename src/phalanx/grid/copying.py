@@ -15,6 +15,7 @@ from collections import deque
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import Migration
+from phalanx.common.view import ViewId
 from phalanx.grid.outcomes import Outcomes
 from phalanx.grid.store import MapStore, Replica
 from phalanx.wire.effects import Outbox
@@ -75,11 +76,13 @@ class CopySender:
         """Whether another chunk may be on the way."""
         return not self._sent_last and len(self._on_the_way) < MAX_ON_THE_WAY
 
-    def start(self, base_version: int, of: int, migration: Migration[MemberId] | None, outbox: Outbox) -> None:
+    def start(
+        self, base_version: int, of: int, migration: Migration[MemberId] | None, view: ViewId, outbox: Outbox
+    ) -> None:
         replica = self._replica
         outcomes = replica.outcomes.export()
         start = CopyStart(
-            self._partition, base_version, self._copy_id, replica.epoch, replica.seq, of, migration, outcomes
+            self._partition, base_version, self._copy_id, replica.epoch, replica.seq, of, migration, outcomes, view
         )
         outbox.send(self._member, start)
 

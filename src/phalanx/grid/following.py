@@ -14,6 +14,7 @@ from phalanx.common.clock import GridClock
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
+from phalanx.common.view import ViewId
 from phalanx.grid.copying import IncomingCopy
 from phalanx.grid.discarding import Discarded
 from phalanx.grid.dividing import UndividedReplicas
@@ -78,6 +79,8 @@ class Followed:
         self._out = outbox
         self._clock = clock
         self._table: PartitionTable | None = None
+        self.view = ViewId()
+        """The installed one."""
 
     def on_replicate(self, sender: MemberId, message: Replicate, now: Millis) -> None:
         partition = message.partition
@@ -142,6 +145,8 @@ class Followed:
     def on_copy_start(self, sender: MemberId, message: CopyStart) -> None:
         partition, base_version = message.partition, message.base_version
         if self._table is not None and message.of != self._table.partition_count:
+            return
+        if not message.view.may_be_known_by(self.view):
             return
         if base_version:
             is_wanted = self._table is None or base_version >= self._table.versions[partition]

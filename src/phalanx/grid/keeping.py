@@ -188,7 +188,8 @@ class Keeping:
                     for partition in partitions:
                         self._leave_to_others(side, partition, now)
                 elif present is not None:
-                    self._out.send(present, KeptQuery(former, side.of, tuple(partitions)))
+                    marks = tuple(side.marks[partition] for partition in partitions)
+                    self._out.send(present, KeptQuery(former, side.of, marks))
                 elif now >= self._takes_over_at:
                     for partition in partitions:
                         del side.replicas[partition].ahead[0]

@@ -12,6 +12,7 @@ the first one what became of that one's replica, and
 * drops its own when the other is merged, or when the other never ended: it is a member of this very cluster;
 * waits while the other is being sent. The wait ends with another answer, or when that member leaves the view;
 * takes over when the other is unknown there (a new process), or nobody has come to that address for `patience_ms`;
+* takes over when the other has less: it fell behind before both were cut off from their owner, who is gone by now;
 * waits for another one that waits itself only if that one is before it by table version, index and name. So nobody waits
   in a circle, even if tables differ.
 
@@ -25,7 +26,7 @@ from collections.abc import Iterable
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.grid.store import Replica
-from phalanx.wire.messages import KeptAnswer, KeptQuery, Waiting
+from phalanx.wire.messages import KeptAnswer, KeptQuery, Mark, Waiting
 
 REMEMBERED_SIDES = 64
 """Former incarnations of which a process can say that they are merged."""
@@ -63,6 +64,11 @@ class KeptSide:
         """The grid's clock when it ended."""
         self.replicas = replicas
         """Partition to what is not merged yet."""
+        self.marks = {
+            partition: Mark(partition, kept.replica.epoch, kept.replica.ruler, kept.replica.seq)
+            for partition, kept in replicas.items()
+        }
+        """How far each replica had come, also of those that are merged by now."""
         self.done: set[int] = set()
         """Partitions that are merged."""
         self.entries = sum(each.replica.entry_count() for each in replicas.values())
@@ -84,11 +90,14 @@ class KeptSide:
         kept = self.replicas[partition]
         return kept.version, -kept.index, self.former
 
-    def answer(self, partitions: Iterable[int]) -> KeptAnswer:
+    def answer(self, asked: Iterable[Mark]) -> KeptAnswer:
         """What became of these."""
         sending, done, waiting = [], [], []
-        for partition in partitions:
-            kept = self.replicas.get(partition)
+        for mark in asked:
+            partition = mark.partition
+            kept, held = self.replicas.get(partition), self.marks.get(partition)
+            if held is None or not held.covers(mark):
+                continue
             if partition in self.done:
                 done.append(partition)
             elif kept is not None and not kept.ahead:
@@ -163,7 +172,7 @@ class Kept:
         side = self.sides.get(query.former)
         if side is None or side.of != query.of:
             return KeptAnswer(query.former, query.of, (), (), ())
-        return side.answer(query.partitions)
+        return side.answer(query.replicas)
 
 
 def keep(former: MemberId, table: PartitionTable, held: dict[int, Replica], ended: int) -> KeptSide:

@@ -36,6 +36,7 @@ from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MapPlan
 from phalanx.common.migration import Migration
 from phalanx.common.table import PartitionTable
+from phalanx.common.view import ViewId
 from phalanx.grid.copying import MAX_ON_THE_WAY, CopySender
 from phalanx.grid.pacing import CopyPacer
 from phalanx.grid.protection import Guard
@@ -116,7 +117,7 @@ class OwnedPartition:
     """A partition that this member owns, from the table that said so to the table that says otherwise."""
 
     __slots__ = (
-        "_base", "_guard", "_log", "_log_from", "_of", "_out", "_pacer", "_waiting", "maps", "number", "replica", "streams",
+        "_base", "_guard", "_log", "_log_from", "_of", "_out", "_pacer", "_waiting", "maps", "number", "replica", "streams", "view",
     )  # fmt: skip
 
     def __init__(
@@ -150,6 +151,8 @@ class OwnedPartition:
         self.maps = MapPlan()
         self._of = 0
         """How many partitions there are."""
+        self.view = ViewId()
+        """The installed one."""
         began_anew = epoch > replica.epoch or (epoch == replica.epoch and this != replica.ruler)
         invariant(began_anew, "no two rules over a partition have one epoch and ruler", replica=replica, epoch=epoch)
         replica.epoch, replica.ruler = epoch, this
@@ -288,8 +291,9 @@ class OwnedPartition:
                 del self.streams[member]
         self._confirm(now)
 
-    def on_view(self, members: Collection[MemberId], now: Millis) -> None:
+    def on_view(self, view: ViewId, members: Collection[MemberId], now: Millis) -> None:
         """A new destination that has left will not be in any table: nothing waits for it. (Backups leave by the table.)"""
+        self.view = view
         gone = [stream.member for stream in self.streams.values() if stream.ordered is not None]
         for member in [member for member in gone if member not in members]:
             del self.streams[member]
@@ -451,7 +455,7 @@ class OwnedPartition:
             self._probe(stream)
 
     def _probe(self, stream: Stream) -> None:
-        self._out.send(stream.member, Probe(self.number, self.replica.epoch, *self._base, self._of))
+        self._out.send(stream.member, Probe(self.number, self.replica.epoch, *self._base, self._of, self.view))
 
     def _start_copy(self, stream: Stream, copy_id: int, chunk_bytes: int, now: Millis) -> None:
         stream.state = StreamState.COPYING
@@ -459,7 +463,7 @@ class OwnedPartition:
         stream.copy = CopySender(self.number, stream.member, copy_id, self.replica, chunk_bytes)
         ordered = stream.ordered
         base_version, migration = (ordered.base_version, ordered.migration) if ordered is not None else (0, None)
-        stream.copy.start(base_version, self._of, migration, self._out)
+        stream.copy.start(base_version, self._of, migration, self.view, self._out)
         for _ in range(MAX_ON_THE_WAY):
             self._copy_on(stream, now)
 

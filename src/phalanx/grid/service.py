@@ -81,6 +81,8 @@ class GridService:
         self.owned_later = OwnedLater(self._begin_rule, self.held)
         self._early: dict[int, tuple[MemberId, Probe]] = {}
         """Partition to the question of an owner that has heard sooner than this member into how many they are divided."""
+        self._ahead: dict[int, tuple[MemberId, Probe]] = {}
+        """Partition to the question of an owner whose view has not come here yet."""
         self.unsettled: dict[int, OwnedPartition] = {}
         """Owned partitions that wait for a replica: for an acknowledgement, a probe or a copy."""
         self._confirmed_by: MemberId | None = None
@@ -285,6 +287,7 @@ class GridService:
             replica = Replica()
         replica.ordered_for = -1
         owned = OwnedPartition(self.this, partition, replica, epoch, self.out, self.pacer, self.guard)
+        owned.view = self.followed.view
         self.owned[partition] = owned
         if any(store.expires_at for store in replica.maps.values()):
             self._expiring[partition] = owned
@@ -306,10 +309,15 @@ class GridService:
     def on_view(self, view: MembersView, members: Collection[MemberId], now: Millis) -> None:
         """The view was installed; `members`: those of it."""
         self.guard.on_view(view, now)
+        self.followed.view = view.id
         for owned in self.all_owned():
+            owned.on_view(view.id, members, now)
             if owned.streams:
-                owned.on_view(members, now)
                 self._note_progress(owned, now)
+        early, self._ahead = self._ahead, {}
+        for sender, probe in early.values():
+            if sender in members:
+                self.on_probe(sender, probe)
 
     def end(self) -> None:
         """This incarnation is over: what it held is served by others."""
@@ -318,6 +326,7 @@ class GridService:
         for owned in self.all_owned():
             self._hand_over(owned)
         self.followed.end()
+        self._ahead.clear()
         self._checks.end()
         self._purger.end()
 
@@ -334,7 +343,11 @@ class GridService:
             self.on_replicate_ack(sender, ack, now)
 
     def on_probe(self, sender: MemberId, message: Probe) -> None:
-        if message.of != len(self.owned) and self.table.version:
+        if not message.view.may_be_known_by(self.followed.view):
+            # With another view of the same version the owner is on another side: its question is never answered.
+            if message.view.version > self.followed.view.version:
+                self._ahead[message.partition] = sender, message
+        elif message.of != len(self.owned) and self.table.version:
             if message.of > len(self.owned):
                 self._early[message.partition] = sender, message
         elif not self.outgoing.answer_probe(sender, message):

@@ -285,7 +285,7 @@ class Node:
         self._seen = (view, membership.master, membership.is_master, set(membership.giving_away), evacuation)
         if view is not None:
             leaving = sorted(membership.giving_away)
-            keeper.follow(membership.master, membership.is_master)
+            keeper.follow(membership.master, membership.is_master, view.id)
             self.duties.has_started = membership.has_started
             self.duties.evacuate(evacuation, now)
             self.duties.on_membership(view, membership.is_master, leaving, now)

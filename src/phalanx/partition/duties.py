@@ -103,6 +103,7 @@ class MasterDuties:
         elif set(leaving) != set(self._leaving):
             self._plan_because = "members want to hold nothing any more"
         self._view, self._leads, self._leaving = view, leads, leaving
+        self._publishing.view = view.id
         if not leads:
             self._search, self._count_wanted = None, 0
             self.migrating.forget_all()

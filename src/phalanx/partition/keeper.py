@@ -15,6 +15,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import differences
 from phalanx.common.table import PartitionTable, unassigned_table
+from phalanx.common.view import ViewId
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
@@ -52,6 +53,7 @@ class PartitionKeeper:
         self._out = outbox
         self._undecided = undecided
         self._master: MemberId | None = None
+        self._view = ViewId()
         self._leads = False
         self._asked_for_table_at: Millis | None = None
 
@@ -80,9 +82,12 @@ class PartitionKeeper:
 
     # --- whom this member follows ----------------------------------------------------------------------------------
 
-    def follow(self, master: MemberId | None, leads: bool) -> None:
-        """The master may be another one: its tables count from now on. `leads`: it is this member."""
-        self._master, self._leads = master, leads
+    def follow(self, master: MemberId | None, leads: bool, view: ViewId | None = None) -> None:
+        """The master may be another one: its tables count from now on. `leads`: it is this member.
+
+        `view`: the installed one. A table for a newer view is not taken: it comes again when that is here.
+        """
+        self._master, self._leads, self._view = master, leads, view or ViewId()
 
     def end(self) -> None:
         """This incarnation is over: it follows nobody."""
@@ -90,7 +95,7 @@ class PartitionKeeper:
 
     def on_table_update(self, sender: MemberId, message: TableUpdate) -> None:
         """The whole table, from this member's master."""
-        if sender != self._master or self._leads:
+        if not self._is_for_this_member(sender, message):
             return
         self.confirmed_by = sender
         if message.table.version > self.installed_version:
@@ -107,7 +112,7 @@ class PartitionKeeper:
 
     def on_table_changes(self, sender: MemberId, message: TableChanges) -> None:
         """What has changed since the table that this member should have."""
-        if sender != self._master or self._leads:
+        if not self._is_for_this_member(sender, message):
             return
         is_behind = self.confirmed_by != sender or message.from_version > self.installed_version
         if not is_behind and message.version > self.installed_version:
@@ -122,6 +127,10 @@ class PartitionKeeper:
             self._keep_ahead([p for p in self.ahead if told.get(p, -1) < versions[p]])
             self.completed = message.completed
         self._out.send(sender, TableAck(self.installed_version, is_behind))
+
+    def _is_for_this_member(self, sender: MemberId, message: TableUpdate | TableChanges) -> bool:
+        is_from_master = sender == self._master and not self._leads
+        return is_from_master and message.view.may_be_known_by(self._view)
 
     def _keep_ahead(self, partitions: Collection[int]) -> None:
         """These rows are still ahead of the master's table; others it has now. (Another value only where that changes.)"""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
+from phalanx.common.view import ViewId
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import CompletedMigration, RowChange, TableChanges, TableUpdate
 
@@ -36,6 +37,8 @@ class Publishing:
         self._published_at = 0
         self.confirmed: dict[MemberId, int] = {}
         """The newest table that each member has said to have."""
+        self.view = ViewId()
+        """For which the table is made."""
         self.completed: dict[tuple[int, int], tuple[CompletedMigration, int]] = {}
         """Partition and base version to how that migration ended, and the table's version that told it first."""
 
@@ -79,13 +82,13 @@ class Publishing:
         completed = tuple(outcome for outcome, _ in self.completed.values())
         message: TableUpdate | TableChanges
         if now >= self._next_at or self._published < 0:
-            message = TableUpdate(table, completed)
+            message = TableUpdate(table, completed, self.view)
         else:
             rows = tuple(
                 RowChange(partition, table.versions[partition], table.births[partition], table.slots(partition))
                 for partition in self._changed
             )
-            message = TableChanges(self._published, table.version, rows, completed)
+            message = TableChanges(self._published, table.version, rows, completed, self.view)
         self.due_at = None
         self._changed.clear()
         self._next_at = now + self._interval_ms
@@ -95,7 +98,8 @@ class Publishing:
 
     def tell_all(self, member: MemberId, table: PartitionTable) -> None:
         """Give the whole table to one that misses something."""
-        self._out.send(member, TableUpdate(table, tuple(outcome for outcome, _ in self.completed.values())))
+        completed = tuple(outcome for outcome, _ in self.completed.values())
+        self._out.send(member, TableUpdate(table, completed, self.view))
 
     def on_confirmation(self, member: MemberId, version: int, table: PartitionTable, now: Millis) -> bool:
         """What a member says to have now and then; a publication that it missed is repeated. True: it is new here."""

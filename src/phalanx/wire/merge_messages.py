@@ -42,13 +42,29 @@ class FindWrittenBefore(WireMessage, tag=86, frozen=True):
     after_key: bytes
 
 
+class Mark(WireMessage, frozen=True):
+    """How far a replica that is kept had come."""
+
+    partition: int
+    epoch: int
+    ruler: str
+    seq: int
+
+    def covers(self, other: Mark) -> bool:
+        """Whether a replica with this mark has all that one of the same side with the other has."""
+        if self.epoch == other.epoch:
+            return self.ruler == other.ruler and self.seq >= other.seq
+        return self.epoch > other.epoch
+
+
 class KeptQuery(WireMessage, tag=58, frozen=True):
     """Of replicas that a former incarnation at the receiver's address held: are they still kept for merging?"""
 
     former: MemberId
     of: int
     """How many partitions that one's cluster had."""
-    partitions: tuple[int, ...]
+    replicas: tuple[Mark, ...]
+    """What the sender keeps of them."""
 
 
 class Waiting(WireMessage, frozen=True):
@@ -62,7 +78,9 @@ class Waiting(WireMessage, frozen=True):
 
 
 class KeptAnswer(WireMessage, tag=59, frozen=True):
-    """What became of the replicas asked about. Of those that are not named the receiver knows nothing."""
+    """What became of the replicas asked about. Of those that are not named the sender knows nothing, or had less than
+    the receiver keeps.
+    """
 
     former: MemberId
     of: int

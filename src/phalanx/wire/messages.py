@@ -39,7 +39,7 @@ from phalanx.wire.membership_messages import (
     SuspicionReport,
     Welcome,
 )
-from phalanx.wire.merge_messages import FindWrittenBefore, KeptAnswer, KeptQuery, MergeEntries, Waiting
+from phalanx.wire.merge_messages import FindWrittenBefore, KeptAnswer, KeptQuery, Mark, MergeEntries, Waiting
 from phalanx.wire.message import PROTOCOL_VERSION
 from phalanx.wire.replication_messages import (
     AppliedOperation,
@@ -211,6 +211,7 @@ __all__ = [
     "LifeAnswer",
     "LifeProbe",
     "LiteRequest",
+    "Mark",
     "MasterConfirmation",
     "MastershipClaim",
     "MembersAck",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import Migration
+from phalanx.common.view import ViewId
 from phalanx.wire.message import WireMessage
 
 OutcomeValue = bytes | bool | None
@@ -87,6 +88,8 @@ class Probe(WireMessage, tag=44, frozen=True):
     """Whose the epoch was that the owner itself had followed; empty: nobody's."""
     of: int
     """How many partitions there are by the owner's table: of another number, this one is another partition."""
+    view: ViewId = ViewId()
+    """That the owner has installed: who has not heard of it waits until it has."""
 
 
 class ProbeAnswer(WireMessage, tag=45, frozen=True):
@@ -110,6 +113,8 @@ class CopyStart(WireMessage, tag=48, frozen=True):
     """As in `Probe`."""
     migration: Migration[MemberId] | None
     outcomes: tuple[RecordedCaller, ...] = ()
+    view: ViewId = ViewId()
+    """As in `Probe`."""
 
 
 class Forgotten(WireMessage, frozen=True):

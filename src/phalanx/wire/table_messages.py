@@ -7,6 +7,7 @@ import msgspec
 from phalanx.common.ids import MemberId
 from phalanx.common.migration import Migration
 from phalanx.common.table import PartitionTable, Slots
+from phalanx.common.view import ViewId
 from phalanx.wire.message import WireMessage
 
 
@@ -54,6 +55,8 @@ class TableUpdate(WireMessage, tag=30, frozen=True):
 
     table: PartitionTable
     completed: tuple[CompletedMigration, ...] = ()
+    view: ViewId = ViewId()
+    """That the table was made for: who has not installed it cannot know whom the table leaves out, and why."""
 
 
 class TableChanges(WireMessage, tag=52, frozen=True):
@@ -63,6 +66,7 @@ class TableChanges(WireMessage, tag=52, frozen=True):
     version: int
     changes: tuple[RowChange, ...]
     completed: tuple[CompletedMigration, ...]
+    view: ViewId = ViewId()
 
 
 class FetchTable(WireMessage, tag=31, frozen=True):
