@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.table import PartitionTable
 from phalanx.grid.serialization import from_data, from_key_data, keys_to_data, to_data, to_key_data
 from phalanx.maps.grouping import PARTS_AT_ONCE, OwnerGroups, Part
 from phalanx.maps.requests import (
+    PACKED_PAGE_BYTES,
     REGROUP,
     SCAN_PAGE_BYTES,
     as_for_the_whole,
@@ -24,6 +25,7 @@ from phalanx.maps.requests import (
 )
 from phalanx.maps.scanning import ScanPlan
 from phalanx.partition.hashing import partition_of
+from phalanx.wire.conditions import Condition
 from phalanx.wire.messages import (
     ClearPartitions,
     Contains,
@@ -33,12 +35,14 @@ from phalanx.wire.messages import (
     FlagReply,
     Get,
     GetAll,
+    PackedReply,
     PageReply,
     Put,
     PutAll,
     PutIfAbsent,
     Remove,
     Replace,
+    ScanPacked,
     ScanPartition,
     SizeOf,
     ValueReply,
@@ -49,6 +53,8 @@ if TYPE_CHECKING:
     from phalanx.client.sync import Client
 
 REGROUP_PAUSE_S = 0.02
+
+R = TypeVar("R", PageReply, PackedReply)
 
 
 class SyncMap(MutableMapping[Any, Any]):
@@ -217,6 +223,40 @@ class SyncMap(MutableMapping[Any, Any]):
 
         `of`: how many partitions there were when they were listed; None: as many as there are now.
         """
+
+        def request(partition: int, of: int, after: bytes) -> Any:
+            return ScanPartition(self._client.next_id(), self.name, partition, of, after, SCAN_PAGE_BYTES)
+
+        for page in self._pages(request, PageReply, partitions, of):
+            if page.keys:
+                yield page.keys, page.values
+
+    def scan_packed(
+        self,
+        partitions: Iterable[int] | None = None,
+        of: int | None = None,
+        key_parts: int = 1,
+        conditions: Sequence[Condition] = (),
+    ) -> Iterator[PackedReply]:
+        """As `scan_data`, for programs that take entries as columns: pages of those that fulfil the conditions.
+
+        `key_parts`: of how many parts the keys are, to those who wrote the conditions.
+        """
+        wanted = tuple(conditions)
+
+        def request(partition: int, of: int, after: bytes) -> Any:
+            return ScanPacked(
+                self._client.next_id(), self.name, partition, of, after, PACKED_PAGE_BYTES, key_parts, wanted
+            )
+
+        for page in self._pages(request, PackedReply, partitions, of):
+            if page.key_sizes:
+                yield page
+
+    def _pages(
+        self, request: Callable[[int, int, bytes], Any], kind: type[R], partitions: Iterable[int] | None, of: int | None
+    ) -> Iterator[R]:
+        """The answers to these requests for one page each, of these partitions one after the other."""
         count = of or self._client.partition_count
         plan = ScanPlan(range(count) if partitions is None else partitions, count)
         while True:
@@ -224,11 +264,10 @@ class SyncMap(MutableMapping[Any, Any]):
             position = plan.next(self._client.partition_count)
             if position is None:
                 return
-            page = self._page(*position)
+            page = self._page(request, kind, *position)
             if page is not None:
                 plan.note(page)
-                if page.keys:
-                    yield page.keys, page.values
+                yield page
 
     def _catch_up(self, plan: ScanPlan) -> None:
         """Wait until the table is known by which the partitions were numbered; the time limit of a call ends that."""
@@ -253,7 +292,9 @@ class SyncMap(MutableMapping[Any, Any]):
     def _call(self, key: bytes, request: Any) -> Any:
         return self._client.call(partition_of(key, self._client.partition_count), request)
 
-    def _page(self, partition: int, of: int, after: bytes) -> PageReply | None:
+    def _page(
+        self, request: Callable[[int, int, bytes], Any], kind: type[R], partition: int, of: int, after: bytes
+    ) -> R | None:
         """A page of one partition, from whoever owns it by then: the position means the same everywhere.
 
         None: the partitions were divided meanwhile, and this one's number means another.
@@ -261,10 +302,9 @@ class SyncMap(MutableMapping[Any, Any]):
         deadline = time.monotonic() + self._client.call_timeout_s
         while of == self._client.partition_count:
             table = self._client.partition_table()
-            request = ScanPartition(self._client.next_id(), self.name, partition, of, after, SCAN_PAGE_BYTES)
-            reply = self._client.call(partition, request)
+            reply = self._client.call(partition, request(partition, of, after))
             if not isinstance(reply, ErrorReply) or reply.code not in REGROUP:
-                return expect(reply, PageReply, "scan")
+                return expect(reply, kind, "scan")
             self._pause_or_raise(reply, table, deadline, "scan", was_write=False)
         return None
 

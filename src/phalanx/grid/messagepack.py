@@ -363,7 +363,7 @@ _CONVERTERS: Final[dict[type, Callable[[Any, int, bool], Any]]] = {
 # From extensions back to Python.
 
 
-def _from_extension(code: int, data: memoryview) -> object:
+def from_extension(code: int, data: memoryview) -> object:
     payload = bytes(data)
     if code not in _READERS:
         raise ValueError(f"extension code {code} is unknown")
@@ -410,4 +410,4 @@ _READERS: Final[dict[int, tuple[tuple[int, ...], Callable[[bytes], object]]]] = 
 }
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(ext_hook=_from_extension).decode
+_decode: Final = msgspec.msgpack.Decoder(ext_hook=from_extension).decode

@@ -14,7 +14,9 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
+from phalanx.grid.conditions import BadCondition, wanted_by
 from phalanx.grid.once import answer_unchanged, noted, was_applied, was_noted
+from phalanx.grid.packing import NOTHING, packed_page
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.partition.hashing import partition_of, partitions_of
 from phalanx.wire.messages import (
@@ -30,6 +32,7 @@ from phalanx.wire.messages import (
     GetAll,
     KeyRequest,
     OutcomeValue,
+    PackedReply,
     PageReply,
     Put,
     PutAll,
@@ -40,6 +43,7 @@ from phalanx.wire.messages import (
     ReplicatePut,
     ReplicateRemove,
     Reply,
+    ScanPacked,
     ScanPartition,
     SizeOf,
     ValueReply,
@@ -313,6 +317,20 @@ def _scan(grid: GridService, caller: Target, request: ScanPartition, now: Millis
     grid.out.send(caller, PageReply(request.id, keys, values, more))
 
 
+def _scan_packed(grid: GridService, caller: Target, request: ScanPacked, now: Millis) -> None:
+    if not _owns_all(grid, caller, request, (request.partition,), request.of, now):
+        return
+    try:
+        wanted = wanted_by(request.conditions, request.key_parts) if request.conditions else None
+    except BadCondition as error:
+        grid.fail(caller, request.id, ErrorCode.INVALID, f"a condition of the scan means nothing: {error}")
+        return
+    store = _owned(grid, request.partition).replica.maps.get(request.map)
+    max_bytes = min(max(request.max_bytes, 1), REPLY_BYTES)
+    page = packed_page(store, request.after_key, max_bytes, wanted, now) if store is not None else NOTHING
+    grid.out.send(caller, PackedReply(request.id, *page))
+
+
 # --- checks ---------------------------------------------------------------------------------------------------------
 
 
@@ -434,4 +452,5 @@ _BULK_OPERATIONS: dict[type, Callable[[GridService, Target, Any, Millis], None]]
     SizeOf: _size_of,
     ClearPartitions: _clear,
     ScanPartition: _scan,
+    ScanPacked: _scan_packed,
 }

@@ -22,6 +22,8 @@ from phalanx.wire.messages import ErrorReply
 
 SCAN_PAGE_BYTES = 1024 * 1024
 """Entries in one page of a scan."""
+PACKED_PAGE_BYTES = 4 * 1024 * 1024
+"""In one that costs the member nothing for a single entry: so a whole partition of most maps is one page."""
 REGROUP = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
 """Answers to one part of a bulk request after which its keys are grouped anew, by a newer table."""
 

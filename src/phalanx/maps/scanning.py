@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from phalanx.common.errors import UsageError
 from phalanx.partition.hashing import children_of
-from phalanx.wire.messages import PageReply
+from phalanx.wire.messages import PackedReply, PageReply
 
 
 class ScanPlan:
@@ -39,8 +39,8 @@ class ScanPlan:
         """Whether the partitions are those of a newer table: one that has yet to come."""
         return self.of > partition_count and self.of % partition_count == 0
 
-    def note(self, page: PageReply) -> None:
+    def note(self, page: PageReply | PackedReply) -> None:
         """The page has come."""
         partition, _ = self._left.popleft()
         if page.more:
-            self._left.appendleft((partition, page.keys[-1]))
+            self._left.appendleft((partition, page.keys[-1] if isinstance(page, PageReply) else page.after_key))

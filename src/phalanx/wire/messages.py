@@ -83,6 +83,7 @@ from phalanx.wire.requests import (
     MigrationsReply,
     MigrationUnderWay,
     NamesReply,
+    PackedReply,
     PageReply,
     Put,
     PutAll,
@@ -91,6 +92,7 @@ from phalanx.wire.requests import (
     Replace,
     ReplicasReply,
     SafetyReply,
+    ScanPacked,
     ScanPartition,
     SizeOf,
     TableReply,
@@ -135,12 +137,12 @@ MergeRequest = MergeEntries | FindWrittenBefore
 KeyRead = Get | Contains
 KeyWrite = Put | PutIfAbsent | Replace | Remove
 KeyRequest = KeyRead | KeyWrite
-BulkRequest = GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition | MergeRequest
+BulkRequest = GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition | ScanPacked | MergeRequest
 Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations
 Administration = ChangeMap | ChangePartitionCount | ChangeLite | AcceptView
 Request = KeyRequest | BulkRequest | Inquiry | Administration
 Reply = (
-    ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | TableReply | MembersReply
+    ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | PackedReply | TableReply | MembersReply
     | NamesReply | ReplicasReply | HistoryReply | SafetyReply | MigrationsReply | ErrorReply
 )  # fmt: skip
 Message = MembershipMessage | WakingMessage | TableMessage | ReplicationMessage | MergeMessage | Request | Reply
@@ -232,6 +234,7 @@ __all__ = [
     "MigrationsReply",
     "NamesReply",
     "OutcomeValue",
+    "PackedReply",
     "PageReply",
     "Probe",
     "ProbeAnswer",
@@ -258,6 +261,7 @@ __all__ = [
     "RowChange",
     "Rule",
     "SafetyReply",
+    "ScanPacked",
     "ScanPartition",
     "SizeOf",
     "StandingAnswer",

@@ -10,6 +10,7 @@ from phalanx.common.map_settings import MapChange
 from phalanx.common.migration import Migration
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
+from phalanx.wire.conditions import Condition
 from phalanx.wire.message import WireMessage
 
 # --- requests of callers --------------------------------------------------------------------------------------------
@@ -122,6 +123,24 @@ class ScanPartition(WireMessage, tag=70, frozen=True):
     """As in `SizeOf`."""
     after_key: bytes
     max_bytes: int
+
+
+class ScanPacked(WireMessage, tag=150, frozen=True):
+    """As `ScanPartition`, for callers that take entries as columns: those that fulfil the conditions, side by side.
+
+    The owner looks at some thousand entries at most for one answer, however few of them are wanted.
+    """
+
+    id: int
+    map: str
+    partition: int
+    of: int
+    """As in `SizeOf`."""
+    after_key: bytes
+    max_bytes: int
+    key_parts: int = 1
+    """Of how many parts the keys are, to those who wrote the conditions; entries with other keys are wanted, too."""
+    conditions: tuple[Condition, ...] = ()
 
 
 class GetTable(WireMessage, tag=71, frozen=True):
@@ -247,6 +266,23 @@ class PageReply(WireMessage, tag=95, frozen=True):
     keys: list[bytes]
     values: list[bytes]
     more: bool
+
+
+class PackedReply(WireMessage, tag=151, frozen=True):
+    """Entries as four texts of bytes, so that neither side needs an object for each."""
+
+    id: int
+    key_data: bytes
+    """All keys, one behind the other."""
+    key_sizes: bytes
+    """Four bytes for each key: its length, little-endian."""
+    value_data: bytes
+    """All values, one behind the other, each behind the eight bytes of its stamp."""
+    value_sizes: bytes
+    """Four bytes for each value: its length with the stamp, little-endian."""
+    more: bool
+    after_key: bytes = b""
+    """If there is more: ask again, behind this key. It may be none of those above."""
 
 
 class TableReply(WireMessage, tag=96, frozen=True):

@@ -1,0 +1,308 @@
+"""Which entries a scan wants: its conditions, evaluated at the owner on the stored bytes.
+
+An entry is left out only if a condition surely does not hold. So:
+
+* A value that is not of the condition's kind (text where numbers are asked for, a key of other parts, broken bytes) is
+  wanted: whoever reads it finds out what is wrong with it, and says so, as without conditions.
+* A condition on null neither holds nor does its negation, as in SQL, except for NULL and SAME, which always do or do not.
+
+Values are compared as Spark SQL compares columns:
+
+| kind | values | order |
+|---|---|---|
+| BOOLEAN, INTEGER, DATE, INSTANT, LOCAL_TIME, BYTES, DECIMAL | of that Python type; a Decimal may be an int | its own |
+| SINGLE, DOUBLE | float, int | 0.0 is -0.0; NaN is NaN, and greater than all else |
+| TEXT | str, UUID and Json as their text | by code points, which is that of the bytes of UTF-8 |
+
+A value that is no dict is one with the only field `value`. A field that is not there is null, and so is every field of one
+that is null. Only the fields that conditions name are decoded.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import operator
+import struct
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+from phalanx.common.clock import STAMP_BYTES
+from phalanx.grid.messagepack import UUID, Json, from_extension
+from phalanx.grid.serialization import MSGPACK_PREFIX, CorruptDataError, from_data, from_key_data
+from phalanx.wire.conditions import Condition, Kind, Relation
+
+Wanted = Callable[[bytes, bytes], bool]
+"""Of a key and a stamped value: whether the entry is wanted."""
+
+VALUE_FIELD: Final = "value"
+_ROW_STARTS: Final = STAMP_BYTES + len(MSGPACK_PREFIX)
+
+_Check = Callable[[Any], bool]
+"""Of a value as it was decoded: whether the condition holds, or may hold."""
+_Read = Callable[[Any], Any]
+"""The value as one of its kind, to compare; `_Unfit` if it is none."""
+
+
+class BadCondition(Exception):
+    """A condition that means nothing. The message says why."""
+
+
+class _Unfit(Exception):
+    """A value is not of the condition's kind."""
+
+
+def wanted_by(conditions: Sequence[Condition], key_parts: int) -> Wanted:
+    """What decides whether an entry fulfils all conditions. Raises `BadCondition`."""
+    of_key: list[tuple[int, _Check]] = []
+    of_value: dict[str, list[tuple[tuple[str, ...], _Check]]] = {}
+    for condition in conditions:
+        check = _check(condition)
+        if condition.part >= 0:
+            if condition.path or condition.part >= key_parts:
+                raise BadCondition(
+                    f"part {condition.part} with the path {condition.path} of a key of {key_parts} parts"
+                )
+            of_key.append((condition.part, check))
+        elif not condition.path:
+            raise BadCondition("a condition names neither a part of the key nor a field")
+        else:
+            of_value.setdefault(condition.path[0], []).append((condition.path[1:], check))
+    key_wanted = _of_key(of_key, key_parts) if of_key else None
+    value_wanted = _of_value(of_value) if of_value else None
+    if key_wanted is None:
+        return (lambda key, stored: value_wanted(stored)) if value_wanted is not None else lambda key, stored: True
+    if value_wanted is None:
+        return lambda key, stored: key_wanted(key)
+    return lambda key, stored: key_wanted(key) and value_wanted(stored)
+
+
+# --- where the value is ---------------------------------------------------------------------------------------------
+
+
+def _of_key(checks: Sequence[tuple[int, _Check]], key_parts: int) -> Callable[[bytes], bool]:
+    def wanted(data: bytes) -> bool:
+        try:
+            key = from_key_data(data)
+        except CorruptDataError:
+            return True
+        parts = key if isinstance(key, tuple) else (key,)
+        if len(parts) != key_parts or (key_parts == 1 and isinstance(key, tuple)):
+            return True
+        return all(check(parts[part]) for part, check in checks)
+
+    return wanted
+
+
+def _of_value(checks: dict[str, list[tuple[tuple[str, ...], _Check]]]) -> Callable[[bytes], bool]:
+    decode = _decoder(list(checks))
+    names = list(checks)
+    flat = [(place, path, check) for place, each in enumerate(checks.values()) for path, check in each]
+
+    def wanted(stored: bytes) -> bool:
+        values: Sequence[Any] | None
+        try:
+            if decode is not None and stored[STAMP_BYTES:_ROW_STARTS] == MSGPACK_PREFIX:
+                values = _values_of(decode(stored[_ROW_STARTS:]))
+            else:
+                values = _decoded(stored, names)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            values = _decoded(stored, names)
+        if values is None:
+            return True
+        for place, path, check in flat:  # noqa: SIM110  (a generator would cost twice as much)
+            if not (_inside(values[place], path, check) if path else check(values[place])):
+                return False
+        return True
+
+    return wanted
+
+
+def _decoded(stored: bytes, names: Sequence[str]) -> Sequence[Any] | None:
+    """The fields of a value that is no row, or a row with fields whose names are no texts; None: it cannot be read."""
+    try:
+        content = from_data(stored[STAMP_BYTES:])
+    except CorruptDataError:
+        return None
+    row = content if isinstance(content, dict) else {VALUE_FIELD: content}
+    return [row.get(name) for name in names]
+
+
+_values_of: Final = msgspec.structs.astuple
+
+
+def _decoder(names: Sequence[str]) -> Callable[[bytes], Any] | None:
+    """Decodes these fields of a row, None where one is not there, and steps over all others; None: names are too odd."""
+    fields = [(f"f{place}", Any, None) for place in range(len(names))]
+    rename = {f"f{place}": name for place, name in enumerate(names)}
+    try:
+        row = msgspec.defstruct("Row", fields, rename=rename, gc=False)
+    except ValueError:
+        return None
+    decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(row, ext_hook=from_extension).decode
+    return decode
+
+
+def _inside(value: Any, path: tuple[str, ...], check: _Check) -> bool:
+    for name in path:
+        if value is None:
+            break
+        if not isinstance(value, dict):
+            return True
+        value = value.get(name)
+    return check(value)
+
+
+# --- what is asked of it --------------------------------------------------------------------------------------------
+
+
+def _check(condition: Condition) -> _Check:
+    relation, negated = condition.relation, condition.negated
+    if relation is Relation.NULL:
+        return (lambda value: value is not None) if negated else lambda value: value is None
+    if condition.kind not in _KINDS:
+        raise BadCondition(f"kind {condition.kind} cannot be compared")
+    read = _KINDS[condition.kind]
+    try:
+        literals = [from_data(literal) for literal in condition.literals]
+        wanted = [None if literal is None else read(literal) for literal in literals]
+    except (CorruptDataError, _Unfit):
+        raise BadCondition(f"a literal is not of the kind {condition.kind.name}") from None
+    if relation is Relation.IN:
+        return _is_in(read, [each for each in wanted if each is not None], None in wanted, negated)
+    if len(wanted) != 1:
+        raise BadCondition(f"{len(wanted)} literals for {relation.name}, which takes one")
+    if relation in _TEXT_RELATIONS and condition.kind not in (Kind.TEXT, Kind.BYTES):
+        raise BadCondition(f"{relation.name} is asked of {condition.kind.name}")
+    literal = wanted[0]
+    if relation is Relation.SAME:
+        if literal is None:
+            return (lambda value: value is not None) if negated else lambda value: value is None
+        return _compared(read, operator.eq, literal, negated, null=negated)
+    if literal is None:
+        return lambda value: False
+    return _compared(read, _COMPARISONS[relation], literal, negated, null=False)
+
+
+def _compared(read: _Read, compare: Callable[[Any, Any], bool], literal: Any, negated: bool, *, null: bool) -> _Check:
+    def holds(value: Any) -> bool:
+        if value is None:
+            return null
+        try:
+            return compare(read(value), literal) is not negated
+        except _Unfit:
+            return True
+
+    return holds
+
+
+def _is_in(read: _Read, literals: Sequence[Any], has_null: bool, negated: bool) -> _Check:
+    among = frozenset(literals)
+
+    def holds(value: Any) -> bool:
+        if value is None:
+            return False
+        try:
+            found = read(value) in among
+        except _Unfit:
+            return True
+        # What is none of them may still be the null among them: nobody knows.
+        return not negated if found else negated and not has_null
+
+    return holds
+
+
+_COMPARISONS: Final[dict[Relation, Callable[[Any, Any], bool]]] = {
+    Relation.EQUAL: operator.eq,
+    Relation.LESS: operator.lt,
+    Relation.AT_MOST: operator.le,
+    Relation.GREATER: operator.gt,
+    Relation.AT_LEAST: operator.ge,
+    Relation.STARTS: lambda value, literal: value.startswith(literal),
+    Relation.ENDS: lambda value, literal: value.endswith(literal),
+    Relation.CONTAINS: operator.contains,
+}
+_TEXT_RELATIONS: Final = (Relation.STARTS, Relation.ENDS, Relation.CONTAINS)
+
+
+# --- values of one kind ---------------------------------------------------------------------------------------------
+
+
+def _only(*types: type) -> _Read:
+    """The value itself, if it is of exactly one of the types: a bool is no int here, and a datetime no date."""
+
+    def read(value: Any) -> Any:
+        if type(value) not in types:
+            raise _Unfit
+        return value
+
+    return read
+
+
+def _double(value: Any) -> tuple[bool, float]:
+    """Whether it is NaN, and the number: tuples that compare as the numbers do in SQL."""
+    if type(value) is not float:
+        if type(value) is not int:
+            raise _Unfit
+        try:
+            value = float(value)
+        except OverflowError:
+            raise _Unfit from None
+    return (False, value) if value == value else (True, 0.0)
+
+
+_SINGLE: Final = struct.Struct("<f")
+
+
+def _single(value: Any) -> tuple[bool, float]:
+    is_nan, number = _double(value)
+    try:
+        return is_nan, _SINGLE.unpack(_SINGLE.pack(number))[0]
+    except OverflowError:
+        return False, math.copysign(math.inf, number)
+
+
+def _text(value: Any) -> str:
+    kind = type(value)
+    if kind is str:
+        return value  # type: ignore[no-any-return]
+    if kind is UUID:
+        return str(value)
+    if kind is Json:
+        return value.text  # type: ignore[no-any-return]
+    raise _Unfit
+
+
+def _decimal(value: Any) -> int | Decimal:
+    if type(value) is int or (type(value) is Decimal and value.is_finite()):
+        return value
+    raise _Unfit
+
+
+def _instant(value: Any) -> dt.datetime:
+    if type(value) is not dt.datetime or value.tzinfo is None:
+        raise _Unfit
+    return value
+
+
+def _local_time(value: Any) -> dt.datetime:
+    if type(value) is not dt.datetime or value.tzinfo is not None:
+        raise _Unfit
+    return value
+
+
+_KINDS: Final[dict[Kind, _Read]] = {
+    Kind.BOOLEAN: _only(bool),
+    Kind.INTEGER: _only(int),
+    Kind.SINGLE: _single,
+    Kind.DOUBLE: _double,
+    Kind.TEXT: _text,
+    Kind.BYTES: _only(bytes),
+    Kind.DATE: _only(dt.date),
+    Kind.INSTANT: _instant,
+    Kind.LOCAL_TIME: _local_time,
+    Kind.DECIMAL: _decimal,
+}
