@@ -13,6 +13,7 @@ from phalanx.sim.lease_profile import draw_leases
 from phalanx.sim.membership_profile import draw_membership
 from phalanx.sim.migration_profile import draw_migrations
 from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
+from phalanx.sim.timeouts_profile import draw_timeouts
 
 USUAL_MIX = {
     "put": 30, "get": 30, "put_if_absent": 4, "replace": 8, "remove": 5, "put_all": 5, "get_all": 5,
@@ -44,6 +45,8 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
     """The history of a seed."""
     if profile is Profile.BENCH:
         return _bench(seed)
+    if profile is Profile.TIMEOUTS:
+        return draw_timeouts(seed)
     # What is measured without leases are the histories that are judged with them.
     drawn_as = Profile.LEASE if profile is Profile.WINDOW else profile
     options = _draw(Random(f"{drawn_as}:{seed}"), seed, profile)

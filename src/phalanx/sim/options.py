@@ -5,7 +5,7 @@ while a workload runs, connections break, members pause for less than the heartb
 disaster after another under heavy load, with time to recover between them. `membership`: everything that can go wrong
 between members, and no data (`membership_profile`). `migrations`: replicas move all the time, and whoever takes part is
 hurt at some step of it (`migration_profile`). `cuts`: the network breaks in parts, all sides write, and it heals
-(`cuts_profile`). `quiet`: no faults. `bench`: five members under a steady load, for the rate.
+(`cuts_profile`). `timeouts`: members pause, the network stalls, one hangs for good (`timeouts_profile`). `quiet`: no faults. `bench`: five members under a steady load, for the rate.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Profile(enum.StrEnum):
     """The same histories without leases: what they are for is measured."""
     MEMBERSHIP = "membership"
     MIGRATIONS = "migrations"
+    TIMEOUTS = "timeouts"
     QUIET = "quiet"
     BENCH = "bench"
 
@@ -157,6 +158,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Of the map that the workload uses."""
     validate_every: int = 7
     """Each member's whole state is validated after every n-th input; 0: never."""
+    kept_calls: tuple[tuple[int, int], ...] | None = None
+    """Of the calls that the workload would make only those whose turn is in one of these ranges, ends included; None: all."""
+    member_settings: dict[str, int | float | str] = {}
+    """Further settings of all members, by their names in `NodeConfig`."""
 
     @property
     def has_sides(self) -> bool:
@@ -208,4 +213,5 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             initial_members=self.initial_members,
             failure_detector=self.failure_detector,
             tombstone_ms=self.tombstone_ms,
+            **self.member_settings,  # type: ignore[arg-type]  # checked where they are set
         )

@@ -79,7 +79,7 @@ class Trace(Protocol):
         """A member has recorded an event."""
 
     def record_process(self, at: Millis, member: MemberId, what: str) -> None:
-        """An incarnation has `started` or ended: `crashed`, `left`, or by its own decision."""
+        """An incarnation has `started`, `paused`, `resumed` or ended: `crashed`, `left`, or by its own decision."""
 
 
 def run(options: Options, canary: str = "", *, story: bool = False, trace: Trace | None = None) -> Result:
@@ -306,6 +306,7 @@ class _Run:
             self._counts["longest window ms"] = self._acknowledgements.longest_ms
         self._counts["faults at migrations"] = self._faults.at_migrations
         self._counts["commits looked at"] = self._commits.checked
+        self._counts.update(self._measures.counts)
         outcomes = Counter(operation.outcome for operation in workload.operations)
         return Result(
             seed=self._options.seed,
@@ -350,7 +351,7 @@ class _Run:
             self._views.on_view(member, event, now)
             # By the event: a member that ends with the input in which it became alone has no view any more.
             self._last_holders[member] = tuple(each for each in event.members if address_of(each) not in self._lite)
-            self._measures.on_view(member, event, now)
+            self._measures.on_view(member, event, leaving, now)
         elif isinstance(event, PartitionsRepaired) and event.lost:
             self._counts["lost partitions"] += len(event.lost)
 
@@ -389,6 +390,12 @@ class _Run:
             # Who leaves hands over what it holds, unless there is nobody on its side but lite members and other leavers.
             if what.startswith("crashed") or (what == "left" and self._leaves_nobody(member)):
                 self._survival.on_ended(host.address)
+
+    def on_pause(self, host: Host, until: Millis, now: Millis) -> None:
+        member = member_on(host)
+        self._measures.on_pause(member, until, now)
+        if self._trace is not None:
+            self._trace.record_process(now, member, "paused" if until else "resumed")
 
     def _leaves_nobody(self, member: MemberId) -> bool:
         """Whether all that held data in the last list of a member that has left leave, too, or have left."""

@@ -52,7 +52,8 @@ class Workload:
         self._rng = Random(f"workload:{options.profile}:{options.seed}")
         self._kinds = [kind for kind, weight in options.mix.items() for _ in range(weight)]
         self._twice_mean_ms = 2_000 / options.operations_per_second if options.operations_per_second else 0.0
-        self._next_id = 0
+        self._next_id = self._turns = 0
+        self._kept = _numbers_in(options.kept_calls)
         self._runs = True
         self._world: World
 
@@ -80,13 +81,16 @@ class Workload:
             return
         kind = self._kinds[int(rng.random() * len(self._kinds))]
         if kind in ONE_REGISTER:
-            self._ask(host, kind, (self.registers[int(rng.random() * len(self.registers))],))
+            keys: tuple[bytes, ...] = (self.registers[int(rng.random() * len(self.registers))],)
         elif kind == "increment":
-            self._ask(host, "read_counter", (self.counters[int(rng.random() * len(self.counters))],))
+            kind, keys = "read_counter", (self.counters[int(rng.random() * len(self.counters))],)
         elif kind == "lock":
-            self._ask(host, "lock", (self.locks[int(rng.random() * LOCKS)],))
+            keys = (self.locks[int(rng.random() * LOCKS)],)
         else:
-            self._ask(host, kind, self._keys_of_one_owner(host))
+            keys = self._keys_of_one_owner(host)
+        self._turns += 1
+        if self._kept is None or self._turns in self._kept:
+            self._ask(host, kind, keys)
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
@@ -231,3 +235,7 @@ class Workload:
             del self.pending[operation.id]
             operation.end = now
             operation.outcome = Outcome.INDETERMINATE
+
+
+def _numbers_in(ranges: tuple[tuple[int, int], ...] | None) -> frozenset[int] | None:
+    return None if ranges is None else frozenset(n for first, last in ranges for n in range(first, last + 1))

@@ -61,6 +61,9 @@ class Observer(Protocol):
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
         """A process has started or ended."""
 
+    def on_pause(self, host: Host, until: Millis, now: Millis) -> None:
+        """The process on this host does nothing until then; 0: it goes on."""
+
     def on_broken(self, host: Host, error: Exception, now: Millis) -> None:
         """A member raised an error: what it must never do."""
 
@@ -298,6 +301,7 @@ class World:
             return
         host.paused_until = self.now + lasts_ms
         self.agenda.call_at(host.paused_until, self._resume, host, host.node.this)
+        self._observer.on_pause(host, host.paused_until, self.now)
 
     def wake_up(self, host: Host) -> None:
         """End a pause before its time."""
@@ -314,7 +318,9 @@ class World:
     def _resume(self, host: Host, member: MemberId | None) -> None:
         if host.member != member or member is None:
             return
-        host.paused_until = 0
+        if host.paused_until:
+            host.paused_until = 0
+            self._observer.on_pause(host, 0, self.now)
         backlog, host.backlog = host.backlog, []
         for channel, what in backlog:
             if channel is None:

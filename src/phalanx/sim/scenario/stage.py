@@ -242,6 +242,9 @@ class _Watch:
             stage.names.add(member, host.incarnations)
         stage.tell(stage.names[member], "Process", {"what": what})
 
+    def on_pause(self, host: Host, until: Millis, now: Millis) -> None:
+        """The scenario has said so itself."""
+
     def on_broken(self, host: Host, error: Exception, now: Millis) -> None:
         told = f"{self._stage.name(host)} raised {type(error).__name__}: {str(error)[:MUCH]}"
         if told not in self._stage.problems:

@@ -1,0 +1,59 @@
+"""A history in a file: all that it depends on, to be played again by whoever has the code, seed or no seed.
+
+A shrunk history has no seed that draws it: its file is the only way to it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from phalanx.common.errors import UsageError
+from phalanx.sim.canaries import CANARIES
+from phalanx.sim.options import Options
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in the file."""
+
+    kind: Literal["phalanx schedule"] = "phalanx schedule"
+    version: Literal[1] = 1
+    code: str
+    """Digest of the code with which it was played: with other code it may be another history."""
+    canary: str = ""
+    violation: str = ""
+    """The property that it violated; empty: none."""
+    digest: str
+    shrunk: bool = False
+    options: Options
+
+
+def write_schedule(path: Path, schedule: Schedule) -> None:
+    """Raises `UsageError` where the file cannot be written."""
+    try:
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(schedule)) + b"\n")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+
+
+def read_schedule(path: Path) -> Schedule:
+    """Raises `UsageError` with what is wrong in the file."""
+    try:
+        schedule = msgspec.json.decode(path.read_bytes(), type=Schedule)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{path} is no schedule that this version can play: {error}") from error
+    if schedule.canary and schedule.canary not in CANARIES:
+        raise UsageError(f"{path}: there is no planted bug {schedule.canary!r} in this version")
+    options = schedule.options
+    try:
+        for host in range(options.hosts):
+            options.node_config(host)
+    except (UsageError, TypeError, IndexError) as error:
+        raise UsageError(f"{path}: its options do not fit: {error}") from error
+    if not 1 <= options.members <= options.hosts or len(options.start_at_ms) != options.members:
+        raise UsageError(f"{path}: its options do not fit: of {options.hosts} hosts {options.members} start")
+    return schedule

@@ -1,0 +1,49 @@
+"""What the code itself says: a digest of all that decides a history, and the rules that decisions can name."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+MACHINES = ("common", "wire", "membership", "partition", "grid", "node")
+"""Folders of the members' own code."""
+SIMULATOR = "sim"
+RULE = re.compile(r"[A-Z]{2}-\d+( |$)|DESIGN \d")
+"""How the name of a rule begins."""
+
+
+def _modules(*folders: str) -> list[tuple[str, Path]]:
+    root = Path(__file__).parent.parent
+    return sorted((str(p.relative_to(root)), p) for folder in folders for p in (root / folder).rglob("*.py"))
+
+
+@functools.cache
+def code_digest() -> str:
+    """The same where a seed is the same history: the members' code and the simulator's, byte for byte."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name, path in _modules(*MACHINES, SIMULATOR):
+        digest.update(f"{name}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+@functools.cache
+def rules_in_code() -> frozenset[str]:
+    """Every text in the machines that names a rule, as events carry it."""
+    return frozenset(
+        text
+        for _, path in _modules(*MACHINES)
+        for text in _texts(ast.parse(path.read_text(encoding="utf-8")))
+        if RULE.match(text)
+    )
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    """The texts of a module that are not there to be read only."""
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+            yield node.value
