@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from harness import KEY, MAP, TEXT, Cluster, lone_id
 from phalanx.common.clock import GridClock, with_stamp
+from phalanx.common.view import ViewId
 from phalanx.grid.copying import CopySender, IncomingCopy
 from phalanx.grid.discarding import ENTRIES_AT_ONCE, PAUSE_MS, SMALL, Discarded
 from phalanx.grid.dividing import divide
@@ -284,7 +285,7 @@ class Owner:
 
     def begin_copy(self) -> None:
         self.sender = CopySender(0, D, 1, self.replica, 60)
-        self.sender.start(0, 1, None, self.out)
+        self.sender.start(0, 1, None, ViewId(), self.out)
         self.incoming = IncomingCopy(A, self._sent()[0])
 
     def write(self, what: str, key: bytes, name: str) -> None:
