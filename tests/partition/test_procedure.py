@@ -69,6 +69,26 @@ def test_partitions_that_miss_replicas_come_first() -> None:
     assert list(a.duties.migrating.underway) == [1]
 
 
+@pytest.mark.rows("DL-82")
+def test_partitions_that_miss_replicas_come_before_those_of_other_owners() -> None:
+    a = Master("ABCDE", "BC", "B-", "C-", targets=["BD", "BD", "CD"], migrations_per_member=2)
+    assert list(a.duties.migrating.underway) == [1, 2], "D has room for two"
+
+
+@pytest.mark.rows("DL-82")
+@pytest.mark.parametrize("rows", [["B", "B", "B", "B"], ["B", "C", "B", "C"]], ids=["one owner", "two owners"])
+def test_no_partition_gets_its_next_replica_while_one_with_fewer_can_get_it_too(rows: list[str]) -> None:
+    a = Master("ABCDE", *rows, targets=[row + "DE" for row in rows], backup_count=2, max_parallel_migrations=1)
+    replicas_before = []
+    while a.duties.migrating.underway:
+        partition = a.the_only_one()
+        replicas_before.append(held(a.rows[partition]))
+        finish(a, partition)
+        a.advance(20)
+    assert replicas_before == [1] * 4 + [2] * 4
+    assert a.rows == [row + "DE" for row in rows]
+
+
 # --- the order of things --------------------------------------------------------------------------------------------------
 
 

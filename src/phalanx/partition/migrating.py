@@ -3,7 +3,7 @@
 `plan` works out the target of every partition (`assignment`) and keeps nothing else: which migration comes next for a
 partition is worked out from its row of that moment (`planner`), so a join, a departure or a failure only means another
 target (DL-59). Partitions change independently, at most `migrations_per_member` at a time at each member; those that
-miss replicas come first. One migration goes
+have the fewest replicas come first, after each step anew. One migration goes
 
     ORDERED     the partition's owner brings the destination's replica up to date; writes go on, and reach it too
     COMMITTING  the destination is told the next row, and installs it; only its answer, or its departure, decides
@@ -15,6 +15,8 @@ was only ordered ends as soon as one who takes part has left. What the master do
 from __future__ import annotations
 
 import enum
+import heapq
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -183,21 +185,31 @@ class Migrating:
         """
         over: list[Outcome] = []
         self._next_pause_end = min((until for until, _ in self._pauses.values() if until > now), default=None)
-        for owner, waiting in list(self._due.items()):
-            blocked: list[int] = []
-            while waiting and len(blocked) < LOOK_AHEAD and self._has_room(owner):
-                partition = waiting.popleft()
-                steps = plan_steps(table.slots(partition), self._targets[partition])
-                if not steps:
-                    del self._targets[partition]
-                elif partition in unpublished or not self._may_start(owner, steps[0], ready, now):
-                    blocked.append(partition)
-                elif steps[0].destination is None:
-                    over.append(self._clear(table, partition, owner, steps[0], now))
-                else:
-                    self._order(table, partition, owner, steps[0], now)
-            waiting.extendleft(reversed(blocked))
-            if not waiting:
+        # 1. P has one replica, Q of the same or another owner has two, both want three. 2. Q gets its third first.
+        # 3. The only member that holds P dies: lost, although there was time to copy it.
+        fronts = [(table.replica_count(waiting[0]), n, owner) for n, (owner, waiting) in enumerate(self._due.items())]
+        heapq.heapify(fronts)
+        blocked: dict[MemberId, list[int]] = {}
+        while fronts:
+            _, n, owner = heapq.heappop(fronts)
+            waiting, cannot = self._due[owner], blocked.setdefault(owner, [])
+            if len(cannot) >= LOOK_AHEAD or not self._has_room(owner):
+                continue
+            partition = waiting.popleft()
+            if waiting:
+                heapq.heappush(fronts, (table.replica_count(waiting[0]), n, owner))
+            steps = plan_steps(table.slots(partition), self._targets[partition])
+            if not steps:
+                del self._targets[partition]
+            elif partition in unpublished or not self._may_start(owner, steps[0], ready, now):
+                cannot.append(partition)
+            elif steps[0].destination is None:
+                over.append(self._clear(table, partition, owner, steps[0], now))
+            else:
+                self._order(table, partition, owner, steps[0], now)
+        for owner, cannot in blocked.items():
+            self._due[owner].extendleft(reversed(cannot))
+            if not self._due[owner]:
                 del self._due[owner]
         return over
 
@@ -296,7 +308,9 @@ class Migrating:
                 del self._targets[partition]
                 self.arrived += 1
             else:
-                self._due.setdefault(_owner(table, partition), deque()).appendleft(partition)
+                waiting = self._due.setdefault(_owner(table, partition), deque())
+                # Ahead of its equals, so that a partition gets to its end, but not of one that has fewer replicas.
+                waiting.insert(bisect_left(waiting, table.replica_count(partition), key=table.replica_count), partition)
 
     def _committed(self, underway: Underway, row: Slots, table: PartitionTable, now: Millis) -> Outcome:
         self._end(underway)
