@@ -22,7 +22,7 @@ def rules_in_source() -> set[str]:
     files = [*(path for folder in ("membership", "partition", "node") for path in (root / folder).glob("*.py"))]
     texts = [
         node.value
-        for path in [*files, root / "wire" / "events.py"]
+        for path in [*files, *(root / "wire").glob("*events.py")]
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
