@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.common.ids import MemberId
+from phalanx.common.ids import NEVER, MemberId
 from phalanx.common.stable import Carried, Footing, Memory, StableView
-from phalanx.membership.lease import FOREVER, Lease, with_margin
+from phalanx.membership.lease import Lease, with_margin
 
 A, B, C, D, E = map(MemberId, "ABCDE")
 LEASE = 1_000
@@ -54,7 +54,7 @@ def test_every_view_that_may_have_become_stable_counts() -> None:
 def test_who_is_a_majority_alone_needs_nobody_and_who_has_left_is_counted() -> None:
     a = master()
     assert a.renew(footing("A"), (), 50)
-    assert a.until == FOREVER
+    assert a.until == NEVER
     assert a.bound_to == A, "the vote of this process is not to be had elsewhere at once"
     b = master()
     assert not b.renew(footing("AB"), (), 50)

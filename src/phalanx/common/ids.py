@@ -14,6 +14,9 @@ from phalanx.common.errors import UsageError
 Millis = int
 """Milliseconds of a monotonic clock that the driver chose; never wall-clock time."""
 
+NEVER: Millis = 1 << 62
+"""A time that does not come."""
+
 Address = NewType("Address", str)
 """Where a process listens: `host:port` (an IPv6 host in brackets)."""
 

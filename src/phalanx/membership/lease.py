@@ -26,14 +26,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import NEVER, MemberId, Millis
 from phalanx.common.stable import Carried, Footing
 
 MARGIN_PERCENT = 3
 """More than two clocks can differ that each differ from the true time by one in a hundred."""
 MOMENT_MS = 2
 """Clocks are read in whole milliseconds."""
-FOREVER: Millis = 1 << 62
 
 
 def with_margin(ms: Millis) -> Millis:
@@ -148,11 +147,11 @@ class Lease:
             return False
         voices = dict(footing.former)
         heard = {voices.get(member, member): stamp for member, stamp in self._echoes.items()}
-        heard |= dict.fromkeys(left, FOREVER)
+        heard |= dict.fromkeys(left, NEVER)
         if not self.is_bound(self._this, now):
-            heard[voices.get(self._this, self._this)] = FOREVER
+            heard[voices.get(self._this, self._this)] = NEVER
         since = min(_echoed_by_most(view.voters, heard) for view in (footing.stable, *footing.pending))
-        lasts_until = FOREVER if since == FOREVER else since + self.lease_ms if since else 0
+        lasts_until = NEVER if since == NEVER else since + self.lease_ms if since else 0
         self.until = max(lasts_until, self._inherited)
         if since and not self.is_bound(self._this, now):
             # It counts itself, so it is bound like all others: it must not agree with anybody else before.

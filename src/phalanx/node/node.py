@@ -14,7 +14,7 @@ from typing import Any, assert_never, get_args
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode, UsageError
-from phalanx.common.ids import MemberId, Millis, is_client
+from phalanx.common.ids import NEVER, MemberId, Millis, is_client
 from phalanx.common.invariant import invariant
 from phalanx.common.stable import Carried
 from phalanx.grid.calls import CallRouter, why_no_owners
@@ -27,7 +27,7 @@ from phalanx.membership.service import MembershipService
 from phalanx.node.history import History
 from phalanx.node.inquiries import Inquiries
 from phalanx.node.waking import Waking
-from phalanx.partition.duties import NEVER, MasterDuties
+from phalanx.partition.duties import MasterDuties
 from phalanx.partition.keeper import PartitionKeeper
 from phalanx.wire import events
 from phalanx.wire import messages as m

@@ -19,14 +19,13 @@ all others whether they follow it, and needs the majority of its list. What it a
 from __future__ import annotations
 
 from phalanx.common.config import NodeConfig
-from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.common.ids import NEVER, MemberId, Millis, Target
 from phalanx.membership.service import MembershipService
 from phalanx.partition.keeper import PartitionKeeper
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import BulkRequest, KeyRequest, StandingAnswer, StandingQuestion
 
-NEVER: Millis = 1 << 62
 ON_ITS_OWN = -1
 """Of who answers a master: which table it has is not asked."""
 

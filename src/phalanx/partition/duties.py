@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from phalanx.common.config import MAX_PARTITIONS, NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.evacuation import Evacuation
-from phalanx.common.ids import MemberId, Millis, host_of
+from phalanx.common.ids import NEVER, MemberId, Millis, host_of
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MapChange
 from phalanx.common.table import Slots
@@ -38,8 +38,6 @@ from phalanx.wire.messages import (
     TableAck,
 )
 
-NEVER: Millis = 1 << 62
-"""As `holds_until` has it where no time ends it."""
 MOST_PARTS = 64
 """Into how many a partition is divided at most at once: by a slip of the hand nobody should get a million of them."""
 
@@ -56,7 +54,7 @@ class MasterDuties:
         holds_until: Callable[[], Millis] = lambda: 0,
     ) -> None:
         """`holds_until`: before this time nothing may be given to anybody, because members that are gone may still own it
-        (`membership.lease`, `membership.waking`). Nothing else waits for that but this object, and it asks each time.
+        (`membership.lease`, `node.waking`); `NEVER`: something else than time ends that. Nothing else waits for that but this object, and it asks each time.
         """
         self.this = this
         self._config = config

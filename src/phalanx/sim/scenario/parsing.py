@@ -10,7 +10,6 @@ from phalanx.sim.scenario.errors import wrong
 from phalanx.wire import messages
 
 NAME = re.compile(r"[A-Za-z][A-Za-z_-]*")
-INCARNATION = re.compile(r"[A-Za-z][A-Za-z_-]*\d*")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h)")
 _UNITS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000}
 
