@@ -4,6 +4,7 @@
 * `ProtocolError`: the peer sent something that breaks the protocol. That connection is dropped, nothing else.
 * `UnavailableError`: the cluster cannot do it now, and has not done it. Retrying is safe.
 * `NotEnoughMembers`: a map refuses to be used where the cluster is too small, as it was told to. Nothing was changed.
+* `JournalOverrun`, `JournalLineageChanged`: events of a journal are not there any more. Read the map, and begin anew.
 * `IndeterminateWrite`: the write may or may not have happened. Read before you decide.
 * `InvariantViolation`: us. The member stops rather than go on with a broken state.
 
@@ -49,6 +50,37 @@ class JoinFailed(UnavailableError):
 
 class IndeterminateWrite(PhalanxError):
     """A write was sent and its outcome is unknown: it may or may not have been applied."""
+
+
+class JournalNotEnabled(UsageError):
+    """The map has no journal: nothing tells what happened to it."""
+
+
+class JournalOverrun(PhalanxError):
+    """A reader of a journal is too late: `missed` events behind the last one that it read are not kept any more."""
+
+    def __init__(self, partition: int, missed: int, text: str) -> None:
+        super().__init__(text)
+        self.partition = partition
+        self.missed = missed
+
+    def __reduce__(self) -> tuple[type, tuple[int, int, str]]:
+        return type(self), (self.partition, self.missed, str(self))
+
+
+class JournalLineageChanged(PhalanxError):
+    """A reader's position is none of the journal as it is now: it began anew, or its history is another one.
+
+    `void`: how many of the events that the reader has read are not in this history; None: nobody can tell.
+    """
+
+    def __init__(self, partition: int, void: int | None, text: str) -> None:
+        super().__init__(text)
+        self.partition = partition
+        self.void = void
+
+    def __reduce__(self) -> tuple[type, tuple[int, int | None, str]]:
+        return type(self), (self.partition, self.void, str(self))
 
 
 class InvariantViolation(PhalanxError):

@@ -1,11 +1,14 @@
 """What each map is to be like: a value that travels with the partition table, and that only the master changes.
 
-A map has three aspects: its backups, its protection against a cluster that has become too small, and the policy by which
-its entries are merged after a split. Each is looked up by itself, in this order:
+A map has four aspects: its backups, its protection against a cluster that has become too small, the policy by which its
+entries are merged after a split, and its journal. Each but the last is looked up by itself, in this order:
 
 1. what was set for the map's own name;
 2. what was set for a name that ends with `*` and begins like the map's: of several, the longest;
 3. the usual one, which is that of `*` alone.
+
+A journal is of one map, and set for its own name only: it begins in every partition when it is set, whether or not the
+map has entries.
 
 So to change one aspect of a map leaves the others what they were, and those that it never had of its own follow the usual
 ones. A map need not exist to have settings.
@@ -28,6 +31,10 @@ MERGE_POLICIES = (
     "latest-update", "put-if-absent", "latest-access", "higher-hits", "expiration-time", "discard", "pass-through",
 )  # fmt: skip
 DEFAULT_MERGE_POLICY = "latest-update"
+MAX_JOURNAL_EVENTS = 10_000_000
+"""In one partition."""
+JOURNAL_BYTES = 16 * 1024 * 1024
+"""Of the events in one partition, where nothing else is said."""
 REMEMBERED_NAMES = 10_000
 """Whose settings a plan keeps looked up."""
 
@@ -60,12 +67,32 @@ class Protection(msgspec.Struct, frozen=True, array_like=True):
         return " and ".join(what for what, is_it in (("reads", self.reads), ("writes", self.writes)) if is_it)
 
 
+class JournalSettings(msgspec.Struct, frozen=True, array_like=True):
+    """How many events each partition keeps of what happened to a map's entries; as it is here: none."""
+
+    capacity: int = 0
+    """Events in one partition; 0: no journal."""
+    max_bytes: int = JOURNAL_BYTES
+    """Of the events in one partition, keys and values and all; at least one event is kept."""
+
+    @property
+    def is_on(self) -> bool:
+        return self.capacity > 0
+
+    def __str__(self) -> str:
+        return f"{self.capacity} events or {self.max_bytes} bytes in a partition" if self.is_on else "off"
+
+
+NO_JOURNAL = JournalSettings()
+
+
 class MapSettings(msgspec.Struct, frozen=True, array_like=True):
     """What holds for one map."""
 
     backups: BackupCount = BackupCount(1)
     protection: Protection = Protection()
     merge_policy: str = DEFAULT_MERGE_POLICY
+    journal: JournalSettings = NO_JOURNAL
 
     def with_change(self, change: MapChange) -> MapSettings:
         """These settings where the change says nothing else."""
@@ -73,6 +100,7 @@ class MapSettings(msgspec.Struct, frozen=True, array_like=True):
             self.backups if change.backups is None else change.backups,
             self.protection if change.protection is None else change.protection,
             self.merge_policy if change.merge_policy is None else change.merge_policy,
+            self.journal if change.journal is None else change.journal,
         )
 
 
@@ -82,6 +110,7 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
     backups: BackupCount | None = None
     protection: Protection | None = None
     merge_policy: str | None = None
+    journal: JournalSettings | None = None
 
     def over(self, other: MapChange) -> MapChange:
         """These aspects, and the other's where there is none."""
@@ -89,6 +118,7 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
             other.backups if self.backups is None else self.backups,
             other.protection if self.protection is None else self.protection,
             other.merge_policy if self.merge_policy is None else self.merge_policy,
+            other.journal if self.journal is None else self.journal,
         )
 
 
@@ -116,6 +146,15 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
         """Those that some map may have, the ones that never refuse left out."""
         all_of_them = [self.usual.protection, *(c.protection for _, c in self.maps if c.protection is not None)]
         return [protection for protection in dict.fromkeys(all_of_them) if protection.is_on]
+
+    @property
+    def journals(self) -> dict[str, JournalSettings]:
+        """The maps that have a journal; kept beside the value, as it is asked for of every partition."""
+        found: dict[str, JournalSettings] | None = self.__dict__.get("_journals")
+        if found is None:
+            had = {name: change.journal for name, change in self.maps if change.journal is not None}
+            found = self.__dict__["_journals"] = {name: journal for name, journal in had.items() if journal.is_on}
+        return found
 
     def of(self, name: str) -> MapSettings:
         """The settings of a map."""
@@ -157,10 +196,12 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     majority: bool | None = None
     protects: str = "reads and writes"
     merge_policy: str | None = None
+    journal_capacity: int | None = None
+    journal_max_bytes: int = JOURNAL_BYTES
 
     def as_change(self, usual: BackupCount) -> MapChange:
         """Raises `UsageError` for what `protects` cannot be."""
-        backups = protection = None
+        backups = protection = journal = None
         if self.backup_count is not None or self.async_backup_count is not None:
             synchronous = usual.synchronous if self.backup_count is None else self.backup_count
             asynchronous = usual.asynchronous if self.async_backup_count is None else self.async_backup_count
@@ -170,7 +211,9 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if self.minimum_members is not None or self.majority is not None:
             reads, writes = "reads" in self.protects, "writes" in self.protects
             protection = Protection(self.minimum_members or 0, bool(self.majority), reads, writes)
-        return MapChange(backups, protection, self.merge_policy)
+        if self.journal_capacity is not None:
+            journal = JournalSettings(self.journal_capacity, self.journal_max_bytes)
+        return MapChange(backups, protection, self.merge_policy, journal)
 
 
 def plan_of(usual: BackupCount, maps: Mapping[str, MapConfig]) -> MapPlan:
@@ -199,6 +242,7 @@ def differences(configured: MapPlan, present: MapPlan) -> list[str]:
             ("backups", wish.backups, has.backups),
             ("protection", wish.protection, has.protection),
             ("merge policy", wish.merge_policy, has.merge_policy),
+            ("journal", wish.journal, has.journal),
         ):
             if wish_for is not None and wish_for != there:
                 found.append(f"{name}: {what} {wish_for}, and the cluster's is {there}")
@@ -215,7 +259,7 @@ def check_change(name: str, change: MapChange) -> None:
     if len(name) > MAX_MAP_NAME_LENGTH:
         raise UsageError(f"a text of {len(name)} characters cannot name a map: give at most {MAX_MAP_NAME_LENGTH}")
     if change == MapChange():
-        raise UsageError("nothing to change: give backups, a protection or a merge policy")
+        raise UsageError("nothing to change: give backups, a protection, a merge policy or a journal")
     if change.backups is not None:
         check_backups(change.backups.synchronous, change.backups.asynchronous)
     protection = change.protection
@@ -225,6 +269,17 @@ def check_change(name: str, change: MapChange) -> None:
         raise UsageError("a protection of neither reads nor writes protects nothing: give reads, writes or both")
     if change.merge_policy is not None and change.merge_policy not in MERGE_POLICIES:
         raise UsageError(f"merge_policy: {change.merge_policy!r} is none of {', '.join(MERGE_POLICIES)}")
+    if change.journal is not None:
+        _check_journal(name, change.journal)
+
+
+def _check_journal(name: str, journal: JournalSettings) -> None:
+    if journal.is_on and (not name or name.endswith("*")):
+        raise UsageError(f"a journal is of one map: give the map's own name instead of {name or '*'!r}")
+    if not 0 <= journal.capacity <= MAX_JOURNAL_EVENTS:
+        raise UsageError(f"journal capacity: {journal.capacity} is not between 0 (off) and {MAX_JOURNAL_EVENTS} events")
+    if journal.max_bytes <= 0:
+        raise UsageError(f"journal max_bytes: {journal.max_bytes} keeps no event: give more than 0")
 
 
 def _by_name(item: tuple[str, MapChange]) -> str:

@@ -16,10 +16,11 @@ from collections import deque
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import Migration
 from phalanx.common.view import ViewId
+from phalanx.grid.journal import Journal
 from phalanx.grid.outcomes import Outcomes
 from phalanx.grid.store import MapStore, Replica
 from phalanx.wire.effects import Outbox
-from phalanx.wire.messages import CopyAck, CopyChunk, CopyStart, Forgotten
+from phalanx.wire.messages import CopyAck, CopyChunk, CopyStart, Forgotten, JournalPart
 
 ENTRY_BYTES = 16
 """What an entry counts in a chunk besides its key and value."""
@@ -29,12 +30,38 @@ CHUNK_BYTES = 1024
 """What a chunk costs besides its entries: many small copies are not free either."""
 
 
+class JournalSender:
+    """How far one journal is sent: the newest events first, while new ones are written at both ends."""
+
+    __slots__ = ("_end", "journal", "name")
+
+    def __init__(self, name: str, journal: Journal) -> None:
+        self.name = name
+        self.journal = journal
+        self._end: int | None = None
+        """The events below this number are still to be sent; None: all."""
+
+    @property
+    def is_complete(self) -> bool:
+        return self._end is not None and self._end <= self.journal.first
+
+    def next_part(self, max_bytes: int) -> tuple[JournalPart, int] | None:
+        """The next part and about how many bytes it has; None: what was left has been dropped meanwhile."""
+        if self.is_complete:
+            return None
+        is_first = self._end is None
+        end = self.journal.next if self._end is None else self._end
+        part, size = self.journal.part(self.name, end, max_bytes, is_first=is_first)
+        self._end = end - len(part.keys)
+        return part, size
+
+
 class CopySender:
     """The owner's end of one copy. Ended by the last acknowledgement, or by the connection."""
 
     __slots__ = (
-        "_chunk_bytes", "_copy_id", "_keys", "_member", "_on_the_way", "_partition", "_removed", "_replica", "_sent", "_sent_last",
-        "is_complete",
+        "_chunk_bytes", "_copy_id", "_journals", "_keys", "_member", "_on_the_way", "_partition", "_removed", "_replica", "_sent",
+        "_sent_last", "is_complete",
     )  # fmt: skip
 
     def __init__(self, partition: int, member: MemberId, copy_id: int, replica: Replica, chunk_bytes: int) -> None:
@@ -52,6 +79,9 @@ class CopySender:
             if replica.maps[name].tombstones
         ]
         """The same of their tombstones, behind the entries."""
+        self._journals: list[JournalSender] | None = None
+        """Journals that are still to be sent, behind all of that; None: they are not listed yet. The destination writes
+        events of its own from a journal's first part on: then what it holds is what this member holds."""
         self._sent = 0
         self._sent_last = False
         self._on_the_way: deque[Millis] = deque()
@@ -116,17 +146,37 @@ class CopySender:
                 size = self._gather_removed(store, left, (removed, removed_at), (keys, values))
             if store is None or not left:
                 self._removed.pop()
-        self._sent_last = not self._keys and not self._removed
+        journal = None
+        if not self._keys and not self._removed:
+            if self._journals is None:
+                held = self._replica.journals
+                self._journals = [JournalSender(name, held[name]) for name in sorted(held, reverse=True)]
+            if not keys and not removed:
+                journal, size = self._next_journal_part()
+        self._sent_last = not self._keys and not self._removed and not self._journals
         forgotten = _forgotten(self._replica) if self._sent_last else ()
         ttls = _ttls(store, keys, now) if store is not None and store.expires_at else []
         chunk = CopyChunk(
             self._partition, self._copy_id, self._sent, name, keys, values, ttls, self._sent_last, tuple(removed),
-            tuple(removed_at), *self._replica.readings.columns(name, keys), forgotten,
+            tuple(removed_at), *self._replica.readings.columns(name, keys), forgotten, journal,
         )  # fmt: skip
         self._sent += 1
         self._on_the_way.append(now)
         outbox.send(self._member, chunk)
         return size
+
+    def _next_journal_part(self) -> tuple[JournalPart | None, int]:
+        """Events for one chunk, and about how many bytes it has."""
+        while self._journals:
+            sender = self._journals[-1]
+            # One that has ended since, or began anew, the destination has ended or begun by itself.
+            is_there = self._replica.journals.get(sender.name) is sender.journal
+            part = sender.next_part(self._chunk_bytes) if is_there else None
+            if part is None or sender.is_complete:
+                self._journals.pop()
+            if part is not None:
+                return part[0], CHUNK_BYTES + part[1]
+        return None, CHUNK_BYTES
 
     def _gather(self, store: MapStore, left: list[bytes], keys: list[bytes], values: list[bytes]) -> int:
         """Take keys until a chunk is full; about how many bytes it has."""
@@ -212,6 +262,8 @@ class IncomingCopy:
             self._take_entries(chunk, now)
         if chunk.removed:
             self.replica.map(chunk.map).tombstones.update(zip(chunk.removed, chunk.removed_at, strict=True))
+        if chunk.journal is not None:
+            self._take_journal(chunk.journal)
         # Behind the rest: what one map has purged must not pass to another one that is made for its first entry.
         for each in chunk.forgotten:
             if each.map:
@@ -219,6 +271,14 @@ class IncomingCopy:
                 store.cleared_at, store.purged_to = each.cleared_at, each.purged_to
             else:
                 self.replica.purged_to = each.purged_to
+
+    def _take_journal(self, part: JournalPart) -> None:
+        replica = self.replica
+        if part.lineages:
+            # One that began here by a write, beside entries that had yet to come, is not the owner's.
+            replica.keep_journal(part.map, Journal.of_part(part, replica.epoch, replica.ruler))
+        if (journal := replica.journals.get(part.map)) is not None and journal.origin == part.origin:
+            journal.fill(part)
 
     def _take_entries(self, chunk: CopyChunk, now: Millis) -> None:
         store = self.replica.map(chunk.map)

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from phalanx.common.ids import Target
 from phalanx.common.table import PartitionTable
 from phalanx.grid.held import HeldRequests, Request
+from phalanx.grid.journal import Journal
 from phalanx.grid.outcomes import Outcomes
 from phalanx.grid.store import MapStore, Replica
 from phalanx.partition.hashing import children_of, partitions_of
@@ -48,6 +49,10 @@ def divide(replica: Replica, partition: int, of: int, partition_count: int) -> d
         each.outcomes = Outcomes(replica.outcomes.export())
         each.purged_to = replica.purged_to
         each.readings = replica.readings.copy()
+        for name, journal in replica.journals.items():
+            # The events of one child are among those of all, and their numbers are theirs together: it begins anew.
+            limits = (journal.capacity, journal.max_bytes)
+            each.keep_journal(name, Journal(*limits, replica.seq, each.epoch, each.ruler))
     for name, store in replica.maps.items():
         keys = list(store.entries)
         stores: dict[int, MapStore] = {}

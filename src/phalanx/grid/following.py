@@ -18,6 +18,7 @@ from phalanx.common.view import ViewId
 from phalanx.grid.copying import IncomingCopy
 from phalanx.grid.discarding import Discarded
 from phalanx.grid.dividing import UndividedReplicas
+from phalanx.grid.journal import Journal
 from phalanx.grid.store import Replica
 from phalanx.partition.hashing import children_of
 from phalanx.wire import events
@@ -34,6 +35,7 @@ from phalanx.wire.messages import (
     ReplicateAck,
     ReplicateAcks,
     ReplicateClear,
+    ReplicateJournal,
     ReplicatePut,
     ReplicateRemove,
     Rule,
@@ -47,16 +49,31 @@ def apply_write(replica: Replica, message: Replicate, now: Millis) -> None:
     if isinstance(message, ReplicatePut):
         store = replica.map(message.map)
         if len(message.keys) == 1:
-            store.put(message.keys[0], message.values[0], message.ttl_ms, now)
+            store.put(message.keys[0], message.values[0], message.ttl_ms, now, merged=message.merged)
         else:
-            store.put_many(message.keys, message.values, message.ttl_ms, now)
+            store.put_many(message.keys, message.values, message.ttl_ms, now, merged=message.merged)
     elif isinstance(message, ReplicateRemove):
-        replica.remove(message.map, message.keys, message.stamps)
+        replica.remove(message.map, message.keys, message.stamps, message.ended_at)
+    elif isinstance(message, ReplicateJournal):
+        apply_journal(replica, message)
+        return
     else:
         replica.clear(message.map, message.stamp)
         return
     if (applied := message.applied) is not None:
         replica.outcomes.note(applied.caller, applied.number, applied.open_from, applied.outcome, now)
+
+
+def apply_journal(replica: Replica, message: ReplicateJournal) -> None:
+    """Begin, change or end the journal of a map; at the owner and at its backups alike."""
+    journal = replica.journals.get(message.map)
+    if not message.capacity:
+        replica.keep_journal(message.map, None)
+    elif journal is not None:
+        journal.limit(message.capacity, message.max_bytes)
+    else:
+        begun = Journal(message.capacity, message.max_bytes, message.seq, replica.epoch, replica.ruler)
+        replica.keep_journal(message.map, begun)
 
 
 class Followed:
@@ -90,7 +107,7 @@ class Followed:
         if type(message) is ReplicatePut:
             self._clock.observe_stored(message.values, now)
         elif type(message) is ReplicateRemove:
-            self._clock.observe(max(message.stamps, default=0), now)
+            self._clock.observe(max(message.stamps, default=message.ended_at), now)
         elif type(message) is ReplicateClear:
             self._clock.observe(message.stamp, now)
         copy = self.copies.get(partition)
@@ -137,7 +154,7 @@ class Followed:
         if replica is not None:
             base = (message.base_epoch, message.base_seq, message.base_ruler)
             if (replica.epoch, replica.seq, replica.ruler) == base:
-                replica.epoch, replica.ruler = epoch, sender
+                replica.begin_rule(epoch, sender)
             if (replica.epoch, replica.ruler) == (epoch, sender):
                 in_sync_to = replica.seq
         self._out.send(sender, ProbeAnswer(partition, epoch, in_sync_to))
@@ -307,7 +324,7 @@ class Followed:
         for partition, replica in self.replicas.items():
             if replica.epoch > table.versions[partition]:
                 replica.ended = replica.epoch
-                replica.epoch, replica.ruler = table.births[partition], f"none, at {self.this}"
+                replica.begin_rule(table.births[partition], f"none, at {self.this}")
 
     def _is_older_than_loss(self, replica: Replica, partition: int, table: PartitionTable) -> bool:
         """Whether the partition was lost since: what is here was not in the table, and may miss confirmed writes.

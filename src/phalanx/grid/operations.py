@@ -6,7 +6,7 @@ they did (these keys have these values now; these are gone), so a backup never e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from phalanx.common.clock import STAMP_BYTES
@@ -15,6 +15,7 @@ from phalanx.common.ids import Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
 from phalanx.grid.conditions import BadCondition, wanted_by
+from phalanx.grid.journalling import read_journal
 from phalanx.grid.once import answer_unchanged, noted, was_applied, was_noted
 from phalanx.grid.packing import NOTHING, packed_page
 from phalanx.grid.replication import OwnedPartition, PendingWrite
@@ -37,6 +38,7 @@ from phalanx.wire.messages import (
     Put,
     PutAll,
     PutIfAbsent,
+    ReadJournal,
     Remove,
     Replace,
     ReplicateClear,
@@ -94,15 +96,31 @@ def on_bulk_request(grid: GridService, caller: Target, request: BulkRequest, now
     _BULK_OPERATIONS[type(request)](grid, caller, request, now)
 
 
-def remove_ended(grid: GridService, owned: OwnedPartition, name: str, keys: list[bytes]) -> None:
+def remove_ended(grid: GridService, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
     """Drop entries whose time is over; nobody waits for it."""
     replica = owned.replica
-    stamps = replica.map(name).end_stamps(keys)
-    replica.remove(name, keys, stamps)
+    store = replica.map(name)
+    stamps = store.end_stamps(keys)
+    ended_at = grid.clock.stamp(now) if store.journal is not None else 0
+    replica.remove(name, keys, stamps, ended_at)
     replica.seq += 1
-    owned.append(ReplicateRemove(owned.number, replica.epoch, replica.seq, name, keys, stamps), None)
+    owned.append(ReplicateRemove(owned.number, replica.epoch, replica.seq, name, keys, stamps, None, ended_at), None)
     if owned.streams:
         grid.unsettled[owned.number] = owned
+
+
+def end_before_write(
+    grid: GridService, owned: OwnedPartition, name: str, keys: Iterable[bytes] | None, now: Millis
+) -> None:
+    """Before entries of a map with a journal are written: those whose time is over end first, with an event each.
+
+    `keys`: what will be written; None: all. Whose time is over, the owner says: a backup must not work it out by itself.
+    """
+    store = owned.replica.maps.get(name)
+    if store is None or store.journal is None or not store.expires_at:
+        return
+    if ended := store.ended(store.expires_at if keys is None else dict.fromkeys(keys), now):
+        remove_ended(grid, owned, name, ended, now)
 
 
 # --- one key --------------------------------------------------------------------------------------------------------
@@ -130,7 +148,7 @@ def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put,
         and not request.ttl_ms
         and owned.replica.outcomes.note_next(caller, number, request.open_from, None, now)
     ):
-        owned.put_unshared(request.map, request.key, grid.clock.stamped(request.value, now))
+        owned.put_unshared(request.map, request.key, grid.clock.stamped(request.value, now), now)
         grid.out.send(caller, DoneReply(request.id))
     elif not was_applied(grid, owned, caller, request):
         _store(grid, owned, caller, request, DoneReply(request.id), None, now)
@@ -162,6 +180,8 @@ def _remove(grid: GridService, owned: OwnedPartition, caller: Target, request: R
     if was_applied(grid, owned, caller, request):
         return
     replica = owned.replica
+    if replica.journals:
+        end_before_write(grid, owned, request.map, (request.key,), now)
     store = replica.maps.get(request.map)
     if store is None or request.key not in store.entries:
         answer_unchanged(grid, owned, caller, request, ValueReply(request.id, None), None, now)
@@ -188,10 +208,12 @@ def _store(
     ttl_ms = request.ttl_ms
     stored = grid.clock.stamped(request.value, now)
     if not ttl_ms and not owned.streams:
-        owned.put_unshared(request.map, request.key, stored)
+        owned.put_unshared(request.map, request.key, stored, now)
         grid.out.send(caller, reply)
         return
     replica = owned.replica
+    if replica.journals:
+        end_before_write(grid, owned, request.map, (request.key,), now)
     replica.map(request.map).put(request.key, stored, ttl_ms, now)
     if ttl_ms:
         grid.note_expiry(owned)
@@ -256,7 +278,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
     for key, value, owned in zip(request.keys, request.values, owned_ones, strict=True):
         stored = stamp + value
         if not ttl_ms and not owned.streams:
-            owned.put_unshared(name, key, stored)
+            owned.put_unshared(name, key, stored, now)
         elif owned in shared:
             shared[owned][0].append(key)
             shared[owned][1].append(stored)
@@ -265,6 +287,8 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
     write = PendingWrite(caller, DoneReply(request.id), 0, name)
     for owned, (keys, values) in shared.items():
         replica = owned.replica
+        if replica.journals:
+            end_before_write(grid, owned, name, keys, now)
         replica.map(name).put_many(keys, values, ttl_ms, now)
         if ttl_ms:
             grid.note_expiry(owned)
@@ -295,6 +319,8 @@ def _clear(grid: GridService, caller: Target, request: ClearPartitions, now: Mil
     for partition in dict.fromkeys(request.partitions):
         owned = _owned(grid, partition)
         replica = owned.replica
+        if replica.journals:
+            end_before_write(grid, owned, request.map, None, now)
         store = replica.maps.get(request.map)
         if store is None or not store.entries:
             continue
@@ -329,6 +355,11 @@ def _scan_packed(grid: GridService, caller: Target, request: ScanPacked, now: Mi
     max_bytes = min(max(request.max_bytes, 1), REPLY_BYTES)
     page = packed_page(store, request.after_key, max_bytes, wanted, now) if store is not None else NOTHING
     grid.out.send(caller, PackedReply(request.id, *page))
+
+
+def _read_journal(grid: GridService, caller: Target, request: ReadJournal, now: Millis) -> None:
+    if _owns_all(grid, caller, request, (request.partition,), request.of, now):
+        grid.out.send(caller, read_journal(_owned(grid, request.partition), request))
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------
@@ -453,4 +484,5 @@ _BULK_OPERATIONS: dict[type, Callable[[GridService, Target, Any, Millis], None]]
     ClearPartitions: _clear,
     ScanPartition: _scan,
     ScanPacked: _scan_packed,
+    ReadJournal: _read_journal,
 }

@@ -22,6 +22,7 @@ import msgspec
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.grid.held import HeldRequests
+from phalanx.grid.journalling import follow_journal_settings
 from phalanx.grid.replication import Destination, OwnedPartition, StreamState
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
@@ -244,6 +245,7 @@ class OutgoingMigrations:
         owned = self.sealed.pop(partition, None)
         if owned is not None:
             self._grid.owned[partition] = owned
+            follow_journal_settings(self._grid, owned)
             self._held.release(partition)
 
     def _give_up(self, owned: OwnedPartition, outgoing: Outgoing, reason: str) -> None:

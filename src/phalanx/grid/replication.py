@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from phalanx.common.clock import stamp_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.invariant import invariant
@@ -113,11 +114,38 @@ class PendingWrite(msgspec.Struct, gc=False):
     """Whose protection counts when it is to be acknowledged; empty: none, as where kept data is handed in."""
 
 
+class JournalMarks:
+    """How far a journal had come with which write, from the oldest write that is not confirmed."""
+
+    __slots__ = ("_marks", "_readable")
+
+    def __init__(self, seq: int, next_sequence: int, readable: int = 0) -> None:
+        self._marks = deque([(seq, next_sequence)])
+        self._readable = readable
+
+    def note(self, seq: int, next_sequence: int) -> None:
+        self._marks.append((seq, next_sequence))
+
+    def confirm(self, seq: int) -> int:
+        """All have the writes up to this number: up to which event one may read."""
+        marks = self._marks
+        while marks and marks[0][0] <= seq:
+            self._readable = marks.popleft()[1]
+        return self._readable
+
+    def forget(self, seq: int) -> None:
+        """Of the writes up to this number only the last one counts."""
+        marks = self._marks
+        while len(marks) > 1 and marks[1][0] <= seq:
+            marks.popleft()
+
+
 class OwnedPartition:
     """A partition that this member owns, from the table that said so to the table that says otherwise."""
 
     __slots__ = (
-        "_base", "_guard", "_log", "_log_from", "_of", "_out", "_pacer", "_waiting", "maps", "number", "replica", "streams", "view",
+        "_base", "_guard", "_log", "_log_from", "_marks", "_of", "_out", "_pacer", "_waiting", "maps", "number", "replica",
+        "streams", "view",
     )  # fmt: skip
 
     def __init__(
@@ -155,7 +183,9 @@ class OwnedPartition:
         """The installed one."""
         began_anew = epoch > replica.epoch or (epoch == replica.epoch and this != replica.ruler)
         invariant(began_anew, "no two rules over a partition have one epoch and ruler", replica=replica, epoch=epoch)
-        replica.epoch, replica.ruler = epoch, this
+        replica.begin_rule(epoch, this)
+        self._marks = {name: JournalMarks(replica.seq, journal.next) for name, journal in replica.journals.items()}
+        """Of the maps with journals: how much of them may be read."""
 
     def __repr__(self) -> str:
         return f"OwnedPartition({self.number}, {self.replica}, {list(self.streams.values())}, log={len(self._log)})"
@@ -188,6 +218,8 @@ class OwnedPartition:
                 self._out.send(stream.member, message)
             waits = waits or (stream.counts and stream.index <= coldest)
         self._log.append(message)
+        if self.replica.journals:
+            self._mark(message.map, message.seq)
         if waits and write is not None:
             waiting = self._waiting.get(coldest)
             if waiting is None:
@@ -195,12 +227,49 @@ class OwnedPartition:
             waiting.append((message.seq, write))
         return waits
 
-    def put_unshared(self, name: str, key: bytes, stored: bytes) -> None:
+    def _mark(self, name: str, seq: int) -> None:
+        """A write is applied: how far the journal of its map has come."""
+        journal, marks = self.replica.journals.get(name), self._marks.get(name)
+        if journal is None:
+            self._marks.pop(name, None)
+        elif marks is None:
+            self._marks[name] = JournalMarks(seq, journal.next)
+        else:
+            marks.note(seq, journal.next)
+
+    def readable(self, name: str) -> int:
+        """The number behind the newest event of the map's journal that may be read: all have it who must confirm a write.
+
+        Before that it could vanish with this owner, and the next one give its number to another. What a replica has that
+        has not told yet, or gets a copy, nobody knows: until it has, no more than before.
+        """
+        journal = self.replica.journals[name]
+        marks = self._marks.get(name)
+        if not self.streams or marks is None:
+            return journal.next
+        coldest, confirmed = self.maps.of(name).backups.synchronous, self.replica.seq
+        for stream in self.streams.values():
+            if stream.counts and stream.index <= coldest:
+                is_known = stream.state in (StreamState.IN_SYNC, StreamState.CATCHING_UP)
+                confirmed = min(confirmed, stream.acked if is_known else -1)
+        return max(marks.confirm(confirmed), journal.first)
+
+    def put_unshared(self, name: str, key: bytes, stored: bytes, now: Millis) -> None:
         """Store a stamped value for ever while there is no stream: nobody has to hear of it."""
         replica = self.replica
         store = replica.maps.get(name)
-        if store is None or store.sorted_positions is not None or store.expires_at or store.tombstones:
-            replica.map(name).put(key, stored, 0, 0)
+        if (
+            store is None
+            or store.sorted_positions is not None
+            or store.expires_at
+            or store.tombstones
+            or store.journal is not None
+        ):
+            store = replica.map(name)
+            if store.journal is not None and store.ended((key,), now):
+                # One event for its end, and one for what is stored then.
+                store.remove(key, 0, stamp_of(stored))
+            store.put(key, stored, 0, 0)
         else:
             store.entries[key] = stored
         replica.seq = self._log_from = replica.seq + 1
@@ -264,6 +333,9 @@ class OwnedPartition:
             # A new destination whose copy breaks off gets another copy: the log need not grow as long as it takes.
             if stream.acked < kept_from and (stream.counts or stream.copy is None):
                 kept_from = stream.acked
+        if self._marks:
+            for marks in self._marks.values():
+                marks.forget(kept_from)
         log = self._log
         while log and log[0].seq <= kept_from:
             self._log_from = log.popleft().seq
@@ -273,6 +345,8 @@ class OwnedPartition:
     def follow_table(self, table: PartitionTable, reconfirmed: bool, now: Millis) -> None:
         """The master's table tells the backups. `reconfirmed`: another master than before stands behind it."""
         backups, version = table.replicas(self.number)[1:], table.versions[self.number]
+        if self._of and not self.streams:
+            self._note_alone()
         self.maps, self._of = table.maps, table.partition_count
         # Where a hotter replica is missing, the next one confirms in its stead.
         for index, member in enumerate(backups, start=1):
@@ -291,6 +365,13 @@ class OwnedPartition:
                 del self.streams[member]
         self._confirm(now)
 
+    def _note_alone(self) -> None:
+        """Until now nobody else had the partition: all that is in its journals may be read."""
+        replica = self.replica
+        self._marks = {
+            name: JournalMarks(replica.seq, journal.next, journal.next) for name, journal in replica.journals.items()
+        }
+
     def on_view(self, view: ViewId, members: Collection[MemberId], now: Millis) -> None:
         """A new destination that has left will not be in any table: nothing waits for it. (Backups leave by the table.)"""
         self.view = view
@@ -305,6 +386,8 @@ class OwnedPartition:
         index = destination.migration.destination_new_index
         stream = self.streams.get(member)
         if stream is None:
+            if not self.streams:
+                self._note_alone()
             stream = self.streams[member] = Stream(member, index, self.replica.seq, now, destination)
             self._start_copy(stream, copy_id, chunk_bytes, now)
         else:

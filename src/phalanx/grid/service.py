@@ -20,6 +20,7 @@ from phalanx.grid.anti_entropy import AntiEntropy
 from phalanx.grid.dividing import OwnedLater
 from phalanx.grid.following import Followed
 from phalanx.grid.held import HeldRequests
+from phalanx.grid.journalling import follow_journal_settings
 from phalanx.grid.merge_policies import COUNTING
 from phalanx.grid.operations import remove_ended
 from phalanx.grid.outgoing import OutgoingMigrations
@@ -179,7 +180,7 @@ class GridService:
             or len(value) > self._max_value
         ):
             return False
-        owned.put_unshared(name, key, self.clock.stamped(value, now))
+        owned.put_unshared(name, key, self.clock.stamped(value, now), now)
         return True
 
     def note_expiry(self, owned: OwnedPartition) -> None:
@@ -256,6 +257,7 @@ class GridService:
 
     def _follow_table(self, owned: OwnedPartition, reconfirmed: bool, now: Millis) -> None:
         owned.follow_table(self.table, reconfirmed, now)
+        follow_journal_settings(self, owned)
         if not owned.is_settled:
             self.unsettled[owned.number] = owned
 
@@ -451,7 +453,7 @@ class GridService:
         still_expiring = False
         for name, store in list(owned.replica.maps.items()):
             if keys := store.take_expired(now, EXPIRE_AT_MOST):
-                remove_ended(self, owned, name, keys)
+                remove_ended(self, owned, name, keys, now)
             still_expiring = still_expiring or bool(store.expires_at)
         if not still_expiring:
             self._expiring.pop(owned.number, None)

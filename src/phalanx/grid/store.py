@@ -29,11 +29,12 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 
 from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.ids import Millis
+from phalanx.grid.journal import EXPIRED, REMOVED, Journal
 from phalanx.grid.outcomes import Outcomes
 from phalanx.grid.readings import Readings
 from phalanx.partition.hashing import scan_position
@@ -45,7 +46,7 @@ class MapStore:
     """The entries of one map in one partition."""
 
     __slots__ = (
-        "_due", "cleared_at", "covering", "entries", "expires_at", "purged_to", "sorted_positions", "tombstones",
+        "_due", "cleared_at", "covering", "entries", "expires_at", "journal", "purged_to", "sorted_positions", "tombstones",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -65,6 +66,8 @@ class MapStore:
         """The greatest stamp of a removal or clear of which nothing is kept any more."""
         self.covering: set[bytes] = set()
         """Of the keys that expire: those that leave a tombstone then."""
+        self.journal: Journal | None = None
+        """Where what happens to entries is written, if anywhere."""
 
     def get(self, key: bytes, now: Millis) -> bytes | None:
         """The value, unless there is none or its time is over."""
@@ -73,9 +76,11 @@ class MapStore:
             return None
         return stored[STAMP_BYTES:]
 
-    def put(self, key: bytes, stored: bytes, ttl_ms: Millis, now: Millis) -> None:
-        """Store a stamped value, for `ttl_ms` milliseconds or (0) for ever."""
+    def put(self, key: bytes, stored: bytes, ttl_ms: Millis, now: Millis, *, merged: bool = False) -> None:
+        """Store a stamped value, for `ttl_ms` milliseconds or (0) for ever. `merged`: it is what another side has kept."""
         entries = self.entries
+        if self.journal is not None:
+            self.journal.put(key, stored, entries.get(key), merged=merged)
         if self.sorted_positions is not None and key not in entries:
             self.sorted_positions = None
         if ttl_ms:
@@ -99,11 +104,13 @@ class MapStore:
         if key in self.tombstones or (key in self.entries and self.expires_at.get(key, until + 1) > until):
             self.covering.add(key)
 
-    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes], ttl_ms: Millis, now: Millis) -> None:
+    def put_many(
+        self, keys: Sequence[bytes], values: Sequence[bytes], ttl_ms: Millis, now: Millis, *, merged: bool = False
+    ) -> None:
         """Store several stamped values."""
-        if ttl_ms or self.expires_at:
+        if ttl_ms or self.expires_at or self.journal is not None:
             for key, value in zip(keys, values, strict=True):
-                self.put(key, value, ttl_ms, now)
+                self.put(key, value, ttl_ms, now, merged=merged)
         else:
             self.sorted_positions = None
             self.entries.update(zip(keys, values, strict=True))
@@ -120,18 +127,26 @@ class MapStore:
             if key in of.covering:
                 self.covering.add(key)
 
-    def remove(self, key: bytes, stamp: int = 0) -> None:
+    def remove(self, key: bytes, stamp: int = 0, ended_at: int = 0) -> None:
         """Drop an entry and leave a tombstone, whether or not the key is here: a copy may not have come to it yet.
 
-        0: leave none.
+        0: leave none. `ended_at`: when it was found that its time was over; 0: somebody removes it.
         """
-        if self.entries.pop(key, None) is not None:
+        old = self.entries.pop(key, None)
+        if old is not None:
+            if self.journal is not None:
+                self.journal.gone(key, old, ended_at or stamp, EXPIRED if ended_at else REMOVED)
             self.sorted_positions = None
             self.expires_at.pop(key, None)
             self.covering.discard(key)
         if stamp:
             self.tombstones.pop(key, None)
             self.tombstones[key] = stamp
+
+    def ended(self, keys: Iterable[bytes], now: Millis) -> list[bytes]:
+        """Those of the keys whose time is over, and which are still stored."""
+        expires_at = self.expires_at
+        return [key for key in keys if expires_at.get(key, now + 1) <= now] if expires_at else []
 
     def state_of(self, key: bytes, now: Millis) -> tuple[int, bytes | None]:
         """What is known of a key: the stamp of its last write, and the stamped value; or the stamp of its removal and
@@ -241,7 +256,9 @@ class Replica:
     less: a master may die after few have heard of its table, and the next master use the same version for another owner.
     """
 
-    __slots__ = ("ended", "epoch", "maps", "ordered_for", "outcomes", "purged_to", "readings", "ruler", "seq")
+    __slots__ = (
+        "ended", "epoch", "journals", "maps", "ordered_for", "outcomes", "purged_to", "readings", "ruler", "seq",
+    )  # fmt: skip
 
     def __init__(self, epoch: int = 0, seq: int = 0, ruler: str = "") -> None:
         self.epoch = epoch
@@ -254,6 +271,8 @@ class Replica:
         self.ended = -1
         """The epoch of a rule that was followed until a new master's table did not know it. -1: none."""
         self.maps: dict[str, MapStore] = {}
+        self.journals: dict[str, Journal] = {}
+        """Of the maps that have one, also of those that hold nothing at present."""
         self.outcomes = Outcomes()
         """What became of writes that may be asked for again."""
         self.readings = Readings()
@@ -263,12 +282,29 @@ class Replica:
     def __repr__(self) -> str:
         return f"Replica(epoch={self.epoch}, seq={self.seq}, entries={self.entry_count()})"
 
+    def begin_rule(self, epoch: int, ruler: str) -> None:
+        """Follow this owner from now on, or be it."""
+        self.epoch, self.ruler = epoch, ruler
+        for journal in self.journals.values():
+            journal.begin_rule(epoch, ruler)
+
+    def keep_journal(self, name: str, journal: Journal | None) -> None:
+        """The map has this journal from now on; None: it has none."""
+        if journal is None:
+            self.journals.pop(name, None)
+        else:
+            self.journals[name] = journal
+        if name in self.maps:
+            self.maps[name].journal = journal
+
     def map(self, name: str) -> MapStore:
         """The store of a map; made when it is first written."""
         store = self.maps.get(name)
         if store is None:
             store = self.maps[name] = MapStore()
             store.purged_to = self.purged_to
+            if self.journals:
+                store.journal = self.journals.get(name)
         return store
 
     def state_of(self, name: str, key: bytes, now: Millis) -> tuple[int, bytes | None]:
@@ -281,8 +317,11 @@ class Replica:
         store = self.maps.get(name)
         return store.purged_to if store is not None else self.purged_to
 
-    def remove(self, name: str, keys: Sequence[bytes], stamps: Sequence[int] = ()) -> None:
-        """Drop entries. `stamps`: of the tombstones, one for each key (0: none) or one for all; without, none is left."""
+    def remove(self, name: str, keys: Sequence[bytes], stamps: Sequence[int] = (), ended_at: int = 0) -> None:
+        """Drop entries. `stamps`: of the tombstones, one for each key (0: none) or one for all; without, none is left.
+
+        `ended_at`: as in `MapStore.remove`.
+        """
         store = self.maps.get(name)
         if store is None:
             if not any(stamps):
@@ -290,15 +329,17 @@ class Replica:
             store = self.map(name)
         if not stamps:
             for key in keys:
-                store.remove(key)
+                store.remove(key, 0, ended_at)
         else:
             for key, stamp in zip(keys, stamps if len(stamps) > 1 else repeat(stamps[0], len(keys)), strict=True):
-                store.remove(key, stamp)
+                store.remove(key, stamp, ended_at)
         self._drop_if_empty(name, store)
 
     def clear(self, name: str, stamp: int = 0) -> None:
         """Drop all entries and tombstones of a map, and keep the stamp of that. 0: keep nothing."""
         before = self.maps.pop(name, None)
+        if before is not None and before.journal is not None:
+            before.journal.cleared(before.entries, stamp)
         if stamp:
             store = self.map(name)
             store.cleared_at = stamp

@@ -13,6 +13,7 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.merge_policies import Verdict, Version, decide
+from phalanx.grid.operations import end_before_write
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.versions import keys_written_before, version_of
 from phalanx.partition.hashing import partitions_of
@@ -126,6 +127,8 @@ def _apply(
         write.partitions_left += owned.append(nothing, write)
         grid.unsettled[owned.number] = owned
         return
+    if replica.journals:
+        end_before_write(grid, owned, name, [each.key for each in taken], now)
     messages: list[Replicate] = []
     if removed:
         keys, stamps = [each.key for each in removed], [each.kept.stamp for each in removed]
@@ -138,13 +141,15 @@ def _apply(
     for ttl_ms in dict.fromkeys(each.kept.ttl_ms for each in values):
         keys = [each.key for each in values if each.kept.ttl_ms == ttl_ms]
         versions = [each.kept.stored for each in values if each.kept.ttl_ms == ttl_ms]
-        replica.map(name).put_many(keys, versions, ttl_ms, now)
+        replica.map(name).put_many(keys, versions, ttl_ms, now, merged=True)
         if ttl_ms:
             # Over what it stood where it was written, is not known here: a third side may still have that.
             replica.map(name).covering.update(keys)
             grid.note_expiry(owned)
         replica.seq += 1
-        messages.append(ReplicatePut(owned.number, replica.epoch, replica.seq, name, keys, versions, ttl_ms))
+        messages.append(
+            ReplicatePut(owned.number, replica.epoch, replica.seq, name, keys, versions, ttl_ms, merged=True)
+        )
     for message in messages:
         if owned.streams:
             grid.unsettled[owned.number] = owned

@@ -47,6 +47,7 @@ from phalanx.wire.replication_messages import (
     CopyChunk,
     CopyStart,
     Forgotten,
+    JournalPart,
     OutcomeValue,
     Probe,
     ProbeAnswer,
@@ -54,6 +55,7 @@ from phalanx.wire.replication_messages import (
     ReplicateAck,
     ReplicateAcks,
     ReplicateClear,
+    ReplicateJournal,
     ReplicatePut,
     ReplicateRemove,
 )
@@ -78,6 +80,7 @@ from phalanx.wire.requests import (
     GetSafety,
     GetTable,
     HistoryReply,
+    JournalReply,
     LeavingMember,
     MembersReply,
     MigrationsReply,
@@ -88,6 +91,7 @@ from phalanx.wire.requests import (
     Put,
     PutAll,
     PutIfAbsent,
+    ReadJournal,
     Remove,
     Replace,
     ReplicasReply,
@@ -127,7 +131,7 @@ TableMessage = (
     TableUpdate | TableChanges | FetchTable | FetchedTable | TableRequest | TableAck
     | MigrationOrder | MigrationReady | MigrationCommit | MigrationAnswer
 )  # fmt: skip
-Replicate = ReplicatePut | ReplicateRemove | ReplicateClear
+Replicate = ReplicatePut | ReplicateRemove | ReplicateClear | ReplicateJournal
 ReplicationMessage = (
     Replicate | ReplicateAck | ReplicateAcks | Probe | ProbeAnswer | CopyStart | CopyChunk
     | CopyAck
@@ -137,12 +141,13 @@ MergeRequest = MergeEntries | FindWrittenBefore
 KeyRead = Get | Contains
 KeyWrite = Put | PutIfAbsent | Replace | Remove
 KeyRequest = KeyRead | KeyWrite
-BulkRequest = GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition | ScanPacked | MergeRequest
+BulkRequest = GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition | ScanPacked | ReadJournal | MergeRequest
 Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations
 Administration = ChangeMap | ChangePartitionCount | ChangeLite | AcceptView
 Request = KeyRequest | BulkRequest | Inquiry | Administration
 Reply = (
-    ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | PackedReply | TableReply | MembersReply
+    ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | PackedReply | JournalReply | TableReply
+    | MembersReply
     | NamesReply | ReplicasReply | HistoryReply | SafetyReply | MigrationsReply | ErrorReply
 )  # fmt: skip
 Message = MembershipMessage | WakingMessage | TableMessage | ReplicationMessage | MergeMessage | Request | Reply
@@ -201,6 +206,8 @@ __all__ = [
     "JoinRefused",
     "JoinRequest",
     "JoinResponse",
+    "JournalPart",
+    "JournalReply",
     "KeptAnswer",
     "KeptQuery",
     "KeyRead",
@@ -244,6 +251,7 @@ __all__ = [
     "PutIfAbsent",
     "ReachAnswer",
     "ReachProbe",
+    "ReadJournal",
     "RecordedCaller",
     "Refused",
     "Remove",
@@ -253,6 +261,7 @@ __all__ = [
     "ReplicateAck",
     "ReplicateAcks",
     "ReplicateClear",
+    "ReplicateJournal",
     "ReplicatePut",
     "ReplicateRemove",
     "ReplicationMessage",

@@ -44,6 +44,8 @@ class ReplicatePut(WireMessage, tag=40, frozen=True):
     ttl_ms: Millis
     """Time that the entries live from now on; 0: for ever."""
     applied: AppliedOperation | None = None
+    merged: bool = False
+    """They are what another side has kept."""
 
 
 class ReplicateRemove(WireMessage, tag=41, frozen=True):
@@ -57,6 +59,8 @@ class ReplicateRemove(WireMessage, tag=41, frozen=True):
     stamps: list[int]
     """Of the tombstones that they leave: one for each key (0: it leaves none), or one for all; empty: none leaves one."""
     applied: AppliedOperation | None = None
+    ended_at: int = 0
+    """The stamp of the moment when the owner found that their time was over, where the map has a journal; 0: else."""
 
 
 class ReplicateClear(WireMessage, tag=42, frozen=True):
@@ -67,6 +71,17 @@ class ReplicateClear(WireMessage, tag=42, frozen=True):
     seq: int
     map: str
     stamp: int
+
+
+class ReplicateJournal(WireMessage, tag=153, frozen=True):
+    """As `ReplicatePut`: from here on the map has a journal of so many events, or one of another size, or (0) none."""
+
+    partition: int
+    epoch: int
+    seq: int
+    map: str
+    capacity: int
+    max_bytes: int
 
 
 class ReplicateAck(WireMessage, tag=43, frozen=True):
@@ -126,6 +141,25 @@ class Forgotten(WireMessage, frozen=True):
     purged_to: int
 
 
+class JournalPart(WireMessage, frozen=True):
+    """Some events of the journal of one map, the oldest first. The newest part of a journal goes first."""
+
+    map: str
+    capacity: int
+    max_bytes: int
+    origin: int
+    lineages: tuple[tuple[int, int], ...]
+    """In the first part: each with the number of its first event. Empty in later ones."""
+    end: int
+    """The number behind that of the last event here."""
+    kinds: list[int]
+    keys: list[bytes]
+    values: list[bytes | None]
+    """With their stamps."""
+    olds: list[bytes | None]
+    stamps: list[int]
+
+
 class CopyChunk(WireMessage, tag=49, frozen=True):
     """Some entries of one map, values with their stamps, or some of its tombstones.
 
@@ -150,6 +184,8 @@ class CopyChunk(WireMessage, tag=49, frozen=True):
     """When last, by the grid's clock."""
     forgotten: tuple[Forgotten, ...] = ()
     """In the last chunk: as things are when everything else has been sent."""
+    journal: JournalPart | None = None
+    """Behind all entries and tombstones: from then on the destination writes events of its own."""
 
 
 class CopyAck(WireMessage, tag=50, frozen=True):

@@ -143,6 +143,23 @@ class ScanPacked(WireMessage, tag=150, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
+class ReadJournal(WireMessage, tag=154, frozen=True):
+    """Events of a map's journal in one partition, from a number on; with a `limit` of 0: only where it begins and ends.
+
+    `lineage`: of the position; 0: whatever is there.
+    """
+
+    id: int
+    map: str
+    partition: int
+    of: int
+    """As in `SizeOf`."""
+    lineage: int
+    sequence: int
+    limit: int
+    max_bytes: int
+
+
 class GetTable(WireMessage, tag=71, frozen=True):
     """The member's partition table. `assign`: let the cluster assign its partitions if that has not happened yet."""
 
@@ -283,6 +300,33 @@ class PackedReply(WireMessage, tag=151, frozen=True):
     more: bool
     after_key: bytes = b""
     """If there is more: ask again, behind this key. It may be none of those above."""
+
+
+class JournalReply(WireMessage, tag=155, frozen=True):
+    """What a journal holds that may be read: what all have who must confirm a write.
+
+    `lineage` is 0 where the map has no journal here.
+    """
+
+    id: int
+    lineage: int
+    """Of the position behind the events of this reply; of a reply without any: of `end`."""
+    oldest: int
+    """The number of the oldest event that is kept."""
+    end: int
+    """Behind that of the newest event that may be read."""
+    known_to: int
+    """Up to which number the lineage that was asked for is the same here; -1: it is unknown."""
+    sequence: int
+    """The number of the first event of this reply."""
+    kinds: list[int]
+    """As in `grid.journal`."""
+    keys: list[bytes]
+    values: list[bytes | None]
+    """Without their stamps; None: the entry is gone."""
+    olds: list[bytes | None]
+    stamps: list[Millis]
+    """Of the writes, by the grid's clock."""
 
 
 class TableReply(WireMessage, tag=96, frozen=True):

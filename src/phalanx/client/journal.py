@@ -1,0 +1,233 @@
+"""What happened to a map's entries, in order, for a blocking client: `Journal("flights", client)`.
+
+A map has a journal when it was asked for one (`phalanx map journal NAME --capacity N`). Each partition numbers its events
+by itself, and keeps the last so many. All events of one key are in one partition, in the order in which they happened.
+
+A place in the journal of a partition is a `Position`: a lineage and the number of the next event to read. The number alone
+says nothing: two sides of a cut both go on counting, and a partition whose last replica was lost begins anew. Keep both,
+and give both back, as they came:
+
+    journal = Journal("flights", client)
+    at = {partition: bounds.begin_position for partition, bounds in journal.bounds().items()}
+    while True:
+        for partition in journal.partitions():
+            page = journal.read(partition, *at[partition], limit=1000)
+            handle(page.events)
+            at[partition] = page.next
+
+Only events are told that all have who must confirm a write: what was told is not taken back by the crash of an owner. So
+an event comes a moment after its write, and while a backup gets a copy of the partition, none does. An event without
+`value` says that the entry is gone. `old_value` is None for what was not there, and for an update of a value of many
+megabytes.
+
+Raises: `JournalNotEnabled`; `JournalOverrun` with the number of events that were missed, when the reader is too late;
+`JournalLineageChanged` when what the reader has read is not what happened here: then read the whole map, and go on from
+`bounds()`. Partitions that were divided begin new journals.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from phalanx.common.errors import (
+    ErrorCode,
+    JournalLineageChanged,
+    JournalNotEnabled,
+    JournalOverrun,
+    UnavailableError,
+    UsageError,
+)
+from phalanx.maps.requests import REGROUP, check_map_name, expect
+from phalanx.wire.messages import ErrorReply, JournalReply, ReadJournal
+
+if TYPE_CHECKING:
+    from phalanx.client.sync import Client
+
+KINDS = ("", "added", "updated", "removed", "expired", "evicted", "merged")
+"""Of events, by their number on the wire. `merged`: another side's value was taken when a cut was healed."""
+PAGE_EVENTS = 10_000
+PAGE_BYTES = 1024 * 1024
+PAUSE_S = 0.02
+
+
+class Position(NamedTuple):
+    """A place in the journal of one partition: behind what was read."""
+
+    lineage: int
+    sequence: int
+    """The number of the next event."""
+
+
+class Bounds(NamedTuple):
+    """What the journal of one partition holds."""
+
+    lineage: int
+    """Of the newest event that may be read."""
+    oldest: int
+    """The number of the oldest event that is kept; of the next one, where none is."""
+    end: int
+    """The number behind the newest event that may be read."""
+
+    @property
+    def begin_position(self) -> Position:
+        """Where to read from for all that is kept."""
+        return Position(self.lineage, self.oldest)
+
+    @property
+    def end_position(self) -> Position:
+        """Where to read from for what comes next."""
+        return Position(self.lineage, self.end)
+
+
+class JournalEvent(NamedTuple):
+    """One thing that happened to an entry; key and values are serialised (`phalanx.grid.serialization`)."""
+
+    kind: str
+    """One of `KINDS`."""
+    key: bytes
+    value: bytes | None
+    """What the entry holds from then on; None: it is gone."""
+    old_value: bytes | None
+    """What it held before."""
+    stamp_ms: int
+    """When it was written, by the grid's clock, in milliseconds since 1970; of one that was merged: on its former side."""
+    sequence: int
+
+
+class Page(NamedTuple):
+    """Events in their order, and where to go on."""
+
+    events: list[JournalEvent]
+    next: Position
+
+
+class Journal:
+    """The journal of one map. Raises `UsageError` for what cannot name a map; nothing is asked yet."""
+
+    def __init__(self, map_name: str, client: Client) -> None:
+        self.map_name = check_map_name(map_name)
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.map_name!r})"
+
+    def partitions(self) -> range:
+        """The partitions that there are now; they may be divided into more."""
+        return range(self._client.partition_table().partition_count)
+
+    def bounds(self, partitions: Iterable[int] | None = None) -> dict[int, Bounds]:
+        """What is kept of some partitions, or all, each at its own moment."""
+        wanted = list(self.partitions() if partitions is None else partitions)
+        replies = self._ask_all(wanted)
+        return {partition: Bounds(reply.lineage, reply.oldest, reply.end) for partition, reply in replies.items()}
+
+    def read(self, partition: int, lineage: int, from_sequence: int, limit: int = PAGE_EVENTS) -> Page:
+        """The events from a position on, at most `limit` of them; fewer, or none, where there are no more as yet, or where
+        they would be too large for one answer. Does not wait for any to happen.
+
+        `lineage` 0: whatever is there, from this number on.
+        """
+        reply = self._ask(partition, lineage, from_sequence, limit)
+        return page_of(self.map_name, partition, Position(lineage, from_sequence), reply)
+
+    def read_range(self, partition: int, begin: Position, end: Position) -> Iterator[list[JournalEvent]]:
+        """All events between two positions, page by page: the same ones each time. `end` is one that was told before.
+
+        Both must be positions in the journal of now. Raises `UnavailableError` if what was told before is not confirmed
+        anew (by the backups of a new owner) within the time limit of a call.
+        """
+        at, deadline = begin, time.monotonic() + self._client.call_timeout_s
+        if begin.sequence > end.sequence:
+            raise UsageError(
+                f"partition {partition}: nothing is between {begin} and {end}: the first one is behind the other"
+            )
+        while at.sequence < end.sequence:
+            page = self.read(partition, *at, end.sequence - at.sequence)
+            if page.events:
+                # By the end's lineage from here on: whatever is read must lead there.
+                at, deadline = Position(end.lineage, page.next.sequence), time.monotonic() + self._client.call_timeout_s
+                yield page.events
+                continue
+            if time.monotonic() >= deadline:
+                text = f"event {at.sequence} of partition {partition} of map {self.map_name!r} is not confirmed"
+                raise UnavailableError(f"{text} within {self._client.call_timeout_s:g} s; calling again is safe")
+            time.sleep(PAUSE_S)
+
+    # --- how owners are asked --------------------------------------------------------------------------------------
+
+    def _ask(self, partition: int, lineage: int, sequence: int, limit: int) -> JournalReply:
+        return self._ask_all([partition], lineage, sequence, limit)[partition]
+
+    def _ask_all(
+        self, partitions: list[int], lineage: int = 0, sequence: int = 0, limit: int = 0
+    ) -> dict[int, JournalReply]:
+        """Ask the owners; what one could not answer is asked again until the deadline."""
+        client, left = self._client, partitions
+        deadline = time.monotonic() + client.call_timeout_s
+        replies: dict[int, JournalReply] = {}
+        while left:
+            table = client.partition_table()
+            of = table.partition_count
+            for partition in left:
+                if not 0 <= partition < of:
+                    raise UsageError(f"there is no partition {partition}: the cluster has {of}")
+            asked = [(p, self._request(p, of, lineage, sequence, limit)) for p in left]
+            left, refusal = [], None
+            for (partition, _), reply in zip(asked, client.call_all(asked), strict=True):
+                if isinstance(reply, ErrorReply) and reply.code in REGROUP:
+                    left.append(partition)
+                    refusal = reply
+                elif (found := expect(reply, JournalReply, "journal")).lineage:
+                    replies[partition] = found
+                elif not client.refresh().maps.of(self.map_name).journal.is_on:
+                    raise not_enabled(self.map_name)
+                else:
+                    # The owner has yet to hear that the map has one.
+                    left.append(partition)
+                    refusal = ErrorReply(
+                        0, ErrorCode.UNAVAILABLE, f"the journal of partition {partition} has not begun"
+                    )
+            if refusal is not None:
+                if time.monotonic() >= deadline:
+                    raise UnavailableError(f"journal: {refusal.text}; nothing was changed, calling again is safe")
+                if client.refresh() is table:
+                    time.sleep(PAUSE_S)
+        return replies
+
+    def _request(self, partition: int, of: int, lineage: int, sequence: int, limit: int) -> ReadJournal:
+        number = self._client.next_id()
+        return ReadJournal(number, self.map_name, partition, of, lineage, sequence, limit, PAGE_BYTES)
+
+
+def page_of(map_name: str, partition: int, at: Position, reply: JournalReply) -> Page:
+    """What a reply says to a reader at a position. Raises what must be said of it."""
+    where = f"partition {partition} of map {map_name!r}"
+    mend = "read the map as it is now, and the journal from the position that it has now (bounds)"
+    if at.lineage and reply.known_to < 0:
+        text = f"the journal of {where} is not the one of which event {at.sequence} was the next: it began anew, or another"
+        raise JournalLineageChanged(partition, None, f"{text} side of a cut wrote it; {mend}")
+    if at.sequence > reply.known_to:
+        void = at.sequence - reply.known_to
+        text = f"{void} events before event {at.sequence} of {where} were read and did not last: their side of a cut, or all"
+        raise JournalLineageChanged(partition, void, f"{text} who held them, are gone; {mend}")
+    if at.sequence < reply.oldest:
+        missed = reply.oldest - at.sequence
+        text = f"{missed} events of {where} from event {at.sequence} on are not kept any more: the reader is too late"
+        raise JournalOverrun(partition, missed, f"{text}; {mend}, and give the journal a greater capacity")
+    events = [
+        JournalEvent(KINDS[kind], key, value, old, stamp, reply.sequence + index)
+        for index, (kind, key, value, old, stamp) in enumerate(
+            zip(reply.kinds, reply.keys, reply.values, reply.olds, reply.stamps, strict=True)
+        )
+    ]
+    return Page(events, Position(reply.lineage, events[-1].sequence + 1) if events else at)
+
+
+def not_enabled(map_name: str) -> JournalNotEnabled:
+    """What to tell who reads the journal of a map that has none."""
+    how = f"phalanx map journal {map_name} --capacity 10000 --at HOST:PORT"
+    return JournalNotEnabled(
+        f"map {map_name!r} has no journal: begin one with '{how}'; it holds what happens from then on"
+    )

@@ -1,0 +1,76 @@
+"""The owner's side of journals: which of its maps have one, and what a reader of one is told.
+
+A journal begins, changes its size or ends with a numbered write, so that it does so behind the same write everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from phalanx.common.clock import COUNTER_BITS
+from phalanx.grid.following import apply_journal
+from phalanx.grid.journal import EVENT_BYTES, Event, columns, values_of
+from phalanx.grid.replication import OwnedPartition
+from phalanx.wire.messages import JournalReply, ReadJournal, ReplicateJournal
+
+if TYPE_CHECKING:
+    from phalanx.grid.service import GridService
+
+REPLY_BYTES = 8 * 1024 * 1024
+"""A reply with many events ends here."""
+REPLY_EVENTS = 50_000
+"""And here, for a member serves others between two replies."""
+
+
+def follow_journal_settings(grid: GridService, owned: OwnedPartition) -> None:
+    """Let the journals of an owned partition be as the table says, unless it is sealed: then its next owner does so."""
+    replica, wanted = owned.replica, grid.table.maps.journals
+    if not (wanted or replica.journals) or owned.number in grid.outgoing.sealed:
+        return
+    if grid.table.owner(owned.number) != grid.this:
+        return
+    for name in dict.fromkeys((*wanted, *replica.journals)):
+        settings, journal = wanted.get(name), replica.journals.get(name)
+        capacity, max_bytes = (settings.capacity, settings.max_bytes) if settings is not None else (0, 0)
+        if (journal.capacity, journal.max_bytes) == (capacity, max_bytes) if journal is not None else not capacity:
+            continue
+        replica.seq += 1
+        message = ReplicateJournal(owned.number, replica.epoch, replica.seq, name, capacity, max_bytes)
+        apply_journal(replica, message)
+        owned.append(message, None)
+        if owned.streams:
+            grid.unsettled[owned.number] = owned
+
+
+def read_journal(owned: OwnedPartition, request: ReadJournal) -> JournalReply:
+    """Events from a position on, as far as they may be read; where it is none of this journal, that and no event."""
+    journal = owned.replica.journals.get(request.map)
+    if journal is None:
+        return _reply(request, 0, (0, 0, 0), 0, [])
+    end, oldest, start = owned.readable(request.map), journal.first, request.sequence
+    known_to = journal.end_of(request.lineage) if request.lineage else journal.next
+    if known_to is None:
+        known_to = -1
+    if request.limit <= 0 or not oldest <= start < end or start > known_to:
+        return _reply(request, journal.lineage_at(end), (oldest, end, known_to), start, [])
+    limit = min(request.limit, REPLY_EVENTS)
+    events = _as_many_as_fit(journal.read(start, min(end, start + limit)), min(request.max_bytes, REPLY_BYTES))
+    return _reply(request, journal.lineage_at(start + len(events)), (oldest, end, known_to), start, events)
+
+
+def _reply(
+    request: ReadJournal, lineage: int, bounds: tuple[int, int, int], start: int, events: list[Event]
+) -> JournalReply:  # fmt: skip
+    kinds, keys, values, olds, stamps = columns(events)
+    told_at = [stamp >> COUNTER_BITS for stamp in stamps]
+    return JournalReply(request.id, lineage, *bounds, start, kinds, keys, values_of(values), values_of(olds), told_at)
+
+
+def _as_many_as_fit(events: list[Event], max_bytes: int) -> list[Event]:
+    """The first events, as many as one reply may hold; at least one."""
+    size = 0
+    for number, (_, key, stored, old, _) in enumerate(events):
+        size += EVENT_BYTES + len(key) + len(stored or b"") + len(old or b"")
+        if size > max_bytes and number:
+            return events[:number]
+    return events
