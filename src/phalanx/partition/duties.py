@@ -54,7 +54,8 @@ class MasterDuties:
         holds_until: Callable[[], Millis] = lambda: 0,
     ) -> None:
         """`holds_until`: before this time nothing may be given to anybody, because members that are gone may still own it
-        (`membership.lease`, `node.waking`); `NEVER`: something else than time ends that. Nothing else waits for that but this object, and it asks each time.
+        (`membership.lease`, `node.waking`); `NEVER`: not time ends that. Nothing else waits for it but this object, and it
+        asks each time.
         """
         self.this = this
         self._config = config
