@@ -161,7 +161,7 @@ class Master:
         raise AssertionError("time does not get on")
 
     def _input(self, method: Any, *arguments: Any) -> None:
-        with patch("phalanx.partition.duties.assign", self._assign):
+        with patch("phalanx.partition.holders.assign", self._assign):
             method(*arguments)
         self.keeper.validate()
         for effect in self._out.take():

@@ -2,7 +2,8 @@
 
 In this order (DL-58): after a change of master, search for the most recent table (`table_search`); take members that
 left out of it (`repair`); work out where every replica should be (`assignment`); migrate step by step (`migrating`).
-What others know of all this stands in `publishing`. The first assignment waits until somebody wants to use the data, so
+Who may hold replicas stands in `holders`, what operators ask for in `wishes`, what others know of all this in `publishing`.
+The first assignment waits until somebody wants to use the data, so
 that members started together share it evenly.
 """
 
@@ -10,24 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from phalanx.common.config import MAX_PARTITIONS, NodeConfig
-from phalanx.common.errors import UsageError
+from phalanx.common.config import NodeConfig
 from phalanx.common.evacuation import Evacuation
-from phalanx.common.ids import NEVER, MemberId, Millis, host_of
+from phalanx.common.ids import NEVER, MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MapChange
 from phalanx.common.table import Slots
-from phalanx.common.traits import USUAL
 from phalanx.common.view import MembersView
-from phalanx.partition.assignment import Candidate, assign
 from phalanx.partition.evacuation import Evacuating, find_endangered
+from phalanx.partition.holders import Holders
 from phalanx.partition.keeper import PartitionKeeper
 from phalanx.partition.migrating import Migrating, Outcome
 from phalanx.partition.publishing import Publishing
-from phalanx.partition.redundancy import Redundancy, lacking
-from phalanx.partition.repair import Repair, repair
+from phalanx.partition.redundancy import Redundancy
+from phalanx.partition.repair import repair
 from phalanx.partition.stand_ins import with_stand_ins
 from phalanx.partition.table_search import TableSearch
+from phalanx.partition.wishes import Wishes
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
@@ -37,9 +37,6 @@ from phalanx.wire.messages import (
     MigrationReady,
     TableAck,
 )
-
-MOST_PARTS = 64
-"""Into how many a partition is divided at most at once: by a slip of the hand nobody should get a million of them."""
 
 
 class MasterDuties:
@@ -66,23 +63,21 @@ class MasterDuties:
         """Whether it was found, when there was something to do, that it had to wait."""
         self._held_for: tuple[MemberId, ...] = ()
         """For the leases of whom."""
-        self._view: MembersView | None = None
         self.has_started = True
         """Set by the node: False while the cluster has never had the members that it is to wait for."""
         self._leads = False
-        self._leaving: Collection[MemberId] = ()
         self._search: TableSearch | None = None
         self._searches_made = 0
         self.migrating = Migrating(config, outbox)
         self._evacuating = Evacuating(outbox)
         self._redundancy = Redundancy(outbox)
         self._publishing = Publishing(config.publish_interval_ms, config.retry_interval_ms, outbox)
+        self._holders = Holders(this, keeper, self._publishing)
+        self._wishes = Wishes(keeper, self._publishing, outbox)
         self._plan_because = ""
         """Why targets must be worked out anew; empty: they need not."""
         self._has_stand_ins = False
         """Whether somebody is to hold replicas in the place of a member that their owner cannot reach."""
-        self._count_wanted = 0
-        """Into how many partitions to divide the present ones as soon as no migration is under way; 0: not asked."""
 
     def __repr__(self) -> str:
         return f"MasterDuties(leads={self._leads}, held={self._is_held and self._holds_until()}, search={self._search}, {self.migrating!r})"
@@ -95,16 +90,11 @@ class MasterDuties:
     def on_membership(self, view: MembersView, leads: bool, leaving: Collection[MemberId], now: Millis) -> None:
         """The view, whether this member is the master, or the set of members that give away what they hold changed."""
         became_master = leads and not self._leads
-        if self._view is None or self._view.members != view.members:
-            self._plan_because = "the members changed"
-        elif self._view.traits != view.traits:
-            self._plan_because = "other members hold data"
-        elif set(leaving) != set(self._leaving):
-            self._plan_because = "members want to hold nothing any more"
-        self._view, self._leads, self._leaving = view, leads, leaving
+        self._plan_because = self._holders.news(view, leaving) or self._plan_because
+        self._leads = leads
         self._publishing.view = view.id
         if not leads:
-            self._search, self._count_wanted = None, 0
+            self._search, self._wishes.count = None, 0
             self.migrating.forget_all()
             return
         if became_master:
@@ -173,17 +163,7 @@ class MasterDuties:
         Replicas are added and cleared by migrations like any other. Raises `UsageError` for what no map can be.
         """
         invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
-        table = self._keeper.table.with_maps(self._keeper.table.maps.with_change(name, change))
-        self._keeper.install(table, table.version)
-        self._publishing.note_all_changed(now)
-        if change.protection is not None:
-            p = change.protection
-            self._out.record(events.MapProtected(name, p.minimum, p.majority, p.reads, p.writes, table.version))
-        if change.merge_policy is not None:
-            self._out.record(events.MergePolicyChanged(name, change.merge_policy, table.version))
-        if change.backups is not None:
-            count = change.backups
-            self._out.record(events.BackupsChanged(name, count.synchronous, count.asynchronous, table.version))
+        if self._wishes.change_map(name, change, now):
             self._plan_because = "the number of backups changed"
             self._go_on(now)
 
@@ -193,34 +173,17 @@ class MasterDuties:
         No migration begins meanwhile, so it is done when those under way have ended.
         """
         invariant(self.decides, "only the master changes the partition table (DL-04)", duties=self)
-        table = self._keeper.table
-        present = table.partition_count
-        if count == present:
-            self._count_wanted = 0  # Or it was asked for by mistake, and is taken back.
+        if not self._wishes.want_count(count):
             return ""
-        if not self._keeper.is_assigned:
-            raise UsageError("nothing is stored yet: set partition_count in the configuration of all members instead")
-        most = min(present * MOST_PARTS, MAX_PARTITIONS)
-        if not present < count <= most or count % present:
-            raise UsageError(
-                f"{count} partitions cannot be made of {present}: give a multiple of {present}, at most {most}"
-            )
-        self._count_wanted = count
         self._go_on(now)
         under_way = len(self.migrating.underway)
         return f"{under_way} migrations are under way, and no other begins until they have ended: ask again" * bool(
-            self._count_wanted
+            self._wishes.count
         )
 
     def _divide(self, now: Millis) -> None:
-        """As asked: one version of the table, and no data moves for it."""
-        count, self._count_wanted = self._count_wanted, 0
-        before = self._keeper.table
-        table = before.with_partition_count(count)
-        self._keeper.install(table, table.version)
+        self._wishes.divide(now)
         self.migrating.forget_all()
-        self._publishing.note_all_changed(now)
-        self._out.record(events.PartitionsDivided(before.partition_count, count, table.version))
         self._plan_because = "the partitions were divided"
         self._publish(now)
 
@@ -230,7 +193,7 @@ class MasterDuties:
         """Leaving members that hold nothing any more, as all that stay know: nothing is lost when they go."""
         if not self.decides or not self._is_known_to_all():
             return []
-        ready = [member for member in self._leaving if not self.replicas_to_hand_over(member)]
+        ready = [member for member in self._holders.leaving if not self.replicas_to_hand_over(member)]
         return [member for member in ready if member != self.this or not self._waits_for_gone(now)]
 
     def _waits_for_gone(self, now: Millis) -> bool:
@@ -261,9 +224,7 @@ class MasterDuties:
 
     def replicas_to_hand_over(self, member: MemberId) -> int:
         """How many replicas others must take over before this member may go."""
-        if all(other in self._leaving or other == member for other in self._joined().data_members):
-            return 0
-        return self._keeper.table.loads().get(member, 0)
+        return self._holders.to_hand_over(member)
 
     @property
     def searching_for(self) -> list[MemberId]:
@@ -273,7 +234,7 @@ class MasterDuties:
     def is_at_rest(self) -> bool:
         """Whether nothing is planned or moved any more, nobody leaves, and everybody knows."""
         is_planned = self.decides and not self._is_held and not self._plan_because and self.migrating.is_idle
-        return is_planned and not self._leaving and not self.without_table()
+        return is_planned and not self._holders.leaving and not self.without_table()
 
     def without_table(self) -> list[MemberId]:
         """Members that have not said that they have the present table."""
@@ -282,11 +243,11 @@ class MasterDuties:
 
     def lacking(self) -> int:
         """How many partitions miss replicas on members that stay."""
-        return lacking(self._keeper.table, self._wanted(), self._leaving) if self._keeper.is_assigned else 0
+        return self._holders.lacking()
 
     def handing_over(self) -> list[tuple[MemberId, int]]:
         """Members that want to leave, and how many replicas others must take over first."""
-        return [(member, self.replicas_to_hand_over(member)) for member in self._leaving]
+        return [(member, self.replicas_to_hand_over(member)) for member in self._holders.leaving]
 
     def end(self) -> None:
         """This incarnation is over: it decides nothing."""
@@ -364,11 +325,11 @@ class MasterDuties:
     def _assign_first(self, now: Millis) -> None:
         if self._keeper.is_assigned or not self.decides or not self.has_started or self._holds(now):
             return
-        members = self._staying()
+        members = self._holders.staying()
         if not members:
             return
         nobody: list[Slots] = [()] * self._keeper.table.partition_count
-        rows = assign(nobody, self._candidates(members), self._keeper.table.maps.depth)
+        rows = self._holders.rows_for(members, nobody)
         self._assign_all(rows, members, now)
 
     def _assign_all(
@@ -390,7 +351,7 @@ class MasterDuties:
         before = self._keeper.table
         result = repair(before, view.members, self.migrating.undecided)
         gone = tuple(member for member in before.members if member not in view)
-        changes = result.changes | self._owners_for_lost(result)
+        changes = result.changes | self._holders.rows_for_lost(result)
         # By twos: the destination that has left may have committed, and must be behind when it comes back (DL-22).
         rolled_back = {outcome.underway.partition: 2 for outcome in ended}
         changes = {p: before.slots(p) for p in rolled_back} | changes
@@ -411,17 +372,6 @@ class MasterDuties:
             self._out.record(events.PartitionsRepaired(self._keeper.table.version, promoted, lost, gone, rule))
         self._plan_because = "members left"
         self._publish(now)
-
-    def _owners_for_lost(self, result: Repair) -> dict[int, Slots]:
-        """New, empty replicas for partitions that nobody survived with, balanced with all others."""
-        members = self._staying() or list(self._joined().data_members)
-        if not result.lost or not members:
-            # Where no member holds data the rows stay empty, until there is one.
-            return {}
-        table = self._keeper.table
-        rows = [result.changes.get(p, table.slots(p)) for p in range(table.partition_count)]
-        assigned = assign(rows, self._candidates(members), self._keeper.table.maps.depth)
-        return {partition: assigned[partition] for partition in result.lost}
 
     def _apply(self, outcomes: list[Outcome], now: Millis) -> None:
         """Migrations have ended: change the table accordingly (DL-20, DL-22)."""
@@ -469,12 +419,14 @@ class MasterDuties:
             return
         if self._has_stand_ins and not self.migrating.unreachable(now):
             self._plan_because = "a destination may be reached again"
-        if self._count_wanted and not self.migrating.underway:
+        if self._wishes.count and not self.migrating.underway:
             self._divide(now)
         if self._plan_because:
             self._plan(now)
-        while not self._count_wanted and (
-            cleared := self.migrating.start(self._keeper.table, self._ready(), self._publishing.unpublished, now)
+        while not self._wishes.count and (
+            cleared := self.migrating.start(
+                self._keeper.table, self._holders.ready(), self._publishing.unpublished, now
+            )
         ):
             self._apply(cleared, now)
             if self._publishing.is_due(now):
@@ -483,69 +435,45 @@ class MasterDuties:
 
     def _plan_evacuation(self, order: Evacuation, now: Millis) -> None:
         reason, self._plan_because = self._plan_because, ""
-        table, ready = self._keeper.table, self._ready()
-        takers = [m for m in self._joined().data_members if m in order.kept and m in ready]
-        takers = [m for m in takers if m not in self._leaving] or takers
+        table, takers = self._keeper.table, self._holders.takers(order.kept)
         target = self._evacuating.targets(table, takers, self.migrating.unreachable(now), now)
-        self._apply(self.migrating.plan(table, target, self._wanted(), reason), now)
+        self._apply(self.migrating.plan(table, target, self._holders.wanted(), reason), now)
 
     def _plan(self, now: Millis) -> None:
         if (order := self._evacuating.order) is not None:
             self._plan_evacuation(order, now)
             return
-        ready = {*self._ready(), *self._keeper.table.members}
-        members = self._staying()
-        if any(member not in ready for member in members):
-            # 1. L wants to leave, and J has been admitted but is not there yet. 2. Without J there would be room for
-            # fewer replicas. 3. L would be drained to those, instead of to J a moment later. So L waits for J.
-            members = [member for member in self._joined().data_members if member in ready]
+        members = self._holders.sharing()
         if not members and self._joined().data_members:
             return
         reason, self._plan_because = self._plan_because, ""
         table = self._keeper.table
         rows = [table.slots(partition) for partition in range(table.partition_count)]
-        assigned = assign(rows, self._candidates(members), table.maps.depth)
+        assigned = self._holders.rows_for(members, rows)
         if members and not any(rows):
             # The last member that held data left, and there is another now. Nobody has anything to send: no migration
             # leads there. As long as any member holds data every row has an owner, so that it is all rows or none.
             self._assign_all(assigned, members, now, lost=range(len(rows)))
             table = self._keeper.table
         unreachable = self.migrating.unreachable(now)
-        stand_ins = with_stand_ins(table, assigned, members, self._wanted(), unreachable) if unreachable else {}
+        stand_ins = with_stand_ins(table, assigned, members, self._holders.wanted(), unreachable) if unreachable else {}
         self._has_stand_ins = bool(stand_ins)
         target = [stand_ins.get(partition, row) for partition, row in enumerate(assigned)] if members else rows
-        self._apply(self.migrating.plan(table, target, self._wanted(), reason), now)
-
-    def _ready(self) -> Collection[MemberId]:
-        """Who can be given replicas: a member that was admitted a moment ago can when it has first been heard."""
-        return {self.this, *self._publishing.confirmed}
-
-    def _candidates(self, members: list[MemberId]) -> list[Candidate[MemberId]]:
-        """What `assign` has to know of the members."""
-        special = dict(self._joined().traits)
-        all_traits = [(member, special.get(member, USUAL)) for member in members]
-        return [Candidate(member, traits.weight, traits.zone, host_of(member)) for member, traits in all_traits]
-
-    def _staying(self) -> list[MemberId]:
-        """Members that hold data and do not want to leave."""
-        return [member for member in self._joined().data_members if member not in self._leaving]
-
-    def _wanted(self) -> int:
-        """How many replicas each partition should have."""
-        return min(self._keeper.table.maps.depth + 1, len(self._staying()))
+        self._apply(self.migrating.plan(table, target, self._holders.wanted(), reason), now)
 
     def _is_known_to_all(self) -> bool:
         """Whether every other member that stays has the present table: whoever is the next master will find it."""
-        staying = (member for member in self._joined().others(self.this) if member not in self._leaving)
+        staying = (member for member in self._joined().others(self.this) if member not in self._holders.leaving)
         return not self._keeper.is_assigned or self._publishing.is_known_to(staying, self._keeper.table.version)
 
     def _note_redundancy(self, now: Millis) -> None:
         if self._keeper.is_assigned:
-            self._redundancy.note(self._keeper.table, self._wanted(), self._leaving, self._is_known_to_all, now)
+            self._redundancy.note(
+                self._keeper.table, self._holders.wanted(), self._holders.leaving, self._is_known_to_all, now
+            )
 
     def _publish(self, now: Millis) -> None:
         self._publishing.publish(self._keeper.table, self._joined().others(self.this), now)
 
     def _joined(self) -> MembersView:
-        invariant(self._view is not None, "this member has joined")
-        return self._view  # type: ignore[return-value]  # held by the invariant
+        return self._holders.joined()
