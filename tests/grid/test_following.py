@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from harness import MAP, TEXT, lone_id
+from harness import MAP, TEXT, Lone, lone_id, lone_view
 from phalanx.common.clock import GridClock, with_stamp
+from phalanx.common.ids import MemberId
+from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import build_table
 from phalanx.grid.following import Followed
 from phalanx.wire import messages as m
@@ -21,7 +23,8 @@ class Backup:
 
     def __init__(self, rows: str = "AB", version: int = 1) -> None:
         self.out = Outbox(B)
-        self.followed = Followed(B, lambda partition: False, self.out, GridClock())
+        self.former: set[MemberId] = set()
+        self.followed = Followed(B, lambda partition: False, self.former.__contains__, self.out, GridClock())
         self.table(rows, version)
 
     def table(self, row: str, version: int, *, reconfirmed: bool = False, birth: int = 0) -> None:
@@ -43,8 +46,16 @@ class Backup:
         self.followed.acknowledge()
         return self.answer()
 
-    def copy(self, sender: Any, epoch: int, seq: int, entries: dict[bytes, bytes], *, base_version: int = 0) -> None:
-        self.followed.on_copy_start(sender, m.CopyStart(0, base_version, 1, epoch, seq, 1, None))
+    def order(self, sender: Any, epoch: int, seq: int, base_version: int, ordered_by: MemberId | None) -> None:
+        """An owner sends a copy that a master has ordered."""
+        step = Migration(MigrationKind.COPY, None, -1, -1, B, -1, 1) if ordered_by else None
+        self.followed.on_copy_start(sender, m.CopyStart(0, base_version, 1, epoch, seq, 1, step, ordered_by=ordered_by))
+
+    def copy(
+        self, sender: Any, epoch: int, seq: int, entries: dict[bytes, bytes], *, base_version: int = 0,
+        ordered_by: MemberId | None = None,
+    ) -> None:  # fmt: skip
+        self.order(sender, epoch, seq, base_version, ordered_by)
         for index, (key, value) in enumerate(entries.items()):
             self.chunk(sender, index, {key: value}, last=index == len(entries) - 1)
 
@@ -222,3 +233,94 @@ def test_who_begins_a_lost_partition_begins_it_empty() -> None:
     b.table("A", 1, reconfirmed=True)
     b.table("BC", 2, birth=2)
     assert b.entries is None, "nobody else has that"
+
+
+@pytest.mark.parametrize("epoch", [4, 7])
+def test_a_copy_that_the_master_of_another_side_ordered_ends_with_the_table_of_the_next_one(epoch: int) -> None:
+    """Its version may never be reached on this side: the copy would be kept for as long as the member lives."""
+    b = Backup("AC", version=4)
+    b.copy(A, epoch, 1, {KEY: OLD}, base_version=7, ordered_by=L)
+    b.table("AC", 5)
+    assert b.entries == {KEY: OLD}, "the order may be newer than the table"
+    b.former.add(L)
+    b.table("AC", 5, reconfirmed=True)
+    assert b.entries is None
+    assert b.followed.incoming == {}
+
+
+@pytest.mark.parametrize("epoch", [4, 7])
+def test_a_copy_that_the_new_master_ordered_stays_when_its_first_table_comes_behind(epoch: int) -> None:
+    """Ended, it would be waited for: its owner acts by the newer table already."""
+    b = Backup("AC", version=4)
+    b.copy(A, epoch, 1, {KEY: OLD}, base_version=7, ordered_by=C)
+    b.former.add(L)
+    b.table("AC", 5, reconfirmed=True)
+    assert b.entries == {KEY: OLD}
+    assert set(b.followed.incoming) == {0}
+
+
+def test_a_copy_under_way_that_the_master_of_another_side_ordered_ends_too() -> None:
+    b = Backup("AC", version=4)
+    b.order(A, 7, 0, 7, L)
+    b.former.add(L)
+    b.table("AC", 5, reconfirmed=True)
+    assert b.followed.copies == {}
+    b.chunk(A, 0, {KEY: OLD}, last=True)
+    assert b.entries is None
+
+
+@pytest.mark.rows("DL-27")
+def test_no_copy_is_begun_that_a_former_master_has_ordered() -> None:
+    b = Backup("AC", version=4)
+    b.former.add(L)
+    b.order(A, 7, 0, 7, L)
+    assert b.followed.copies == {}
+    assert b.followed.incoming == {}
+
+
+def test_what_a_former_master_ordered_goes_when_the_table_lists_this_member_no_more() -> None:
+    b = Backup("AC", version=4)
+    b.copy(A, 7, 1, {KEY: OLD}, base_version=7, ordered_by=L)
+    b.former.add(L)
+    b.table("AB", 5, reconfirmed=True)
+    assert b.entries == {KEY: OLD}, "it is a replica: the owner asks what it holds"
+    b.table("AC", 6)
+    assert b.entries is None
+
+
+def member_with_copy(*, ordered_by: str) -> Lone:
+    """D, of a cluster of A; agreed with B's claim and in its list. C has sent it a copy, for a version that A made."""
+    d = Lone("D", "ABCD", 4)
+    d.hear("A", m.TableUpdate(build_table([(C, A)], [5], [0]), ()))
+    d.refuse("A", hearing="BC")
+    d.hear("B", m.MastershipClaim(1))
+    d.hear("B", m.MembersUpdate(lone_view("BCD", 5)))
+    assert d.view() == "BCD"
+    step = Migration(MigrationKind.COPY, None, -1, -1, lone_id("D"), -1, 1)
+    d.hear("C", m.CopyStart(0, 7, 1, 7, 1, 1, step, ordered_by=lone_id(ordered_by)))
+    d.hear("C", m.CopyChunk(0, 1, 0, MAP, [KEY], [OLD], [], True))
+    assert set(d.node.grid.followed.replicas) == {0}
+    return d
+
+
+@pytest.mark.rows("DL-27")
+@pytest.mark.parametrize("ordered_by", "AB")
+def test_what_the_former_master_ordered_ends_with_the_first_table_of_the_next_and_its_own_orders_stay(
+    ordered_by: str,
+) -> None:
+    d = member_with_copy(ordered_by=ordered_by)
+    d.hear("B", m.TableUpdate(build_table([(C, B)], [5], [0]), ()))
+    assert set(d.node.grid.followed.replicas) == ({0} if ordered_by == "B" else set())
+    assert bool(d.node.grid.undecided()[0]) is (ordered_by == "B")
+
+
+@pytest.mark.rows("DL-27")
+def test_what_a_master_orders_whose_claim_has_yet_to_be_heard_of_stays() -> None:
+    """B and C are gone, and D's list comes behind what the owner sends: to younger ones the mastership passes."""
+    e = Lone("E", "ABCDE", 4)
+    e.hear("A", m.TableUpdate(build_table([(C, A)], [5], [0]), ()))
+    step = Migration(MigrationKind.COPY, None, -1, -1, lone_id("E"), -1, 1)
+    e.hear("C", m.CopyStart(0, 7, 1, 7, 1, 1, step, ordered_by=lone_id("D")))
+    assert set(e.node.grid.followed.copies) == {0}
+    e.hear("C", m.CopyStart(0, 7, 1, 8, 1, 1, step, ordered_by=lone_id("X")))
+    assert e.node.grid.followed.copies[0].ordered_by == lone_id("D"), "X is no member: others have come after it"

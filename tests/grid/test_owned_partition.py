@@ -9,7 +9,8 @@ from phalanx.common.backups import BackupCount
 from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import build_table
-from phalanx.grid.replication import Destination, OwnedPartition, PendingWrite, StreamState
+from phalanx.grid.copying import Destination
+from phalanx.grid.replication import OwnedPartition, PendingWrite, StreamState
 from phalanx.grid.store import Replica
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Send
@@ -60,7 +61,7 @@ class Owner:
         """A migration that makes the member the first backup."""
         self.copies += 1
         migration = Migration(MigrationKind.COPY, None, -1, -1, member, -1, 1)
-        self.owned.copy_to(Destination(version, migration, member), self.copies, 100, self.now)
+        self.owned.copy_to(Destination(version, migration, member, A), self.copies, 100, self.now)
 
     def copy_all(self, member: Any) -> None:
         """The replica takes chunk after chunk."""

@@ -104,7 +104,7 @@ def test_a_replica_gives_no_stamp_that_is_not_above_all_that_it_holds(what: str)
     """So a new owner's writes are newer than what it took over, also before it has heard anybody's clock."""
     owner, message = lone_id("A"), HELD[what]
     clock = GridClock()
-    followed = Followed(lone_id("B"), lambda partition: False, Outbox(lone_id("B")), clock)
+    followed = Followed(lone_id("B"), lambda partition: False, lambda master: False, Outbox(lone_id("B")), clock)
     followed.follow_table(build_table([(owner, lone_id("B"))], [1], [0]), {}, reconfirmed=False)
     if isinstance(message, m.CopyChunk):
         followed.on_copy_start(owner, m.CopyStart(0, 0, 1, 1, 0, 1, None))

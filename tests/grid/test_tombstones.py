@@ -285,7 +285,7 @@ class Owner:
 
     def begin_copy(self) -> None:
         self.sender = CopySender(0, D, 1, self.replica, 60)
-        self.sender.start(0, 1, None, ViewId(), self.out)
+        self.sender.start(None, 1, ViewId(), self.out)
         self.incoming = IncomingCopy(A, self._sent()[0])
 
     def write(self, what: str, key: bytes, name: str) -> None:

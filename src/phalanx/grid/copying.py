@@ -12,6 +12,7 @@ The destination keeps what it had before (a backup that had fallen out of step) 
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import Migration
@@ -54,6 +55,15 @@ class JournalSender:
         part, size = self.journal.part(self.name, end, max_bytes, is_first=is_first)
         self._end = end - len(part.keys)
         return part, size
+
+
+class Destination(NamedTuple):
+    """Whom a migration that the master has ordered makes a replica, or moves to a hotter index."""
+
+    base_version: int
+    migration: Migration[MemberId]
+    member: MemberId
+    ordered_by: MemberId
 
 
 class CopySender:
@@ -106,14 +116,14 @@ class CopySender:
         """Whether another chunk may be on the way."""
         return not self._sent_last and len(self._on_the_way) < MAX_ON_THE_WAY
 
-    def start(
-        self, base_version: int, of: int, migration: Migration[MemberId] | None, view: ViewId, outbox: Outbox
-    ) -> None:
+    def start(self, ordered: Destination | None, of: int, view: ViewId, outbox: Outbox) -> None:
         replica = self._replica
         outcomes = replica.outcomes.export()
+        base_version, migration, _, ordered_by = ordered if ordered is not None else (0, None, None, None)
         start = CopyStart(
-            self._partition, base_version, self._copy_id, replica.epoch, replica.seq, of, migration, outcomes, view
-        )
+            self._partition, base_version, self._copy_id, replica.epoch, replica.seq, of, migration, outcomes, view,
+            ordered_by,
+        )  # fmt: skip
         outbox.send(self._member, start)
 
     def on_ack(self, message: CopyAck) -> Millis | None:
@@ -238,13 +248,14 @@ def _forgotten(replica: Replica) -> tuple[Forgotten, ...]:
 class IncomingCopy:
     """The destination's end of one copy: a replica that grows beside what was there."""
 
-    __slots__ = ("_copy_id", "_expected", "base_version", "of", "replica", "source")
+    __slots__ = ("_copy_id", "_expected", "base_version", "of", "ordered_by", "replica", "source")
 
     def __init__(self, source: MemberId, start: CopyStart) -> None:
         self.source = source
         self.of = start.of
         self.base_version = start.base_version
         """The partition's version for which the migration was ordered; 0: for a backup that the table lists already."""
+        self.ordered_by = start.ordered_by
         self.replica = Replica(start.epoch, start.seq, source)
         self.replica.outcomes = Outcomes(start.outcomes)
         self._copy_id = start.copy_id

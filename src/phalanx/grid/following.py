@@ -79,7 +79,15 @@ def apply_journal(replica: Replica, message: ReplicateJournal) -> None:
 class Followed:
     """The replicas at this member that follow an owner elsewhere, and the copies that arrive."""
 
-    def __init__(self, this: MemberId, owns: Callable[[int], bool], outbox: Outbox, clock: GridClock) -> None:
+    def __init__(
+        self,
+        this: MemberId,
+        owns: Callable[[int], bool],
+        is_former: Callable[[MemberId], bool],
+        outbox: Outbox,
+        clock: GridClock,
+    ) -> None:
+        """`is_former`: whether another master has come after this one, and stands behind the installed table."""
         self.this = this
         self.replicas: dict[int, Replica] = {}
         """Partition to a complete replica."""
@@ -93,6 +101,7 @@ class Followed:
         """Replicas of partitions of a smaller count."""
         self.discarded = Discarded()
         self._owns = owns
+        self._is_former = is_former
         self._out = outbox
         self._clock = clock
         self._table: PartitionTable | None = None
@@ -167,6 +176,7 @@ class Followed:
             return
         if base_version:
             is_wanted = self._table is None or base_version >= self._table.versions[partition]
+            is_wanted = is_wanted and not self._is_over(message.ordered_by)
         else:
             is_wanted = self._may_hold(partition, message.epoch)
         self.undivided.divide_for(partition)
@@ -192,7 +202,7 @@ class Followed:
             del self.copies[partition]
             self._drop(partition)
             self.replicas[partition] = copy.replica
-            copy.replica.ordered_for = copy.base_version
+            copy.replica.ordered_for, copy.replica.ordered_by = copy.base_version, copy.ordered_by
             self._out.send(sender, ReplicateAck(partition, copy.replica.epoch, copy.replica.seq))
 
     def on_link_lost(self, peer: MemberId) -> None:
@@ -232,6 +242,8 @@ class Followed:
         self.undivided.follow_table(table)
         mine = table.members.index(self.this) if self.this in table.members else -1
         rows, versions = table.rows, table.versions
+        for partition in [p for p in self.incoming if mine not in rows[p]]:
+            self._end_former_order(partition, table, outcomes, reconfirmed=reconfirmed)
         for partition in [p for p in self.replicas if mine not in rows[p]]:
             replica = self.replicas[partition]
             if max(replica.ordered_for, replica.epoch - 1) < versions[partition]:
@@ -280,6 +292,28 @@ class Followed:
         self._out.record(
             events.MigrationFinalized(partition, state.base_version, "destination", before, after, committed, version)
         )
+
+    def _end_former_order(
+        self, partition: int, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool], *, reconfirmed: bool
+    ) -> None:
+        """Let go of a copy that was ordered by a master after which another one has come: it is not going to be committed.
+
+        1. On one side of a cut M orders O to copy a partition in its version 7 to this member. 2. This member goes on with
+        N, who found it in version 5, and may never pass 7. What N orders itself may come ahead of N's first table.
+        """
+        copy, replica = self.copies.get(partition), self.replicas.get(partition)
+        held = copy or replica
+        if held is None or not self._is_over(held.ordered_by):
+            return
+        self.drop_copy(partition)
+        if replica is not None and self._is_over(replica.ordered_by):
+            replica.ordered_for, replica.ordered_by = -1, None
+            if reconfirmed:
+                self._drop(partition)  # Nor does the rule count of which the new master's table does not know.
+        self._finalize(self.incoming.pop(partition), table, outcomes)
+
+    def _is_over(self, ordered_by: MemberId | None) -> bool:
+        return ordered_by is not None and self._is_former(ordered_by)
 
     def refusal_to_commit(self, message: MigrationCommit) -> str | None:
         """Why this member is not what the commit of a migration takes it for; None: it is."""

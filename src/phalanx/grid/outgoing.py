@@ -21,9 +21,10 @@ import msgspec
 
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
+from phalanx.grid.copying import Destination
 from phalanx.grid.held import HeldRequests
 from phalanx.grid.journalling import follow_journal_settings
-from phalanx.grid.replication import Destination, OwnedPartition, StreamState
+from phalanx.grid.replication import OwnedPartition, StreamState
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
@@ -91,7 +92,7 @@ class OutgoingMigrations:
             for partition, outgoing in self.active.items()
         ]
 
-    def on_order(self, owned: OwnedPartition, message: MigrationOrder, now: Millis) -> None:
+    def on_order(self, owned: OwnedPartition, message: MigrationOrder, ordered_by: MemberId, now: Millis) -> None:
         """An order of the master for the present version of a partition that is owned here.
 
         Not while that row is ahead of the master's table: the order has overtaken the table, and is repeated. Else that
@@ -105,7 +106,7 @@ class OutgoingMigrations:
             member = migration.destination
             if member is None or member == self._grid.this:
                 return
-            destination = Destination(message.base_version, migration, member)
+            destination = Destination(message.base_version, migration, member, ordered_by)
             outgoing = self.active[owned.number] = Outgoing(destination, now)
             owned.copy_to(destination, self._grid.next_copy_id(), self._grid.config.copy_chunk_bytes, now)
             self._grid.unsettled[owned.number] = owned

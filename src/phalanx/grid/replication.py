@@ -26,7 +26,6 @@ import enum
 from collections import deque
 from collections.abc import Collection
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 
@@ -35,10 +34,9 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MapPlan
-from phalanx.common.migration import Migration
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import ViewId
-from phalanx.grid.copying import MAX_ON_THE_WAY, CopySender
+from phalanx.grid.copying import MAX_ON_THE_WAY, CopySender, Destination
 from phalanx.grid.pacing import CopyPacer
 from phalanx.grid.protection import Guard
 from phalanx.grid.store import Replica
@@ -61,14 +59,6 @@ class StreamState(enum.Enum):
     COPYING = enum.auto()
     CATCHING_UP = enum.auto()
     IN_SYNC = enum.auto()
-
-
-class Destination(NamedTuple):
-    """Whom a migration that the master has ordered makes a replica, or moves to a hotter index."""
-
-    base_version: int
-    migration: Migration[MemberId]
-    member: MemberId
 
 
 class Stream:
@@ -545,8 +535,7 @@ class OwnedPartition:
         stream.acked = self.replica.seq if not stream.counts else stream.acked
         stream.copy = CopySender(self.number, stream.member, copy_id, self.replica, chunk_bytes)
         ordered = stream.ordered
-        base_version, migration = (ordered.base_version, ordered.migration) if ordered is not None else (0, None)
-        stream.copy.start(base_version, self._of, migration, self.view, self._out)
+        stream.copy.start(ordered, self._of, self.view, self._out)
         for _ in range(MAX_ON_THE_WAY):
             self._copy_on(stream, now)
 

@@ -78,7 +78,7 @@ class GridService:
         """Partitions that are owned here and answer; sealed ones do not (`outgoing`)."""
         self.held = HeldRequests()
         self.outgoing = OutgoingMigrations(self, lambda: self._confirmed_by, self.held, outbox)
-        self.followed = Followed(this, self.owns, outbox, clock)
+        self.followed = Followed(this, self.owns, self._is_former, outbox, clock)
         self.owned_later = OwnedLater(self._begin_rule, self.held)
         self._early: dict[int, tuple[MemberId, Probe]] = {}
         """Partition to the question of an owner that has heard sooner than this member into how many they are divided."""
@@ -87,6 +87,8 @@ class GridService:
         self.unsettled: dict[int, OwnedPartition] = {}
         """Owned partitions that wait for a replica: for an acknowledgement, a probe or a copy."""
         self._confirmed_by: MemberId | None = None
+        self._members: tuple[MemberId, ...] = ()
+        """Of the installed view, oldest first."""
         self._copies_made = 0
         target_ms = config.migration_latency_target_ms
         self.pacer = CopyPacer(target_ms, config.copy_chunk_bytes) if target_ms else None
@@ -310,6 +312,7 @@ class GridService:
 
     def on_view(self, view: MembersView, members: Collection[MemberId], now: Millis) -> None:
         """The view was installed; `members`: those of it."""
+        self._members = view.members
         self.guard.on_view(view, now)
         self.followed.view = view.id
         for owned in self.all_owned():
@@ -393,19 +396,27 @@ class GridService:
 
     # --- migrations ------------------------------------------------------------------------------------------------
 
-    def on_migration_order(self, message: MigrationOrder, now: Millis) -> None:
+    def on_migration_order(self, sender: MemberId, message: MigrationOrder, now: Millis) -> None:
         """Of this member's master. One for another version of the partition than the installed one is ignored (DL-27):
         too old it is over, too new it comes again.
         """
         owned = self.find_owned(message.partition)
         if owned is not None and self.table.versions[message.partition] == message.base_version:
-            self.outgoing.on_order(owned, message, now)
+            self.outgoing.on_order(owned, message, sender, now)
 
     def refusal_to_commit(self, message: MigrationCommit) -> str | None:
         """Why this member cannot commit a migration to it; None: it has what it must have."""
         if self.table.versions[message.partition] == message.row.version:
             return None
         return self.followed.refusal_to_commit(message)
+
+    def _is_former(self, master: MemberId) -> bool:
+        """Whether another master has come after this one, and its table is installed.
+
+        A master of whose list or table this member has yet to hear is a member all the same: had it joined since, this
+        member would be older, and be none any more.
+        """
+        return master != self._confirmed_by and master not in self._members
 
     def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[Rule, ...]]:
         """What a new master must know besides the table (DL-29)."""

@@ -33,7 +33,7 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 
 from phalanx.common.clock import STAMP_BYTES, stamp_of
-from phalanx.common.ids import Millis
+from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.journal import EXPIRED, REMOVED, Journal
 from phalanx.grid.outcomes import Outcomes
 from phalanx.grid.readings import Readings
@@ -257,7 +257,7 @@ class Replica:
     """
 
     __slots__ = (
-        "ended", "epoch", "journals", "maps", "ordered_for", "outcomes", "purged_to", "readings", "ruler", "seq",
+        "ended", "epoch", "journals", "maps", "ordered_by", "ordered_for", "outcomes", "purged_to", "readings", "ruler", "seq",
     )  # fmt: skip
 
     def __init__(self, epoch: int = 0, seq: int = 0, ruler: str = "") -> None:
@@ -268,6 +268,8 @@ class Replica:
         self.ordered_for = -1
         """The partition's version for which the master ordered this copy: until the table passes it, the copy may yet
         be committed. -1: not a copy."""
+        self.ordered_by: MemberId | None = None
+        """The master that ordered it so: when another one has come after it, the copy is not going to be committed."""
         self.ended = -1
         """The epoch of a rule that was followed until a new master's table did not know it. -1: none."""
         self.maps: dict[str, MapStore] = {}

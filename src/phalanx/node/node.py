@@ -483,7 +483,7 @@ class Node:
 
     def _on_migration_order(self, sender: MemberId, message: m.MigrationOrder, now: Millis) -> None:
         if sender == self.keeper.confirmed_by == self.membership.master:
-            self.grid.on_migration_order(message, now)
+            self.grid.on_migration_order(sender, message, now)
 
     def _on_migration_commit(self, sender: MemberId, message: m.MigrationCommit, now: Millis) -> None:
         """Commit a migration to this member if the table and the replica are what the master takes them for."""

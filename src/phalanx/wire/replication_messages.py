@@ -130,6 +130,8 @@ class CopyStart(WireMessage, tag=48, frozen=True):
     outcomes: tuple[RecordedCaller, ...] = ()
     view: ViewId = ViewId()
     """As in `Probe`."""
+    ordered_by: MemberId | None = None
+    """The master that ordered it: when another one has come after it, nobody is going to commit it."""
 
 
 class Forgotten(WireMessage, frozen=True):
