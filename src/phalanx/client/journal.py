@@ -28,7 +28,7 @@ Raises: `JournalNotEnabled`; `JournalOverrun` with the number of events that wer
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from phalanx.common.errors import (
@@ -69,6 +69,8 @@ class Bounds(NamedTuple):
     """The number of the oldest event that is kept; of the next one, where none is."""
     end: int
     """The number behind the newest event that may be read."""
+    known_to: int = -1
+    """Up to which number it has the same events as the lineage that was asked about; -1: it does not know that one."""
 
     @property
     def begin_position(self) -> Position:
@@ -117,11 +119,16 @@ class Journal:
         """The partitions that there are now; they may be divided into more."""
         return range(self._client.partition_table().partition_count)
 
-    def bounds(self, partitions: Iterable[int] | None = None) -> dict[int, Bounds]:
-        """What is kept of some partitions, or all, each at its own moment."""
+    def bounds(
+        self, partitions: Iterable[int] | None = None, lineages: Mapping[int, int] | None = None
+    ) -> dict[int, Bounds]:
+        """What is kept of some partitions, or all, each at its own moment.
+
+        `lineages`: of each partition the lineage of a reader's position, to learn what of it is still so.
+        """
         wanted = list(self.partitions() if partitions is None else partitions)
-        replies = self._ask_all(wanted)
-        return {partition: Bounds(reply.lineage, reply.oldest, reply.end) for partition, reply in replies.items()}
+        replies = self._ask_all(wanted, lineages or {})
+        return {p: Bounds(reply.lineage, reply.oldest, reply.end, reply.known_to) for p, reply in replies.items()}
 
     def read(self, partition: int, lineage: int, from_sequence: int, limit: int = PAGE_EVENTS) -> Page:
         """The events from a position on, at most `limit` of them; fewer, or none, where there are no more as yet, or where
@@ -158,10 +165,10 @@ class Journal:
     # --- how owners are asked --------------------------------------------------------------------------------------
 
     def _ask(self, partition: int, lineage: int, sequence: int, limit: int) -> JournalReply:
-        return self._ask_all([partition], lineage, sequence, limit)[partition]
+        return self._ask_all([partition], {partition: lineage}, sequence, limit)[partition]
 
     def _ask_all(
-        self, partitions: list[int], lineage: int = 0, sequence: int = 0, limit: int = 0
+        self, partitions: list[int], lineages: Mapping[int, int], sequence: int = 0, limit: int = 0
     ) -> dict[int, JournalReply]:
         """Ask the owners; what one could not answer is asked again until the deadline."""
         client, left = self._client, partitions
@@ -173,7 +180,7 @@ class Journal:
             for partition in left:
                 if not 0 <= partition < of:
                     raise UsageError(f"there is no partition {partition}: the cluster has {of}")
-            asked = [(p, self._request(p, of, lineage, sequence, limit)) for p in left]
+            asked = [(p, self._request(p, of, lineages.get(p, 0), sequence, limit)) for p in left]
             left, refusal = [], None
             for (partition, _), reply in zip(asked, client.call_all(asked), strict=True):
                 if isinstance(reply, ErrorReply) and reply.code in REGROUP:

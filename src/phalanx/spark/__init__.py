@@ -4,12 +4,16 @@
         .mode("append").save()
     spark.read.format("phalanx").option("members", "127.0.0.1:5701").option("map", "flights").option("key", "id").load()
 
+And as streams: `readStream` follows the changes of a map, `writeStream` writes each batch exactly once; `each_batch` does
+that in `foreachBatch`.
+
 Spark finds the format by itself where this package is installed beside it; elsewhere call `register(spark)` once.
 `options` lists what can be set.
 """
 
 from __future__ import annotations
 
+from phalanx.spark.for_each_batch import each_batch
 from phalanx.spark.session import register, session
 
-__all__ = ["register", "session"]
+__all__ = ["each_batch", "register", "session"]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, cast
 
+from phalanx.client.journal import Bounds, JournalEvent, Position
+from phalanx.client.journal import Journal as MapJournal
+from phalanx.client.staging import Staging as JobStaging
+from phalanx.client.staging import new_job_id
 from phalanx.client.sync import Client
 from phalanx.spark.options import Options
+
+__all__ = ["connect", "journal", "new_job_id", "staging"]
 
 
 class Table(Protocol):
@@ -32,6 +38,50 @@ class Grid(Protocol):
         """`of`: how many partitions there were when these were listed."""
 
     def map_names(self) -> list[str]: ...
+
+
+class Journal(Protocol):
+    """What a stream needs of the journal of a map."""
+
+    def bounds(
+        self, partitions: Iterable[int] | None = None, lineages: Mapping[int, int] | None = None
+    ) -> dict[int, Bounds]: ...
+
+    def read_range(self, partition: int, begin: Position, end: Position) -> Iterator[list[JournalEvent]]: ...
+
+
+class StagedAttempt(Protocol):
+    """Where a task puts its rows."""
+
+    def put_rows(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None: ...
+
+    def delete_keys(self, keys: list[bytes]) -> None: ...
+
+
+class Staging(Protocol):
+    """What a job stages for a map."""
+
+    def attempt(self, attempt_id: str) -> StagedAttempt: ...
+
+    def apply(self, attempts: Sequence[str], batch: tuple[str, int] | None = None) -> int: ...
+
+    def prepare_replace(self, attempts: Sequence[str]) -> None: ...
+
+    def decide_replace(self) -> None: ...
+
+    def abort(self) -> bool: ...
+
+    def drop(self) -> None: ...
+
+
+def journal(client: Grid, map_name: str) -> Journal:
+    """The journal of a map."""
+    return MapJournal(map_name, cast(Client, client))
+
+
+def staging(client: Grid, map_name: str, job: str) -> Staging:
+    """What a job stages for a map."""
+    return JobStaging(cast(Client, client), map_name, job)
 
 
 @contextmanager

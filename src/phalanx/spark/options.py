@@ -15,7 +15,12 @@ from phalanx.net.secret import SECRET_FILE_VARIABLE
 
 _MOST_TTL_MS = 10 * 365 * 86_400 * 1_000
 
-READ, WRITE = "read", "write"
+READ, WRITE, FOLLOW, SINK = "read", "write", "readStream", "writeStream"
+READING, WRITING = (READ, FOLLOW), (WRITE, SINK)
+ALL = READING + WRITING
+STREAM_BATCH = "streamBatch"
+_OF_QUERIES = ("checkpointlocation", "queryname")
+"""What Spark itself takes of a streaming query's options, and shows to the sink."""
 
 
 @dataclass(frozen=True)
@@ -29,29 +34,29 @@ class Option:
 
 
 OPTIONS = (
-    Option("members", (READ, WRITE), None, "where members listen: host:port,host:port; any one that answers will do"),
-    Option("map", (READ, WRITE), None, "name of the map"),
+    Option("members", ALL, None, "where members listen: host:port,host:port; any one that answers will do"),
+    Option("map", ALL, None, "name of the map"),
     Option(
         "key",
-        (READ, WRITE),
+        ALL,
         "key",
         "column that holds the key of the map; several, separated by commas, make a key that is a list",
     ),
-    Option("cluster", (READ, WRITE), "phalanx", "name of the cluster; members of another name refuse the connection"),
+    Option("cluster", ALL, "phalanx", "name of the cluster; members of another name refuse the connection"),
     Option(
         "secretFile",
-        (READ, WRITE),
+        ALL,
         f"${SECRET_FILE_VARIABLE}",
         "file with the cluster's secret, at this path on the driver and on every worker; by default the one that the "
         "variable names there, if any",
     ),
     Option(
         "numPartitions",
-        (READ,),
+        READING,
         "0",
         "tasks that read in parallel; 0: two for each member that owns data, and no fewer than the driver has cores",
     ),
-    Option("sampleSize", (READ,), "1000", "entries looked at to infer a schema where none is given"),
+    Option("sampleSize", READING, "1000", "entries looked at to infer a schema where none is given"),
     Option(
         "pushDown",
         (READ,),
@@ -60,12 +65,47 @@ OPTIONS = (
         "spark.sql.python.filterPushdown.enabled, and a DataFrame of its own for each filter: Spark 4 applies what it "
         "pushed down in one query of a DataFrame to the other queries of it too",
     ),
-    Option("ttlMs", (WRITE,), "0", "milliseconds that the written entries live; 0: for ever"),
+    Option("ttlMs", WRITING, "0", "milliseconds that the written entries live; 0: for ever"),
     Option(
         "keyInValue",
-        (WRITE,),
+        WRITING,
         "true",
         "whether the stored rows hold the key columns too; false saves memory, and a read takes them from the key alike",
+    ),
+    Option(
+        "changes",
+        (FOLLOW,),
+        "false",
+        "true: the schema that nobody gave is that of the map's changes, not that of its entries. Spark does not tell "
+        "which is meant; any other option that only readStream has says it too",
+    ),
+    Option(
+        "startingOffsets",
+        (FOLLOW,),
+        "earliest",
+        "where a query without checkpoint begins: earliest (what the journal still has), latest (what comes from now on), "
+        "or offsets, as the endOffset in a query's progress and its checkpoint show them",
+    ),
+    Option("maxEventsPerTrigger", (FOLLOW,), "0", "changes in one batch at most; 0: all that there are"),
+    Option(
+        "onOverrun",
+        (FOLLOW,),
+        "fail",
+        "when changes that were not read yet have dropped out of the journal: fail ends the query with their partition and "
+        "count; skip goes on behind them, and counts them as 'skipped' in the offsets that the query's progress shows",
+    ),
+    Option(
+        "deleteColumn",
+        (SINK,),
+        "",
+        "column that says which rows remove the entry of their key: a boolean, or the kind of a change (removed, expired and "
+        "evicted remove); it is not stored. By default no row removes",
+    ),
+    Option(
+        STREAM_BATCH,
+        (SINK,),
+        "",
+        "which batch of which query this is, in a write for foreachBatch: phalanx.spark.each_batch sets it",
     ),
 )
 
@@ -84,20 +124,34 @@ class Options:
     ttl_ms: int
     key_in_value: bool
     secret_file: str | None = None
+    changes: bool = False
+    starting_offsets: str = "earliest"
+    max_events_per_trigger: int = 0
+    skip_overrun: bool = False
+    delete_column: str | None = None
+    stream_batch: tuple[str, int] | None = None
 
 
 def describe(use: str) -> str:
     """The options of reading or of writing, with defaults, for an error message."""
     return ", ".join(
-        option.name if option.default is None else f"{option.name} (default {option.default})"
+        option.name if not option.default else f"{option.name} (default {option.default})"
         for option in OPTIONS
         if use in option.applies_to
     )
 
 
+def find_read_use(given: Mapping[str, str]) -> str:
+    """Whether a schema is asked for to read or to follow: Spark does not tell, so what was given has to."""
+    following = {option.name.lower() for option in OPTIONS if option.applies_to == (FOLLOW,)}
+    return FOLLOW if any(name.lower() in following for name in given) else READ
+
+
 def parse_options(given: Mapping[str, str], use: str) -> Options:
     """Check the options of a read or a write. Raises `UsageError` that names the option and what to do."""
     known = {option.name.lower(): option for option in OPTIONS}
+    if use == SINK:
+        given = {name: value for name, value in given.items() if name.lower() not in _OF_QUERIES}
     for name, value in given.items():
         if name.lower() == "path":
             raise UsageError(
@@ -141,6 +195,12 @@ def parse_options(given: Mapping[str, str], use: str) -> Options:
         ttl_ms=_number("ttlMs", text("ttlMs"), 0, _MOST_TTL_MS),
         key_in_value=_flag("keyInValue", text("keyInValue")),
         secret_file=values.get("secretfile", "").strip() or None,
+        changes=_flag("changes", text("changes")),
+        starting_offsets=text("startingOffsets"),
+        max_events_per_trigger=_number("maxEventsPerTrigger", text("maxEventsPerTrigger"), 0, 2**31 - 1),
+        skip_overrun=_choice("onOverrun", text("onOverrun"), ("fail", "skip")) == "skip",
+        delete_column=values.get("deletecolumn", "").strip() or None,
+        stream_batch=_batch(values.get(STREAM_BATCH.lower(), "")),
     )
 
 
@@ -166,6 +226,23 @@ def _number(name: str, text: str, least: int, most: int) -> int:
     if not least <= number <= most:
         raise UsageError(f"option {name!r}: {text!r} is no whole number from {least} to {most}")
     return number
+
+
+def _choice(name: str, text: str, choices: tuple[str, ...]) -> str:
+    if text.lower() not in choices:
+        raise UsageError(f"option {name!r}: {text!r} is neither {' nor '.join(choices)}")
+    return text.lower()
+
+
+def _batch(text: str) -> tuple[str, int] | None:
+    if not text:
+        return None
+    query, _, number = text.rpartition("/")
+    if not query or not number.isdigit():
+        raise UsageError(
+            f"option {STREAM_BATCH!r}: {text!r} is no batch of a query; leave it to phalanx.spark.each_batch to set it"
+        )
+    return query, int(number)
 
 
 def _flag(name: str, text: str) -> bool:

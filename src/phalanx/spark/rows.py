@@ -15,7 +15,7 @@ import pyarrow as pa
 from phalanx.common.errors import UsageError
 from phalanx.grid.serialization import MSGPACK_PREFIX
 from phalanx.spark import cells, fallback
-from phalanx.spark.arrow import Array, to_bytes_list
+from phalanx.spark.arrow import Array, from_numpy, to_bytes_list
 from phalanx.spark.keys import decode_keys
 from phalanx.spark.layouts import read_layout
 from phalanx.spark.options import Options
@@ -66,6 +66,18 @@ def _refuse_null(field: Any, column: Array, keys: Sequence[bytes], map_name: str
         f"map {map_name!r}, key {fallback.show_key(key)}: field '{field.name}' has no value, but the schema says NOT NULL; "
         f"make the column nullable in the schema"
     )
+
+
+def decode_columns(keys: Sequence[bytes], values: Sequence[bytes], wanted: Sequence[Any], map_name: str) -> list[Array]:
+    """The wanted fields of stored rows as columns, in the order of the rows. Raises `UsageError` as `decode_entries` does."""
+    if not values:
+        return [pa.nulls(0, field.type) for field in wanted]
+    found = list(_decode_values(keys, values, wanted, map_name))
+    if len(found) == 1 and found[0][0] is None:
+        return [found[0][1][field.name] for field in wanted]
+    taken: RowNumbers = np.concatenate([rows for rows, _ in found if rows is not None] or [np.zeros(0, np.int64)])
+    back = from_numpy(np.argsort(taken).astype(np.int32), pa.int32())
+    return [pa.concat_arrays([columns[field.name] for _, columns in found]).take(back) for field in wanted]
 
 
 Part = tuple[RowNumbers | None, dict[str, Array]]

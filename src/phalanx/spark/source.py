@@ -7,11 +7,18 @@ for data sources, as it does once per session, without paying for them.
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
 from pyspark.sql.types import StructType
 
+from phalanx.common.errors import UsageError
 from phalanx.spark.errors import explained
-from phalanx.spark.options import READ, WRITE, parse_options
+from phalanx.spark.options import FOLLOW, READ, SINK, STREAM_BATCH, WRITE, find_read_use, parse_options
 
 
 class PhalanxSource(DataSource):
@@ -23,8 +30,12 @@ class PhalanxSource(DataSource):
         return "phalanx"
 
     def schema(self) -> StructType:
-        """Infer the schema from a sample of the map's entries."""
+        """Infer the schema from a sample of the map's entries: that of the entries, or that of their changes."""
         with explained():
+            if find_read_use(self.options) == FOLLOW:
+                from phalanx.spark.changes import infer_changes
+
+                return infer_changes(parse_options(self.options, FOLLOW))
             from phalanx.spark.inference import infer_schema
 
             return infer_schema(parse_options(self.options, READ))
@@ -40,8 +51,35 @@ class PhalanxSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Plan a write. Everything that can be wrong with it as a whole is refused here."""
         with explained():
+            if STREAM_BATCH.lower() in {name.lower() for name in self.options}:
+                from phalanx.spark.stream_writer import EachBatchWriter, check_sink
+
+                sink = parse_options(self.options, SINK)
+                check_sink(sink, schema)
+                return EachBatchWriter(sink, overwrite)
             from phalanx.spark.writer import PhalanxWriter, check_write
 
             options = parse_options(self.options, WRITE)
             check_write(options, schema, overwrite)
             return PhalanxWriter(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Follow a map. What can be wrong with it as a whole is refused with the reader's first call.
+
+        Not here: for an error from here the worker of Spark 4 tells one of its own, because it has no reader to stop.
+        """
+        from phalanx.spark.stream_reader import PhalanxStreamReader, RefusedStreamReader
+
+        try:
+            return PhalanxStreamReader(parse_options(self.options, FOLLOW), schema)
+        except UsageError as refusal:
+            return RefusedStreamReader(refusal)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """Plan one batch of a stream. Everything that can be wrong with it as a whole is refused here."""
+        with explained():
+            from phalanx.spark.stream_writer import PhalanxStreamWriter, check_sink
+
+            options = parse_options(self.options, SINK)
+            check_sink(options, schema)
+            return PhalanxStreamWriter(options, overwrite)

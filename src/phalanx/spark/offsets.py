@@ -1,0 +1,229 @@
+"""Where a stream of a map's changes has come to: what Spark keeps in the checkpoint, as JSON that a person can read.
+
+    {"cluster": "phalanx", "map": "flights", "skipped": 0, "partitions": {"0": {"lineage": 8, "next": 18}, ...}}
+
+`next` is the number of the first event that is not read yet. The lineage says of which history the number is: where a
+partition was lost, or one side of a cut gave way to another, the same number means another event. A batch's end is in the
+lineage that the journal had at its own end then: that stands for all that came before it.
+
+A stream begins at a word (`{"start": "earliest"}`) and not at numbers, because Spark asks for the beginning again when it
+repeats the first batch after a restart, and by then the journal has other bounds. The numbers that the word stood for
+are pinned in the end of the first batch, as `from`. So is where a batch began that left events out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from phalanx.client.journal import Bounds, Position
+from phalanx.common.errors import UsageError
+
+_TOLD = 3
+"""Partitions that an error names."""
+EARLIEST, LATEST = "earliest", "latest"
+
+Json = dict[str, Any]
+Places = tuple[Position, ...]
+"""One for each partition."""
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """A place in each partition's journal, and how many events were left out on the way there."""
+
+    cluster: str
+    map: str
+    places: Places
+    skipped: int = 0
+    since: Places | None = None
+    """Where the batch that ends here began, if that is not where the one before it ended."""
+
+    def to_json(self) -> Json:
+        """As Spark takes it."""
+        found: Json = {"cluster": self.cluster, "map": self.map, "skipped": self.skipped}
+        if self.since is not None:
+            found["from"] = _places_to_json(self.since)
+        return found | {"partitions": _places_to_json(self.places)}
+
+
+@dataclass(frozen=True)
+class Range:
+    """Events of one partition, from one place to another."""
+
+    partition: int
+    begin: Position
+    end: Position
+
+    def __len__(self) -> int:
+        return self.end.sequence - self.begin.sequence
+
+
+class Overrun(UsageError):
+    """Events that were to be read are not in the journal any more."""
+
+
+def start_word(given: Json) -> str | None:
+    """The word that a stream begins at, if this is one."""
+    word = given.get("start")
+    return word if isinstance(word, str) else None
+
+
+def read_offsets(given: Json, what: str) -> Offsets:
+    """Offsets from their JSON. Raises `UsageError` that says what is wrong with it."""
+    try:
+        since = given.get("from")
+        return Offsets(
+            str(given["cluster"]),
+            str(given["map"]),
+            _places_from_json(given["partitions"]),
+            int(given.get("skipped", 0)),
+            None if since is None else _places_from_json(since),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(
+            f"{what} is no position in a map's changes ({type(error).__name__}: {error}): it looks like "
+            f'{{"cluster": "phalanx", "map": "flights", "partitions": {{"0": {{"lineage": 8, "next": 18}}, ...}}}}'
+        ) from None
+
+
+def parse_start(text: str) -> Json:
+    """What the option `startingOffsets` says: a word, or offsets as a query's progress and its checkpoint show them."""
+    if text.lower() in (EARLIEST, LATEST):
+        return {"start": text.lower()}
+    try:
+        given = json.loads(text)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        raise UsageError(
+            f"option 'startingOffsets': {text!r} is neither {EARLIEST}, nor {LATEST}, nor the JSON of offsets "
+            f"(such as the endOffset in a query's lastProgress)"
+        )
+    return replace(read_offsets(given, "option 'startingOffsets'"), since=None).to_json()
+
+
+def check_same(offsets: Offsets, cluster: str, map_name: str, count: int) -> None:
+    """Refuse offsets of another map, cluster or number of partitions."""
+    if (offsets.cluster, offsets.map) != (cluster, map_name):
+        raise UsageError(
+            f"the checkpoint (or startingOffsets) is of the map {offsets.map!r} in the cluster {offsets.cluster!r}, but "
+            f"the options name {map_name!r} in {cluster!r}: use a checkpoint for each, or name the map that it belongs to"
+        )
+    if len(offsets.places) != count:
+        raise UsageError(
+            f"the checkpoint (or startingOffsets) of the map {map_name!r} counts {len(offsets.places)} partitions, and the "
+            f"cluster {cluster!r} has {count}: partitions were divided since then, and their changes are numbered anew; "
+            f"start with a new checkpoint, and load the map with spark.read for what was before"
+        )
+
+
+def places_at(word: str, bounds: Sequence[Bounds]) -> Places:
+    """The places that a word stands for now."""
+    return tuple(Position(one.lineage, one.oldest if word == EARLIEST else one.end) for one in bounds)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where reading can go on from some places."""
+
+    places: Places
+    left_out: int
+    """Events that came behind the places and cannot be read any more, as far as they can be counted."""
+    told: str
+    """The same in words; empty: nothing is left out, and nothing that was read is void."""
+
+
+def within(places: Sequence[Position], bounds: Sequence[Bounds]) -> Standing:
+    """Where reading can go on from these places; the bounds were asked for with their lineages."""
+    found: list[Position] = []
+    left_out = 0
+    told: list[str] = []
+    for partition, (place, bound) in enumerate(zip(places, bounds, strict=True)):
+        known = max(0, min(bound.known_to, place.sequence))
+        missing = max(0, bound.oldest - known)
+        if known == place.sequence and not missing and bound.known_to >= 0:
+            found.append(place)
+            continue
+        left_out += missing
+        found.append(Position(bound.lineage, max(known, bound.oldest)))
+        told.append(_in_words(partition, place, bound, known, missing))
+    more = f"; and {len(told) - _TOLD} more partitions, {left_out} events in all" if len(told) > _TOLD else ""
+    return Standing(tuple(found), left_out, "; ".join(told[:_TOLD]) + more)
+
+
+def _in_words(partition: int, place: Position, bound: Bounds, known: int, missing: int) -> str:
+    if bound.known_to < 0:
+        return (
+            f"partition {partition}: began anew after it was lost or merged, none of the {place.sequence} events up to the "
+            f"checkpoint is in its journal as it is now, and {missing} of those in it are dropped already"
+        )
+    if known < place.sequence:
+        return (
+            f"partition {partition}: {place.sequence - known} events that were read did not outlive a lost owner or a merge, and "
+            f"{missing} of those in their place are dropped already"
+        )
+    return f"partition {partition}: {missing} events, from number {place.sequence} on"
+
+
+def admit(places: Sequence[Position], bounds: Sequence[Bounds], most: int | None) -> Places:
+    """How far a batch goes that begins at these places: to the end, or so many events in all."""
+    waiting = [max(0, bound.end - place.sequence) for place, bound in zip(places, bounds, strict=True)]
+    granted = waiting if most is None else share(waiting, most)
+    return tuple(
+        Position(bound.lineage, place.sequence + count) if count else place
+        for place, bound, count in zip(places, bounds, granted, strict=True)
+    )
+
+
+def share(waiting: Sequence[int], most: int) -> list[int]:
+    """At most so many in all of what each has waiting.
+
+    Everyone gets as much as the others while it has as much waiting; what is left over after whole rounds goes to those
+    that have most waiting, so that none waits for ever.
+    """
+    granted = [0] * len(waiting)
+    left = most
+    while left > 0:
+        open_ones = [place for place, count in enumerate(waiting) if granted[place] < count]
+        if not open_ones:
+            break
+        each = left // len(open_ones)
+        if each == 0:
+            for place in sorted(open_ones, key=lambda place: (granted[place] - waiting[place], place))[:left]:
+                granted[place] += 1
+            break
+        for place in open_ones:
+            taken = min(each, waiting[place] - granted[place])
+            granted[place] += taken
+            left -= taken
+    return granted
+
+
+def ranges(start: Sequence[Position], end: Sequence[Position]) -> list[Range]:
+    """What lies between: one range for each partition that has events there."""
+    return [
+        Range(partition, first, last)
+        for partition, (first, last) in enumerate(zip(start, end, strict=True))
+        if first.sequence < last.sequence
+    ]
+
+
+def count_events(found: Iterable[Range]) -> int:
+    """How many events lie in these."""
+    return sum(map(len, found))
+
+
+def _places_to_json(places: Sequence[Position]) -> Json:
+    return {
+        str(partition): {"lineage": place.lineage, "next": place.sequence} for partition, place in enumerate(places)
+    }
+
+
+def _places_from_json(given: Mapping[str, Any]) -> Places:
+    numbers = sorted(map(int, given))
+    if numbers != list(range(len(numbers))) or not numbers:
+        raise ValueError(f"partitions are numbered 0, 1, 2, ..., and these are {numbers[:8]}")
+    return tuple(Position(int(given[str(number)]["lineage"]), int(given[str(number)]["next"])) for number in numbers)

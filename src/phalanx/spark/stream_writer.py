@@ -1,0 +1,188 @@
+"""Streaming sink: every batch of a query into a map exactly once, in `append` and `update` alike; `complete` replaces.
+
+The rows of a task go into hidden maps of the members, one for each attempt of a task. When Spark says that all tasks are
+done, the driver names the attempts that count, and each partition makes their rows its own in one step, together with
+the query's id and the batch's number. A batch that comes again, because a driver died behind some partitions and before
+others, changes only those where it has not been; so do tasks that Spark repeats or runs twice.
+
+The query's id is the one in its checkpoint. Spark shows it, and the number, to tasks only, so they bring them along.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from phalanx.common.errors import UsageError
+from phalanx.common.invariant import invariant
+from phalanx.spark import grid
+from phalanx.spark.errors import explained
+from phalanx.spark.fallback import sql_name
+from phalanx.spark.keys import check_key_columns, encode_keys
+from phalanx.spark.options import Options
+from phalanx.spark.rows import encode_rows
+from phalanx.spark.types import arrow_schema
+from phalanx.spark.writer import MAX_BATCH_BYTES, cut
+
+_QUERY_ID = "sql.streaming.queryId"
+"""The local property in which Spark tells a task the id of its query."""
+REMOVING = ("removed", "expired", "evicted")
+"""Kinds of changes after which the key has no entry."""
+KEEPING = ("added", "updated", "merged")
+"""Kinds of changes after which it has one."""
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What one attempt of a task has staged, and for which query."""
+
+    job: str
+    attempt: str
+    query: str
+    rows: int
+
+
+def check_sink(options: Options, schema: StructType) -> None:
+    """Refuse on the driver what could not be written. Raises `UsageError` or `ConnectError`."""
+    arrow = arrow_schema(schema)
+    check_key_columns(arrow, options)
+    column = options.delete_column
+    if column is not None:
+        if column not in arrow.names:
+            raise UsageError(
+                f"option 'deleteColumn' names the column {column!r}, which the stream does not have (columns: "
+                f"{', '.join(arrow.names)}); set it to the column that says which rows remove their key, or leave it out"
+            )
+        kind = arrow.field(column).type
+        if column in options.key or not (pa.types.is_boolean(kind) or pa.types.is_string(kind)):
+            raise UsageError(
+                f"option 'deleteColumn' names the column {column!r}, which is {sql_name(kind)}"
+                f"{' and part of the key' if column in options.key else ''}; it has to be a boolean, or a string with the "
+                f"kind of a change"
+            )
+    with grid.connect(options) as client:
+        client.partition_table()
+
+
+class _Sink:
+    """What the sink of a stream and a write within `foreachBatch` have in common."""
+
+    def __init__(self, options: Options, overwrite: bool) -> None:
+        self._options = options
+        self._overwrite = overwrite
+        self._job = grid.new_job_id()
+
+    def write(self, iterator: Iterator[Any]) -> Staged:
+        """Stage every Arrow batch of this task."""
+        options = self._options
+        attempt = uuid.uuid4().hex
+        rows = 0
+        with explained(), grid.connect(options) as client:
+            staged = grid.staging(client, options.map, self._job).attempt(attempt)
+            for whole in iterator:
+                for batch in cut(whole, MAX_BATCH_BYTES):
+                    stage(staged, batch, options)
+                    rows += batch.num_rows
+        return Staged(self._job, attempt, self._query(), rows)
+
+    def _query(self) -> str:
+        if self._options.stream_batch is not None:
+            return self._options.stream_batch[0]
+        context = TaskContext.get()
+        query = context.getLocalProperty(_QUERY_ID) if context is not None else None
+        invariant(query is not None, "Spark tells each task of a streaming query the query's id")
+        return str(query)
+
+    def _commit(self, messages: Sequence[WriterCommitMessage | None], number: int) -> None:
+        staged = [message for message in messages if isinstance(message, Staged) and message.rows]
+        with explained(), grid.connect(self._options) as client:
+            if self._overwrite:
+                job = staged[0].job if staged else self._job
+                staging = grid.staging(client, self._options.map, job)
+                staging.prepare_replace([one.attempt for one in staged])
+                staging.decide_replace()
+            elif staged:
+                staging = grid.staging(client, self._options.map, staged[0].job)
+                staging.apply([one.attempt for one in staged], batch=(staged[0].query, number))
+
+    def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        jobs = sorted({message.job for message in messages if isinstance(message, Staged)})
+        with explained(), grid.connect(self._options) as client:
+            for job in jobs:
+                staging = grid.staging(client, self._options.map, job)
+                if self._overwrite:
+                    staging.abort()
+                else:
+                    staging.drop()
+
+
+class PhalanxStreamWriter(_Sink, DataSourceStreamArrowWriter):
+    """Writes a stream into a map. Made anew for each batch, on the driver, and pickled into every task."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """All tasks are done: make their rows the map's."""
+        self._commit(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """A task failed for good: drop what the others have staged."""
+        self._abort(messages)
+
+
+class EachBatchWriter(_Sink, DataSourceArrowWriter):
+    """Writes one batch of a stream from within `foreachBatch`."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All tasks are done: make their rows the map's."""
+        batch = self._options.stream_batch
+        invariant(batch is not None, "such a writer is made for a batch")
+        self._commit(messages, batch[1] if batch else 0)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A task failed for good: drop what the others have staged."""
+        self._abort(messages)
+
+
+def stage(attempt: grid.StagedAttempt, batch: Any, options: Options) -> None:
+    """Stage the rows of an Arrow batch: of each key the last one, which stores or removes."""
+    column = options.delete_column
+    removes = [False] * batch.num_rows if column is None else removing(batch.column(column), column)
+    keys = encode_keys(batch, options)
+    last = {key: row for row, key in enumerate(keys)}
+    if column is not None:
+        batch = batch.drop_columns([column])
+    stored = [row for row in last.values() if not removes[row]]
+    if stored:
+        rows = batch if len(stored) == batch.num_rows else batch.take(pa.array(stored, pa.int32()))
+        attempt.put_rows([keys[row] for row in stored], encode_rows(rows, options), options.ttl_ms)
+    if len(stored) < len(last):
+        attempt.delete_keys([key for key, row in last.items() if removes[row]])
+
+
+def removing(column: Any, name: str) -> list[bool]:
+    """Which rows remove the entry of their key. Raises `UsageError` for a row that does not say it."""
+    if column.null_count:
+        raise UsageError(
+            f"column '{name}', which option 'deleteColumn' names, is null in {column.null_count} of {len(column)} rows of a "
+            f"batch; nothing of that batch was written; fill it with false, or with the kind of a change"
+        )
+    values = column.to_pylist()
+    if pa.types.is_boolean(column.type):
+        return list(values)
+    unknown = sorted(set(values) - set(REMOVING) - set(KEEPING))
+    if unknown:
+        raise UsageError(
+            f"column '{name}', which option 'deleteColumn' names, holds {unknown[0]!r}, which is no kind of a change; "
+            f"nothing of that batch was written; the kinds are {', '.join(KEEPING + REMOVING)}, or make it a boolean"
+        )
+    return [value in REMOVING for value in values]

@@ -1,0 +1,111 @@
+"""A driver of a streaming query in a process of its own, for tests that kill it.
+
+    python stream_driver.py '{"master": "local[2]", "source": {...}, "sink": {...}, "checkpoint": "...", ...}'
+
+It says `batch N` on its output for every batch that is done, and ends when the file `stop` is there, or the query failed.
+With `hold` it stops at one commit of the sink, before it or behind it, says so by a file, and waits there to be killed.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from phalanx.spark import each_batch, session
+from phalanx.spark.options import SINK, parse_options
+from phalanx.spark.source import PhalanxSource
+from phalanx.spark.stream_writer import PhalanxStreamWriter
+
+HOLD = "TEST_STREAM_HOLD"
+"""The variable in which the workers of Spark are told where to stop, as JSON."""
+QUIET = {
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+class HeldWriter(PhalanxStreamWriter):
+    """A sink that stops at one commit."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        hold("before", batchId)
+        super().commit(messages, batchId)
+        hold("behind", batchId)
+
+
+class HeldSource(PhalanxSource):
+    """The same format under another name, with that sink."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "phalanx_held"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        super().streamWriter(schema, overwrite)
+        return HeldWriter(parse_options(self.options, SINK), overwrite)
+
+
+def hold(where: str, batch: int) -> None:
+    """Stop here, if that was asked for, until somebody kills the driver, or nobody does for a minute."""
+    wish = json.loads(os.environ.get(HOLD, "{}"))
+    if (wish.get("where"), wish.get("batch")) != (where, batch):
+        return
+    Path(wish["flag"]).touch()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+    raise AssertionError("nobody killed the driver")
+
+
+def source(spark: SparkSession, given: dict[str, Any]) -> DataFrame:
+    """What the query reads: files of JSON rows, one in each batch, or changes of a map."""
+    if "files" in given:
+        return spark.readStream.schema(given["schema"]).option("maxFilesPerTrigger", "1").json(given["files"])
+    reader = spark.readStream.format("phalanx").options(**given["options"])
+    frame = (reader.schema(given["schema"]) if "schema" in given else reader).load()
+    return frame.selectExpr(*given.get("select", ["*"]))
+
+
+def main(given: dict[str, Any]) -> int:
+    """Run the query."""
+    os.environ[HOLD] = json.dumps(given.get("hold", {}))
+    spark = session(given.get("master", "local[2]"), **QUIET)
+    spark.dataSource.register(HeldSource)
+    frame = source(spark, given["source"])
+    if "count_by" in given:
+        frame = frame.groupBy(given["count_by"]).count()
+    sink = given["sink"]
+    writer = frame.writeStream.outputMode(sink.get("mode", "append")).option("checkpointLocation", given["checkpoint"])
+    if "files" in sink:
+        query = writer.format("json").start(sink["files"])
+    elif sink.get("each_batch"):
+        query = writer.foreachBatch(each_batch(**sink["options"])).start()
+    else:
+        query = writer.format("phalanx_held").options(**sink["options"]).start()
+    print("started", query.id, flush=True)
+    done = -1
+    while query.isActive:
+        progress = query.lastProgress
+        if progress is not None and progress["batchId"] > done:
+            done = progress["batchId"]
+            print("batch", done, flush=True)
+        if Path(given["stop"]).exists():
+            query.stop()
+        time.sleep(0.1)
+    failure = query.exception()
+    if failure is not None:
+        print("failed", str(failure).splitlines()[0], flush=True)
+    return failure is not None
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.loads(sys.argv[1])))
