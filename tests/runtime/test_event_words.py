@@ -30,6 +30,11 @@ A, B = (member_id(Address(f"10.0.0.{number}:5701"), "1") for number in (1, 2))
             "1 partitions are taken as their replicas have them",
         ),
         (
+            e.ContentReplaced("m", "j1", 9),
+            logging.INFO,
+            "has replaced the content of map m by that of job j1 (partition table ver 9)",
+        ),
+        (
             e.BackupsChanged("m", 1, 2, 9),
             logging.INFO,
             "gives map m 1 synchronous and 2 asynchronous backups (partition table ver 9)",

@@ -34,12 +34,24 @@ again, it is safe; `UsageError` when it can never be done.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Sequence
 
 from phalanx.client.sync import Client
-from phalanx.common.hidden import HiddenName, check_part
-from phalanx.maps.requests import check_map_name
+from phalanx.client.sync_map import SyncMap
+from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
+from phalanx.common.hidden import HiddenName, Kind, Step, check_part, hidden_name
+from phalanx.grid.steps import REMOVES
+from phalanx.maps.requests import check_map_name, expect, raise_error
+from phalanx.wire.messages import ChangeStaged, CountReply, ErrorReply, FlagReply, ReplaceContent, Replacement
+
+PARTITIONS_AT_ONCE = 16
+"""In one request for a step: all their rows are gone through in one turn of the member."""
+NO_VALUE = bytes(4)
+"""Where a removal is staged: as long as a value is at least."""
+ASK_AGAIN_AFTER_S = 0.02
+MOST_QUERY_LENGTH = 200
 
 
 def new_job_id() -> str:
@@ -48,15 +60,20 @@ def new_job_id() -> str:
 
 
 class StagedAttempt:
-    """The rows of one attempt of one task."""
+    """The rows of one attempt of one task. Not shared between threads."""
+
+    def __init__(self, rows: SyncMap) -> None:
+        self._rows = rows
 
     def put_rows(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
         """Stage serialised entries; the time that they live (0: for ever) begins when they are applied."""
-        raise NotImplementedError
+        if ttl_ms < 0:
+            raise UsageError(f"ttl_ms is {ttl_ms}: give 0 (for ever) or more")
+        self._rows.put_data(keys, values, ttl_ms)
 
     def delete_keys(self, keys: list[bytes]) -> None:
         """Stage removals of serialised keys."""
-        raise NotImplementedError
+        self._rows.put_data(keys, [NO_VALUE] * len(keys), REMOVES)
 
 
 class Staging:
@@ -66,37 +83,88 @@ class Staging:
         self.map_name = check_map_name(map_name)
         self.job_id = check_part("job", job_id)
         self._client = client
+        self._map = client.map(map_name)
+
+    def __repr__(self) -> str:
+        return f"Staging({self.map_name!r}, {self.job_id!r})"
 
     def attempt(self, attempt_id: str) -> StagedAttempt:
         """An attempt of a task, by a name that no other attempt of the job has."""
-        raise NotImplementedError
+        check_part("attempt", attempt_id)
+        return StagedAttempt(self._client.map(hidden_name(self.map_name, self.job_id, Kind.ATTEMPT, attempt_id)))
 
     def apply(self, attempts: Sequence[str], batch: tuple[str, int] | None = None) -> int:
         """Make the rows of these attempts the map's; in how many partitions that was done now, and not earlier.
 
         `batch`: a query and the number of its batch, which grows. The job is over then.
         """
-        raise NotImplementedError
+        query, number = batch if batch is not None else ("", 0)
+        if batch is not None and not 0 < len(query) <= MOST_QUERY_LENGTH:
+            raise UsageError(f"{query!r} cannot name a query: give 1 to {MOST_QUERY_LENGTH} characters")
+        return self._do(Step.APPLY, attempts, query, number)
 
     def prepare_replace(self, attempts: Sequence[str]) -> None:
-        """Make the rows of these attempts ready to be all that is in the map. Deletes among them count for nothing."""
-        raise NotImplementedError
+        """Make the rows of these attempts ready to be all that is in the map. What they remove is not among them.
+
+        Times to live begin now. Raises `UsageError` if another replace began in the meantime.
+        """
+        self._ask_master(Replacement.BEGIN)
+        self._do(Step.ASSEMBLE, attempts)
 
     def decide_replace(self) -> None:
-        """Put what was prepared in the place of what is in the map. Returns when every member knows.
+        """Put what was prepared in the place of what is in the map. Returns when every member serves it.
 
         Raises `UsageError` if another replace was prepared since, or this one waited too long: nothing has happened.
         """
-        raise NotImplementedError
+        self._ask_master(Replacement.DECIDE)
 
     def abort(self) -> bool:
         """Give up what is staged or prepared. False: it was decided already, and the new content stands."""
-        raise NotImplementedError
+        was_decided = self._ask_master(Replacement.ABORT)
+        self.drop()
+        return not was_decided
 
     def snapshot(self) -> HiddenName:
         """Keep the map as it is now, under a name for `scan_data` of any client; to be given up with `drop`."""
-        raise NotImplementedError
+        self._do(Step.SNAPSHOT, ())
+        return hidden_name(self.map_name, self.job_id, Kind.SNAPSHOT)
 
     def drop(self) -> None:
         """Drop all that the job has staged or kept, but for what is prepared; it is over then."""
-        raise NotImplementedError
+        self._do(Step.DROP, ())
+
+    # --- how members are asked -------------------------------------------------------------------------------------
+
+    def _do(self, step: Step, attempts: Sequence[str], query: str = "", number: int = 0) -> int:
+        named = [check_part("attempt", attempt) for attempt in attempts]
+
+        def request(partitions: list[int], of: int) -> ChangeStaged:
+            return ChangeStaged(
+                self._client.next_id(), self.map_name, partitions, of, step, self.job_id, named, query, number
+            )
+
+        what = f"{step.name.lower()} of job {self.job_id} for map {self.map_name!r}"
+        replies = self._map.everywhere(request, CountReply, what, is_write=True, most=PARTITIONS_AT_ONCE)
+        return sum(reply.count for reply in replies)
+
+    def _ask_master(self, wish: Replacement) -> bool:
+        """Have the master fulfil a wish: whether the job's content was decided upon. Asked again until it is fulfilled, or
+        for as long as a call may take: then what became of it is not known, but for one that refused all the time."""
+        client, what = self._client, f"{wish.name.lower()} of job {self.job_id}, to replace map {self.map_name!r}"
+        deadline = time.monotonic() + client.call_timeout_s
+        may_be_done = False
+        while True:
+            reply = ErrorReply(0, ErrorCode.UNAVAILABLE, "no member told who the master is")
+            try:
+                master = client.members().view.master
+            except UnavailableError as error:
+                reply = ErrorReply(0, ErrorCode.UNAVAILABLE, str(error))
+            else:
+                reply = client.ask(master, ReplaceContent(client.next_id(), self.map_name, self.job_id, wish))
+            if not isinstance(reply, ErrorReply) or reply.code in (ErrorCode.INVALID, ErrorCode.NOT_ENOUGH_MEMBERS):
+                return expect(reply, FlagReply, what).flag
+            may_be_done = may_be_done or wish is Replacement.DECIDE
+            if time.monotonic() >= deadline:
+                code = ErrorCode.INDETERMINATE if may_be_done else ErrorCode.UNAVAILABLE
+                raise_error(ErrorReply(0, code, reply.text), what)
+            time.sleep(ASK_AGAIN_AFTER_S)

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 REGROUP_PAUSE_S = 0.02
 
 R = TypeVar("R", PageReply, PackedReply)
+T = TypeVar("T")
 
 
 class SyncMap(MutableMapping[Any, Any]):
@@ -343,29 +344,51 @@ class SyncMap(MutableMapping[Any, Any]):
             parts = self._owner_groups.split(table, keys, values, left) if left else []
 
     def _everywhere(self, kind: type, reply_kind: type, what: str) -> list[Any]:
-        """Ask the owners of all partitions; what one could not answer is asked again until the deadline."""
+        """Ask the owners of all partitions."""
+
+        def request(group: list[int], of: int) -> Any:
+            return kind(self._client.next_id(), self.name, group, of)
+
+        return self.everywhere(request, reply_kind, what, is_write=kind is ClearPartitions)
+
+    def everywhere(
+        self,
+        request: Callable[[list[int], int], Any],
+        reply_kind: type[T],
+        what: str,
+        *,
+        is_write: bool,
+        most: int | None = None,
+    ) -> list[T]:
+        """Ask the owners of all partitions; what one could not answer is asked again until the deadline.
+
+        `request`: for some partitions of so many. `most`: of them in one request, of which then only some are under way.
+        """
         deadline = time.monotonic() + self._client.call_timeout_s
         table = self._client.partition_table()
         groups = partitions_by_owner(table)
-        replies: list[Any] = []
+        replies: list[T] = []
         is_first = True
         while groups:
             of = table.partition_count
-            requests = [(group[0], kind(self._client.next_id(), self.name, group, of)) for group in groups]
+            if most is not None:
+                groups = [group[start : start + most] for group in groups for start in range(0, len(group), most)]
             again: list[int] = []
             refusal = None
-            results = self._client.call_all(requests)
-            if kind is ClearPartitions:
-                results = as_for_the_whole(results, is_first=is_first)
-            is_first = False
-            for group, reply in zip(groups, results, strict=True):
-                if isinstance(reply, ErrorReply) and reply.code in REGROUP:
-                    again += group
-                    refusal = reply
-                else:
-                    replies.append(expect(reply, reply_kind, what))
+            for first in range(0, len(groups), PARTS_AT_ONCE):
+                asked = groups[first : first + PARTS_AT_ONCE]
+                results = self._client.call_all([(group[0], request(group, of)) for group in asked])
+                if is_write:
+                    results = as_for_the_whole(results, is_first=is_first)
+                is_first = False
+                for group, reply in zip(asked, results, strict=True):
+                    if isinstance(reply, ErrorReply) and reply.code in REGROUP:
+                        again += group
+                        refusal = reply
+                    else:
+                        replies.append(expect(reply, reply_kind, what))
             if refusal is not None:
-                self._pause_or_raise(refusal, table, deadline, what, was_write=kind is ClearPartitions)
+                self._pause_or_raise(refusal, table, deadline, what, was_write=is_write)
             table = self._client.partition_table()
             groups = regrouped(table, again, of)
         return replies

@@ -124,6 +124,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     them back. Longer: right after longer cuts, and more memory: each removal costs as much as its key and some 130 bytes
     on each replica for so long (a clear costs nothing). 0: as good as nothing is remembered."""
 
+    staging_ms: Millis = 3_600_000
+    """How long what a job has staged, or a snapshot of a map, is kept when nobody uses it. Longer than the longest pause of
+    a job between two of its writes; more: what broken jobs leave costs memory for longer."""
+
     join_attempts: int = 5
     """Rounds over all seeds before joining fails."""
 
@@ -218,7 +222,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("heartbeat_interval_ms", "retry_interval_ms", "join_timeout_ms", "copy_chunk_bytes",
                      "migrations_per_member", "join_attempts", "max_key_bytes", "max_value_bytes", "initial_members",
                      "ring_neighbours", "merge_interval_ms", "former_members_ms",
-                     "partial_resolution_timeout_ms"):  # fmt: skip
+                     "partial_resolution_timeout_ms", "staging_ms"):  # fmt: skip
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must be greater than 0")
         for name in ("anti_entropy_interval_ms", "tombstone_ms", "max_parallel_migrations", "migration_latency_target_ms",

@@ -30,6 +30,23 @@ class HiddenName(str):
     __slots__ = ()
 
 
+class Step(enum.IntEnum):
+    """What is done in a partition with what a job has staged."""
+
+    APPLY = 1
+    """The rows of some attempts become the map's."""
+    ASSEMBLE = 2
+    """They become what is to take the place of the map."""
+    SNAPSHOT = 3
+    """The map is kept as it is."""
+    DROP = 4
+    """What is staged or kept is dropped."""
+    REPLACE = 5
+    """What was assembled takes the place of the map: by the owner itself, when the master has decided so."""
+    DISCARD = 6
+    """What was assembled is dropped: by the owner itself, when it can not be wanted any more."""
+
+
 class Kind(enum.StrEnum):
     ATTEMPT = "a"
     WHOLE = "w"

@@ -11,7 +11,9 @@ A journal is of one map, and set for its own name only: it begins in every parti
 map has entries.
 
 So to change one aspect of a map leaves the others what they were, and those that it never had of its own follow the usual
-ones. A map need not exist to have settings.
+ones. A map need not exist to have settings. A hidden map (`hidden`) has those of the map that it is for.
+
+The plan also says by which job the content of a map was replaced last, and which is about to (`partition.replacing`).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import msgspec
 
 from phalanx.common.backups import BackupCount, check_backups
 from phalanx.common.errors import UsageError
+from phalanx.common.hidden import target_of
 
 MAX_MAP_NAME_LENGTH = 200
 """Characters in the name of a map: it goes along with every request and every write to a backup."""
@@ -122,6 +125,21 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
+class Content(msgspec.Struct, frozen=True, array_like=True):
+    """By which job a map's content was replaced last, and by which it may be next."""
+
+    map: str
+    job: str = ""
+    stamp: int = 0
+    """The grid's clock when that job began; 0: the content was never replaced. What was written before is not of it."""
+    pending: str = ""
+    """The job that is preparing another content, or has; empty: none."""
+    pending_stamp: int = 0
+    """As `stamp`, of that."""
+    is_decided: bool = False
+    """Whether the pending content will take the place of the present one: it does when every member knows so."""
+
+
 class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
     """The settings of all maps. `version` grows with every change."""
 
@@ -130,6 +148,8 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
     """Of maps for which nothing was set."""
     maps: tuple[tuple[str, MapChange], ...] = ()
     """What was set for names, and for beginnings of names that end with `*`; sorted."""
+    contents: tuple[Content, ...] = ()
+    """Of maps whose content was ever replaced, or is to be; sorted."""
 
     @property
     def depth(self) -> int:
@@ -164,7 +184,7 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
             known = self.__dict__["_known"] = {}
         found = known.get(name)
         if found is None:
-            found = known[name] = self._look_up(name)
+            found = known[name] = self._look_up(target_of(name))
         return found
 
     def _look_up(self, name: str) -> MapSettings:
@@ -181,10 +201,20 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
         """
         check_change(name, change)
         if name in ("", "*"):
-            return MapPlan(self.version + 1, self.usual.with_change(change), self.maps)
+            return MapPlan(self.version + 1, self.usual.with_change(change), self.maps, self.contents)
         maps = dict(self.maps)
         maps[name] = change.over(maps.get(name, MapChange()))
-        return MapPlan(self.version + 1, self.usual, tuple(sorted(maps.items(), key=_by_name)))
+        return MapPlan(self.version + 1, self.usual, tuple(sorted(maps.items(), key=_by_name)), self.contents)
+
+    def content_of(self, name: str) -> Content:
+        """What is known of a map's content."""
+        return next((content for content in self.contents if content.map == name), Content(name))
+
+    def with_content(self, content: Content) -> MapPlan:
+        """The plan with another content of a map."""
+        others = [each for each in self.contents if each.map != content.map]
+        contents = tuple(sorted([*others, content], key=lambda each: each.map))
+        return MapPlan(self.version + 1, self.usual, self.maps, contents)
 
 
 class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,13 +12,16 @@ The destination keeps what it had before (a backup that had fallen out of step) 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from phalanx.common.hidden import is_hidden
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import Migration
 from phalanx.common.view import ViewId
 from phalanx.grid.journal import Journal
 from phalanx.grid.outcomes import Outcomes
+from phalanx.grid.staged import Staged
 from phalanx.grid.store import MapStore, Replica
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import CopyAck, CopyChunk, CopyStart, Forgotten, JournalPart
@@ -81,8 +84,9 @@ class CopySender:
         self._replica = replica
         self._chunk_bytes = chunk_bytes
         # Taken from their ends. In no order: to sort half a million keys would stop the member for long.
-        self._keys = [(name, list(replica.maps[name].entries)) for name in sorted(replica.maps, reverse=True)]
-        """Maps and their keys that are still to be sent."""
+        names = sorted(replica.maps, key=lambda name: (not is_hidden(name), name), reverse=True)
+        self._keys = [(name, list(replica.maps[name].entries)) for name in names]
+        """Maps and their keys that are still to be sent; hidden ones first, at the end."""
         self._removed = [
             (name, list(replica.maps[name].tombstones))
             for name in sorted(replica.maps, reverse=True)
@@ -116,6 +120,15 @@ class CopySender:
         """Whether another chunk may be on the way."""
         return not self._sent_last and len(self._on_the_way) < MAX_ON_THE_WAY
 
+    def lacks(self, names: Iterable[str]) -> bool:
+        """Whether any entry of these maps is still to be sent."""
+        unsent = {name for name, left in self._keys if left}
+        return any(name in unsent for name in names)
+
+    def send_also(self, name: str) -> None:
+        """A map has been made of what is here: the destination cannot have made it of what it has by now."""
+        self._keys.insert(0, (name, list(self._replica.maps[name].entries)))
+
     def start(self, ordered: Destination | None, of: int, view: ViewId, outbox: Outbox) -> None:
         replica = self._replica
         outcomes = replica.outcomes.export()
@@ -123,6 +136,7 @@ class CopySender:
         start = CopyStart(
             self._partition, base_version, self._copy_id, replica.epoch, replica.seq, of, migration, outcomes, view,
             ordered_by,
+            replica.staged.export(),
         )  # fmt: skip
         outbox.send(self._member, start)
 
@@ -258,6 +272,7 @@ class IncomingCopy:
         self.ordered_by = start.ordered_by
         self.replica = Replica(start.epoch, start.seq, source)
         self.replica.outcomes = Outcomes(start.outcomes)
+        self.replica.staged = Staged(start.staged)
         self._copy_id = start.copy_id
         self._expected = 0
 

@@ -7,6 +7,7 @@ some entries at a time, with turns of the loop between.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from phalanx.common.ids import Millis
 from phalanx.grid.store import MapStore, Replica
@@ -35,9 +36,10 @@ class Discarded:
 
     def add(self, replica: Replica | None) -> None:
         if replica is not None:
-            self._stores += [
-                store for store in replica.maps.values() if len(store.entries) + len(store.tombstones) > SMALL
-            ]
+            self.add_stores(replica.maps.values())
+
+    def add_stores(self, stores: Iterable[MapStore]) -> None:
+        self._stores += [store for store in stores if len(store.entries) + len(store.tombstones) > SMALL]
 
     def next_deadline(self) -> Millis | None:
         return self._due_at if self._stores else None

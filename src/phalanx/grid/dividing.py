@@ -24,6 +24,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.grid.held import HeldRequests, Request
 from phalanx.grid.journal import Journal
 from phalanx.grid.outcomes import Outcomes
+from phalanx.grid.staged import Staged
 from phalanx.grid.store import MapStore, Replica
 from phalanx.partition.hashing import children_of, partitions_of
 
@@ -53,6 +54,7 @@ def divide(replica: Replica, partition: int, of: int, partition_count: int) -> d
             # The events of one child are among those of all, and their numbers are theirs together: it begins anew.
             limits = (journal.capacity, journal.max_bytes)
             each.keep_journal(name, Journal(*limits, replica.seq, each.epoch, each.ruler))
+        each.staged = Staged(replica.staged.export())
     for name, store in replica.maps.items():
         keys = list(store.entries)
         stores: dict[int, MapStore] = {}

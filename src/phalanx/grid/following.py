@@ -19,7 +19,8 @@ from phalanx.grid.copying import IncomingCopy
 from phalanx.grid.discarding import Discarded
 from phalanx.grid.dividing import UndividedReplicas
 from phalanx.grid.journal import Journal
-from phalanx.grid.store import Replica
+from phalanx.grid.steps import carry_out
+from phalanx.grid.store import MapStore, Replica
 from phalanx.partition.hashing import children_of
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
@@ -38,12 +39,13 @@ from phalanx.wire.messages import (
     ReplicateJournal,
     ReplicatePut,
     ReplicateRemove,
+    ReplicateStaged,
     Rule,
 )
 
 
-def apply_write(replica: Replica, message: Replicate, now: Millis) -> None:
-    """Bring the entries of a replica up to date with one write, and count it."""
+def apply_write(replica: Replica, message: Replicate, now: Millis) -> list[MapStore]:
+    """Bring the entries of a replica up to date with one write, and count it. Returns what is to be taken apart."""
     invariant(message.seq == replica.seq + 1, "writes are applied in order", replica=replica, seq=message.seq)
     replica.seq = message.seq
     if isinstance(message, ReplicatePut):
@@ -56,12 +58,15 @@ def apply_write(replica: Replica, message: Replicate, now: Millis) -> None:
         replica.remove(message.map, message.keys, message.stamps, message.ended_at)
     elif isinstance(message, ReplicateJournal):
         apply_journal(replica, message)
-        return
+        return []
+    elif isinstance(message, ReplicateStaged):
+        return carry_out(replica, message, now)
     else:
         replica.clear(message.map, message.stamp)
-        return
+        return []
     if (applied := message.applied) is not None:
         replica.outcomes.note(applied.caller, applied.number, applied.open_from, applied.outcome, now)
+    return []
 
 
 def apply_journal(replica: Replica, message: ReplicateJournal) -> None:
@@ -117,12 +122,12 @@ class Followed:
             self._clock.observe_stored(message.values, now)
         elif type(message) is ReplicateRemove:
             self._clock.observe(max(message.stamps, default=message.ended_at), now)
-        elif type(message) is ReplicateClear:
+        elif type(message) is ReplicateClear or type(message) is ReplicateStaged:
             self._clock.observe(message.stamp, now)
         copy = self.copies.get(partition)
         if copy is not None and copy.replica.epoch == message.epoch and copy.source == sender:
             if message.seq == copy.replica.seq + 1:
-                apply_write(copy.replica, message, now)
+                self.discarded.add_stores(apply_write(copy.replica, message, now))
             return
         replica = self.replicas.get(partition)
         if self.undivided and (undivided := self.undivided.of_old_rule(partition, message.epoch, sender)) is not None:
@@ -132,8 +137,8 @@ class Followed:
             if self._believes(sender, partition, message.epoch) and self._may_hold(partition, message.epoch):
                 self._out.send(sender, ProbeAnswer(partition, message.epoch, -1))
             return
-        if message.seq == replica.seq + 1:
-            apply_write(replica, message, now)
+        if message.seq == replica.seq + 1 and (useless := apply_write(replica, message, now)):
+            self.discarded.add_stores(useless)
         if message.seq <= replica.seq:
             acks = self.acks.get(sender)
             if acks is None:

@@ -25,6 +25,7 @@ from collections.abc import Iterable
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
+from phalanx.grid.steps import drop_hidden, place_decided
 from phalanx.grid.store import Replica
 from phalanx.wire.messages import KeptAnswer, KeptQuery, Mark, Waiting
 
@@ -176,7 +177,13 @@ class Kept:
 
 
 def keep(former: MemberId, table: PartitionTable, held: dict[int, Replica], ended: int) -> KeptSide:
-    """What an incarnation that ends leaves to the next one: of its last table, what it holds that is not empty."""
+    """What an incarnation that ends leaves to the next one: of its last table, what it holds that is not empty.
+
+    What jobs have staged ends here: who staged it asks the cluster that goes on.
+    """
+    for replica in held.values():
+        place_decided(replica, table.maps.contents)
+        drop_hidden(replica)
     replicas = {
         partition: KeptReplica(replica, table.versions[partition], table.replicas(partition), former)
         for partition, replica in sorted(held.items())

@@ -6,24 +6,29 @@ they did (these keys have these values now; these are gone), so a backup never e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
+from phalanx.common.hidden import HIDDEN, MAX_HIDDEN_LENGTH, Kind, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
 from phalanx.grid.conditions import BadCondition, wanted_by
+from phalanx.grid.ending import end_before_write
 from phalanx.grid.journalling import read_journal
 from phalanx.grid.once import answer_unchanged, noted, was_applied, was_noted
 from phalanx.grid.packing import NOTHING, packed_page
 from phalanx.grid.replication import OwnedPartition, PendingWrite
+from phalanx.grid.staging import on_change
+from phalanx.grid.steps import REMOVES, header_of
 from phalanx.partition.hashing import partition_of, partitions_of
 from phalanx.wire.messages import (
     OPERATIONS,
     WRITES,
     BulkRequest,
+    ChangeStaged,
     ClearPartitions,
     Contains,
     CountReply,
@@ -94,33 +99,6 @@ def _is_refused(grid: GridService, owned: OwnedPartition, caller: Target, reques
 def on_bulk_request(grid: GridService, caller: Target, request: BulkRequest, now: Millis) -> None:
     """A request for many keys or partitions: all of them must be owned here, or nothing is done."""
     _BULK_OPERATIONS[type(request)](grid, caller, request, now)
-
-
-def remove_ended(grid: GridService, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
-    """Drop entries whose time is over; nobody waits for it."""
-    replica = owned.replica
-    store = replica.map(name)
-    stamps = store.end_stamps(keys)
-    ended_at = grid.clock.stamp(now) if store.journal is not None else 0
-    replica.remove(name, keys, stamps, ended_at)
-    replica.seq += 1
-    owned.append(ReplicateRemove(owned.number, replica.epoch, replica.seq, name, keys, stamps, None, ended_at), None)
-    if owned.streams:
-        grid.unsettled[owned.number] = owned
-
-
-def end_before_write(
-    grid: GridService, owned: OwnedPartition, name: str, keys: Iterable[bytes] | None, now: Millis
-) -> None:
-    """Before entries of a map with a journal are written: those whose time is over end first, with an event each.
-
-    `keys`: what will be written; None: all. Whose time is over, the owner says: a backup must not work it out by itself.
-    """
-    store = owned.replica.maps.get(name)
-    if store is None or store.journal is None or not store.expires_at:
-        return
-    if ended := store.ended(store.expires_at if keys is None else dict.fromkeys(keys), now):
-        remove_ended(grid, owned, name, ended, now)
 
 
 # --- one key --------------------------------------------------------------------------------------------------------
@@ -274,6 +252,11 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         return
     name, ttl_ms = request.map, request.ttl_ms
     stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
+    if is_hidden(name):
+        # What is staged lives from its application on, and says till then how long.
+        if not _may_be_staged(grid, caller, request, owned_ones, now):
+            return
+        stamp, ttl_ms = stamp + header_of(ttl_ms), 0
     shared: dict[OwnedPartition, tuple[list[bytes], list[bytes]]] = {}
     for key, value, owned in zip(request.keys, request.values, owned_ones, strict=True):
         stored = stamp + value
@@ -299,6 +282,27 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
             write.partitions_left += 1
     if write.partitions_left == 0:
         grid.out.send(caller, write.reply)
+
+
+def _may_be_staged(
+    grid: GridService, caller: Target, request: PutAll, owned_ones: list[OwnedPartition], now: Millis
+) -> bool:
+    """Whether rows may still be staged. After the end of their job whoever goes on with it is told so: nothing would
+    become of them."""
+    name, job = target_of(request.map), job_of(request.map)
+    for owned in dict.fromkeys(owned_ones):
+        if owned.replica.staged.has_ended(name, job):
+            text = f"job {job} for the map {name!r} is over: nothing can be staged for it any more"
+            grid.fail(caller, request.id, ErrorCode.INVALID, text)
+            return False
+    grid.staging.touch(request.map, now)
+    return True
+
+
+def _change_staged(grid: GridService, caller: Target, request: ChangeStaged, now: Millis) -> None:
+    if _owns_all(grid, caller, request, request.partitions, request.of, now):
+        owned_ones = [_owned(grid, partition) for partition in dict.fromkeys(request.partitions)]
+        on_change(grid, caller, request, owned_ones, now)
 
 
 def _size_of(grid: GridService, caller: Target, request: SizeOf, now: Millis) -> None:
@@ -338,6 +342,8 @@ def _scan(grid: GridService, caller: Target, request: ScanPartition, now: Millis
     if not _owns_all(grid, caller, request, (request.partition,), request.of, now):
         return
     store = _owned(grid, request.partition).replica.maps.get(request.map)
+    if store is not None and is_hidden(request.map):
+        grid.staging.touch(request.map, now)
     max_bytes = min(max(request.max_bytes, 1), REPLY_BYTES)
     keys, values, more = store.page(request.after_key, max_bytes, now) if store is not None else ([], [], False)
     grid.out.send(caller, PageReply(request.id, keys, values, more))
@@ -426,6 +432,7 @@ def _fits_one(grid: GridService, caller: Target, request: Put | PutIfAbsent | Re
         and TYPE_ID_BYTES <= len(request.value) <= config.max_value_bytes
         and 0 < len(request.map) <= MAX_MAP_NAME_LENGTH
         and request.ttl_ms >= 0
+        and request.map[0] != HIDDEN
     ):
         return True
     return _fits(grid, caller, request, (request.key,), (request.value,))
@@ -441,6 +448,15 @@ def _fits(
     """Check limits before anything is changed: what is stored must be readable, and fit a frame to the backups."""
     config, request_id, ttl_ms = grid.config, request.id, request.ttl_ms
     total = 0
+    is_staged = is_hidden(request.map)
+    longest_name = MAX_MAP_NAME_LENGTH + (MAX_HIDDEN_LENGTH if is_staged else 0)
+    if is_staged and (
+        type(request) is not PutAll or kind_of(request.map) is not Kind.ATTEMPT or not job_of(request.map)
+    ):
+        grid.fail(
+            caller, request_id, ErrorCode.INVALID, f"{request.map!r} is the name of a hidden map: none can write there"
+        )
+        return False
     for what, limit, sizes in (
         ("key", config.max_key_bytes, list(map(len, keys))),
         ("value", config.max_value_bytes, list(map(len, values))),
@@ -459,11 +475,11 @@ def _fits(
         text = f"{len(keys)} entries of {total} bytes are over the limit of one request: send fewer entries at a time"
         grid.fail(caller, request_id, ErrorCode.TOO_LARGE, text)
         return False
-    if not 0 < len(request.map) <= MAX_MAP_NAME_LENGTH:
+    if not 0 < len(request.map) <= longest_name:
         text = f"a text of {len(request.map)} characters cannot name a map: give 1 to {MAX_MAP_NAME_LENGTH}"
         grid.fail(caller, request_id, ErrorCode.INVALID, text)
         return False
-    if ttl_ms < 0:
+    if ttl_ms < (REMOVES if is_staged else 0):
         grid.fail(caller, request_id, ErrorCode.INVALID, f"ttl_ms is {ttl_ms}: give 0 (for ever) or more")
         return False
     return True
@@ -485,4 +501,5 @@ _BULK_OPERATIONS: dict[type, Callable[[GridService, Target, Any, Millis], None]]
     ScanPartition: _scan,
     ScanPacked: _scan_packed,
     ReadJournal: _read_journal,
+    ChangeStaged: _change_staged,
 }

@@ -247,6 +247,9 @@ class OutgoingMigrations:
         if owned is not None:
             self._grid.owned[partition] = owned
             follow_journal_settings(self._grid, owned)
+            if self._grid.table.owner(partition) == self._grid.this:
+                # What the table has said of maps in the meantime.
+                self._grid.staging.place(owned, self._grid.table_at)
             self._held.release(partition)
 
     def _give_up(self, owned: OwnedPartition, outgoing: Outgoing, reason: str) -> None:

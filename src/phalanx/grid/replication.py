@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 
 import msgspec
@@ -216,6 +216,28 @@ class OwnedPartition:
                 waiting = self._waiting[coldest] = deque()
             waiting.append((message.seq, write))
         return waits
+
+    def on_step(
+        self,
+        needed: Collection[str],
+        made: str,
+        of: str,
+        next_copy_id: Callable[[], int],
+        chunk_bytes: int,
+        now: Millis,
+    ) -> None:
+        """A step with staged rows was done and sent (`steps`): what does it find where a copy is arriving?
+
+        `needed`: the hidden maps that it took up. 1. B gets a copy, and lacks some rows of an attempt. 2. The attempt is
+        applied here, and so at B: without those rows, which nobody has to send any more. So such a copy begins anew; what
+        is hidden is copied first, for that to be seldom. `made`: the map that it made of the map `of`, of which B may have
+        a part only; what is missing follows.
+        """
+        for stream in self.streams.values():
+            if stream.copy is not None and stream.copy.lacks(needed):
+                self._start_copy(stream, next_copy_id(), chunk_bytes, now)
+            elif stream.copy is not None and made and stream.copy.lacks([of]):
+                stream.copy.send_also(made)
 
     def _mark(self, name: str, seq: int) -> None:
         """A write is applied: how far the journal of its map has come."""

@@ -18,17 +18,18 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.grid.anti_entropy import AntiEntropy
 from phalanx.grid.dividing import OwnedLater
+from phalanx.grid.ending import remove_ended
 from phalanx.grid.following import Followed
 from phalanx.grid.held import HeldRequests
 from phalanx.grid.journalling import follow_journal_settings
 from phalanx.grid.merge_policies import COUNTING
-from phalanx.grid.operations import remove_ended
 from phalanx.grid.outgoing import OutgoingMigrations
 from phalanx.grid.pacing import CopyPacer
 from phalanx.grid.protection import Guard, MajorityQuestion
 from phalanx.grid.purging import Purger
 from phalanx.grid.readings import counts_reads
 from phalanx.grid.replication import OwnedPartition, PendingWrite
+from phalanx.grid.staging import StagingKeeper
 from phalanx.grid.store import Replica
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
@@ -94,11 +95,12 @@ class GridService:
         self.pacer = CopyPacer(target_ms, config.copy_chunk_bytes) if target_ms else None
         self._checks = AntiEntropy(config.anti_entropy_interval_ms)
         self._purger = Purger(config.tombstone_ms, clock, self._replicas)
+        self.staging = StagingKeeper(self, config.staging_ms)
         self.counts_reads = counts_reads(table.maps)
         """Whether it may matter when and how often entries are read."""
         self._expiring: dict[int, OwnedPartition] = {}
         """Owned partitions that may hold entries which expire."""
-        self._table_at: Millis = 0
+        self.table_at: Millis = 0
         """When the table was installed."""
         self._look_at = 0
         """When unsettled partitions and expiring entries are looked at next."""
@@ -210,10 +212,13 @@ class GridService:
         `ahead`: partitions whose row this member has committed, and the master has not said that it has, too.
         """
         self.guard.on_plan(table.maps, now)
+        for content in table.maps.contents:
+            # What is assembled for it is to be newer.
+            self.clock.observe(max(content.stamp, content.pending_stamp), now)
         self.counts_reads = counts_reads(table.maps)
         reconfirmed = confirmed_by != self._confirmed_by
         self._confirmed_by = confirmed_by
-        before, self.table, self._table_at = self.table, table, now
+        before, self.table, self.table_at = self.table, table, now
         is_divided = before.partition_count != table.partition_count
         if is_divided and not before.version:
             # This member has just come, and was configured with another count: nothing is divided here.
@@ -252,6 +257,10 @@ class GridService:
                 if asked is not None:
                     self.followed.on_probe(*asked)
         self.outgoing.unseal_confirmed(ahead)
+        if table.maps.contents:
+            for owned in self.owned:
+                if owned is not None:
+                    self.staging.place(owned, now)
         if is_divided:
             early, self._early = self._early, {}
             for sender, probe in early.values():
@@ -278,7 +287,8 @@ class GridService:
         """Serve a partition that had to be divided first."""
         self.followed.undivided.divide_for(partition)
         owned = self._take_over(partition, self.table.versions[partition])
-        self._follow_table(owned, False, self._table_at)
+        self._follow_table(owned, False, self.table_at)
+        self.staging.place(owned, self.table_at)
 
     def _take_over(self, partition: int, epoch: int) -> OwnedPartition:
         """Become the owner: with the replica that is here, or with an empty one where nobody had any."""
@@ -293,6 +303,7 @@ class GridService:
         owned = OwnedPartition(self.this, partition, replica, epoch, self.out, self.pacer, self.guard)
         owned.view = self.followed.view
         self.owned[partition] = owned
+        self.staging.take_over(owned, self.table_at)
         if any(store.expires_at for store in replica.maps.values()):
             self._expiring[partition] = owned
         return owned
@@ -427,11 +438,12 @@ class GridService:
 
     def next_deadline(self) -> Millis | None:
         if self.owned_later.partitions:
-            return self._table_at
+            return self.table_at
         earliest = self._checks.next_deadline()
         chunk_at = self.pacer.next_deadline() if self.pacer is not None else None
         look_at = self._look_at if self.unsettled or self._expiring else None
-        for deadline in (chunk_at, look_at, self.followed.discarded.next_deadline(), self._purger.next_deadline()):
+        others = self.followed.discarded.next_deadline(), self._purger.next_deadline(), self.staging.next_deadline()
+        for deadline in (chunk_at, look_at, *others):
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
         return earliest
@@ -445,6 +457,7 @@ class GridService:
             self.pacer.on_time(now)
         self.followed.discarded.on_time(now)
         self._purger.on_time(now)
+        self.staging.on_time(now)
         for owned in self._checks.due(self.owned, now):
             owned.check_backups()
         if now < self._look_at:

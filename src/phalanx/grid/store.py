@@ -33,10 +33,12 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 
 from phalanx.common.clock import STAMP_BYTES, stamp_of
+from phalanx.common.hidden import is_hidden
 from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.journal import EXPIRED, REMOVED, Journal
 from phalanx.grid.outcomes import Outcomes
 from phalanx.grid.readings import Readings
+from phalanx.grid.staged import Staged
 from phalanx.partition.hashing import scan_position
 
 Position = tuple[int, bytes]
@@ -126,6 +128,14 @@ class MapStore:
             heapq.heappush(self._due, (at, key))
             if key in of.covering:
                 self.covering.add(key)
+
+    def copy(self) -> MapStore:
+        """The same entries, without what tells of removals."""
+        copied = MapStore()
+        copied.entries, copied.expires_at = self.entries.copy(), self.expires_at.copy()
+        copied._due = [(at, key) for key, at in self.expires_at.items()]
+        heapq.heapify(copied._due)
+        return copied
 
     def remove(self, key: bytes, stamp: int = 0, ended_at: int = 0) -> None:
         """Drop an entry and leave a tombstone, whether or not the key is here: a copy may not have come to it yet.
@@ -258,6 +268,7 @@ class Replica:
 
     __slots__ = (
         "ended", "epoch", "journals", "maps", "ordered_by", "ordered_for", "outcomes", "purged_to", "readings", "ruler", "seq",
+        "staged",
     )  # fmt: skip
 
     def __init__(self, epoch: int = 0, seq: int = 0, ruler: str = "") -> None:
@@ -278,6 +289,8 @@ class Replica:
         self.outcomes = Outcomes()
         """What became of writes that may be asked for again."""
         self.readings = Readings()
+        self.staged = Staged()
+        """What became of jobs that stage writes."""
         self.purged_to = 0
         """As in `MapStore`, of maps of which nothing is kept any more."""
 
@@ -366,10 +379,15 @@ class Replica:
             del self.maps[name]
 
     def entry_count(self) -> int:
-        return sum(len(store.entries) for store in self.maps.values())
+        """Of all maps; what is hidden is none of them."""
+        return sum(len(store.entries) for name, store in self.maps.items() if not is_hidden(name))
+
+    def hidden_count(self) -> int:
+        """Entries of hidden maps."""
+        return sum(len(store.entries) for name, store in self.maps.items() if is_hidden(name))
 
     def byte_count(self) -> int:
-        """Bytes of all serialised keys and values; stamps are none of them."""
+        """Bytes of all serialised keys and values, hidden ones too; stamps are none of them."""
         return sum(
             len(key) + len(stored) - STAMP_BYTES for store in self.maps.values() for key, stored in store.entries.items()
         )  # fmt: skip

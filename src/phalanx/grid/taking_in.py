@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
+from phalanx.grid.ending import end_before_write
 from phalanx.grid.merge_policies import Verdict, Version, decide
-from phalanx.grid.operations import end_before_write
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.versions import keys_written_before, version_of
 from phalanx.partition.hashing import partitions_of

@@ -14,6 +14,7 @@ from phalanx.common.errors import (
     UnavailableError,
     UsageError,
 )
+from phalanx.common.hidden import HIDDEN, HiddenName, is_hidden
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
 from phalanx.common.table import PartitionTable
 from phalanx.grid.serialization import keys_to_data, values_from_data, values_to_data
@@ -43,7 +44,11 @@ def ttl_to_ms(ttl: float | None) -> int:
 
 
 def check_map_name(name: object) -> str:
-    """Raises `UsageError` unless it is a text that can name a map."""
+    """Raises `UsageError` unless it is a text that can name a map, or the name of a hidden one that was given out."""
+    if isinstance(name, HiddenName):
+        return str(name)
+    if isinstance(name, str) and is_hidden(name):
+        raise UsageError(f"{name!r} cannot name a map: what begins with {HIDDEN!r} names what jobs have staged")
     if not isinstance(name, str) or not name or len(name) > MAX_MAP_NAME_LENGTH:
         raise UsageError(f"{name!r} cannot name a map: give a text of 1 to {MAX_MAP_NAME_LENGTH} characters")
     return name

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from phalanx.common.errors import ErrorCode
+from phalanx.common.hidden import is_hidden
 from phalanx.common.ids import Millis, Target
 from phalanx.common.table import HOLE
 from phalanx.common.view import MembersView
@@ -93,7 +94,8 @@ class Inquiries:
 
     def _map_names(self) -> list[str]:
         owned = [owned.replica for owned in self._grid.all_owned()]
-        return sorted({name for replica in owned for name, store in replica.maps.items() if store.entries})
+        named = {name for replica in owned for name, store in replica.maps.items() if store.entries}
+        return sorted(name for name in named if not is_hidden(name))
 
     def _replicas(self, request_id: int) -> ReplicasReply:
         grid = self._grid
@@ -108,6 +110,7 @@ class Inquiries:
             len(grid.unsettled),
             grid.table.maps.depth,
             self._kept.entry_count(),
+            sum(replica.hidden_count() for replica in owned + followed),
         )
 
     def _safety(self, request_id: int, view: MembersView, now: Millis) -> SafetyReply:

@@ -463,6 +463,9 @@ class Node:
             refusal = f"only the master changes the partition table: ask {self.membership.master or 'a little later'}"
         else:
             try:
+                if isinstance(request, m.ReplaceContent):
+                    self._replace_content(caller, request, now)
+                    return
                 refusal = self._administrate(request, now)
             except UsageError as error:
                 self._out.send(caller, m.ErrorReply(request.id, ErrorCode.INVALID, str(error)))
@@ -480,6 +483,19 @@ class Node:
             return self.duties.change_partition_count(request.partition_count, now)
         self.duties.change_map(request.map, request.change, now)
         return ""
+
+    def _replace_content(self, caller: Any, request: m.ReplaceContent, now: Millis) -> None:
+        """A job prepares another content for a map, or wants it decided; a protected map refuses that as any write."""
+        reply: m.Reply
+        is_write = request.wish is not m.Replacement.ABORT
+        if is_write and (why := self.grid.guard.why_refused(request.map, is_write=True, now=now)):
+            reply = m.ErrorReply(request.id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
+        else:
+            refusal, was_decided = self.duties.replace_content(request, self.clock.stamp(now), now)
+            reply = m.FlagReply(request.id, was_decided)
+            if refusal:
+                reply = m.ErrorReply(request.id, ErrorCode.NOT_READY, refusal)
+        self._out.send(caller, reply)
 
     def _on_migration_order(self, sender: MemberId, message: m.MigrationOrder, now: Millis) -> None:
         if sender == self.keeper.confirmed_by == self.membership.master:

@@ -25,6 +25,7 @@ from phalanx.partition.migrating import Migrating, Outcome
 from phalanx.partition.publishing import Publishing
 from phalanx.partition.redundancy import Redundancy
 from phalanx.partition.repair import repair
+from phalanx.partition.replacing import Replacing
 from phalanx.partition.stand_ins import with_stand_ins
 from phalanx.partition.table_search import TableSearch
 from phalanx.partition.wishes import Wishes
@@ -35,6 +36,7 @@ from phalanx.wire.messages import (
     FetchedTable,
     MigrationAnswer,
     MigrationReady,
+    ReplaceContent,
     TableAck,
 )
 
@@ -74,6 +76,7 @@ class MasterDuties:
         self._publishing = Publishing(config.publish_interval_ms, config.retry_interval_ms, outbox)
         self._holders = Holders(this, keeper, self._publishing)
         self._wishes = Wishes(keeper, self._publishing, outbox)
+        self._replacing = Replacing(keeper, self._publishing, config.staging_ms, outbox)
         self._plan_because = ""
         """Why targets must be worked out anew; empty: they need not."""
         self._has_stand_ins = False
@@ -95,6 +98,7 @@ class MasterDuties:
         self._publishing.view = view.id
         if not leads:
             self._search, self._wishes.count = None, 0
+            self._replacing.forget()
             self.migrating.forget_all()
             return
         if became_master:
@@ -153,9 +157,20 @@ class MasterDuties:
             self._publishing.tell_all(sender, self._keeper.table)
         self._publishing.evict(self._joined().others(self.this))
         self._note_redundancy(now)
+        self._replacing.go_on(self._joined().others(self.this), now)
         if is_new:
             self._plan_because = "a member has joined"
+        if is_new or self._publishing.is_due(now):
             self._go_on(now)
+
+    def replace_content(self, request: ReplaceContent, stamp: int, now: Millis) -> tuple[str, bool]:
+        """What a job wishes to become of a map's content (`replacing`): why it is not so yet (empty: it is), and whether
+        the job's content was decided upon. Raises `UsageError` for what cannot be any more."""
+        invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
+        refusal = self._replacing.ask(request, stamp, self._joined().others(self.this), now)
+        if self._publishing.is_due(now):
+            self._publish(now)
+        return refusal, self._replacing.was_decided(request.map, request.job)
 
     def change_map(self, name: str, change: MapChange, now: Millis) -> None:
         """Let a map be another from now on (an empty name: all for which nothing else was set).
@@ -413,6 +428,7 @@ class MasterDuties:
 
     def _go_on(self, now: Millis) -> None:
         """Publish what is due, work out targets if they changed, begin migrations that may begin."""
+        self._replacing.go_on(self._joined().others(self.this), now)
         if self._publishing.is_due(now):
             self._publish(now)
         if not self._keeper.is_assigned or self._holds(now):

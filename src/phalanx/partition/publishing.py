@@ -133,6 +133,10 @@ class Publishing:
                 if known is not None and version > known
             }
 
+    def have(self, members: Iterable[MemberId], version: int) -> bool:
+        """Whether all of the members have said that they have this table, or a newer one."""
+        return all(self.confirmed.get(member, -1) >= version for member in members)
+
     def is_known_to(self, members: Iterable[MemberId], version: int) -> bool:
         """Whether all of the members have said that they have this table."""
         return not self._changed and all(self.confirmed.get(member, -1) >= version for member in members)

@@ -10,6 +10,7 @@ from phalanx.wire.events import (
     BackupsChanged,
     ClaimEnded,
     ClaimStarted,
+    ContentReplaced,
     DataKept,
     EvacuationEnded,
     EvacuationStarted,
@@ -101,6 +102,9 @@ def in_words(event: Event) -> tuple[int, str]:
         case MapProtected():
             wish = Protection(event.minimum, event.majority, event.reads, event.writes)
             said = f"lets {_which(event.map)} need {wish}" if wish.is_on else f"protects {_which(event.map)} no more"
+            return logging.INFO, f"{said} (partition table ver {event.table_version})"
+        case ContentReplaced():
+            said = f"has replaced the content of map {event.map} by that of job {event.job}"
             return logging.INFO, f"{said} (partition table ver {event.table_version})"
         case MergePolicyChanged():
             said = f"lets {_which(event.map)} be merged by {event.policy} (partition table ver {event.table_version})"

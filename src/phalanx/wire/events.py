@@ -61,6 +61,7 @@ from phalanx.wire.merge_events import (
 )
 from phalanx.wire.table_events import (
     BackupsChanged,
+    ContentReplaced,
     FullyReplicated,
     MapProtected,
     MapSettingsDiffer,
@@ -94,6 +95,7 @@ __all__ = [
     "ClusterStarted",
     "ComplaintJudged",
     "ComplaintSent",
+    "ContentReplaced",
     "DataKept",
     "Ejected",
     "EvacuationEnded",

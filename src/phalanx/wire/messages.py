@@ -42,6 +42,7 @@ from phalanx.wire.membership_messages import (
 from phalanx.wire.merge_messages import FindWrittenBefore, KeptAnswer, KeptQuery, Mark, MergeEntries, Waiting
 from phalanx.wire.message import PROTOCOL_VERSION
 from phalanx.wire.replication_messages import (
+    AppliedBatch,
     AppliedOperation,
     CopyAck,
     CopyChunk,
@@ -49,6 +50,7 @@ from phalanx.wire.replication_messages import (
     Forgotten,
     JournalPart,
     OutcomeValue,
+    PlacedContent,
     Probe,
     ProbeAnswer,
     RecordedCaller,
@@ -58,12 +60,16 @@ from phalanx.wire.replication_messages import (
     ReplicateJournal,
     ReplicatePut,
     ReplicateRemove,
+    ReplicateStaged,
+    StagedJob,
+    StagedPast,
 )
 from phalanx.wire.requests import (
     AcceptView,
     ChangeLite,
     ChangeMap,
     ChangePartitionCount,
+    ChangeStaged,
     ClearPartitions,
     Contains,
     CountReply,
@@ -94,6 +100,8 @@ from phalanx.wire.requests import (
     ReadJournal,
     Remove,
     Replace,
+    ReplaceContent,
+    Replacement,
     ReplicasReply,
     SafetyReply,
     ScanPacked,
@@ -131,7 +139,7 @@ TableMessage = (
     TableUpdate | TableChanges | FetchTable | FetchedTable | TableRequest | TableAck
     | MigrationOrder | MigrationReady | MigrationCommit | MigrationAnswer
 )  # fmt: skip
-Replicate = ReplicatePut | ReplicateRemove | ReplicateClear | ReplicateJournal
+Replicate = ReplicatePut | ReplicateRemove | ReplicateClear | ReplicateJournal | ReplicateStaged
 ReplicationMessage = (
     Replicate | ReplicateAck | ReplicateAcks | Probe | ProbeAnswer | CopyStart | CopyChunk
     | CopyAck
@@ -141,9 +149,11 @@ MergeRequest = MergeEntries | FindWrittenBefore
 KeyRead = Get | Contains
 KeyWrite = Put | PutIfAbsent | Replace | Remove
 KeyRequest = KeyRead | KeyWrite
-BulkRequest = GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition | ScanPacked | ReadJournal | MergeRequest
+BulkRequest = (
+    GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition | ScanPacked | ReadJournal | ChangeStaged | MergeRequest
+)
 Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations
-Administration = ChangeMap | ChangePartitionCount | ChangeLite | AcceptView
+Administration = ChangeMap | ChangePartitionCount | ChangeLite | AcceptView | ReplaceContent
 Request = KeyRequest | BulkRequest | Inquiry | Administration
 Reply = (
     ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | PackedReply | JournalReply | TableReply
@@ -155,7 +165,7 @@ Message = MembershipMessage | WakingMessage | TableMessage | ReplicationMessage 
 
 OPERATIONS = (Put, PutIfAbsent, Replace, Remove)
 """Writes that an owner applies once, however often they are asked for."""
-WRITES = (Put, PutIfAbsent, Replace, Remove, PutAll, ClearPartitions)
+WRITES = (Put, PutIfAbsent, Replace, Remove, PutAll, ClearPartitions, ChangeStaged)
 """Requests that change something."""
 
 __all__ = [
@@ -165,12 +175,14 @@ __all__ = [
     "AcceptView",
     "ActiveMigration",
     "Administration",
+    "AppliedBatch",
     "AppliedOperation",
     "BulkRequest",
     "Challenge",
     "ChangeLite",
     "ChangeMap",
     "ChangePartitionCount",
+    "ChangeStaged",
     "ClaimAnswer",
     "ClearPartitions",
     "Complaint",
@@ -243,6 +255,7 @@ __all__ = [
     "OutcomeValue",
     "PackedReply",
     "PageReply",
+    "PlacedContent",
     "Probe",
     "ProbeAnswer",
     "Proof",
@@ -256,6 +269,8 @@ __all__ = [
     "Refused",
     "Remove",
     "Replace",
+    "ReplaceContent",
+    "Replacement",
     "ReplicasReply",
     "Replicate",
     "ReplicateAck",
@@ -264,6 +279,7 @@ __all__ = [
     "ReplicateJournal",
     "ReplicatePut",
     "ReplicateRemove",
+    "ReplicateStaged",
     "ReplicationMessage",
     "Reply",
     "Request",
@@ -273,6 +289,8 @@ __all__ = [
     "ScanPacked",
     "ScanPartition",
     "SizeOf",
+    "StagedJob",
+    "StagedPast",
     "StandingAnswer",
     "StandingQuestion",
     "SuspicionReport",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phalanx.common.hidden import Step
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import Migration
 from phalanx.common.view import ViewId
@@ -84,6 +85,52 @@ class ReplicateJournal(WireMessage, tag=153, frozen=True):
     max_bytes: int
 
 
+class ReplicateStaged(WireMessage, tag=160, frozen=True):
+    """As `ReplicatePut`: a step with what a job has staged, which all replicas hold alike."""
+
+    partition: int
+    epoch: int
+    seq: int
+    map: str
+    step: Step
+    job: str
+    attempts: list[str]
+    """In their order."""
+    stamp: int
+    """Of all that this writes into the map."""
+    query: str = ""
+    number: int = 0
+    """Of the query's batch."""
+
+
+class StagedJob(WireMessage, frozen=True):
+    map: str
+    job: str
+    step: Step
+    """The last one that was done for it."""
+
+
+class AppliedBatch(WireMessage, frozen=True):
+    map: str
+    query: str
+    number: int
+    """The greatest that was applied."""
+
+
+class PlacedContent(WireMessage, frozen=True):
+    map: str
+    job: str
+    stamp: int
+
+
+class StagedPast(WireMessage, frozen=True):
+    """What a replica remembers of jobs, oldest first."""
+
+    jobs: tuple[StagedJob, ...] = ()
+    batches: tuple[AppliedBatch, ...] = ()
+    contents: tuple[PlacedContent, ...] = ()
+
+
 class ReplicateAck(WireMessage, tag=43, frozen=True):
     """All writes of the epoch up to and including `seq` are applied here."""
 
@@ -132,6 +179,7 @@ class CopyStart(WireMessage, tag=48, frozen=True):
     """As in `Probe`."""
     ordered_by: MemberId | None = None
     """The master that ordered it: when another one has come after it, nobody is going to commit it."""
+    staged: StagedPast = StagedPast()
 
 
 class Forgotten(WireMessage, frozen=True):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 
 from phalanx.common.errors import ErrorCode
+from phalanx.common.hidden import Step
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.map_settings import MapChange
 from phalanx.common.migration import Migration
@@ -160,6 +163,25 @@ class ReadJournal(WireMessage, tag=154, frozen=True):
     max_bytes: int
 
 
+class ChangeStaged(WireMessage, tag=161, frozen=True):
+    """A step with what a job has staged for a map, in each of some partitions. Answered with the count of those in which it
+    was done now; where it was done before it is not done again."""
+
+    id: int
+    map: str
+    partitions: list[int]
+    of: int
+    """As in `SizeOf`."""
+    step: Step
+    job: str
+    attempts: list[str]
+    """Those that count, in their order."""
+    query: str = ""
+    """Whose batch it is; empty: of none."""
+    number: int = 0
+    """Of the batch: where the partition has applied it, or a later one, the job is over and changes nothing."""
+
+
 class GetTable(WireMessage, tag=71, frozen=True):
     """The member's partition table. `assign`: let the cluster assign its partitions if that has not happened yet."""
 
@@ -245,6 +267,27 @@ class ChangeMap(WireMessage, tag=79, frozen=True):
     id: int
     map: str
     change: MapChange
+
+
+class Replacement(enum.IntEnum):
+    BEGIN = 1
+    """The job is about to prepare another content."""
+    DECIDE = 2
+    """That is to take the place of the present one."""
+    ABORT = 3
+    """It is not. Answered with a flag: False, if it was decided."""
+
+
+class ReplaceContent(WireMessage, tag=162, frozen=True):
+    """To the master: what becomes of the content that a job prepares for a map.
+
+    The answer is NOT_READY until every member knows: ask again.
+    """
+
+    id: int
+    map: str
+    job: str
+    wish: Replacement
 
 
 # --- replies --------------------------------------------------------------------------------------------------------
@@ -359,6 +402,8 @@ class ReplicasReply(WireMessage, tag=99, frozen=True):
     """How many backups of each partition there are to be."""
     kept_entries: int = 0
     """Of a cluster that this process has left, and not merged into this one yet."""
+    hidden_entries: int = 0
+    """Staged, or kept as they were, by jobs; none of `entries`."""
 
 
 class HistoryReply(WireMessage, tag=101, frozen=True):

@@ -82,6 +82,15 @@ class MapProtected(RecordedEvent, frozen=True):
     rule: str = "EL-48"
 
 
+class ContentReplaced(RecordedEvent, frozen=True):
+    """The master has put what a job prepared in the place of a map's content."""
+
+    map: str
+    job: str
+    table_version: int
+    rule: str = "DESIGN 9 all or nothing"
+
+
 class MergePolicyChanged(RecordedEvent, frozen=True):
     """The master was asked to merge a map by another policy from now on."""
 
@@ -225,7 +234,7 @@ class FullyReplicated(RecordedEvent, frozen=True):
 
 TableEvent = (
     TableSearchStarted | TableSearchEnded | TableInstalled | PartitionsAssigned | PartitionsRepaired | PartitionLost
-    | BackupsChanged | MapProtected | MergePolicyChanged | ProtectionChanged | MapSettingsDiffer | PartitionsDivided
+    | BackupsChanged | ContentReplaced | MapProtected | MergePolicyChanged | ProtectionChanged | MapSettingsDiffer | PartitionsDivided
     | MigrationsPlanned | MigrationStarted | MigrationCopied | PartitionSealed | MigrationCommitted
     | MigrationRolledBack | MigrationFinalized | FullyReplicated
 )  # fmt: skip

@@ -1,0 +1,177 @@
+"""The owner's side of staged writes: which step is done when, and what is dropped by itself.
+
+A caller asks for a step in some of the partitions owned here. Where it was done before, or by the owner before, it is not
+done again; the answer then waits for the backups as if it had been, for they may not have it yet. The content of a map is
+replaced by no caller: an owner does it as soon as the table says so, before it serves the map by that table.
+
+Nobody may come back for what was staged. What nobody has touched for `staging_ms` is dropped: rows of attempts and
+snapshots by their owner, for which each owner counts anew. What was assembled is dropped when the table knows of no such
+job that is still to be decided, and it is the master that gives those up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.hidden import Kind, Step, hidden_name, is_hidden, job_of, kind_of, target_of
+from phalanx.common.ids import Millis, Target
+from phalanx.grid.ending import end_before_write
+from phalanx.grid.replication import OwnedPartition, PendingWrite
+from phalanx.grid.steps import carry_out, consumed_by, is_newer, replacement
+from phalanx.wire.messages import ChangeStaged, CountReply, ReplicateRemove, ReplicateStaged
+
+if TYPE_CHECKING:
+    from phalanx.grid.service import GridService
+
+LOOK_EVERY_MS: Millis = 60_000
+"""Between two looks for what nobody has touched for long; less where that is not long."""
+
+
+def on_change(
+    grid: GridService, caller: Target, request: ChangeStaged, owned_ones: list[OwnedPartition], now: Millis
+) -> None:
+    """A caller asks for a step in partitions that are owned here."""
+    why = _why_impossible(grid, request, owned_ones)
+    if why:
+        grid.fail(caller, request.id, ErrorCode.INVALID, why)
+        return
+    due = [owned for owned in owned_ones if not _was_done(owned, request)]
+    already = sum(owned.replica.staged.has_applied(request.map, request.query, request.number) for owned in due)
+    write = PendingWrite(caller, CountReply(request.id, len(due) - already), 0, request.map)
+    stamp = grid.clock.stamp(now)
+    for owned in owned_ones:
+        replica = owned.replica
+        if owned in due:
+            message = ReplicateStaged(
+                owned.number, replica.epoch, 0, request.map, request.step, request.job,
+                request.attempts, stamp, request.query, request.number,
+            )  # fmt: skip
+            write.partitions_left += _do(grid, owned, message, write, now)
+        elif not owned.is_settled:
+            # What was done before may not have reached the backups yet.
+            replica.seq += 1
+            nothing = ReplicateRemove(owned.number, replica.epoch, replica.seq, request.map, [], [])
+            write.partitions_left += owned.append(nothing, write)
+            grid.unsettled[owned.number] = owned
+    if write.partitions_left == 0:
+        grid.out.send(caller, write.reply)
+
+
+def _why_impossible(grid: GridService, request: ChangeStaged, owned_ones: list[OwnedPartition]) -> str:
+    """Why a step can never be done; empty: it can, or was done."""
+    name, job, step = request.map, request.job, request.step
+    if is_hidden(name) or step not in (Step.APPLY, Step.ASSEMBLE, Step.SNAPSHOT, Step.DROP):
+        return f"step {step} for {name!r} is none that anybody asks for"
+    content = grid.table.maps.content_of(name)
+    if step is Step.ASSEMBLE and job not in (content.pending, content.job):
+        return f"job {job} does not replace the map {name!r} any more: another one does, or it waited too long"
+    for owned in owned_ones:
+        last = owned.replica.staged.jobs.get((name, job))
+        if last is not None and last is not step and step is not Step.DROP and last is not Step.SNAPSHOT:
+            return f"job {job} for the map {name!r} is over: what it had staged was {_DONE[last]}"
+    return ""
+
+
+_DONE = {Step.APPLY: "applied", Step.ASSEMBLE: "made ready to replace the map", Step.DROP: "dropped"}
+
+
+def _was_done(owned: OwnedPartition, request: ChangeStaged) -> bool:
+    name, job, replica = request.map, request.job, owned.replica
+    last = replica.staged.jobs.get((name, job))
+    if request.step is Step.DROP:
+        return last is not None and last is not Step.SNAPSHOT
+    if request.step is Step.ASSEMBLE and (
+        replica.staged.contents.get(name, (0, ""))[1] == job or hidden_name(name, job, Kind.WHOLE) in replica.maps
+    ):
+        return True
+    return last is request.step
+
+
+def _do(
+    grid: GridService, owned: OwnedPartition, message: ReplicateStaged, write: PendingWrite | None, now: Millis
+) -> bool:
+    """Do a step here, and number it, and have the backups do it; whether the caller waits for one."""
+    replica, step = owned.replica, message.step
+    needed = consumed_by(replica, message)
+    if replica.journals and step in (Step.APPLY, Step.REPLACE):
+        end_before_write(grid, owned, message.map, None, now)
+    replica.seq += 1
+    message = msgspec.structs.replace(message, seq=replica.seq)
+    grid.followed.discarded.add_stores(carry_out(replica, message, now))
+    waits = owned.append(message, write)
+    made = hidden_name(message.map, message.job, Kind.SNAPSHOT) if step is Step.SNAPSHOT else ""
+    for name in (message.map, made, hidden_name(message.map, message.job, Kind.WHOLE)):
+        if name in replica.maps and replica.maps[name].expires_at:
+            grid.note_expiry(owned)
+    if made in replica.maps:
+        grid.staging.touch(made, now)
+    if owned.streams:
+        grid.unsettled[owned.number] = owned
+        made = made if made in replica.maps else ""
+        owned.on_step(needed, made, message.map, grid.next_copy_id, grid.config.copy_chunk_bytes, now)
+    return waits
+
+
+class StagingKeeper:
+    """What one member knows of hidden maps in the partitions that it owns."""
+
+    def __init__(self, grid: GridService, staging_ms: Millis) -> None:
+        self._grid = grid
+        self._staging_ms = staging_ms
+        self._every_ms = max(min(LOOK_EVERY_MS, staging_ms // 4), 1)
+        self._used_at: dict[tuple[str, str], Millis] = {}
+        """Map and job to when something of that job was last used here, in whatever partition, or seen first."""
+        self._look_at: Millis | None = None
+        """When to look for what was not used for long; None: nothing is hidden here, as far as is known."""
+
+    def __repr__(self) -> str:
+        return f"StagingKeeper({list(self._used_at)}, look_at={self._look_at})"
+
+    def touch(self, name: str, now: Millis) -> None:
+        """A hidden map is used."""
+        self._used_at[target_of(name), job_of(name)] = now
+        if self._look_at is None:
+            self._look_at = now + self._every_ms
+
+    def take_over(self, owned: OwnedPartition, now: Millis) -> None:
+        """The partition is owned here from now on."""
+        if self._look_at is None and any(map(is_hidden, owned.replica.maps)):
+            self._look_at = now + self._every_ms
+
+    def place(self, owned: OwnedPartition, now: Millis) -> None:
+        """Before the partition is served by the installed table: put decided contents in the place of maps."""
+        grid, replica = self._grid, owned.replica
+        for content in grid.table.maps.contents:
+            if is_newer(replica, content):
+                _do(grid, owned, replacement(owned.number, replica, content), None, now)
+
+    def next_deadline(self) -> Millis | None:
+        return self._look_at
+
+    def on_time(self, now: Millis) -> None:
+        if self._look_at is None or now < self._look_at:
+            return
+        still_used: dict[tuple[str, str], Millis] = {}
+        for owned in [owned for owned in self._grid.owned if owned is not None]:
+            replica = owned.replica
+            hidden = dict.fromkeys(
+                (target_of(each), job_of(each), kind_of(each) is Kind.WHOLE) for each in replica.maps if is_hidden(each)
+            )
+            for name, job, is_whole in hidden:
+                used_at = self._used_at.get((name, job), now)
+                if not self._is_over(name, job, used_at, now, is_whole=is_whole):
+                    still_used[name, job] = used_at
+                    continue
+                step = Step.DISCARD if is_whole else Step.DROP
+                message = ReplicateStaged(owned.number, replica.epoch, 0, name, step, job, [], 0)
+                _do(self._grid, owned, message, None, now)
+        self._used_at = still_used
+        self._look_at = now + self._every_ms if still_used else None
+
+    def _is_over(self, name: str, job: str, used_at: Millis, now: Millis, *, is_whole: bool) -> bool:
+        if is_whole:
+            return self._grid.table.maps.content_of(name).pending != job
+        return now - used_at >= self._staging_ms
