@@ -238,16 +238,19 @@ class SyncMap(MutableMapping[Any, Any]):
         of: int | None = None,
         key_parts: int = 1,
         conditions: Sequence[Condition] = (),
+        *,
+        with_ttls: bool = False,
     ) -> Iterator[PackedReply]:
         """As `scan_data`, for programs that take entries as columns: pages of those that fulfil the conditions.
 
-        `key_parts`: of how many parts the keys are, to those who wrote the conditions.
+        `key_parts`: of how many parts the keys are, to those who wrote the conditions. `with_ttls`: say also how long
+        each still lives.
         """
         wanted = tuple(conditions)
 
         def request(partition: int, of: int, after: bytes) -> Any:
             return ScanPacked(
-                self._client.next_id(), self.name, partition, of, after, PACKED_PAGE_BYTES, key_parts, wanted
+                self._client.next_id(), self.name, partition, of, after, PACKED_PAGE_BYTES, key_parts, wanted, with_ttls
             )
 
         for page in self._pages(request, PackedReply, partitions, of):

@@ -359,7 +359,9 @@ def _scan_packed(grid: GridService, caller: Target, request: ScanPacked, now: Mi
         return
     store = _owned(grid, request.partition).replica.maps.get(request.map)
     max_bytes = min(max(request.max_bytes, 1), REPLY_BYTES)
-    page = packed_page(store, request.after_key, max_bytes, wanted, now) if store is not None else NOTHING
+    page = NOTHING
+    if store is not None:
+        page = packed_page(store, request.after_key, max_bytes, wanted, now, with_ttls=request.with_ttls)
     grid.out.send(caller, PackedReply(request.id, *page))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from phalanx.common.ids import Millis
@@ -29,12 +29,15 @@ class PackedPage(NamedTuple):
     value_sizes: bytes
     more: bool
     after_key: bytes
+    ttls: bytes = b""
 
 
 NOTHING: Final = PackedPage(b"", b"", b"", b"", False, b"")
 
 
-def packed_page(store: MapStore, after_key: bytes, max_bytes: int, wanted: Wanted | None, now: Millis) -> PackedPage:
+def packed_page(
+    store: MapStore, after_key: bytes, max_bytes: int, wanted: Wanted | None, now: Millis, *, with_ttls: bool = False
+) -> PackedPage:
     """Wanted entries behind a key in scan order, up to about `max_bytes` (at least one), and whether there are more.
 
     When one page holds all entries, nobody asks for what is behind it, and they come in any order.
@@ -48,10 +51,16 @@ def packed_page(store: MapStore, after_key: bytes, max_bytes: int, wanted: Wante
             keys, values = [key for key, _ in found], [value for _, value in found]
         if sum(map(len, keys)) + sum(map(len, values)) <= max_bytes:
             return _packed(keys, values, more=False, after_key=b"")
-    return _page_in_order(store, after_key, max_bytes, wanted, now)
+    page, keys = _page_in_order(store, after_key, max_bytes, wanted, now)
+    if with_ttls and store.expires_at:
+        return page._replace(ttls=_numbers("q", [store.remaining_ms(key, now) for key in keys]))
+    return page
 
 
-def _page_in_order(store: MapStore, after_key: bytes, max_bytes: int, wanted: Wanted | None, now: Millis) -> PackedPage:
+def _page_in_order(
+    store: MapStore, after_key: bytes, max_bytes: int, wanted: Wanted | None, now: Millis
+) -> tuple[PackedPage, list[bytes]]:
+    """The page, and its keys."""
     positions, entries, expires_at = store.positions(), store.entries, store.expires_at
     start = bisect_right(positions, (scan_position(after_key), after_key)) if after_key else 0
     keys: list[bytes] = []
@@ -65,14 +74,14 @@ def _page_in_order(store: MapStore, after_key: bytes, max_bytes: int, wanted: Wa
             continue
         size += len(key) + len(value)
         if size > max_bytes and keys:
-            return _packed(keys, values, more=True, after_key=keys[-1])
+            return _packed(keys, values, more=True, after_key=keys[-1]), keys
         keys.append(key)
         values.append(value)
     if end < len(positions):
-        return _packed(keys, values, more=True, after_key=positions[end - 1][1])
+        return _packed(keys, values, more=True, after_key=positions[end - 1][1]), keys
     # As in `MapStore.page`: the sorted keys would cost as much memory as the entries.
     store.sorted_positions = None
-    return _packed(keys, values, more=False, after_key=b"")
+    return _packed(keys, values, more=False, after_key=b""), keys
 
 
 def _packed(keys: Sequence[bytes], values: Sequence[bytes], *, more: bool, after_key: bytes) -> PackedPage:
@@ -80,7 +89,11 @@ def _packed(keys: Sequence[bytes], values: Sequence[bytes], *, more: bool, after
 
 
 def _sizes(parts: Sequence[bytes]) -> bytes:
-    sizes = array("I", map(len, parts))
+    return _numbers("I", map(len, parts))
+
+
+def _numbers(kind: str, values: Iterable[int]) -> bytes:
+    numbers = array(kind, values)
     if sys.byteorder == "big":
-        sizes.byteswap()
-    return sizes.tobytes()
+        numbers.byteswap()
+    return numbers.tobytes()

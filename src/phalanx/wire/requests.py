@@ -144,6 +144,7 @@ class ScanPacked(WireMessage, tag=150, frozen=True):
     key_parts: int = 1
     """Of how many parts the keys are, to those who wrote the conditions; entries with other keys are wanted, too."""
     conditions: tuple[Condition, ...] = ()
+    with_ttls: bool = False
 
 
 class ReadJournal(WireMessage, tag=154, frozen=True):
@@ -343,6 +344,10 @@ class PackedReply(WireMessage, tag=151, frozen=True):
     more: bool
     after_key: bytes = b""
     """If there is more: ask again, behind this key. It may be none of those above."""
+    ttls: bytes = b""
+    """If they were asked for, eight bytes for each entry: how many milliseconds it still lives, little-endian; 0: for
+    ever. Empty where all live for ever.
+    """
 
 
 class JournalReply(WireMessage, tag=155, frozen=True):
