@@ -1,9 +1,9 @@
 """Membership of one member: the door to its rules. It routes, and holds no rule of its own.
 
-The variables stand in `state`; each rule has its own object: how to get in (`joining`), what the master does
-(`administration`), how the mastership passes on (`succession`), what happens when views went apart (`divergence`), how
-two sides become one (`merging`), what is sent by the clock (`pulse`). Here inputs find their rule, and verdicts of the
-failure detectors what follows from them:
+The variables stand in `state`; each rule has its own object: how to get in (`entering`, `joining`), which lists are taken
+(`lists`), what signs of life say (`hearing`), what follows from suspicions (`verdicts`), what the master does
+(`administration`), how the mastership passes on (`succession`), what happens when views went apart (`divergence`), how two
+sides become one (`merging`), what is sent by the clock (`pulse`). Here inputs find their rule:
 
 * Only the master admits, removes and publishes. A member installs a view only if its master made or sent it, only if
   it is newer, and only if it contains the member itself.
@@ -16,23 +16,25 @@ from __future__ import annotations
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.evacuation import Evacuation
-from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.past import Past
 from phalanx.common.stable import Carried
 from phalanx.common.table import PartitionTable
-from phalanx.common.view import MembersView, only_special
+from phalanx.common.view import MembersView
 from phalanx.membership.administration import Administration
 from phalanx.membership.divergence import Divergence
-from phalanx.membership.joining import Joining, JoinOutcome
+from phalanx.membership.entering import Entering
+from phalanx.membership.hearing import Hearing
+from phalanx.membership.lists import Lists
 from phalanx.membership.merging import Merging
 from phalanx.membership.pulse import Pulse
 from phalanx.membership.resolution import Resolution
-from phalanx.membership.returning import Returning
-from phalanx.membership.role import Role, Turn
+from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.membership.succession import Succession
 from phalanx.membership.suspicion import Suspicions
+from phalanx.membership.verdicts import Verdicts
 from phalanx.wire import events
 from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp, Outbox
 from phalanx.wire.messages import (
@@ -82,9 +84,12 @@ class MembershipService:
         self.resolution = Resolution(self.state, self.administration)
         self.merging = Merging(self.state)
         self.pulse = Pulse(self.state)
+        self._verdicts = Verdicts(self.state, self.administration, self.succession, self.pulse)
+        self._lists = Lists(this, self.state, self.succession, self.divergence, self._verdicts, outbox)
+        self._hearing = Hearing(self.state, self.administration, self.divergence, self.resolution, self.pulse, outbox)
+        self._entering = Entering(this, config, self.state, self.divergence, self.pulse, outbox)
         self._config = config
         self._out = outbox
-        self._joining: Joining | None = None
         self._is_started = False
         """Whether it was recorded that the cluster has the members that it was to wait for."""
 
@@ -92,7 +97,7 @@ class MembershipService:
         state = self.state
         return (
             f"MembershipService({self.this}, {state.role}, view={state.view}, master={state.master}, "
-            f"joining={self._joining}, {self.succession}, {self.administration}, {self.resolution}, "
+            f"{self._entering}, {self.succession}, {self.administration}, {self.resolution}, "
             f"parting={state.parting}, "
             f"suspected={state.suspicions.suspected})"
         )
@@ -214,21 +219,12 @@ class MembershipService:
 
     def start(self, now: Millis, past: Past | None = None) -> None:
         """Begin to join, or form a cluster where this member is the seed; with a past: come back."""
-        memory = self.state.standing.memory()
-        if past is None:
-            self._joining = Joining(self.this, self._config, self._out, now, memory)
-        else:
-            self.state.looked_at = now
-            self.state.remember([address_of(member) for member in (*past.ask_first, *past.members)], now)
-            self.state.learn(past.former, now)
-            self.state.has_started = past.has_started
-            self.state.lite_before = past.lite
-            self._joining = Returning(self.this, self._config, self._out, now, past, memory)
-        self._follow_join(self._joining.begin(now), now)
+        self._entering.start(now, past)
+        self._after()
 
     def next_deadline(self) -> Millis | None:
-        if self._joining is not None:
-            return self._joining.next_deadline()
+        if self._entering.is_joining:
+            return self._entering.next_deadline()
         if self.state.view is None:
             return None
         earliest = self.pulse.next_deadline()
@@ -251,12 +247,13 @@ class MembershipService:
         """Heartbeats, verdicts, and the ends of what waits."""
         state = self.state
         state.looked_at = now
-        if self._joining is not None:
-            self._follow_join(self._joining.on_time(now), now)
+        if self._entering.is_joining:
+            self._entering.on_time(now)
+            self._after()
         if state.view is None:
             return
-        self._act_on(state.suspicions.review(now, is_master=state.is_master), now)
-        self._act_on(self.divergence.decide(now), now)
+        self._verdicts.act_on(state.suspicions.review(now, is_master=state.is_master), now)
+        self._verdicts.act_on(self.divergence.decide(now), now)
         if state.view is None:
             self._after()
             return
@@ -271,9 +268,9 @@ class MembershipService:
     def on_link(self, event: LinkLost | LinkRefused | LinkUp, now: Millis) -> None:
         """A connection opened, broke or was refused. What breaks is reopened by a heartbeat: only then is it evidence."""
         state = self.state
-        if self._joining is not None:
-            if not isinstance(event, LinkUp):
-                self._follow_join(self._joining.on_unreachable(event, now), now)
+        if self._entering.is_joining:
+            self._entering.on_link(event, now)
+            self._after()
             return
         if state.view is None:
             return
@@ -287,29 +284,18 @@ class MembershipService:
             state.suspicions.connection_open(member)
         elif isinstance(event, LinkRefused):
             state.suspicions.connection_refused(member, now)
-            self._act_on(state.suspicions.review(now, is_master=state.is_master), now)
+            self._verdicts.act_on(state.suspicions.review(now, is_master=state.is_master), now)
         elif member not in state.suspicions.suspected:
             state.send_heartbeat(member)
             self.administration.repeat_hand_over(member)
         self._after()
-
-    def _act_on(self, suspects: list[MemberId], now: Millis) -> None:
-        """The verdicts of the failure detector: removal on the master, a claim where every older member is suspected."""
-        state = self.state
-        if not suspects or state.view is None:
-            return
-        if state.is_master:
-            self.administration.remove(suspects, "CS-35", now)
-        elif state.role in (Role.SLAVE, Role.CLAIMING):
-            self.succession.leave_out(suspects, now)
-            self.pulse.report_now()
 
     def _after(self) -> None:
         """What follows from any change: nothing of an ended incarnation goes on; a full cluster begins to work."""
         state = self.state
         self.resolution.follow()
         if state.role is Role.OVER:
-            self._joining = None
+            self._entering.end()
             self.succession.end()
             self.administration.end()
         elif state.has_started and not self._is_started and state.view is not None:
@@ -319,55 +305,17 @@ class MembershipService:
 
     # --- joining ---------------------------------------------------------------------------------------------------
 
-    def _follow_join(self, outcome: JoinOutcome, now: Millis) -> None:
-        joining, state = self._joining, self.state
-        if outcome is JoinOutcome.WAITING or joining is None:
-            return
-        self._joining = None
-        if outcome is JoinOutcome.FAILED:
-            self._out.record(events.JoinGivenUp(joining.failure))
-            state.end(joining.failure, failed=True)
-            return
-        state.turn(Turn.FORMS)
-        state.master = self.this
-        state.lease.reign((), now, 0, inherits=False)
-        special = only_special([(self.this, joining.traits)])
-        self._begin(MembersView(1, self.this, (self.this,), special), "EL-05 the seed forms the cluster", now)
-
-    def _begin(self, view: MembersView, rule: str, now: Millis, told: JoinResponse | None = None) -> None:
-        self.state.install(view, rule, now, told)
-        self.pulse.begin(now)
-        self._out.record(events.Joined(view.version, view.master, view.members))
+    def on_join_response(self, sender: MemberId, message: JoinResponse, now: Millis) -> None:
+        self._entering.on_join_response(sender, message, now)
         self._after()
 
-    def on_join_response(self, sender: MemberId, message: JoinResponse, now: Millis) -> None:
-        is_expected = self._joining is not None and self._joining.expects(message.request_id)
-        if not self.divergence.is_admission(sender, message, is_expected=is_expected):
-            return
-        state, view = self.state, message.view
-        self._joining = None
-        state.turn(Turn.ADMITTED)
-        state.master = view.master
-        state.has_started = message.has_started
-        state.adopt_clock(message.clock, now)
-        self._begin(view, "EL-13 admitted", now, message)
-        state.learn(message.former, now)
-        # A view that admits the next joiner may wait for this member, which could not take it before.
-        self._out.send(sender, MembersAck(view.version, view.maker))
-
     def on_join_redirect(self, sender: MemberId, message: JoinRedirect, now: Millis) -> None:
-        if self._joining is not None:
-            self._follow_join(self._joining.on_redirect(sender, message, now), now)
+        self._entering.on_join_redirect(sender, message, now)
+        self._after()
 
     def on_join_refused(self, sender: MemberId, message: JoinRefused, now: Millis) -> None:
-        joining = self._joining
-        if joining is None:
-            return
-        if message.come_back and joining.expects(message.request_id):
-            self.state.end("was removed before it knew that it had been admitted", rejoin=(sender,))
-            self._after()
-        else:
-            self._follow_join(joining.on_refused(sender, message, now), now)
+        self._entering.on_join_refused(sender, message, now)
+        self._after()
 
     def on_join_request(self, sender: MemberId, message: JoinRequest, now: Millis) -> None:
         self.administration.on_join_request(sender, message, now)
@@ -380,100 +328,19 @@ class MembershipService:
         self._after()
 
     def on_members_update(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
-        """A list: of this member's master, of its next master, or of nobody that it may follow."""
-        state = self.state
-        view, current = message.view, state.view
-        if current is None:
-            return
-        if (view.version, view.maker) == (current.version, current.maker):
-            if sender == state.master and sender in state.members:
-                state.learn(message.former, now)
-                state.suspicions.heard(sender, now, "CS-50")
-                state.standing.hear(view, message.footing)
-            self._out.send(sender, MembersAck(current.version, current.maker))
-            return
-        # Nobody passes on to a member a list that it made itself.
-        is_passed_on = view.maker == state.master != self.this and sender in state.members
-        if sender != state.master and not is_passed_on:
-            may_follow = self.succession.may_follow(sender, view)
-            if may_follow is False:
-                self.divergence.on_foreign_list(sender, view)
-            elif may_follow is None:
-                self._out.record(
-                    events.StaleMessageIgnored(sender, "the list of a master that is not ours yet", "CS-58")
-                )
-            if not may_follow:
-                return
-        if view.version <= current.version:
-            self._out.send(sender, MembersAck(current.version, current.maker))
-        elif self.this in view:
-            self._take(sender, message, now)
-        elif state.wants_to_leave:
-            # Its last word: the master may count its vote, which nobody else gets any more.
-            self._out.send(sender, MembersAck(view.version, view.maker))
-            state.leave()
-        else:
-            state.eject(sender, view, "M3 a view without this member")
-        self._after()
-
-    def _take(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
-        state, view = self.state, message.view
-        state.learn(message.former, now)
-        state.suspicions.heard(sender, now, "CS-50")
-        if view.maker != view.master:
-            state.lease.inherit(view.maker, view.master)
-        state.master = view.master
-        state.has_started = state.has_started or message.has_started
-        if view.master == self.this:
-            state.turn(Turn.SUCCEEDS)
-            state.lease.reign(view.others(self.this), now, 0, inherits=True)
-        state.install(view, "CS-14 newer list of the master", now, message)
-        self._out.send(sender, MembersAck(view.version, view.maker))
-        if state.is_master:
-            if state.wants_to_leave:
-                state.leaving.add(self.this)
-            # It was handed over to this member: others must have this view before they hear of the next one.
-            state.send_view(view)
-            # Whom it suspected as a slave is a member still, and no verdict will come anew.
-            self._act_on(list(state.suspicions.suspected), now)
+        if self._lists.on_members_update(sender, message, now):
+            self._after()
 
     # --- signs of life, and doubts ---------------------------------------------------------------------------------
 
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
-        state = self.state
-        view = state.view
-        if view is None:
-            return
-        if sender not in state.members:
-            self.divergence.on_stranger(sender, message)
-            return
-        state.suspicions.heard(sender, now, "CS-51 CS-52")
-        self.divergence.heard(sender)
-        state.observe_clock(message.clock, now)
-        if state.is_master:
-            self.administration.heal(sender, message.view_version)
-            if not state.watching.is_ring:
-                self.resolution.on_report(sender, message.suspects)
-        elif sender == state.master:
-            state.suspicions.confirmed(sender, now)
-            if message.is_stable:
-                state.standing.is_told_stable(message.view_version, message.view_maker)
-        if message.wants_answer:
-            self.pulse.answer(sender, now)
-        if message.view_version > view.version:
-            self.pulse.on_newer_version(message.view_version, now)
-        self.administration.repeat_hand_over(sender)
+        self._hearing.on_heartbeat(sender, message, now)
 
     def on_life_probe(self, sender: MemberId, message: LifeProbe, now: Millis) -> None:
-        if sender in self.state.members:
-            self._out.send(sender, LifeAnswer())
-        elif self.state.view is not None:
-            self.divergence.on_stranger(sender, message)
+        self._hearing.on_life_probe(sender, message, now)
 
     def on_life_answer(self, sender: MemberId, message: LifeAnswer, now: Millis) -> None:
-        state = self.state
-        if sender in state.suspicions.suspected:
-            state.suspicions.heard(sender, now, "CS-51 it answers" if sender == state.master else "CS-52 it answers")
+        self._hearing.on_life_answer(sender, message, now)
 
     def on_reach_probe(self, sender: MemberId, message: ReachProbe) -> None:
         """A joiner has to show that it reaches this member, which may be a joiner itself."""
@@ -481,34 +348,16 @@ class MembershipService:
             self._out.send(sender, ReachAnswer(message.request_id))
 
     def on_reach_answer(self, sender: MemberId, message: ReachAnswer) -> None:
-        if self._joining is not None:
-            self._joining.on_reach_answer(sender, message)
+        self._entering.on_reach_answer(sender, message)
 
     def on_master_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
-        if not self.is_master:
-            return
-        self.administration.on_confirmation(sender, message, now)
-        if sender in self.state.members:
-            self.state.observe_clock(message.clock, now)
-            if message.wants_answer:
-                self.pulse.answer(sender, now)
+        self._hearing.on_master_confirmation(sender, message, now)
 
     def on_lease_request(self, sender: MemberId, message: LeaseRequest, now: Millis) -> None:
-        state = self.state
-        if not state.is_master or sender not in state.members:
-            return
-        state.lease.on_request(sender, message.clock, message.echo)
-        if message.echo:
-            state.standing.has_view(sender, message.view_version, message.view_maker)
-        state.renew_lease(now)
-        state.grant_lease(sender, now)
+        self._hearing.on_lease_request(sender, message, now)
 
     def on_lease_grant(self, sender: MemberId, message: LeaseGrant, now: Millis) -> None:
-        state = self.state
-        if state.role is not Role.SLAVE or sender != state.master:
-            return
-        if state.lease.on_grant(sender, message.stamp, message.clock, message.granted_ms):
-            state.ask_for_lease(sender, now)
+        self._hearing.on_lease_grant(sender, message, now)
 
     def on_complaint(self, sender: MemberId, message: Complaint, now: Millis) -> None:
         self.administration.on_complaint(sender, message)
@@ -521,7 +370,7 @@ class MembershipService:
                 self.resolution.on_one(sender, message.suspect)
 
     def on_explicit_suspicion(self, sender: MemberId, message: ExplicitSuspicion, now: Millis) -> None:
-        self._act_on(self.divergence.on_explicit_suspicion(sender, message, now), now)
+        self._verdicts.act_on(self.divergence.on_explicit_suspicion(sender, message, now), now)
         self._after()
 
     # --- mastership ------------------------------------------------------------------------------------------------
@@ -536,7 +385,7 @@ class MembershipService:
         if suspects is None:
             self.succession.on_claim_answer(sender, message, now)
         else:
-            self._act_on(suspects, now)
+            self._verdicts.act_on(suspects, now)
         self._after()
 
     def on_merge_probe(self, sender: MemberId, message: MergeProbe, now: Millis) -> None:

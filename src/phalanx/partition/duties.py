@@ -3,8 +3,7 @@
 In this order (DL-58): after a change of master, search for the most recent table (`table_search`); take members that
 left out of it (`repair`); work out where every replica should be (`assignment`); migrate step by step (`migrating`).
 Who may hold replicas stands in `holders`, what operators ask for in `wishes`, what others know of all this in `publishing`.
-The first assignment waits until somebody wants to use the data, so
-that members started together share it evenly.
+The first assignment waits until somebody wants to use the data, so that members started together share it evenly.
 """
 
 from __future__ import annotations

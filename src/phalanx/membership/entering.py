@@ -1,0 +1,126 @@
+"""A member's way in, seen from inside: it joins (`joining`), comes back (`returning`), or forms a cluster, and begins."""
+
+from __future__ import annotations
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.common.past import Past
+from phalanx.common.view import MembersView, only_special
+from phalanx.membership.divergence import Divergence
+from phalanx.membership.joining import Joining, JoinOutcome
+from phalanx.membership.pulse import Pulse
+from phalanx.membership.returning import Returning
+from phalanx.membership.role import Turn
+from phalanx.membership.state import MembershipState
+from phalanx.wire import events
+from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp, Outbox
+from phalanx.wire.messages import JoinRedirect, JoinRefused, JoinResponse, MembersAck, ReachAnswer
+
+
+class Entering:
+    """Drives the joining, and turns its end into this member's first view."""
+
+    def __init__(
+        self,
+        this: MemberId,
+        config: NodeConfig,
+        state: MembershipState,
+        divergence: Divergence,
+        pulse: Pulse,
+        outbox: Outbox,
+    ) -> None:
+        self._this = this
+        self._config = config
+        self._state = state
+        self._divergence = divergence
+        self._pulse = pulse
+        self._out = outbox
+        self._joining: Joining | None = None
+
+    def __repr__(self) -> str:
+        return f"Entering({self._joining})"
+
+    @property
+    def is_joining(self) -> bool:
+        return self._joining is not None
+
+    def start(self, now: Millis, past: Past | None = None) -> None:
+        """Begin to join, or form a cluster where this member is the seed; with a past: come back."""
+        memory = self._state.standing.memory()
+        if past is None:
+            self._joining = Joining(self._this, self._config, self._out, now, memory)
+        else:
+            self._state.looked_at = now
+            self._state.remember([address_of(member) for member in (*past.ask_first, *past.members)], now)
+            self._state.learn(past.former, now)
+            self._state.has_started = past.has_started
+            self._state.lite_before = past.lite
+            self._joining = Returning(self._this, self._config, self._out, now, past, memory)
+        self._follow_join(self._joining.begin(now), now)
+
+    def end(self) -> None:
+        """This incarnation is over."""
+        self._joining = None
+
+    def next_deadline(self) -> Millis | None:
+        return self._joining.next_deadline() if self._joining is not None else None
+
+    def on_time(self, now: Millis) -> None:
+        if self._joining is not None:
+            self._follow_join(self._joining.on_time(now), now)
+
+    def on_link(self, event: LinkLost | LinkRefused | LinkUp, now: Millis) -> None:
+        if self._joining is not None and not isinstance(event, LinkUp):
+            self._follow_join(self._joining.on_unreachable(event, now), now)
+
+    def on_join_response(self, sender: MemberId, message: JoinResponse, now: Millis) -> None:
+        is_expected = self._joining is not None and self._joining.expects(message.request_id)
+        if not self._divergence.is_admission(sender, message, is_expected=is_expected):
+            return
+        state, view = self._state, message.view
+        self._joining = None
+        state.turn(Turn.ADMITTED)
+        state.master = view.master
+        state.has_started = message.has_started
+        state.adopt_clock(message.clock, now)
+        self._begin(view, "EL-13 admitted", now, message)
+        state.learn(message.former, now)
+        # A view that admits the next joiner may wait for this member, which could not take it before.
+        self._out.send(sender, MembersAck(view.version, view.maker))
+
+    def on_join_redirect(self, sender: MemberId, message: JoinRedirect, now: Millis) -> None:
+        if self._joining is not None:
+            self._follow_join(self._joining.on_redirect(sender, message, now), now)
+
+    def on_join_refused(self, sender: MemberId, message: JoinRefused, now: Millis) -> None:
+        joining = self._joining
+        if joining is None:
+            return
+        if message.come_back and joining.expects(message.request_id):
+            self._state.end("was removed before it knew that it had been admitted", rejoin=(sender,))
+        else:
+            self._follow_join(joining.on_refused(sender, message, now), now)
+
+    def on_reach_answer(self, sender: MemberId, message: ReachAnswer) -> None:
+        if self._joining is not None:
+            self._joining.on_reach_answer(sender, message)
+
+    def _follow_join(self, outcome: JoinOutcome, now: Millis) -> None:
+        joining, state = self._joining, self._state
+        if outcome is JoinOutcome.WAITING or joining is None:
+            return
+        self._joining = None
+        if outcome is JoinOutcome.FAILED:
+            self._out.record(events.JoinGivenUp(joining.failure))
+            state.end(joining.failure, failed=True)
+            return
+        state.turn(Turn.FORMS)
+        state.master = self._this
+        state.lease.reign((), now, 0, inherits=False)
+        special = only_special([(self._this, joining.traits)])
+        self._begin(MembersView(1, self._this, (self._this,), special), "EL-05 the seed forms the cluster", now)
+
+    def _begin(self, view: MembersView, rule: str, now: Millis, told: JoinResponse | None = None) -> None:
+        self._state.install(view, rule, now, told)
+        self._pulse.begin(now)
+        self._out.record(events.Joined(view.version, view.master, view.members))

@@ -1,0 +1,99 @@
+"""Which member list this member takes, when another sends one.
+
+Only one that its master made or sent, or the next master where it may follow that one (`succession`); only one that is
+newer, and that contains the member itself. What it does not take it answers: it has that list already, others went on
+without it, or whoever sent it is not its master (`divergence`).
+"""
+
+from __future__ import annotations
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.membership.divergence import Divergence
+from phalanx.membership.role import Turn
+from phalanx.membership.state import MembershipState
+from phalanx.membership.succession import Succession
+from phalanx.membership.verdicts import Verdicts
+from phalanx.wire import events
+from phalanx.wire.effects import Outbox
+from phalanx.wire.messages import MembersAck, MembersUpdate
+
+
+class Lists:
+    """Takes lists, or says why not."""
+
+    def __init__(
+        self,
+        this: MemberId,
+        state: MembershipState,
+        succession: Succession,
+        divergence: Divergence,
+        verdicts: Verdicts,
+        outbox: Outbox,
+    ) -> None:
+        self._this = this
+        self._state = state
+        self._succession = succession
+        self._divergence = divergence
+        self._verdicts = verdicts
+        self._out = outbox
+
+    def on_members_update(self, sender: MemberId, message: MembersUpdate, now: Millis) -> bool:
+        """A list: of this member's master, of its next master, or of nobody that it may follow.
+
+        True: something may have changed.
+        """
+        state = self._state
+        view, current = message.view, state.view
+        if current is None:
+            return False
+        if (view.version, view.maker) == (current.version, current.maker):
+            if sender == state.master and sender in state.members:
+                state.learn(message.former, now)
+                state.suspicions.heard(sender, now, "CS-50")
+                state.standing.hear(view, message.footing)
+            self._out.send(sender, MembersAck(current.version, current.maker))
+            return False
+        # Nobody passes on to a member a list that it made itself.
+        is_passed_on = view.maker == state.master != self._this and sender in state.members
+        if sender != state.master and not is_passed_on:
+            may_follow = self._succession.may_follow(sender, view)
+            if may_follow is False:
+                self._divergence.on_foreign_list(sender, view)
+            elif may_follow is None:
+                self._out.record(
+                    events.StaleMessageIgnored(sender, "the list of a master that is not ours yet", "CS-58")
+                )
+            if not may_follow:
+                return False
+        if view.version <= current.version:
+            self._out.send(sender, MembersAck(current.version, current.maker))
+        elif self._this in view:
+            self._take(sender, message, now)
+        elif state.wants_to_leave:
+            # Its last word: the master may count its vote, which nobody else gets any more.
+            self._out.send(sender, MembersAck(view.version, view.maker))
+            state.leave()
+        else:
+            state.eject(sender, view, "M3 a view without this member")
+        return True
+
+    def _take(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
+        state, view = self._state, message.view
+        state.learn(message.former, now)
+        state.suspicions.heard(sender, now, "CS-50")
+        if view.maker != view.master:
+            state.lease.inherit(view.maker, view.master)
+        state.master = view.master
+        state.has_started = state.has_started or message.has_started
+        if view.master == self._this:
+            state.turn(Turn.SUCCEEDS)
+            state.lease.reign(view.others(self._this), now, 0, inherits=True)
+        state.install(view, "CS-14 newer list of the master", now, message)
+        self._out.send(sender, MembersAck(view.version, view.maker))
+        if state.is_master:
+            if state.wants_to_leave:
+                state.leaving.add(self._this)
+            # It was handed over to this member: others must have this view before they hear of the next one.
+            state.send_view(view)
+            # Whom it suspected as a slave is a member still, and no verdict will come anew.
+            self._verdicts.act_on(list(state.suspicions.suspected), now)

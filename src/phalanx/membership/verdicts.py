@@ -1,0 +1,33 @@
+"""What follows from it that members are suspected: removal on the master, elsewhere a claim or a report."""
+
+from __future__ import annotations
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.membership.administration import Administration
+from phalanx.membership.pulse import Pulse
+from phalanx.membership.role import Role
+from phalanx.membership.state import MembershipState
+from phalanx.membership.succession import Succession
+
+
+class Verdicts:
+    """Carries out what the failure detectors found, and what others said."""
+
+    def __init__(
+        self, state: MembershipState, administration: Administration, succession: Succession, pulse: Pulse
+    ) -> None:
+        self._state = state
+        self._administration = administration
+        self._succession = succession
+        self._pulse = pulse
+
+    def act_on(self, suspects: list[MemberId], now: Millis) -> None:
+        """The verdicts of the failure detector: removal on the master, a claim where every older member is suspected."""
+        state = self._state
+        if not suspects or state.view is None:
+            return
+        if state.is_master:
+            self._administration.remove(suspects, "CS-35", now)
+        elif state.role in (Role.SLAVE, Role.CLAIMING):
+            self._succession.leave_out(suspects, now)
+            self._pulse.report_now()
