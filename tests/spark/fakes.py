@@ -1,12 +1,15 @@
 """A grid in this process, in place of a cluster: what the data source asks of a client, and what it was asked."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from phalanx.grid.conditions import wanted_by
 from phalanx.grid.serialization import from_data, from_key_data, to_data, to_key_data
 from phalanx.partition.hashing import partition_of
 from phalanx.spark.options import Options
+from phalanx.wire.conditions import Condition
+from phalanx.wire.messages import PackedReply
 
 PARTITIONS = 7
 
@@ -20,6 +23,8 @@ class FakeGrid:
         self.calls: list[tuple[Any, ...]] = []
         self.connected: list[Options] = []
         self.is_open = False
+        self.sent = 0
+        """Entries that scans have answered with."""
 
     def put(self, map_name: str, entries: dict[Any, Any]) -> None:
         """As a Python program would."""
@@ -66,6 +71,23 @@ class FakeGrid:
             for start in range(0, len(entries), 2):
                 page = entries[start : start + 2]
                 yield [key for key, _ in page], [value for _, value in page]
+
+    def scan_packed(
+        self,
+        map_name: str,
+        partitions: list[int],
+        of: int | None = None,
+        key_parts: int = 1,
+        conditions: Sequence[Condition] = (),
+    ) -> Iterator[PackedReply]:
+        wanted = wanted_by(conditions, key_parts)
+        for keys, values in self.scan_data(map_name, partitions, of):
+            stamped = [(key, bytes(8) + value) for key, value in zip(keys, values, strict=True)]
+            found = [entry for entry in stamped if wanted(*entry)]
+            parts = [[key for key, _ in found], [value for _, value in found]]
+            self.sent += len(found)
+            packed = [(b"".join(part), b"".join(len(each).to_bytes(4, "little") for each in part)) for part in parts]
+            yield PackedReply(0, *packed[0], *packed[1], False)
 
     def map_names(self) -> list[str]:
         return sorted(name for name, entries in self.maps.items() if entries)

@@ -1,18 +1,34 @@
 """The data source without Spark around it: what it plans, asks of the grid, gives back and refuses."""
 
+import datetime as dt
 import pickle
 from collections import Counter
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, GreaterThan, In, IsNotNull
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringStartsWith,
+)
 from pyspark.sql.types import (
     ArrayType,
+    CharType,
     DataType,
     DayTimeIntervalType,
     DecimalType,
     IntegerType,
+    MapType,
     StringType,
     StructType,
     VariantType,
@@ -234,13 +250,61 @@ def test_only_the_filters_that_were_taken_are_kept_from_spark(grid: FakeGrid) ->
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_filter_that_is_not_exactly_a_set_of_keys_stays_with_spark(
+def test_a_filter_that_is_not_exactly_a_set_of_keys_is_no_look_up(
     grid: FakeGrid, schema: StructType, key: str, filters: list[Filter]
 ) -> None:
     reader = source(key=key, pushDown="true").reader(schema)
-    assert list(reader.pushFilters(filters)) == filters
+    reader.pushFilters(filters)
     list(reader.read(reader.partitions()[0]))
     assert [call[0] for call in grid.calls] == ["scan"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "left"),
+    [
+        ([GreaterThan(("price",), 50.0)], 6),
+        ([GreaterThan(("price",), 50.0), LessThanOrEqual(("seats",), 35)], 2),
+        ([Not(In(("seats",), tuple(range(3, 40))))], 3),
+        ([StringStartsWith(("id",), "F3")], 11),
+        ([Not(StringStartsWith(("id",), "F3")), IsNotNull(("id",))], 29),
+        ([IsNull(("price",))], 0),
+        ([GreaterThanOrEqual(("id",), "F8")], 2),
+    ],
+)
+def test_members_send_only_what_filters_on_key_and_fields_want(
+    grid: FakeGrid, filters: list[Filter], left: int
+) -> None:
+    grid.put("flights", FLIGHTS)
+    found = read(fields(id="string", price="double", seats="integer"), filters, key="id")
+    assert (len(found), grid.sent) == (left, left)
+
+
+@pytest.mark.parametrize(
+    ("schema", "one"),
+    [
+        (fields(key="string", x="double"), In(("x",), (0.0, 1.0))),  # -0.0 and 0.0 are one, or two, by their number
+        (fields(key="string", x="long"), In(("x",), tuple(range(1_001)))),
+        (fields(key="string", x="long"), In(("x",), ())),
+        (fields(key="string", x="long"), EqualTo(("x",), "1")),
+        (fields(key="string", x="long"), EqualTo(("x",), 1.0)),
+        (fields(key="string", x="long"), EqualTo(("x",), True)),
+        (fields(key="string", x="long"), EqualTo(("y",), 1)),
+        (fields(key="string", x="binary"), StringContains(("x",), "a")),
+        (fields(key="string", x=StringType("UTF8_LCASE")), EqualTo(("x",), "a")),
+        (fields(key="string", x=CharType(3)), EqualTo(("x",), "a  ")),
+        (fields(key="string", x="timestamp"), EqualTo(("x",), dt.datetime(2024, 1, 1))),
+        (fields(key="string", x="timestamp_ntz"), EqualTo(("x",), dt.datetime(2024, 1, 1, tzinfo=dt.UTC))),
+        (fields(key="string", x="date"), EqualTo(("x",), dt.datetime(2024, 1, 1))),
+        (fields(key="string", x=ArrayType(IntegerType())), EqualTo(("x",), [1])),
+        (fields(key="string", x=MapType(StringType(), IntegerType())), EqualTo(("x", "a"), 1)),
+        (fields(key="string", x="integer"), EqualTo(("x", "a"), 1)),
+        (fields(key="string"), EqualTo(("key", "a"), 1)),
+    ],
+    ids=str,
+)
+def test_what_members_cannot_evaluate_exactly_stays_with_spark(grid: FakeGrid, schema: StructType, one: Filter) -> None:
+    for each in (one, Not(one)):
+        assert list(source(pushDown="true").reader(schema).pushFilters([each])) == [each]
 
 
 def test_filters_are_taken_only_where_that_was_asked_for(grid: FakeGrid) -> None:

@@ -34,6 +34,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.maps.requests import check_map_name, expect
 from phalanx.net.secret import find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
+from phalanx.wire.conditions import Condition
 from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
 from phalanx.wire.messages import (
     ErrorReply,
@@ -42,6 +43,7 @@ from phalanx.wire.messages import (
     GetReplicas,
     MembersReply,
     NamesReply,
+    PackedReply,
     ReplicasReply,
 )
 
@@ -170,6 +172,17 @@ class Client:
         `of`: how many partitions there were when they were listed; None: as many as there are now.
         """
         return self.map(map_name).scan_data(partitions, of)
+
+    def scan_packed(
+        self,
+        map_name: str,
+        partitions: Iterable[int] | None = None,
+        of: int | None = None,
+        key_parts: int = 1,
+        conditions: Sequence[Condition] = (),
+    ) -> Iterator[PackedReply]:
+        """As `scan_data`, for programs that take entries as columns: pages of those that fulfil the conditions."""
+        return self.map(map_name).scan_packed(partitions, of, key_parts, conditions)
 
     # --- what maps need --------------------------------------------------------------------------------------------
 

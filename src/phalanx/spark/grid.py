@@ -12,6 +12,8 @@ from phalanx.client.staging import Staging as JobStaging
 from phalanx.client.staging import new_job_id
 from phalanx.client.sync import Client
 from phalanx.spark.options import Options
+from phalanx.wire.conditions import Condition
+from phalanx.wire.messages import PackedReply
 
 __all__ = ["connect", "journal", "new_job_id", "staging"]
 
@@ -36,6 +38,15 @@ class Grid(Protocol):
         self, map_name: str, partitions: list[int], of: int | None = None
     ) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """`of`: how many partitions there were when these were listed."""
+
+    def scan_packed(
+        self,
+        map_name: str,
+        partitions: list[int],
+        of: int | None = None,
+        key_parts: int = 1,
+        conditions: Sequence[Condition] = (),
+    ) -> Iterator[PackedReply]: ...
 
     def map_names(self) -> list[str]: ...
 

@@ -154,9 +154,8 @@ def key_parts(key: bytes, options: Options) -> Sequence[Any]:
     return parts
 
 
-def decode_keys(keys: Sequence[bytes], wanted: Mapping[str, Any], options: Options) -> dict[str, Array]:
+def decode_keys(page: Page, wanted: Mapping[str, Any], options: Options) -> dict[str, Array]:
     """The wanted key columns (name to Arrow field) of these keys."""
-    page = Page(keys)
     if len(options.key) == 1:
         ((name, field),) = wanted.items()
         column = _decode_scalars(page, field.type)
@@ -165,9 +164,10 @@ def decode_keys(keys: Sequence[bytes], wanted: Mapping[str, Any], options: Optio
     else:
         fields = [wanted.get(name) for name in options.key]
         head = MSGPACK_PREFIX + cells.length_header(len(fields), cells.ARRAY)
-        good, columns = read_fields(page, np.arange(len(keys)), [head] + [b""] * len(fields), fields)
+        good, columns = read_fields(page, np.arange(len(page)), [head] + [b""] * len(fields), fields)
         if good.all():
             return columns
+    keys = [page[row] for row in range(len(page))]
     parts = [key_parts(key, options) for key in keys]
     places = {name: options.key.index(name) for name in wanted}
     return {

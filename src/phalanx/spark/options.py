@@ -61,7 +61,7 @@ OPTIONS = (
         "pushDown",
         (READ,),
         "false",
-        "whether filters on the key are looked up instead of scanning the map. Needs the setting "
+        "whether members evaluate filters, or look up the keys that they name. Needs the setting "
         "spark.sql.python.filterPushdown.enabled, and a DataFrame of its own for each filter: Spark 4 applies what it "
         "pushed down in one query of a DataFrame to the other queries of it too",
     ),

@@ -55,14 +55,41 @@ class Page:
     """Many serialised values side by side, and views of them."""
 
     def __init__(self, values: Sequence[bytes]) -> None:
-        data = b"".join(values) + bytes(_PAD)
-        self.data = data
-        self.bytes: Vector = np.frombuffer(data, np.uint8)
-        sizes = np.fromiter(map(len, values), np.int64, len(values))
+        self._lay_out(list(values), np.fromiter(map(len, values), np.int64, len(values)), 0)
+
+    @classmethod
+    def packed(cls, parts: Sequence[tuple[bytes, bytes]], skip: int) -> Page:
+        """Values that came side by side already: each part with their sizes, four bytes for each, little-endian.
+
+        `skip`: so many bytes at the beginning of each value are none of it.
+        """
+        page = cls.__new__(cls)
+        sizes = np.frombuffer(b"".join([sizes for _, sizes in parts]), "<u4").astype(np.int64)
+        page._lay_out([data for data, _ in parts], sizes, skip)
+        return page
+
+    def _lay_out(self, parts: list[bytes], sizes: Vector, skip: int) -> None:
+        parts.append(bytes(_PAD))
+        self.data = b"".join(parts)
+        self.bytes: Vector = np.frombuffer(self.data, np.uint8)
         self.ends: Vector = np.cumsum(sizes)
-        self.starts: Vector = self.ends - sizes
-        self.last = len(data) - _PAD + 1  # beyond every row's end, so that a row cut short never ends where it should
+        self.starts: Vector = self.ends - sizes + skip
+        # Beyond every row's end, so that a row cut short never ends where it should.
+        self.last = len(self.data) - _PAD + 1
         self._views: dict[str, Vector] = {}
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, row: int) -> bytes:
+        return self.data[self.starts[row] : self.ends[row]]
+
+    def part(self, rows: Vector) -> Page:
+        """Some of the values, in ascending order, in the same bytes."""
+        page = type(self).__new__(type(self))
+        page.data, page.bytes, page.last, page._views = self.data, self.bytes, self.last, self._views
+        page.starts, page.ends = self.starts[rows], self.ends[rows]
+        return page
 
     def view(self, kind: str) -> Vector:
         """Numbers of a kind (such as `>i8`) starting at every byte."""

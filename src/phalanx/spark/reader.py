@@ -1,9 +1,10 @@
 """Batch read: the entries of a map as Arrow batches, each task from the owners of its partitions.
 
-Filters on the key can be pushed down: where every key column is compared with values, only the entries of those keys are
-fetched. Spark evaluates every other filter itself. That is off unless the option `pushDown` asks for it, because Spark 4
-keeps the reader of a DataFrame's last query with filters, and uses it for queries of the same DataFrame without any: a
-count after a lookup would count what was looked up.
+Filters can be pushed down: where every key column is compared with values, only the entries of those keys are fetched;
+else the members evaluate what they can as exactly as Spark (`filters`), and send what they could not leave out. Spark
+evaluates every other filter itself. That is off unless the option `pushDown` asks for it, because Spark 4 keeps the reader
+of a DataFrame's last query with filters, and uses it for queries of the same DataFrame without any: a count after a lookup
+would count what was looked up.
 """
 
 from __future__ import annotations
@@ -15,24 +16,27 @@ from typing import Any, cast
 from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, In, InputPartition, IsNotNull
 from pyspark.sql.types import StructType
 
+from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.invariant import invariant
 from phalanx.spark import grid
 from phalanx.spark.errors import explained
+from phalanx.spark.filters import condition_of
 from phalanx.spark.keys import check_key_types, encode_literals
 from phalanx.spark.options import Options
+from phalanx.spark.pages import Page
 from phalanx.spark.planning import ReadTask, plan_scan
 from phalanx.spark.rows import decode_entries
 from phalanx.spark.types import arrow_schema
+from phalanx.wire.conditions import Condition
+from phalanx.wire.messages import PackedReply
 
 BATCH_ROWS = 8_192
-BATCH_BYTES = 16 * 1024 * 1024
+BATCH_BYTES = 4 * 1024 * 1024
 """A batch goes to Spark when it has so many rows or bytes, however small the pages are in which they came."""
 LOOKUP_KEYS = 1_000
 """Keys fetched by one call."""
 MAX_PUSHED_KEYS = 10_000
 """With more keys than that a filter is left to Spark, and the map is scanned."""
-
-Page = tuple[list[bytes], list[bytes]]
 
 
 class PhalanxReader(DataSourceReader):
@@ -42,6 +46,7 @@ class PhalanxReader(DataSourceReader):
         self._options = options
         self._arrow = arrow_schema(schema)
         self._pushed: list[bytes] | None = None
+        self._conditions: list[Condition] = []
         check_key_types(self._arrow, options)
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -57,19 +62,35 @@ class PhalanxReader(DataSourceReader):
         invariant(isinstance(partition, ReadTask), "Spark hands back the tasks that were planned", got=partition)
         task = cast(ReadTask, partition)
         with explained(), grid.connect(self._options) as client:
+            name, key_parts = self._options.map, len(self._options.key)
             if task.keys is None:
-                pages = client.scan_data(self._options.map, task.partitions, task.of)
+                found = _scanned(client.scan_packed(name, task.partitions, task.of, key_parts, self._conditions))
             else:
-                pages = _look_up(client, self._options.map, task.keys)
-            for keys, values in _combined(pages):
+                found = _looked_up(client, name, task.keys)
+            for keys, values in found:
                 yield from decode_entries(keys, values, self._arrow, self._options)
 
 
-class KeyReader(PhalanxReader):
-    """A reader that takes filters which name keys. Spark refuses such a reader unless its pushdown is switched on."""
+class FilterReader(PhalanxReader):
+    """A reader that takes filters. Spark refuses such a reader unless its pushdown is switched on."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._schema = schema
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take the filters that name keys, if every key column has one; return the others."""
+        """Take the filters that name keys, if every key column has one, else those that members can evaluate; return
+        the others.
+        """
+        taken = self._take_keys(filters)
+        if not taken:
+            conditions = [(one, condition_of(one, self._schema, self._options)) for one in filters]
+            self._conditions = [condition for _, condition in conditions if condition is not None]
+            taken = [one for one, condition in conditions if condition is not None]
+        return [one for one in filters if not any(one is other for other in taken)]
+
+    def _take_keys(self, filters: list[Filter]) -> list[Filter]:
+        """The filters that together name the keys which are wanted; none if they do not."""
         key = self._options.key
         candidates: dict[str, tuple[Filter, list[Any]]] = {}
         not_null: list[Filter] = []
@@ -84,36 +105,37 @@ class KeyReader(PhalanxReader):
                 case _:
                     pass
         if set(candidates) != set(key):
-            return filters
+            return []
         literals = [candidates[column][1] for column in key]
         if math.prod(map(len, literals)) > MAX_PUSHED_KEYS:
-            return filters
-        pushed = encode_literals(literals, self._arrow, self._options)
-        if pushed is None:
-            return filters
-        self._pushed = pushed
-        taken = [one for one, _ in candidates.values()] + not_null
-        return [one for one in filters if not any(one is other for other in taken)]
+            return []
+        self._pushed = encode_literals(literals, self._arrow, self._options)
+        return [one for one, _ in candidates.values()] + not_null if self._pushed is not None else []
 
 
-def _look_up(client: grid.Grid, map_name: str, keys: list[bytes]) -> Iterator[Page]:
+def _looked_up(client: grid.Grid, map_name: str, keys: list[bytes]) -> Iterator[tuple[Page, Page]]:
     for start in range(0, len(keys), LOOKUP_KEYS):
         chunk = keys[start : start + LOOKUP_KEYS]
         found = [(k, v) for k, v in zip(chunk, client.get_data(map_name, chunk), strict=True) if v is not None]
-        yield [k for k, _ in found], [v for _, v in found]
+        if found:
+            yield Page([k for k, _ in found]), Page([v for _, v in found])
 
 
-def _combined(pages: Iterable[Page]) -> Iterator[Page]:
-    """Small pages together: a partition's page may hold a few entries only."""
-    keys: list[bytes] = []
-    values: list[bytes] = []
-    size = 0
-    for page_keys, page_values in pages:
-        keys += page_keys
-        values += page_values
-        size += sum(map(len, page_values))
-        if len(keys) >= BATCH_ROWS or size >= BATCH_BYTES:
-            yield keys, values
-            keys, values, size = [], [], 0
-    if keys:
-        yield keys, values
+def _scanned(replies: Iterable[PackedReply]) -> Iterator[tuple[Page, Page]]:
+    """Small replies together: a partition may hold a few entries only."""
+    held: list[PackedReply] = []
+    rows = size = 0
+    for reply in replies:
+        held.append(reply)
+        rows += len(reply.key_sizes) // 4
+        size += len(reply.value_data)
+        if rows >= BATCH_ROWS or size >= BATCH_BYTES:
+            yield _pages(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield _pages(held)
+
+
+def _pages(replies: Sequence[PackedReply]) -> tuple[Page, Page]:
+    keys = Page.packed([(reply.key_data, reply.key_sizes) for reply in replies], 0)
+    return keys, Page.packed([(reply.value_data, reply.value_sizes) for reply in replies], STAMP_BYTES)

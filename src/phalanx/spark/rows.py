@@ -43,12 +43,15 @@ def encode_rows(batch: Any, options: Options) -> list[bytes]:
     return to_bytes_list(cells.join(pieces))
 
 
-def decode_entries(keys: Sequence[bytes], values: Sequence[bytes], schema: Any, options: Options) -> Iterator[Any]:
+def decode_entries(
+    keys: Page | Sequence[bytes], values: Page | Sequence[bytes], schema: Any, options: Options
+) -> Iterator[Any]:
     """Entries as record batches of the schema. Raises `UsageError` that names key, field and both types."""
+    keys, values = (each if isinstance(each, Page) else Page(each) for each in (keys, values))
     key_fields = {name: schema.field(name) for name in options.key if name in schema.names}
     wanted = [field for field in schema if field.name not in key_fields]
     for rows, columns in _decode_values(keys, values, wanted, options.map):
-        of_rows = keys if rows is None else [keys[row] for row in rows.tolist()]
+        of_rows = keys if rows is None else keys.part(rows)
         if key_fields:
             columns = columns | decode_keys(of_rows, key_fields, options)
         for field in schema:
@@ -60,7 +63,7 @@ def decode_entries(keys: Sequence[bytes], values: Sequence[bytes], schema: Any, 
             yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(of_rows), pa.struct([])))
 
 
-def _refuse_null(field: Any, column: Array, keys: Sequence[bytes], map_name: str) -> None:
+def _refuse_null(field: Any, column: Array, keys: Page, map_name: str) -> None:
     key = keys[column.is_null().to_pylist().index(True)]
     raise UsageError(
         f"map {map_name!r}, key {fallback.show_key(key)}: field '{field.name}' has no value, but the schema says NOT NULL; "
@@ -84,23 +87,20 @@ Part = tuple[RowNumbers | None, dict[str, Array]]
 """Which rows of a page (None: all, in order), and their columns by name."""
 
 
-def _decode_values(
-    keys: Sequence[bytes], values: Sequence[bytes], wanted: Sequence[Any], map_name: str
-) -> Iterator[Part]:
+def _decode_values(keys: Page, values: Page, wanted: Sequence[Any], map_name: str) -> Iterator[Part]:
     if not wanted:
         yield None, {}
         return
     rest: RowNumbers = np.arange(len(values))
     single: list[int] = []
     if len(values) >= _MIN_ROWS:
-        page = Page(values)
         for _ in range(_MAX_LAYOUTS):
             if len(rest) < _MIN_ROWS:
                 break
-            layout = fallback.layout_of(values[rest[0]])
+            layout = fallback.layout_of(values[int(rest[0])])
             if not layout:
                 break
-            good, columns = read_layout(page, rest, MSGPACK_PREFIX, layout, wanted)
+            good, columns = read_layout(values, rest, MSGPACK_PREFIX, layout, wanted)
             if not good.any():
                 break
             yield None if good.all() and len(rest) == len(values) else rest[good], columns
@@ -108,7 +108,7 @@ def _decode_values(
                 single.append(int(rest[0]))
                 good[0] = True
             rest = rest[~good]
-    by_row = single + rest.tolist()
+    by_row = sorted(single + rest.tolist())
     if by_row:
         columns = fallback.decode([keys[row] for row in by_row], [values[row] for row in by_row], wanted, map_name)
         yield np.array(by_row), columns

@@ -43,10 +43,10 @@ class PhalanxSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Plan a read. Everything that can be wrong with it as a whole is refused here."""
         with explained():
-            from phalanx.spark.reader import KeyReader, PhalanxReader
+            from phalanx.spark.reader import FilterReader, PhalanxReader
 
             options = parse_options(self.options, READ)
-            return KeyReader(options, schema) if options.push_down else PhalanxReader(options, schema)
+            return FilterReader(options, schema) if options.push_down else PhalanxReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Plan a write. Everything that can be wrong with it as a whole is refused here."""
