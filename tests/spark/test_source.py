@@ -3,6 +3,7 @@
 import datetime as dt
 import pickle
 from collections import Counter
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -43,6 +44,7 @@ from phalanx.spark.planning import plan_scan, split_evenly
 from phalanx.spark.source import PhalanxSource
 from phalanx.spark.writer import cut
 from spark.fakes import FakeGrid
+from spark.stream_fakes import Stages
 
 MEMBERS = {"members": "127.0.0.1:5701", "map": "flights"}
 
@@ -51,7 +53,15 @@ MEMBERS = {"members": "127.0.0.1:5701", "map": "flights"}
 def grid(monkeypatch: pytest.MonkeyPatch) -> FakeGrid:
     fake = FakeGrid()
     monkeypatch.setattr(grid_module, "connect", fake.connect)
+    monkeypatch.setattr(grid_module, "has_entries", lambda client, name: bool(client.maps.get(name)))
     return fake
+
+
+@pytest.fixture(autouse=True)
+def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
+    made = Stages()
+    monkeypatch.setattr(grid_module, "staging", made.staging)
+    return made
 
 
 def fields(**kinds: str | DataType) -> StructType:
@@ -77,9 +87,15 @@ def read(schema: StructType, filters: list[Filter] | None = None, **options: str
     return sorted(rows, key=repr)
 
 
-def write(rows: list[dict[str, Any]], schema: StructType, **options: str) -> int:
-    writer = source(**options).writer(schema, overwrite=False)
-    message = pickle.loads(pickle.dumps(writer)).write(iter([pa.RecordBatch.from_pylist(rows)]))
+def write(rows: list[dict[str, Any]], schema: StructType, overwrite: bool = False, **options: str) -> int:
+    """One task, and the end of the job as Spark lets it end."""
+    writer = source(**options).writer(schema, overwrite=overwrite)
+    try:
+        message = pickle.loads(pickle.dumps(writer)).write(iter([pa.RecordBatch.from_pylist(rows)]))
+    except Exception:
+        writer.abort([None])
+        raise
+    writer.commit([message])
     return int(message.rows)
 
 
@@ -318,9 +334,11 @@ def test_filters_are_taken_only_where_that_was_asked_for(grid: FakeGrid) -> None
 
 def test_rows_are_stored_as_dicts_under_their_keys(grid: FakeGrid) -> None:
     rows = [{"id": "a", "n": 1, "at": None}, {"id": "b", "n": 2, "at": None}]
-    assert write(rows, fields(id="string", n="long", at="string"), key="id", ttlMs="5000") == 2
+    assert write(rows, fields(id="string", n="long", at="string"), key="id") == 2
     assert grid.content("flights") == {"a": rows[0], "b": rows[1]}
-    assert grid.calls == [("put", "flights", 2, 5000)]
+    write(rows, fields(id="string", n="long", at="string"), key="id", ttlMs="5000", staged="false", map="brief")
+    assert grid.content("brief") == {"a": rows[0], "b": rows[1]}
+    assert grid.calls == [("put", "brief", 2, 5000)]
     write(rows, fields(id="string", n="long", at="string"), key="n,id", map="other", keyInValue="false")
     assert grid.content("other") == {(1, "a"): {"at": None}, (2, "b"): {"at": None}}
 
@@ -389,9 +407,87 @@ def test_a_write_that_cannot_be_is_refused_before_it_begins(
     assert grid.connected == []
 
 
-def test_overwrite_is_refused_and_append_named(grid: FakeGrid) -> None:
-    with pytest.raises(UsageError, match=r"mode 'overwrite' is not offered .* write with mode\('append'\)"):
-        source().writer(fields(key="string"), overwrite=True)
+KEYED = fields(id="string", n="long")
+
+
+def batch(*rows: tuple[str | None, int]) -> Any:
+    return pa.RecordBatch.from_pylist([{"id": name, "n": number} for name, number in rows])
+
+
+def test_nothing_is_seen_of_a_job_before_all_of_it(grid: FakeGrid, stages: Stages) -> None:
+    grid.put("flights", {"a": {"id": "a", "n": 0}})
+    writer = source(key="id").writer(KEYED, overwrite=False)
+    messages = [pickle.loads(pickle.dumps(writer)).write(iter([batch((name, 1))])) for name in "abc"]
+    assert grid.content("flights") == {"a": {"id": "a", "n": 0}}
+    writer.commit(messages)
+    assert grid.content("flights") == {name: {"id": name, "n": 1} for name in "abc"}
+    assert stages.attempts == {}
+
+
+def test_a_task_that_spark_repeats_or_runs_twice_counts_once(grid: FakeGrid, stages: Stages) -> None:
+    writer = source(key="id").writer(KEYED, overwrite=False)
+    first, second = (writer.write(iter([batch(("a", number))])) for number in (1, 2))
+    with pytest.raises(UsageError):
+        writer.write(iter([batch(("zombie", 3)), batch((None, 3))]))
+    writer.commit([second])
+    assert first.attempt != second.attempt
+    assert grid.content("flights") == {"a": {"id": "a", "n": 2}}
+
+
+def test_of_one_key_in_several_tasks_the_last_counts(grid: FakeGrid) -> None:
+    writer = source(key="id").writer(KEYED, overwrite=False)
+    first, second = (writer.write(iter([batch(("a", number))])) for number in (1, 2))
+    writer.commit([second, first])
+    assert grid.content("flights") == {"a": {"id": "a", "n": 1}}
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_job_that_fails_leaves_everything_as_it_was(grid: FakeGrid, stages: Stages, overwrite: bool) -> None:
+    grid.put("flights", {"a": {"id": "a", "n": 0}})
+    writer = source(key="id").writer(KEYED, overwrite=overwrite)
+    message = writer.write(iter([batch(("a", 1), ("b", 1))]))
+    writer.abort([message, None])
+    assert grid.content("flights") == {"a": {"id": "a", "n": 0}}
+    assert stages.attempts == {}
+
+
+def test_overwrite_replaces_all_that_was_there(grid: FakeGrid) -> None:
+    grid.put("flights", {"a": {"n": 0}, "old": {"n": 0}})
+    write([{"id": "a", "n": 1}], KEYED, overwrite=True, key="id", keyInValue="false")
+    assert grid.content("flights") == {"a": {"n": 1}}
+    writer = source(key="id").writer(KEYED, overwrite=True)
+    writer.commit([writer.write(iter([]))])
+    assert grid.content("flights") == {}
+
+
+def test_overwrite_and_a_write_that_is_seen_as_it_goes_on_exclude_each_other(grid: FakeGrid) -> None:
+    with pytest.raises(UsageError, match=r"mode 'overwrite' .* is all or nothing, and option 'staged' says false"):
+        source(staged="false").writer(fields(key="string"), overwrite=True)
+    with pytest.raises(UsageError, match=r"mode 'overwrite' replaces .* and option 'ifExists' says 'ignore'"):
+        source(ifExists="ignore").writer(fields(key="string"), overwrite=True)
+
+
+@pytest.mark.parametrize("staged", ["true", "false"])
+def test_a_map_with_entries_is_an_error_or_ignored_where_that_was_asked_for(grid: FakeGrid, staged: str) -> None:
+    assert write([{"id": "a", "n": 1}], KEYED, key="id", ifExists="error", staged=staged) == 1
+    with pytest.raises(
+        UsageError, match=r"map 'flights' of the cluster 'phalanx' has entries already: write with mode"
+    ):
+        write([{"id": "b", "n": 1}], KEYED, key="id", ifExists="error", staged=staged)
+    assert write([{"id": "b", "n": 1}], KEYED, key="id", ifExists="ignore", staged=staged) == 0
+    assert write([{"id": "c", "n": 1}], KEYED, key="id", ifExists="ignore", staged=staged, map="new") == 1
+    assert (sorted(grid.content("flights")), sorted(grid.content("new"))) == (["a"], ["c"])
+
+
+@pytest.mark.parametrize("if_exists", ["error", "ignore"])
+def test_a_map_that_got_entries_while_the_job_ran_counts_too(grid: FakeGrid, stages: Stages, if_exists: str) -> None:
+    writer = source(key="id", ifExists=if_exists).writer(KEYED, overwrite=False)
+    message = writer.write(iter([batch(("b", 1))]))
+    grid.put("flights", {"a": {"n": 0}})
+    with pytest.raises(UsageError, match="has entries already") if if_exists == "error" else nullcontext():
+        writer.commit([message])
+    assert sorted(grid.content("flights")) == ["a"]
+    assert stages.attempts == {}
 
 
 def test_a_write_looks_for_the_cluster_before_it_begins(grid: FakeGrid) -> None:

@@ -82,6 +82,8 @@ class Staging(Protocol):
 
     def abort(self) -> bool: ...
 
+    def snapshot(self) -> str: ...
+
     def drop(self) -> None: ...
 
 
@@ -93,6 +95,11 @@ def journal(client: Grid, map_name: str) -> Journal:
 def staging(client: Grid, map_name: str, job: str) -> Staging:
     """What a job stages for a map."""
     return JobStaging(cast(Client, client), map_name, job)
+
+
+def has_entries(client: Grid, map_name: str) -> bool:
+    """Whether there is anything in a map."""
+    return cast(Client, client).map(map_name).size() > 0
 
 
 @contextmanager

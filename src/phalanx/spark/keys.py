@@ -22,7 +22,7 @@ from phalanx.spark import cells, fallback
 from phalanx.spark.arrow import Array, flags, from_numpy, from_records, runs, to_bytes_list, to_numpy
 from phalanx.spark.layouts import read_fields
 from phalanx.spark.options import Options
-from phalanx.spark.pages import Page
+from phalanx.spark.pages import Page, as_page
 
 _PUSHABLE = (
     pa.types.is_boolean,
@@ -154,8 +154,9 @@ def key_parts(key: bytes, options: Options) -> Sequence[Any]:
     return parts
 
 
-def decode_keys(page: Page, wanted: Mapping[str, Any], options: Options) -> dict[str, Array]:
+def decode_keys(keys: Page | Sequence[bytes], wanted: Mapping[str, Any], options: Options) -> dict[str, Array]:
     """The wanted key columns (name to Arrow field) of these keys."""
+    page = as_page(keys)
     if len(options.key) == 1:
         ((name, field),) = wanted.items()
         column = _decode_scalars(page, field.type)

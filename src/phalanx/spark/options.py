@@ -18,6 +18,8 @@ _MOST_TTL_MS = 10 * 365 * 86_400 * 1_000
 READ, WRITE, FOLLOW, SINK = "read", "write", "readStream", "writeStream"
 READING, WRITING = (READ, FOLLOW), (WRITE, SINK)
 ALL = READING + WRITING
+APPEND, ERROR, IGNORE = "append", "error", "ignore"
+"""What to do where the map has entries."""
 STREAM_BATCH = "streamBatch"
 _OF_QUERIES = ("checkpointlocation", "queryname")
 """What Spark itself takes of a streaming query's options, and shows to the sink."""
@@ -64,6 +66,26 @@ OPTIONS = (
         "whether members evaluate filters, or look up the keys that they name. Needs the setting "
         "spark.sql.python.filterPushdown.enabled, and a DataFrame of its own for each filter: Spark 4 applies what it "
         "pushed down in one query of a DataFrame to the other queries of it too",
+    ),
+    Option(
+        "snapshot",
+        (READ,),
+        "false",
+        "whether each partition is read as it was at one moment, when the read was planned; members keep that until "
+        "nobody has read it for their setting staging_ms",
+    ),
+    Option(
+        "staged",
+        (WRITE,),
+        "true",
+        "whether rows become visible when the whole job has succeeded, and not at all otherwise; false: as they come, "
+        "which takes less memory and time",
+    ),
+    Option(
+        "ifExists",
+        (WRITE,),
+        "append",
+        "what to do where the map has entries: append (insert and update by key), error, or ignore (write nothing)",
     ),
     Option("ttlMs", WRITING, "0", "milliseconds that the written entries live; 0: for ever"),
     Option(
@@ -123,6 +145,9 @@ class Options:
     push_down: bool
     ttl_ms: int
     key_in_value: bool
+    snapshot: bool = False
+    staged: bool = True
+    if_exists: str = APPEND
     secret_file: str | None = None
     changes: bool = False
     starting_offsets: str = "earliest"
@@ -194,6 +219,9 @@ def parse_options(given: Mapping[str, str], use: str) -> Options:
         push_down=_flag("pushDown", text("pushDown")),
         ttl_ms=_number("ttlMs", text("ttlMs"), 0, _MOST_TTL_MS),
         key_in_value=_flag("keyInValue", text("keyInValue")),
+        snapshot=_flag("snapshot", text("snapshot")),
+        staged=_flag("staged", text("staged")),
+        if_exists=_choice("ifExists", text("ifExists"), (APPEND, ERROR, IGNORE)),
         secret_file=values.get("secretfile", "").strip() or None,
         changes=_flag("changes", text("changes")),
         starting_offsets=text("startingOffsets"),

@@ -99,6 +99,11 @@ class Page:
         return self._views[kind]
 
 
+def as_page(values: Page | Sequence[bytes]) -> Page:
+    """The values side by side, if they are not yet."""
+    return values if isinstance(values, Page) else Page(values)
+
+
 class Walk:
     """A position in each row of a page, and whether the row has fitted so far."""
 

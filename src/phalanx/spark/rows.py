@@ -19,7 +19,7 @@ from phalanx.spark.arrow import Array, from_numpy, to_bytes_list
 from phalanx.spark.keys import decode_keys
 from phalanx.spark.layouts import read_layout
 from phalanx.spark.options import Options
-from phalanx.spark.pages import Page
+from phalanx.spark.pages import Page, as_page
 
 RowNumbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -47,7 +47,7 @@ def decode_entries(
     keys: Page | Sequence[bytes], values: Page | Sequence[bytes], schema: Any, options: Options
 ) -> Iterator[Any]:
     """Entries as record batches of the schema. Raises `UsageError` that names key, field and both types."""
-    keys, values = (each if isinstance(each, Page) else Page(each) for each in (keys, values))
+    keys, values = as_page(keys), as_page(values)
     key_fields = {name: schema.field(name) for name in options.key if name in schema.names}
     wanted = [field for field in schema if field.name not in key_fields]
     for rows, columns in _decode_values(keys, values, wanted, options.map):
@@ -75,7 +75,7 @@ def decode_columns(keys: Sequence[bytes], values: Sequence[bytes], wanted: Seque
     """The wanted fields of stored rows as columns, in the order of the rows. Raises `UsageError` as `decode_entries` does."""
     if not values:
         return [pa.nulls(0, field.type) for field in wanted]
-    found = list(_decode_values(keys, values, wanted, map_name))
+    found = list(_decode_values(as_page(keys), as_page(values), wanted, map_name))
     if len(found) == 1 and found[0][0] is None:
         return [found[0][1][field.name] for field in wanted]
     taken: RowNumbers = np.concatenate([rows for rows, _ in found if rows is not None] or [np.zeros(0, np.int64)])

@@ -57,11 +57,9 @@ class PhalanxSource(DataSource):
                 sink = parse_options(self.options, SINK)
                 check_sink(sink, schema)
                 return EachBatchWriter(sink, overwrite)
-            from phalanx.spark.writer import PhalanxWriter, check_write
+            from phalanx.spark.writer import plan_write
 
-            options = parse_options(self.options, WRITE)
-            check_write(options, schema, overwrite)
-            return PhalanxWriter(options)
+            return plan_write(parse_options(self.options, WRITE), schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Follow a map. What can be wrong with it as a whole is refused with the reader's first call.

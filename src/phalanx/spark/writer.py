@@ -1,69 +1,160 @@
-"""Batch write: Arrow batches in, serialised entries straight to the owners.
+"""Batch write: Arrow batches in, serialised entries to the owners; there they become the map's in one step, or never.
 
 What can be wrong with the write as a whole (options, types, the key column, the cluster) is checked on the driver before
-the first task starts. A task writes batch by batch; a row replaces the entry of its key, so a task that Spark repeats
-writes the same again.
+the first task starts. Each try of a task stages its rows under a name of its own, and Spark says in the end which tries
+count: those are applied. So tasks that fail, are tried again or run twice at once change nothing, nor does a job whose
+driver dies before it is committed.
+
+With `staged` false, rows go into the map as they come: a row replaces the entry of its key, so a task that Spark repeats
+writes the same again; what a job has written that fails stays.
+
+A task waits for each batch until all synchronous backups have it, and takes the next one only then: no more than
+`MAX_BATCH_BYTES` of each task are on their way to members or wait there for backups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from phalanx.common.errors import UsageError
+from phalanx.common.errors import IndeterminateWrite, PhalanxError, UnavailableError, UsageError
 from phalanx.spark import grid
 from phalanx.spark.errors import explained
 from phalanx.spark.keys import check_key_columns, encode_keys
-from phalanx.spark.options import Options
+from phalanx.spark.options import APPEND, ERROR, Options
 from phalanx.spark.rows import encode_rows
 from phalanx.spark.types import arrow_schema
 
-MAX_BATCH_BYTES = 64 * 1024 * 1024
-"""Arrow bytes that are encoded at once; larger batches are cut."""
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+"""Arrow bytes that are encoded and sent at once; larger batches are cut."""
+COMMIT_TRIES = 3
+"""Asking for a step of the whole job again is safe; each try takes as long as a call may."""
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task has written."""
+    """What one try of a task has written."""
 
     rows: int
+    attempt: str = ""
+    """Under which name they are staged; empty: they are in the map, or there are none."""
 
 
-def check_write(options: Options, schema: StructType, overwrite: bool) -> None:
+def plan_write(options: Options, schema: StructType, overwrite: bool) -> PhalanxWriter:
     """Refuse on the driver what could not be written. Raises `UsageError` or `ConnectError`."""
-    if overwrite:
+    if overwrite and not options.staged:
         raise UsageError(
-            f"mode 'overwrite' is not offered for the map {options.map!r}: write with mode('append'), which replaces the "
-            f"entries whose keys are written and keeps the others; clear the map first to start from nothing"
+            f"mode 'overwrite' of the map {options.map!r} is all or nothing, and option 'staged' says false: leave that out"
         )
-    arrow = arrow_schema(schema)
-    check_key_columns(arrow, options)
+    if overwrite and options.if_exists != APPEND:
+        raise UsageError(
+            f"mode 'overwrite' replaces what the map {options.map!r} has, and option 'ifExists' says "
+            f"{options.if_exists!r}: leave one of them out"
+        )
+    check_key_columns(arrow_schema(schema), options)
     with grid.connect(options) as client:
         client.partition_table()
+        skips = _is_refused(client, options)
+    return PhalanxWriter(options, overwrite, skips)
+
+
+def _is_refused(client: grid.Grid, options: Options) -> bool:
+    """Whether nothing is to be written because the map has entries. Raises `UsageError` where that is an error."""
+    if options.if_exists == APPEND or not grid.has_entries(client, options.map):
+        return False
+    if options.if_exists == ERROR:
+        raise UsageError(
+            f"map {options.map!r} of the cluster {options.cluster!r} has entries already: write with mode('append') to insert "
+            f"and update by key, with mode('overwrite') to replace them, or into another map"
+        )
+    return True
 
 
 class PhalanxWriter(DataSourceArrowWriter):
     """Writes the rows of a DataFrame into a map. Created on the driver, pickled into every task."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, overwrite: bool = False, skips: bool = False) -> None:
         self._options = options
+        self._overwrites = overwrite
+        self._skips = skips
+        self._job = grid.new_job_id()
 
     def write(self, iterator: Iterator[Any]) -> Written:
-        """Store every batch of this task."""
+        """Store or stage every batch of this task."""
         options = self._options
-        rows = 0
+        rows, attempt = 0, ""
+        if self._skips:
+            return Written(0)
         with explained(), grid.connect(options) as client:
+            if options.staged:
+                attempt = grid.new_job_id()
+                staged = grid.staging(client, options.map, self._job).attempt(attempt)
             for whole in iterator:
                 for batch in cut(whole, MAX_BATCH_BYTES):
                     keys = encode_keys(batch, options)
                     values = encode_rows(batch, options)
-                    client.put_data(options.map, keys, values, options.ttl_ms)
+                    if options.staged:
+                        staged.put_rows(keys, values, options.ttl_ms)
+                    else:
+                        client.put_data(options.map, keys, values, options.ttl_ms)
                     rows += batch.num_rows
-        return Written(rows)
+        return Written(rows, attempt if rows else "")
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All tasks have succeeded: make what they staged the map's, in the order of the tasks."""
+        options = self._options
+        if self._skips or not options.staged:
+            return
+        attempts = [message.attempt for message in messages if isinstance(message, Written) and message.attempt]
+        with explained(), grid.connect(options) as client:
+            job = grid.staging(client, options.map, self._job)
+            if options.if_exists != APPEND:
+                self._look_again(client, job)
+            if self._skips:
+                return
+            if self._overwrites:
+                self._step("prepared", lambda: job.prepare_replace(attempts))
+                self._step("decided", job.decide_replace)
+            elif attempts:
+                self._step("applied", lambda: job.apply(attempts))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """The job has failed: drop what was staged. What cannot be dropped now goes by itself when nobody touches it."""
+        options = self._options
+        if self._skips or not options.staged:
+            return
+        try:
+            with grid.connect(options) as client:
+                job = grid.staging(client, options.map, self._job)
+                job.abort() if self._overwrites else job.drop()
+        except PhalanxError:
+            pass  # the error that ended the job is what its user must see
+
+    def _look_again(self, client: grid.Grid, job: grid.Staging) -> None:
+        """Others may have written into the map since the job began."""
+        try:
+            self._skips = _is_refused(client, self._options)
+        except UsageError:
+            job.drop()
+            raise
+        if self._skips:
+            job.drop()
+
+    def _step(self, what: str, step: Any) -> None:
+        """Take a step of the whole job, again if it is not known whether it was taken."""
+        for left in reversed(range(COMMIT_TRIES)):
+            try:
+                step()
+                return
+            except (UnavailableError, IndeterminateWrite) as error:
+                if not left:
+                    raise type(error)(
+                        f"the job's rows for map {self._options.map!r} are written, but were not {what} everywhere: {error}"
+                    ) from None
 
 
 def cut(batch: Any, max_bytes: int) -> Iterator[Any]:
