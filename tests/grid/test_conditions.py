@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from harness import MAP, Cluster
 from phalanx.common.errors import ErrorCode
+from phalanx.common.hidden import Kind as Kinds
+from phalanx.common.hidden import Step, hidden_name
 from phalanx.grid.conditions import BadCondition, wanted_by
 from phalanx.grid.packing import EXAMINED_AT_MOST
 from phalanx.grid.serialization import Json, from_key_data, to_data, to_key_data
@@ -325,3 +327,37 @@ def test_the_map_of_another_member_or_count_is_refused() -> None:
     reply = c.replies[c.ask("A", m.ScanPacked, MAP, 7, 1, b"", 100)]
     assert isinstance(reply, m.ErrorReply)
     assert reply.code is ErrorCode.INVALID
+
+
+# --- snapshots --------------------------------------------------------------------------------------------------------
+
+
+def of_snapshot(c: Cluster, partition: int) -> Any:
+    name = str(hidden_name(MAP, "j1", Kinds.SNAPSHOT))
+    return c.replies[c.ask("A", m.ScanPacked, name, partition, 2, b"", 1 << 20)]
+
+
+def test_a_snapshot_is_read_as_long_as_it_is_used_and_then_missed_not_taken_for_empty() -> None:
+    c = Cluster("A", partition_count=2, backup_count=0, staging_ms=600_000)
+    c.assign()
+    key = c.key(0)
+    c.put("A", key, to_data({"n": 1}))
+    c.ask("A", m.ChangeStaged, MAP, [0, 1], 2, Step.SNAPSHOT, "j1", [], "", 0)
+    c.put("A", key, to_data({"n": 2}))
+    for _ in range(4):
+        c.advance(300_000)
+        full, empty = of_snapshot(c, 0), of_snapshot(c, 1)
+        assert unpacked(full.key_data, full.key_sizes) == [key]
+        assert full.value_data[8:] == to_data({"n": 1})
+        assert empty.key_sizes == b""
+    c.advance(1_200_000)
+    gone = of_snapshot(c, 0)
+    assert isinstance(gone, m.ErrorReply)
+    assert gone.code is ErrorCode.INVALID
+    assert gone.text.startswith("the snapshot of map 'm' is gone: nobody had read it for the members' staging_ms")
+
+
+def test_a_snapshot_that_was_never_made_is_missed() -> None:
+    c = Cluster("A", partition_count=2, backup_count=0)
+    c.assign()
+    assert isinstance(of_snapshot(c, 0), m.ErrorReply)

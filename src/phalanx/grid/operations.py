@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import HIDDEN, MAX_HIDDEN_LENGTH, Kind, is_hidden, job_of, kind_of, target_of
+from phalanx.common.hidden import HIDDEN, MAX_HIDDEN_LENGTH, Kind, Step, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
@@ -23,6 +23,7 @@ from phalanx.grid.packing import NOTHING, packed_page
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.staging import on_change
 from phalanx.grid.steps import REMOVES, header_of
+from phalanx.grid.store import Replica
 from phalanx.partition.hashing import partition_of, partitions_of
 from phalanx.wire.messages import (
     OPERATIONS,
@@ -357,12 +358,29 @@ def _scan_packed(grid: GridService, caller: Target, request: ScanPacked, now: Mi
     except BadCondition as error:
         grid.fail(caller, request.id, ErrorCode.INVALID, f"a condition of the scan means nothing: {error}")
         return
-    store = _owned(grid, request.partition).replica.maps.get(request.map)
+    replica = _owned(grid, request.partition).replica
+    store = replica.maps.get(request.map)
+    if is_hidden(request.map) and not _is_there(grid, replica, request.map, now):
+        text = f"the snapshot of map {target_of(request.map)!r} is gone: nobody had read it for the members' staging_ms"
+        grid.fail(
+            caller, request.id, ErrorCode.INVALID, f"{text}, or all replicas of a partition were lost; make another"
+        )
+        return
     max_bytes = min(max(request.max_bytes, 1), REPLY_BYTES)
     page = NOTHING
     if store is not None:
         page = packed_page(store, request.after_key, max_bytes, wanted, now, with_ttls=request.with_ttls)
     grid.out.send(caller, PackedReply(request.id, *page))
+
+
+def _is_there(grid: GridService, replica: Replica, name: str, now: Millis) -> bool:
+    """Whether a hidden map is still what it was made as, perhaps without entries; then it is used now."""
+    if name in replica.maps:
+        grid.staging.touch(name, now)
+        return True
+    return (
+        kind_of(name) is not Kind.SNAPSHOT or replica.staged.jobs.get((target_of(name), job_of(name))) is Step.SNAPSHOT
+    )
 
 
 def _read_journal(grid: GridService, caller: Target, request: ReadJournal, now: Millis) -> None:

@@ -22,6 +22,8 @@ class ReadTask(InputPartition):
     of: int = 0
     """How many partitions there were when the tasks were planned."""
     keys: list[bytes] | None = None
+    snapshot: str | None = None
+    """The name under which members keep the map as it was when the read was planned."""
 
 
 def plan_scan(owners: Sequence[str | None], num_partitions: int) -> list[ReadTask]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, In, InputPartition, IsNotNull
@@ -55,7 +56,11 @@ class PhalanxReader(DataSourceReader):
             table = client.partition_table()
             if self._pushed is not None:
                 return [ReadTask(None, [], keys=self._pushed)]
-            return plan_scan(table.owners(), self._options.num_partitions)
+            tasks = plan_scan(table.owners(), self._options.num_partitions)
+            if not self._options.snapshot:
+                return tasks
+            name = grid.staging(client, self._options.map, grid.new_job_id()).snapshot()
+            return [replace(task, snapshot=name) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The entries of one task as record batches."""
@@ -64,6 +69,7 @@ class PhalanxReader(DataSourceReader):
         with explained(), grid.connect(self._options) as client:
             name, key_parts = self._options.map, len(self._options.key)
             if task.keys is None:
+                name = task.snapshot or name
                 found = _scanned(client.scan_packed(name, task.partitions, task.of, key_parts, self._conditions))
             else:
                 found = _looked_up(client, name, task.keys)
@@ -104,8 +110,8 @@ class FilterReader(PhalanxReader):
                     not_null.append(one)
                 case _:
                     pass
-        if set(candidates) != set(key):
-            return []
+        if set(candidates) != set(key) or self._options.snapshot:
+            return []  # a look-up would not tell a snapshot that is gone from keys that are not there
         literals = [candidates[column][1] for column in key]
         if math.prod(map(len, literals)) > MAX_PUSHED_KEYS:
             return []

@@ -7,6 +7,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from phalanx.spark.modes import offer_save_modes
 from phalanx.spark.source import PhalanxSource
 
 _LOCAL_DEFAULTS = {
@@ -20,11 +21,12 @@ _LOCAL_DEFAULTS = {
 def register(spark: SparkSession) -> None:
     """Make the format known to a session.
 
-    Needed only where Spark does not find data sources by itself: where its workers do not see the package
-    `pyspark_phalanx`, and in a thread that only writes. A write looks for its format in the session that is active in the
+    Needed for the save modes `error` and `ignore`; and where Spark does not find data sources by itself: where its workers
+    do not see the package `pyspark_phalanx`, and in a thread that only writes. A write looks for its format in the session that is active in the
     calling thread, and a new thread has none until something like this call makes the session active.
     """
     spark.dataSource.register(PhalanxSource)
+    offer_save_modes()
     spark.createDataFrame([], "key string")
 
 

@@ -1,0 +1,58 @@
+"""The save modes that Spark does not offer to data sources in Python: `error` (the default of a write) and `ignore`.
+
+Spark refuses a write in these modes before it asks the data source. After `register`, a write of the format `phalanx` in
+one of them is handed to Spark as one in the mode `append` with the option `ifExists`, which says the same. Writes of other
+formats are left as they are; so are writes of Spark Connect's clients, who say `ifExists` themselves.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from pyspark.sql import DataFrameWriter
+
+from phalanx.spark.options import ERROR, IGNORE
+
+_MODES = {"ErrorIfExists": ERROR, "Ignore": IGNORE}
+_OPTION = "ifExists"
+
+
+def offer_save_modes() -> None:
+    """Let writers of this Python process take these modes. Once is enough, again does nothing."""
+    plain = DataFrameWriter.save
+    if getattr(plain, "offers_save_modes", False):
+        return
+
+    @functools.wraps(plain)
+    def save(
+        self: DataFrameWriter,
+        path: str | None = None,
+        format: str | None = None,
+        mode: str | None = None,
+        partitionBy: Any = None,
+        **options: Any,
+    ) -> None:
+        if format is not None:
+            self.format(format)
+        if mode is not None:
+            self.mode(mode)
+        wanted = _mode_to_replace(self)
+        if wanted is not None:
+            if _OPTION.lower() not in {name.lower() for name in options} and not _has_option(self):
+                self.option(_OPTION, wanted)
+            self.mode("append")
+        plain(self, path, None, None, partitionBy, **options)
+
+    save.offers_save_modes = True  # type: ignore[attr-defined]  # a mark for the next call
+    DataFrameWriter.save = save  # type: ignore[method-assign]  # that is what this is for
+
+
+def _mode_to_replace(writer: DataFrameWriter) -> str | None:
+    """What `ifExists` says for the writer's mode; None: it is of another format, or Spark takes its mode."""
+    java = writer._jwrite
+    return _MODES.get(java.curmode().toString()) if java.source().lower() == "phalanx" else None
+
+
+def _has_option(writer: DataFrameWriter) -> bool:
+    return bool(writer._jwrite.extraOptions().contains(_OPTION))
