@@ -1,7 +1,8 @@
 """`phalanx simulate`: plays histories of simulated clusters and says whether everything that must hold did.
 
-A seed repeats its history exactly; `--explore` goes through all histories of a few members instead of drawn ones. The
-last line of stdout is JSON; the exit status is 1 if a property was violated.
+A seed repeats its history exactly; `--explore` goes through all histories of a few members instead of drawn ones. With
+`--spark`, `--out` or `--sweep` it is a search (`phalanx.search`): on executors, kept in a folder, over several settings.
+The last line of stdout is JSON; the exit status is 1 if a property was violated.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -23,15 +24,22 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from phalanx.cli.explore import DEFAULT_DEPTH, explore_all, replay_steps
 from phalanx.cli.output import as_json
 from phalanx.cli.scenario import play_scenario
+from phalanx.cli.search import search, summary_of, tell_findings
 from phalanx.common.errors import UsageError
 from phalanx.sim.canaries import CANARIES
-from phalanx.sim.drawing import draw_options
 from phalanx.sim.measures import distribution
 from phalanx.sim.options import Options, Profile
 from phalanx.sim.run import Result, digest_of_all, repeat_command, run
+from phalanx.sim.schedule import Schedule, read_schedule, write_schedule
+from phalanx.sim.settings import Configuration, configurations
 from phalanx.sim.shrink import shrink
+from phalanx.sim.sources import code_digest
 from phalanx.sim.story import short
 
+if TYPE_CHECKING:
+    from phalanx.search.searching import Plan
+
+INTERRUPTED = 130
 TOLD_VIOLATIONS = 5
 """Of each history."""
 
@@ -51,6 +59,29 @@ def simulate(
     shrunk: Annotated[
         bool, typer.Option("--shrink", help="Play the smallest history found that violates the same (with --seed).")
     ] = False,
+    spark: Annotated[
+        str | None, typer.Option("--spark", metavar="MASTER", help="Play on Spark: local[2], spark://… (with --seeds).")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Keep results there, and do not play again what is there."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Play with this setting, whatever is drawn.")
+    ] = None,
+    sweeps: Annotated[
+        list[str] | None,
+        typer.Option("--sweep", metavar="NAME=V,V,…", help="Play all seeds with each of these values (with --seeds)."),
+    ] = None,
+    shrinks: Annotated[
+        int, typer.Option("--shrinks", metavar="N", min=0, help="Shrink so many violations (with --spark or --out).")
+    ] = 5,
+    traces: Annotated[
+        int, typer.Option("--traces", metavar="N", min=0, help="Keep the events of so many failing histories (--out).")
+    ] = 20,
+    save: Annotated[
+        Path | None, typer.Option("--save", metavar="FILE", help="Write what was played, for --replay (with --seed).")
+    ] = None,
     scenario: Annotated[
         Path | None, typer.Option("--scenario", metavar="FILE", help="Play the history that a text file commands.")
     ] = None,
@@ -71,7 +102,8 @@ def simulate(
         str, typer.Option("--limits", metavar="A=N,...", help="What may go wrong how often (with --explore).")
     ] = "",
     replay: Annotated[
-        str, typer.Option("--replay", metavar="STEPS", help="Play these steps instead (with --explore and --start).")
+        str,
+        typer.Option("--replay", metavar="FILE|STEPS", help="Play the history in a file; with --explore: these steps."),
     ] = "",
     as_machine: Annotated[bool, typer.Option("--json", help="For machines: only the JSON line on stdout.")] = False,
 ) -> None:
@@ -93,15 +125,25 @@ def simulate(
         raise typer.Exit(1 if broken else 0)
     if canary and canary not in CANARIES:
         raise UsageError(f"--canary: there is no planted bug {canary!r}; there are {', '.join(CANARIES)}")
-    if (seed is None) == (seeds is None):
+    if sum((seed is not None, seeds is not None, bool(replay))) != 1:
         raise UsageError(
-            "give either --seed N (one history), --seeds A:B (the histories of A to B - 1), --scenario FILE or --explore N"
+            "give either --seed N (one history), --seeds A:B (the histories of A to B - 1), --replay FILE, "
+            "--scenario FILE or --explore N"
         )
-    violated = (
-        _play_one(_options_of(seed, profile, canary, shrunk=shrunk), canary, is_told=story, is_quiet=as_machine)
-        if seed is not None
-        else _play_many(_parse_range(seeds or ""), profile, canary, jobs, is_quiet=as_machine)
-    )
+    if seeds is None:
+        if spark is not None or out is not None or sweeps:
+            raise UsageError("--spark, --out and --sweep are for many histories: give --seeds A:B")
+        violated = (
+            _replay(Path(replay), _Wish(story, shrunk, as_machine, save))
+            if seed is None
+            else _play_one(seed, one_configuration(profile, settings), canary, _Wish(story, shrunk, as_machine, save))
+        )
+    elif spark is not None or out is not None or sweeps:
+        plan = plan_of(_parse_range(seeds), configurations([profile], settings or (), sweeps or ()), canary)
+        violated = _search(msgspec.structs.replace(plan, traces=traces, shrinks=shrinks), spark, jobs, out, as_machine)
+    else:
+        made = one_configuration(profile, settings)
+        violated = _play_many(_parse_range(seeds), made, canary, jobs, is_quiet=as_machine)
     if violated:
         raise typer.Exit(1)
 
@@ -113,25 +155,69 @@ def _parse_range(text: str) -> range:
     return range(int(first), int(end))
 
 
+def one_configuration(profile: Profile, settings: list[str] | None) -> Configuration:
+    """The profile as it is drawn, but for what was set."""
+    return configurations([profile], settings or ())[0]
+
+
 # --- one history ----------------------------------------------------------------------------------------------------
 
 
-def _options_of(seed: int, profile: Profile, canary: str, *, shrunk: bool) -> Options:
-    options = draw_options(seed, profile)
-    return shrink(options, canary) if shrunk else options
+class _Wish(msgspec.Struct, frozen=True):
+    """How one history is to be played and told."""
+
+    is_told: bool
+    is_shrunk: bool
+    is_quiet: bool
+    save: Path | None
 
 
-def _play_one(options: Options, canary: str, *, is_told: bool, is_quiet: bool) -> bool:
-    result = run(options, canary, story=is_told and not is_quiet)
-    if not is_quiet:
-        if is_told:
-            print(as_json(options))
-            print("\n".join(result.story))
-        _tell_violations(result)
+def _play_one(seed: int, configuration: Configuration, canary: str, wish: _Wish) -> bool:
+    options = configuration.draw(seed)
+    result, options = _play_and_tell(options, canary, wish)
+    repeat = f"phalanx simulate --seed {seed}{configuration.arguments}{f' --canary {canary}' if canary else ''} --story"
+    return _conclude(result, options, canary, wish, repeat)
+
+
+def _replay(path: Path, wish: _Wish) -> bool:
+    schedule = read_schedule(path)
+    if schedule.code != code_digest():
+        print(f"phalanx: {path} was made with other code: it may be another history now", file=sys.stderr)
+    result, options = _play_and_tell(schedule.options, schedule.canary, wish)
+    more = {"replayed": str(path), "expected": schedule.violation or None, "same": result.digest == schedule.digest}
+    return _conclude(result, options, schedule.canary, wish, f"phalanx simulate --replay {path} --story", more)
+
+
+def _play_and_tell(options: Options, canary: str, wish: _Wish) -> tuple[Result, Options]:
+    if wish.is_shrunk:
+        options = shrink(options, canary)
+    result = run(options, canary, story=wish.is_told and not wish.is_quiet)
+    if not wish.is_quiet and wish.is_told:
+        print(as_json(options))
+        print("\n".join(result.story))
+    return result, options
+
+
+def _conclude(
+    result: Result, options: Options, canary: str, wish: _Wish, repeat: str, more: dict[str, Any] | None = None
+) -> bool:
+    if wish.save is not None:
+        what = result.violations[0].what if result.violations else ""
+        write_schedule(
+            wish.save,
+            Schedule(
+                code=code_digest(), canary=canary, violation=what, digest=result.digest, shrunk=wish.is_shrunk,
+                options=options,
+            ),
+        )  # fmt: skip
+        repeat = f"phalanx simulate --replay {wish.save} --story"
+    if not wish.is_quiet:
+        _tell_violations(result, repeat)
     summary = {
         "seed": options.seed,
         "profile": options.profile,
         "canary": canary or None,
+        **(more or {}),
         "digest": result.digest,
         "violations": [{"at_ms": v.at_ms, "what": v.what, "story": v.story} for v in result.violations],
         "options": options,
@@ -141,31 +227,48 @@ def _play_one(options: Options, canary: str, *, is_told: bool, is_quiet: bool) -
     return bool(result.violations)
 
 
-def _tell_violations(result: Result) -> None:
+def _tell_violations(result: Result, repeat: str) -> None:
     for violation in result.violations[:TOLD_VIOLATIONS]:
         print(f"VIOLATION at {violation.at_ms} ms: {violation.what}\n    {short(violation.story)}")
     if result.violations:
-        print(f"repeat with: {repeat_command(result)}")
+        print(f"repeat with: {repeat}")
 
 
 # --- many histories -------------------------------------------------------------------------------------------------
 
 
-def _play(profile: Profile, canary: str, seed: int) -> Result:
-    return run(draw_options(seed, profile), canary)
+def plan_of(seeds: range, made: list[Configuration], canary: str = "") -> Plan:
+    """What to search through."""
+    from phalanx.search.searching import Plan
+
+    return Plan(tuple(made), seeds, canary)
 
 
-def _play_many(seeds: range, profile: Profile, canary: str, jobs: int, *, is_quiet: bool) -> bool:
+def _search(plan: Plan, spark: str | None, jobs: int, out: Path | None, is_quiet: bool) -> bool:
+    searched = search(plan, spark, jobs, out, is_quiet=is_quiet)
+    if not is_quiet:
+        tell_findings(searched)
+    print(as_json(_as_builtins(summary_of(searched))))
+    if searched.is_interrupted:
+        raise typer.Exit(INTERRUPTED)
+    return searched.has_failed
+
+
+def _play(configuration: Configuration, canary: str, seed: int) -> Result:
+    return run(configuration.draw(seed), canary)
+
+
+def _play_many(seeds: range, made: Configuration, canary: str, jobs: int, *, is_quiet: bool) -> bool:
     began = time.monotonic()
     results = []
-    for result in _with_progress(_results(seeds, profile, canary, jobs), len(seeds)):
+    for result in _with_progress(_results(seeds, made, canary, jobs), len(seeds)):
         results.append(result)
         if not is_quiet:
-            _tell_violations(result)
+            _tell_violations(result, repeat_command(result, made.arguments))
     failing = [result for result in results if result.violations]
     summary = {
         "seeds": f"{seeds.start}:{seeds.stop}",
-        "profile": profile,
+        "profile": made.profile,
         "canary": canary or None,
         "digest": digest_of_all(results),
         "violations": sum(len(result.violations) for result in failing),
@@ -180,8 +283,8 @@ def _play_many(seeds: range, profile: Profile, canary: str, jobs: int, *, is_qui
     return bool(failing)
 
 
-def _results(seeds: range, profile: Profile, canary: str, jobs: int) -> Iterator[Result]:
-    play = partial(_play, profile, canary)
+def _results(seeds: range, made: Configuration, canary: str, jobs: int) -> Iterator[Result]:
+    play = partial(_play, made, canary)
     if jobs == 1:
         yield from map(play, seeds)
         return

@@ -102,15 +102,21 @@ def run_many(seeds: Iterable[int], profile: Profile = Profile.DEFAULT, canary: s
 
 def digest_of_all(results: Iterable[Result]) -> str:
     """One digest for several histories."""
+    return digest_of((result.seed, result.digest) for result in results)
+
+
+def digest_of(seeds: Iterable[tuple[int, str]]) -> str:
+    """The same, from seeds and the digests of their histories."""
     digest = hashlib.blake2b(digest_size=16)
-    for result in results:
-        digest.update(f"{result.seed} {result.digest}\n".encode())
+    for seed, of_history in seeds:
+        digest.update(f"{seed} {of_history}\n".encode())
     return digest.hexdigest()
 
 
-def repeat_command(result: Result) -> str:
-    """The one command that plays the history again and tells it."""
-    profile = f" --profile {result.profile}" if result.profile is not Profile.DEFAULT else ""
+def repeat_command(result: Result, arguments: str | None = None) -> str:
+    """The one command that plays the history again and tells it. `arguments`: of its configuration, profile and all."""
+    usual = f" --profile {result.profile}" if result.profile is not Profile.DEFAULT else ""
+    profile = usual if arguments is None else arguments
     canary = f" --canary {result.canary}" if result.canary else ""
     return f"phalanx simulate --seed {result.seed}{profile}{canary} --story"
 

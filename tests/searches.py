@@ -1,0 +1,60 @@
+"""Searches without other processes: a crew that works in this one, and counts what it is given."""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from phalanx.search.crew import Done, Made, Work
+from phalanx.search.findings import Findings, find
+from phalanx.search.searching import Plan, Search
+from phalanx.search.store import Store
+from phalanx.search.work import Chunk
+from phalanx.sim.options import Profile
+from phalanx.sim.settings import configurations
+from phalanx.sim.sources import code_digest
+
+
+class HereAndNow:
+    """Works when it is asked."""
+
+    cores = 2
+
+    def __init__(self) -> None:
+        self.played: list[tuple[str, int]] = []
+        """Settings and seed of every history."""
+
+    def each(self, function: Callable[[Work], Made], pieces: Iterable[Work]) -> Iterator[Done[Work, Made]]:
+        for piece in pieces:
+            if isinstance(piece, Chunk):
+                self.played += [(piece.configuration.label, seed) for seed in piece.seeds]
+            yield Done(piece, function(piece))
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+class Searcher:
+    """Searches with the same folder, one after another."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.warnings: list[str] = []
+        self.of_other_code = 0
+
+    def plan(
+        self, seeds: range, *sweeps: str, profile: Profile = Profile.MEMBERSHIP, canary: str = "", shrinks: int = 5
+    ) -> Plan:
+        return Plan(tuple(configurations([profile], (), sweeps)), seeds, canary, shrinks=shrinks)
+
+    def search(self, plan: Plan, *, steps: int | None = None, code: str = "") -> tuple[Findings, list[tuple[str, int]]]:
+        """What was found, and what was played for it; after so many steps it is interrupted."""
+        crew, store = HereAndNow(), Store(self.folder, code or code_digest(), plan.canary)
+        try:
+            search = Search(plan, crew, store)
+            playing = search.play()
+            for number, _ in enumerate(playing, 1):
+                if number == steps:
+                    playing.close()
+            self.warnings, self.of_other_code = store.warnings, store.of_other_code
+            return find(plan, store), crew.played
+        finally:
+            store.close()
