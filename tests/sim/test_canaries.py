@@ -5,6 +5,7 @@ import pytest
 from phalanx.sim.canaries import CANARIES
 from phalanx.sim.cut_canaries import CUT_CANARIES
 from phalanx.sim.drawing import draw_options
+from phalanx.sim.journal_canaries import JOURNAL_CANARIES
 from phalanx.sim.lease_canaries import LEASE_CANARIES
 from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
 from phalanx.sim.migration_canaries import MIGRATION_CANARIES
@@ -118,6 +119,7 @@ def test_every_canary_has_an_expectation() -> None:
         *MEMBERSHIP_CANARIES,
         *PROTECTION_CANARIES,
         *LEASE_CANARIES,
+        *JOURNAL_CANARIES,
     }
     assert expected == set(CANARIES)
     assert set(MEMBERSHIP_FOUND_BY) == set(MEMBERSHIP_CANARIES)

@@ -17,7 +17,6 @@ from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
 from phalanx.grid.conditions import BadCondition, wanted_by
 from phalanx.grid.ending import end_before_write
-from phalanx.grid.journalling import read_journal
 from phalanx.grid.once import answer_unchanged, noted, was_applied, was_noted
 from phalanx.grid.packing import NOTHING, packed_page
 from phalanx.grid.replication import OwnedPartition, PendingWrite
@@ -385,7 +384,7 @@ def _is_there(grid: GridService, replica: Replica, name: str, now: Millis) -> bo
 
 def _read_journal(grid: GridService, caller: Target, request: ReadJournal, now: Millis) -> None:
     if _owns_all(grid, caller, request, (request.partition,), request.of, now):
-        grid.out.send(caller, read_journal(_owned(grid, request.partition), request))
+        grid.out.send(caller, grid.read_journal(_owned(grid, request.partition), request))
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from phalanx.grid.dividing import OwnedLater
 from phalanx.grid.ending import remove_ended
 from phalanx.grid.following import Followed
 from phalanx.grid.held import HeldRequests
-from phalanx.grid.journalling import follow_journal_settings
+from phalanx.grid.journalling import follow_journal_settings, read_journal
 from phalanx.grid.merge_policies import COUNTING
 from phalanx.grid.outgoing import OutgoingMigrations
 from phalanx.grid.pacing import CopyPacer
@@ -38,11 +38,13 @@ from phalanx.wire.messages import (
     CompletedMigration,
     CopyAck,
     ErrorReply,
+    JournalReply,
     KeyRequest,
     MigrationCommit,
     MigrationOrder,
     Probe,
     ProbeAnswer,
+    ReadJournal,
     Replicate,
     ReplicateAck,
     ReplicateAcks,
@@ -196,6 +198,10 @@ class GridService:
         if self.table.maps.of(name).merge_policy in COUNTING:
             replica = owned.replica
             replica.readings.note(name, key, replica.maps[name].entries, self.clock.read(now) >> COUNTER_BITS)
+
+    def read_journal(self, owned: OwnedPartition, request: ReadJournal) -> JournalReply:
+        """What a reader of a journal is told."""
+        return read_journal(owned, request)
 
     # --- the table -------------------------------------------------------------------------------------------------
 

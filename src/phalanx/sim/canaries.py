@@ -18,6 +18,7 @@ from phalanx.grid.replication import OwnedPartition, StreamState
 from phalanx.membership.role import Role
 from phalanx.node.node import Node
 from phalanx.sim.cut_canaries import CUT_CANARIES
+from phalanx.sim.journal_canaries import JOURNAL_CANARIES
 from phalanx.sim.lease_canaries import LEASE_CANARIES
 from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
 from phalanx.sim.migration_canaries import MIGRATION_CANARIES
@@ -187,6 +188,7 @@ CANARIES: dict[str, Callable[[Node], None]] = {
     "serve-when-too-small": serve_when_too_small,
     "confirm-when-too-small": confirm_when_too_small,
     **CUT_CANARIES,
+    **JOURNAL_CANARIES,
     **LEASE_CANARIES,
     **MIGRATION_CANARIES,
     **MEMBERSHIP_CANARIES,

@@ -20,6 +20,7 @@ USUAL_MIX = {
     "increment": 10, "lock": 3,
 }  # fmt: skip
 
+JOURNALS_AS = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.DEFAULT, Profile.CUTS, Profile.MIGRATIONS, Profile.FAILOVER)
 CRASH_POINTS = (
     "MembersUpdate", "MembersAck", "MastershipClaim", "ClaimAnswer", "FetchTable", "FetchedTable", "TableUpdate",
     "TableChanges", "MigrationOrder", "CopyStart", "CopyChunk", "CopyAck",
@@ -47,6 +48,8 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         return _bench(seed)
     if profile is Profile.TIMEOUTS:
         return draw_timeouts(seed)
+    if profile is Profile.JOURNAL:
+        return _draw_journals(seed)
     # What is measured without leases are the histories that are judged with them.
     drawn_as = Profile.LEASE if profile is Profile.WINDOW else profile
     options = _draw(Random(f"{drawn_as}:{seed}"), seed, profile)
@@ -58,6 +61,15 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         tombstone_ms=TOMBSTONE_MS[0 if options.has_sides else seed % len(TOMBSTONE_MS)],
         stalls=options.has_sides and Random(f"stalls:{seed}").random() < 0.5,
         wall_ms=_draw_wall_clocks(Random(f"wall:{seed}"), options.hosts),
+    )
+
+
+def _draw_journals(seed: int) -> Options:
+    """A history of another profile, in which journals are kept: some so short that readers miss events."""
+    options = draw_options(seed // len(JOURNALS_AS), JOURNALS_AS[seed % len(JOURNALS_AS)])
+    capacity = Random(f"journal:{seed}").choice((4, 50, 100_000, 100_000))
+    return msgspec.structs.replace(
+        options, seed=seed, profile=Profile.JOURNAL, journal=capacity, merges_sides=options.has_sides
     )
 
 

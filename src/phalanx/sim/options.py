@@ -19,6 +19,10 @@ from phalanx.common.ids import Address, Millis
 from phalanx.common.map_settings import MapConfig, Protection
 from phalanx.common.traits import USUAL, Traits
 
+MAP = "m"
+"""Which the workload uses."""
+BRIEF = "brief"
+"""Whose entries live for a short time; where journals are followed."""
 MASTER = -1
 """Instead of a host's number: whoever is the master when the fault happens."""
 OWNER, SOURCE, DESTINATION, OTHER_REPLICA = -2, -3, -4, -5
@@ -34,6 +38,8 @@ class Profile(enum.StrEnum):
     """As CUTS, on a map that asks for the majority, with leases and clocks that run wrong by up to one in a hundred."""
     WINDOW = "window"
     """The same histories without leases: what they are for is measured."""
+    JOURNAL = "journal"
+    """Histories of other profiles, DEFAULT, FAILOVER, MIGRATIONS and CUTS in turn, in which journals are written and read."""
     MEMBERSHIP = "membership"
     MIGRATIONS = "migrations"
     TIMEOUTS = "timeouts"
@@ -160,13 +166,17 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Each member's whole state is validated after every n-th input; 0: never."""
     kept_calls: tuple[tuple[int, int], ...] | None = None
     """Of the calls that the workload would make only those whose turn is in one of these ranges, ends included; None: all."""
+    journal: int = 0
+    """How many events each partition keeps; 0: no map has a journal."""
+    merges_sides: bool = False
+    """Drawn like a profile with sides."""
     member_settings: dict[str, int | float | str] = {}
     """Further settings of all members, by their names in `NodeConfig`."""
 
     @property
     def has_sides(self) -> bool:
         """Whether members on several sides of a cut go on for long: each side then has owners of its own."""
-        return self.profile in (Profile.CUTS, Profile.LEASE, Profile.WINDOW)
+        return self.merges_sides or self.profile in (Profile.CUTS, Profile.LEASE, Profile.WINDOW)
 
     @property
     def accuracy_ms(self) -> Millis:
@@ -191,6 +201,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         protected = MapConfig(
             minimum_members=self.protection.minimum, majority=self.protection.majority, protects=protects
         )
+        maps = {"*": protected} if self.protection.is_on else {}
+        if self.journal:
+            maps |= dict.fromkeys((MAP, BRIEF), MapConfig(journal_capacity=self.journal))
         return NodeConfig(
             zone=zone,
             capacity_weight=weight,
@@ -198,7 +211,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             seeds=tuple(self.address(host) for host in range(self.hosts)),
             partition_count=self.partitions,
             backup_count=self.backups,
-            maps={"*": protected} if self.protection.is_on else {},
+            maps=maps,
             heartbeat_interval_ms=self.heartbeat_interval_ms,
             heartbeat_timeout_ms=self.heartbeat_timeout_ms,
             lease_ms=self.lease_ms,

@@ -31,6 +31,7 @@ from phalanx.sim.checkers.table_checker import TableChecker, check_zones
 from phalanx.sim.checkers.view_checker import ViewChecker
 from phalanx.sim.drawing import draw_options
 from phalanx.sim.faults import WISHES_FROM, Faults
+from phalanx.sim.followers import Followers
 from phalanx.sim.history import Operation
 from phalanx.sim.host import Host
 from phalanx.sim.measures import Measures
@@ -157,6 +158,7 @@ class _Run:
             is_promised=options.lease_ms > 0,
         )
         self._faults = Faults(self._world, self._story)
+        self._followers = Followers(options, self._findings, self._tables) if options.journal else None
 
     def _adapt(self, node: Node) -> None:
         """What is done to each new member: a bug is planted, and somebody looks."""
@@ -181,8 +183,12 @@ class _Run:
             world.agenda.call_at(at, world.start, world.hosts[number])
         self._faults.plan()
         self._workload.begin(world)
+        if self._followers is not None:
+            self._followers.begin(world)
         world.run_until(options.duration_ms)
         self._workload.stop()
+        if self._followers is not None:
+            self._followers.stop()
         self._faults.heal()
         healed_after_ms = self._liveness()
         if not world.is_over:
@@ -197,6 +203,8 @@ class _Run:
         while not world.is_over:
             self._faults.revive()
             unmet = find_unmet(world, self._workload)
+            if self._followers is not None:
+                unmet += self._followers.unmet()
             if not unmet:
                 whole_since = world.now if whole_since is None else whole_since
                 if world.now >= whole_since + self._options.stays_whole_ms:
@@ -233,6 +241,8 @@ class _Run:
         self._check_handed_back()
         self._check_linearizability(now)
         self._views.check_agreement({member_on(h): h.node.membership.view.members for h in joined}, now)  # type: ignore[union-attr]
+        if self._followers is not None and table is not None and table.version:
+            self._followers.check(operations, now)
         if table is not None and table.version:
             rows = [table.replicas(partition) for partition in range(table.partition_count)]
             purged = purged_to(joined)
@@ -310,6 +320,10 @@ class _Run:
             self._counts["acknowledgements looked at"] = self._acknowledgements.checked
             self._counts["conflicting acknowledgements"] = self._acknowledgements.conflicts
             self._counts["longest window ms"] = self._acknowledgements.longest_ms
+        if self._followers is not None:
+            self._counts["events read"] = self._followers.read
+            self._counts["readers too late"] = self._followers.overruns
+            self._counts["readers told to begin anew"] = self._followers.told_anew
         self._counts["faults at migrations"] = self._faults.at_migrations
         self._counts["commits looked at"] = self._commits.checked
         self._counts.update(self._measures.counts)
