@@ -91,7 +91,8 @@ class Staging:
     def attempt(self, attempt_id: str) -> StagedAttempt:
         """An attempt of a task, by a name that no other attempt of the job has."""
         check_part("attempt", attempt_id)
-        return StagedAttempt(self._client.map(hidden_name(self.map_name, self.job_id, Kind.ATTEMPT, attempt_id)))
+        name = hidden_name(self.map_name, self.job_id, Kind.ATTEMPT, attempt_id)
+        return StagedAttempt(self._client.map(HiddenName(name)))
 
     def apply(self, attempts: Sequence[str], batch: tuple[str, int] | None = None) -> int:
         """Make the rows of these attempts the map's; in how many partitions that was done now, and not earlier.
@@ -127,7 +128,7 @@ class Staging:
     def snapshot(self) -> HiddenName:
         """Keep the map as it is now, under a name for `scan_data` of any client; to be given up with `drop`."""
         self._do(Step.SNAPSHOT, ())
-        return hidden_name(self.map_name, self.job_id, Kind.SNAPSHOT)
+        return HiddenName(hidden_name(self.map_name, self.job_id, Kind.SNAPSHOT))
 
     def drop(self) -> None:
         """Drop all that the job has staged or kept, but for what is prepared; it is over then."""

@@ -25,7 +25,7 @@ _PART = re.compile(rf"[\w.:#@+=-]{{1,{MAX_PART_LENGTH}}}", re.ASCII)
 
 
 class HiddenName(str):
-    """The name of a hidden map, which a program was given and did not make up."""
+    """The name of a hidden map as a program is given it. What it makes up itself is none."""
 
     __slots__ = ()
 
@@ -53,8 +53,8 @@ class Kind(enum.StrEnum):
     SNAPSHOT = "s"
 
 
-def hidden_name(map_name: str, job: str, kind: Kind, attempt: str = "") -> HiddenName:
-    return HiddenName(f"{HIDDEN}{kind}/{job}/{attempt}/{map_name}")
+def hidden_name(map_name: str, job: str, kind: Kind, attempt: str = "") -> str:
+    return f"{HIDDEN}{kind}/{job}/{attempt}/{map_name}"
 
 
 def is_hidden(name: str) -> bool:

@@ -35,6 +35,9 @@ ANTI_ENTROPY_MS = (30_000, 0, 2_000, 0)
 """By the seed. Where replicas are compared, less comes to light of what else went wrong; so in every second history none are."""
 
 
+WITH_STAGING = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER)
+STAGING_SHARE = 0.12
+"""Of so many of their histories there are programs that stage what they write."""
 TOMBSTONE_MS = (14_400_000, 14_400_000, 14_400_000, 5_000, 0)
 """By the seed. In most histories none is purged, and in none in which sides merge: what they forget, they may bring back."""
 WALL_MS = 1_700_000_000_000
@@ -60,6 +63,7 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         # A side that has forgotten removals takes no entry that may be one of them: then much may be missing rightly.
         tombstone_ms=TOMBSTONE_MS[0 if options.has_sides else seed % len(TOMBSTONE_MS)],
         stalls=options.has_sides and Random(f"stalls:{seed}").random() < 0.5,
+        staging=profile in WITH_STAGING and Random(f"staging:{seed}").random() < STAGING_SHARE,
         wall_ms=_draw_wall_clocks(Random(f"wall:{seed}"), options.hosts),
     )
 

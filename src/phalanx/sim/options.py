@@ -170,6 +170,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How many events each partition keeps; 0: no map has a journal."""
     merges_sides: bool = False
     """Drawn like a profile with sides."""
+    staging: bool = False
+    """Whether programs stage what they write, beside all others."""
     member_settings: dict[str, int | float | str] = {}
     """Further settings of all members, by their names in `NodeConfig`."""
 

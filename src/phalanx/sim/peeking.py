@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from phalanx.common.clock import stamp_of
+from phalanx.common.clock import stamp_of, value_of
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
 from phalanx.grid.kept import Kept
@@ -15,6 +15,8 @@ from phalanx.sim.host import Host
 
 OUTCOMES = "(outcomes)"
 """Instead of a map's name: the record of what became of writes."""
+STAGED = "(staged)"
+"""Instead of a map's name: what is remembered of jobs."""
 REMOVED = "(removed from) "
 """Before a map's name: its tombstones, and under the empty key the stamp of the last clear."""
 
@@ -73,7 +75,8 @@ def _held_of(replica: Replica, purged: int, *, answers: bool) -> Held:
 
 
 def _entries_of(replica: Replica, purged: int) -> dict[str, dict[bytes, bytes]]:
-    held = {name: store.entries for name, store in replica.maps.items()} | {OUTCOMES: _remembered(replica)}
+    held = {name: store.entries for name, store in replica.maps.items()}
+    held |= {OUTCOMES: _remembered(replica), STAGED: _jobs_of(replica)}
     for name, store in replica.maps.items():
         stamps = store.tombstones | {b"": store.cleared_at}
         held[REMOVED + name] = {key: b"%d" % stamp for key, stamp in stamps.items() if stamp > purged}
@@ -86,6 +89,21 @@ def _remembered(replica: Replica) -> dict[bytes, bytes]:
         each.caller.encode(): repr((each.floor, sorted(zip(each.numbers, each.outcomes, strict=True)))).encode()
         for each in told
     }
+
+
+def _jobs_of(replica: Replica) -> dict[bytes, bytes]:
+    past = replica.staged.export()
+    return {repr(each).encode(): b"" for each in (*past.jobs, *past.batches, *past.contents)}
+
+
+def held_by_owners(hosts: Iterable[Host], name: str, partition_count: int) -> list[dict[bytes, bytes]]:
+    """Of each partition the values of a map at whoever owns it."""
+    found: list[dict[bytes, bytes]] = [{} for _ in range(partition_count)]
+    for host in hosts:
+        for owned in host.node.grid.all_owned():  # type: ignore[union-attr]  # asked of running hosts only
+            if (store := owned.replica.maps.get(name)) is not None:
+                found[owned.number] = {key: value_of(stored) for key, stored in store.entries.items()}
+    return found
 
 
 def copies(hosts: Iterable[Host], name: str) -> dict[bytes, list[Copy]]:

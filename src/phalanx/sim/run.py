@@ -27,6 +27,7 @@ from phalanx.sim.checkers.majority_checker import MajorityChecker
 from phalanx.sim.checkers.mastership_checker import MastershipChecker
 from phalanx.sim.checkers.merged_data import MergedDataChecker, Survival
 from phalanx.sim.checkers.protection_checker import ProtectionChecker
+from phalanx.sim.checkers.staging_checker import StagingChecker
 from phalanx.sim.checkers.table_checker import TableChecker, check_zones
 from phalanx.sim.checkers.view_checker import ViewChecker
 from phalanx.sim.drawing import draw_options
@@ -36,7 +37,8 @@ from phalanx.sim.history import Operation
 from phalanx.sim.host import Host
 from phalanx.sim.measures import Measures
 from phalanx.sim.options import FaultKind, Options, Profile
-from phalanx.sim.peeking import copies, held_by, member_on, peek_at, purged_to
+from phalanx.sim.peeking import copies, held_by, held_by_owners, member_on, peek_at, purged_to
+from phalanx.sim.staged_jobs import APPLIED, JOBS_FROM, REPLACED, StagedJobs
 from phalanx.sim.story import Story
 from phalanx.sim.workload import MAP, Workload
 from phalanx.sim.world import World
@@ -144,6 +146,7 @@ class _Run:
         self._are_votes_gone = False
         self._commits = CommitChecker(self._findings)
         self._workload = Workload(options)
+        self._jobs = StagedJobs(options) if options.staging else None
         self._story = Story(story)
         self._events: Counter[str] = Counter()
         self._rules: Counter[str] = Counter()
@@ -185,10 +188,14 @@ class _Run:
         self._workload.begin(world)
         if self._followers is not None:
             self._followers.begin(world)
+        if self._jobs is not None:
+            self._jobs.begin(world)
         world.run_until(options.duration_ms)
         self._workload.stop()
         if self._followers is not None:
             self._followers.stop()
+        if self._jobs is not None:
+            self._jobs.stop()
         self._faults.heal()
         healed_after_ms = self._liveness()
         if not world.is_over:
@@ -238,6 +245,8 @@ class _Run:
         self._check_data([*operations, *workload.final.values()], now)
         for operation, text in workload.wrong_answers:
             self._findings.add(operation.end, "sensible calls are not refused", f"{operation}: {text}")
+        if self._jobs is not None and table is not None:
+            self._check_staging(self._jobs, joined, table.partition_count, now)
         self._check_handed_back()
         self._check_linearizability(now)
         self._views.check_agreement({member_on(h): h.node.membership.view.members for h in joined}, now)  # type: ignore[union-attr]
@@ -267,6 +276,15 @@ class _Run:
         data.check(operations, final, now)
         self._counts["stale reads"] += data.stale_reads
         self._counts["excused losses"] += data.excused_losses
+
+    def _check_staging(self, jobs: StagedJobs, joined: list[Host], partition_count: int, now: Millis) -> None:
+        checker = StagingChecker(self._findings, self._tables, jobs)
+        held = [held_by_owners(joined, name, partition_count) for name in (APPLIED, REPLACED)]
+        checker.check(held[0], held[1], now)
+        self._counts["excused losses of staged writes"] += checker.excused_losses
+        self._counts["partitions with batches applied"] += len(jobs.applied)
+        self._counts["contents replaced"] += sum(decision.replier is not None for decision in jobs.decisions)
+        self._counts["staged jobs refused"] += jobs.refused
 
     def _has_started(self) -> bool:
         """Whether a cluster has ever had the members that it waits for; before that it answers nothing."""
@@ -390,7 +408,9 @@ class _Run:
                 self._commits.check(node.this, partition, old, peeks, now)
 
     def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
-        if reply.id < WISHES_FROM:
+        if self._jobs is not None and JOBS_FROM < reply.id < WISHES_FROM:
+            self._jobs.on_answer(reply, replier, now)
+        elif reply.id < WISHES_FROM:
             self._workload.on_answer(host, reply, replier, now)
 
     def on_last_input(self, host: Host, now: Millis) -> None:
@@ -406,6 +426,8 @@ class _Run:
         self._are_votes_gone = self._are_votes_gone or what == "left" or what.startswith("crashed")
         if what != "started":
             self._workload.on_process_ended(member, now)
+            if self._jobs is not None:
+                self._jobs.on_process_ended(member)
             self._faults.on_process_ended(host, what)
             # Who leaves hands over what it holds, unless there is nobody on its side but lite members and other leavers.
             if what.startswith("crashed") or (what == "left" and self._leaves_nobody(member)):

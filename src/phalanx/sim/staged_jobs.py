@@ -1,0 +1,313 @@
+"""Programs that stage what they write: batches of a query that are applied, and contents that replace a map's.
+
+Each program runs at a member, dies with its process, and is begun anew at another one some time later, as a driver is from
+its checkpoint. Beside it attempts go on that nobody named, and write what must never be seen.
+
+*Batches.* Batch n gives all keys of map `j` the value n, partition by partition; then it writes some of these keys
+directly, and asks for batch n once more under another job. Whoever begins anew stages the batch again that was not done
+everywhere.
+
+*Contents.* Job n gives map `w` another set of keys, each with the value n. Two programs do so at the same time; some give
+up before they ask for the decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from random import Random
+from typing import Any, NamedTuple
+
+from msgspec import structs
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.hidden import Kind, Step, hidden_name
+from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.partition.hashing import partition_of
+from phalanx.sim.history import NEVER
+from phalanx.sim.host import Host
+from phalanx.sim.options import Options
+from phalanx.sim.world import World
+from phalanx.wire import messages as m
+from phalanx.wire.effects import Call
+
+JOBS_FROM = 1 << 39
+"""Ids of what these programs ask for: above those of the workload's calls."""
+APPLIED, REPLACED = "j", "w"
+"""The maps."""
+QUERY = "q"
+TEXT = b"\xff\xff\xff\xf5"
+UNSEEN = TEXT + b"never"
+"""What attempts stage that nobody names."""
+KEYS_PER_PARTITION = 3
+AT_ONCE = 4
+"""Requests of one program that are under way."""
+RETRY_MS = 60
+BEGIN_AFTER_MS = 1_500
+
+Ask = tuple[int, m.Request, Target | None]
+"""A partition, the request, and who is to be asked, if not the partition's owner."""
+Steps = Generator[list[Ask] | Millis, list[Any], None]
+"""A program: asks, and is given the replies in their order; or waits."""
+
+
+class Ack(NamedTuple):
+    """A partition in which something was confirmed, and by whom."""
+
+    number: int
+    """Of the batch or content."""
+    partition: int
+    of: int
+    replier: MemberId
+    begin: Millis
+    end: Millis
+
+
+class Decision(NamedTuple):
+    """A wish that a content be placed; confirmed, or perhaps fulfilled at any time."""
+
+    number: int
+    begin: Millis
+    end: Millis
+    replier: MemberId | None
+
+
+class Refused(Exception):
+    """The job can never be done."""
+
+
+class Program:
+    """One run of one of the programs at one member."""
+
+    def __init__(self, host: Host, steps: Steps, kind: str) -> None:
+        self.host = host
+        self.member: MemberId = host.node.this  # type: ignore[union-attr]  # only running members are given one
+        self.steps = steps
+        self.kind = kind
+        self.waits_for: dict[int, int] = {}
+        """Id to the place of the reply."""
+        self.replies: list[Any] = []
+        self.began: Millis = 0
+
+
+class StagedJobs:
+    """Runs the programs, and keeps what they were told."""
+
+    def __init__(self, options: Options) -> None:
+        self._rng = Random(f"staged:{options.profile}:{options.seed}")
+        count = options.partitions * KEYS_PER_PARTITION
+        self.keys = [TEXT + b"s%d" % number for number in range(count)]
+        self.direct = frozenset(self.keys[::KEYS_PER_PARTITION])
+        """Those that are also written directly."""
+        self.staged: list[Ack] = []
+        """Rows of a batch."""
+        self.applied: list[Ack] = []
+        self.written: dict[bytes, Ack] = {}
+        """Key to the latest direct write that was confirmed."""
+        self.begun = 0
+        """The latest batch of which anything was asked to be applied."""
+        self.prepared: list[Ack] = []
+        """Rows of a content that were staged, and partitions in which it was assembled."""
+        self.decisions: list[Decision] = []
+        self.refused = 0
+        self._batch = 1
+        """The one to be done: what a checkpoint would hold."""
+        self._contents = 0
+        self._jobs = 0
+        self._made = JOBS_FROM
+        self._programs: list[Program] = []
+        self._runs = True
+        self._world: World
+
+    def begin(self, world: World) -> None:
+        self._world = world
+        for kind in ("batches", "contents", "contents"):
+            world.agenda.call_at(BEGIN_AFTER_MS + int(self._rng.random() * 1_500), self._launch, kind)
+
+    def stop(self) -> None:
+        """Nothing new is asked for."""
+        self._runs = False
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def _launch(self, kind: str) -> None:
+        if not self._runs:
+            return
+        hosts = [
+            host for host in self._world.hosts if host.has_joined and host.table is not None and not host.paused_until
+        ]
+        hosts = [host for host in hosts if host.table.is_assigned]  # type: ignore[union-attr]  # those have one
+        if not hosts:
+            self._world.agenda.call_at(self._world.agenda.now + 500, self._launch, kind)
+            return
+        host = hosts[int(self._rng.random() * len(hosts))]
+        program = Program(host, self._batches(host) if kind == "batches" else self._replace(host), kind)
+        self._programs.append(program)
+        self._go_on(program, None)
+
+    def _go_on(self, program: Program, replies: list[Any] | None) -> None:
+        """Let a program have the replies to what it asked, and ask what it asks next."""
+        if program not in self._programs or not self._runs:
+            return
+        try:
+            wanted = program.steps.send(replies) if replies is not None else next(program.steps)
+        except StopIteration:
+            self._end(program, 100)
+            return
+        except Refused:
+            self.refused += 1
+            self._end(program, 300)
+            return
+        now = self._world.agenda.now
+        if isinstance(wanted, int):
+            self._world.agenda.call_at(now + wanted, self._go_on, program, [])
+            return
+        program.replies, program.began = [None] * len(wanted), now
+        calls = []
+        for place, (partition, request, to) in enumerate(wanted):
+            self._made += 1
+            program.waits_for[self._made] = place
+            calls.append(Call(partition, structs.replace(request, id=self._made), to))
+        for call in calls:
+            self._world.feed(program.host, program.member, call)
+
+    def on_answer(self, reply: m.Reply, replier: MemberId, now: Millis) -> None:
+        for program in self._programs:
+            if reply.id in program.waits_for:
+                program.replies[program.waits_for.pop(reply.id)] = (reply, replier, program.began, now)
+                if not program.waits_for:
+                    # Not within the input that is being handled.
+                    self._world.agenda.call_at(now + 1, self._go_on, program, program.replies)
+                return
+
+    def on_process_ended(self, member: MemberId) -> None:
+        for program in [program for program in self._programs if program.member == member]:
+            self._end(program, 300 + int(self._rng.random() * 1_500))
+
+    def _end(self, program: Program, pause_ms: Millis) -> None:
+        self._programs.remove(program)
+        self._world.agenda.call_at(self._world.agenda.now + pause_ms, self._launch, program.kind)
+
+    # --- the programs ----------------------------------------------------------------------------------------------
+
+    def _batches(self, host: Host) -> Steps:
+        number = self._batch
+        rows = dict.fromkeys(self.keys, TEXT + b"%d" % number)
+        job = self._new_job("b")
+        yield from self._stage(host, APPLIED, job, "zombie", dict.fromkeys(self.keys[::2], UNSEEN), None)
+        yield from self._stage(host, APPLIED, job, "real", rows, (self.staged, number))
+        self.begun = number
+        yield from self._step(host, APPLIED, Step.APPLY, job, number, self.applied)
+        for key in sorted(self.direct):
+            value = TEXT + b"%d!" % number
+            (found,) = yield [(partition_of(key, self._count(host)), m.Put(0, APPLIED, key, value, 0), None)]
+            if isinstance(found[0], m.DoneReply):
+                count = self._count(host)
+                self.written[key] = Ack(number, partition_of(key, count), count, *found[1:])
+        again = self._new_job("b")
+        yield from self._stage(host, APPLIED, again, "real", rows, None)
+        yield from self._step(host, APPLIED, Step.APPLY, again, number, None)
+        self._batch = number + 1
+
+    def _replace(self, host: Host) -> Steps:
+        self._contents = number = self._contents + 1
+        job = self._new_job("c")
+        yield from self._wish(host, job, m.Replacement.BEGIN)
+        yield from self._stage(host, REPLACED, job, "zombie", dict.fromkeys(self.keys[::2], UNSEEN), None)
+        yield from self._stage(host, REPLACED, job, "real", self.content_of(number), (self.prepared, number))
+        yield from self._step(host, REPLACED, Step.ASSEMBLE, job, number, self.prepared)
+        if self._rng.random() < 0.2:
+            if self._rng.random() < 0.5:
+                yield from self._wish(host, job, m.Replacement.ABORT)
+            return
+        began, place = self._world.agenda.now, len(self.decisions)
+        self.decisions.append(Decision(number, began, NEVER, None))
+        try:
+            replier = yield from self._wish(host, job, m.Replacement.DECIDE)
+        except Refused:
+            self.decisions[place] = Decision(number, began, self._world.agenda.now, None)
+            raise
+        self.decisions[place] = Decision(number, began, self._world.agenda.now, replier)
+
+    def content_of(self, number: int) -> dict[bytes, bytes]:
+        """What map `w` is to be after the job of that number."""
+        kept = [key for index, key in enumerate(self.keys) if index % 2 == 0 or (index + number) % 3 == 0]
+        return dict.fromkeys(kept, TEXT + b"%d" % number)
+
+    def _new_job(self, prefix: str) -> str:
+        self._jobs += 1
+        return f"{prefix}{self._jobs}"
+
+    def _count(self, host: Host) -> int:
+        return host.table.partition_count if host.table is not None else 1
+
+    def _stage(
+        self,
+        host: Host,
+        name: str,
+        job: str,
+        attempt: str,
+        rows: dict[bytes, bytes],
+        into: tuple[list[Ack], int] | None,
+    ) -> Steps:
+        """Stage rows, those of a partition together; until all are, or the job turns out to be over."""
+        hidden = hidden_name(name, job, Kind.ATTEMPT, attempt)
+        left = dict(rows)
+        while left:
+            count = self._count(host)
+            parts: dict[int, list[bytes]] = {}
+            for key in left:
+                parts.setdefault(partition_of(key, count), []).append(key)
+            some = list(parts.items())[:AT_ONCE]
+            asked: list[Ask] = [
+                (part, m.PutAll(0, hidden, keys, [rows[key] for key in keys], 0), None) for part, keys in some
+            ]
+            replies = yield asked
+            for (part, keys), (reply, *told) in zip(some, replies, strict=True):
+                if isinstance(reply, m.DoneReply):
+                    left = {key: value for key, value in left.items() if key not in keys}
+                    if into is not None:
+                        into[0].append(Ack(into[1], part, count, *told))
+                elif isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.INVALID:
+                    raise Refused
+            if left:
+                yield RETRY_MS if len(left) == len(rows) else 1
+
+    def _step(self, host: Host, name: str, step: Step, job: str, number: int, into: list[Ack] | None) -> Steps:
+        """Do a step in every partition; begin with all of them again where they were divided meanwhile."""
+        count, left = 0, [0]
+        query = QUERY if step is Step.APPLY else ""
+        while left:
+            if count != self._count(host):
+                count = self._count(host)
+                left = list(range(count))
+            some = left[:AT_ONCE]
+            asked: list[Ask] = [
+                (part, m.ChangeStaged(0, name, [part], count, step, job, ["real"], query, number), None)
+                for part in some
+            ]
+            replies = yield asked
+            for part, (reply, *told) in zip(some, replies, strict=True):
+                if isinstance(reply, m.CountReply):
+                    left.remove(part)
+                    if into is not None:
+                        into.append(Ack(number, part, count, *told))
+                elif isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.INVALID:
+                    raise Refused
+            if left and left[: len(some)] == some:
+                yield RETRY_MS
+
+    def _wish(self, host: Host, job: str, wish: m.Replacement) -> Generator[list[Ask] | Millis, list[Any], MemberId]:
+        """Ask the master until it has fulfilled the wish: who it was."""
+        while True:
+            node = host.node
+            master = node.membership.master if node is not None else None
+            if master is None:
+                yield RETRY_MS
+                continue
+            ((reply, *told),) = yield [(0, m.ReplaceContent(0, REPLACED, job, wish), master)]
+            if isinstance(reply, m.FlagReply):
+                replier: MemberId = told[0]
+                return replier
+            if isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.INVALID:
+                raise Refused
+            yield RETRY_MS
