@@ -71,6 +71,10 @@ class Routed:
         self.router.on_table(owned_by(owner, 2), self.now)
         self._take()
 
+    def view(self, *members: MemberId) -> None:
+        self.router.on_view(set(members), self.now)
+        self._take()
+
     def refused(self, code: ErrorCode, sender: Target = A) -> None:
         self.router.on_reply(sender, m.ErrorReply(1, code, "because"), self.now)
         self._take()
@@ -233,6 +237,42 @@ def test_a_refused_connection_is_told_when_time_is_over(request_: Any) -> None:
         call.advance(RETRY_PAUSE_MS)
     assert "connection refused" in call.answer.text
     assert call.code is (ErrorCode.UNAVAILABLE if request_ in READS else ErrorCode.INDETERMINATE)
+
+
+@each(ALL)
+def test_who_is_no_member_any_more_is_not_asked_although_the_table_still_names_it(request_: Any) -> None:
+    call = Routed(request_, owner=None)
+    call.view(B)
+    call.router.on_table(owned_by(A), call.now)
+    call.advance(2 * RETRY_PAUSE_MS)
+    assert (call.sent, call.answer) == ([], None)
+    call.table(B)
+    assert call.sent == [B]
+
+
+@each(ONE_KEY)
+def test_a_call_under_way_at_one_who_is_no_member_any_more_waits_for_the_next_owner(request_: Any) -> None:
+    call = Routed(request_)
+    call.view(A, B)
+    call.view(B)
+    call.advance(2 * RETRY_PAUSE_MS)
+    assert call.sent == [A]
+    call.table(B)
+    assert call.sent == [A, B]
+
+
+@each(BULK)
+def test_a_request_for_many_goes_back_to_the_caller_when_its_owner_is_no_member_any_more(request_: Any) -> None:
+    call = Routed(request_)
+    call.view(B)
+    assert (call.code, call.sent) == (ErrorCode.NOT_OWNER, [A])
+
+
+@each([m.Get(1, MAP, KEY), m.GetAll(1, MAP, [KEY])])
+def test_one_asked_by_name_is_asked_whether_it_is_a_member_or_not(request_: Any) -> None:
+    call = Routed(request_, to=A)
+    call.view(B)
+    assert (call.sent, call.answer) == ([A], None)
 
 
 @each(ALL)

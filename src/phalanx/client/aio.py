@@ -11,7 +11,7 @@ from typing import Any
 
 from phalanx.client.core import ClientCore
 from phalanx.common.errors import ConnectError, EntryTooLarge, ErrorCode, UnavailableError, UsageError
-from phalanx.common.ids import Target, parse_addresses
+from phalanx.common.ids import Target, is_member, parse_addresses
 from phalanx.common.table import PartitionTable
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
@@ -207,7 +207,8 @@ class AsyncClient:
         """There is another member list: who is not in it is asked nothing any more, not even what is on its way."""
         view = self._view = self._core.view
         for link in dict.fromkeys(self._links.values()):
-            if view is not None and link.member is not None and link.member not in view.members:
+            who = link.member or link.target
+            if view is not None and is_member(who) and who not in view.members:
                 link.reset()
                 link.drop()
                 self._link_down(link, "it is no member any more")

@@ -267,6 +267,7 @@ class ClientCore:
         if standing is not Standing.BEHIND:
             self.view = view
             self._router.no_owners = why_no_owners(view)
+            self._router.on_view(frozenset(view.members), now)
             addresses = set(map(address_of, view.members))
             self._silent = self._silent & addresses if standing is Standing.CURRENT else set()
         if not told.is_assigned:

@@ -1,7 +1,7 @@
 """Calls on the grid, from their start to their one answer: who is asked, what is asked again, when it is over.
 
 Used by a member for the program that embeds it, and by clients. Each call goes to the owner of its partition by the
-newest table known here. It is asked again when the owner is not ready, has changed, or was lost, until the call's
+newest table known here, if that one is a member still. It is asked again when the owner is not ready, has changed, or was lost, until the call's
 deadline. A write of one key names the same operation each time, and owners apply that once (`once`): its outcome is
 unknown only if the deadline comes first, or if an owner has forgotten it.
 
@@ -10,6 +10,8 @@ now, and only the caller can group it anew.
 """
 
 from __future__ import annotations
+
+from collections.abc import Set
 
 import msgspec
 
@@ -56,8 +58,12 @@ class CallRouter:
     def __init__(self, timeout_ms: Millis, outbox: Outbox) -> None:
         self._timeout_ms = timeout_ms
         self._out = outbox
+        self._table: PartitionTable | None = None
+        """The newest known here."""
+        self._members: Set[MemberId] | None = None
+        """Those of the newest list known here; None: none is known."""
         self._owners: list[MemberId | None] = []
-        """Of each partition, by the newest table known here; empty: none is known."""
+        """Of each partition, by that table and that list; empty: no table is known."""
         self._pending: dict[int, PendingCall] = {}
         self.waiting: dict[int, PendingCall] = {}
         """Those of the pending calls that nobody is asked at present: a newer table is wanted."""
@@ -122,8 +128,9 @@ class CallRouter:
 
     def on_table(self, table: PartitionTable, now: Millis) -> None:
         """A newer table: what waited, or asks a member that is not the owner any more, goes to the owner."""
-        before, self._owners = len(self._owners), table.owners()
-        owners = self._owners
+        before = len(self._owners)
+        self._table = table
+        owners = self._owners = self._present_owners(table)
         if not self._pending:
             return
         for pending in list(self._pending.values()):
@@ -135,6 +142,27 @@ class CallRouter:
                     self._on_target_lost(pending, f"{pending.target} is no longer the owner", now)
                 if pending.call.request.id in self.waiting:
                     self._send(pending, now)
+
+    def on_view(self, members: Set[MemberId], now: Millis) -> None:
+        """Another member list: who is not in it is asked nothing any more, whatever the table says.
+
+        1. O is removed. What is on its way to it is thrown away, so that it never acts on what others do by then. 2. The
+        table that gives its partitions to others has yet to come. 3. A call begins. Sent to O, it would lie there until
+        O runs again, and the new owner would have been asked the same long since. So it waits for that table.
+        """
+        self._members = members
+        if self._table is not None:
+            self._owners = self._present_owners(self._table)
+        for pending in list(self._pending.values()):
+            target = pending.target
+            if pending.call.to is None and target is not None and target not in members:
+                self._on_target_lost(pending, f"{target} is no member any more", now)
+
+    def _present_owners(self, table: PartitionTable) -> list[MemberId | None]:
+        owners, members = table.owners(), self._members
+        if members is None or members >= set(table.members):
+            return owners
+        return [owner if owner in members else None for owner in owners]
 
     def on_link(self, event: LinkLost | LinkRefused, now: Millis) -> None:
         """A member that is being asked cannot be reached: what it did is not known."""

@@ -293,6 +293,7 @@ class Node:
             if members != self._members:
                 self._members = members
                 self.calls.no_owners = why_no_owners(view)
+                self.calls.on_view(members, now)
                 self.keeping.on_view(members, now)
             if view is not seen_view:
                 self.grid.on_view(view, members, now)
