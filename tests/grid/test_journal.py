@@ -238,6 +238,20 @@ def test_an_event_is_read_when_the_backup_has_its_write() -> None:
     assert read(c, "A").end == 2
 
 
+def test_nobody_is_sent_ahead_of_what_is_confirmed_when_more_than_that_was_dropped() -> None:
+    c = cluster(capacity=2)
+    do(c, "A", m.Put, KEY, V, 0)
+    c.hold("B", "A")
+    for _ in range(5):
+        c.ask("A", m.Put, MAP, KEY, W, 0)
+    c.settle()
+    assert (journal(c, "A").first, journal(c, "A").next) == (4, 6)
+    assert (read(c, "A", 0, 0).oldest, read(c, "A", 0, 0).end) == (1, 1)
+    c.release()
+    c.settle()
+    assert (read(c, "A", 0, 1).oldest, read(c, "A", 0, 1).end) == (4, 6)
+
+
 def test_an_asynchronous_backup_is_not_waited_for() -> None:
     c = Cluster("AB", backup_count=0, async_backup_count=1)
     turn_on(c, 10)
@@ -254,7 +268,7 @@ def test_a_new_owner_tells_what_it_has_when_its_backups_have_said_that_they_have
     c.crash("A")
     c.swallow = lambda sender, receiver, message: isinstance(message, m.ProbeAnswer)
     c.advance(20_000)
-    assert (c.replicas("B"), read(c, "B", before.lineage, 1).end) == ("BC", 0)
+    assert (c.replicas("B"), read(c, "B", before.lineage, 1).end) == ("BC", -1)
     c.swallow = lambda sender, receiver, message: False
     c.advance(5_000)
     do(c, "B", m.Put, KEY, W, 0)
@@ -280,7 +294,7 @@ def test_what_an_owner_wrote_alone_may_be_read_while_it_gets_a_backup() -> None:
 
 def test_marks_tell_what_is_confirmed() -> None:
     marks = JournalMarks(10, 5)
-    assert marks.confirm(9) == 0
+    assert marks.confirm(9) == -1
     marks.note(11, 6)
     marks.note(12, 9)
     assert marks.confirm(11) == 6

@@ -50,6 +50,8 @@ KINDS = ("", "added", "updated", "removed", "expired", "evicted", "merged")
 PAGE_EVENTS = 10_000
 PAGE_BYTES = 1024 * 1024
 PAUSE_S = 0.02
+DOUBT_S = 3.0
+"""How long others are asked before a reader is told that its events did not last."""
 
 
 class Position(NamedTuple):
@@ -124,11 +126,21 @@ class Journal:
     ) -> dict[int, Bounds]:
         """What is kept of some partitions, or all, each at its own moment.
 
-        `lineages`: of each partition the lineage of a reader's position, to learn what of it is still so.
+        `lineages`: of each partition the lineage of a reader's position, to learn what of it is still so. For a partition
+        without, waits until a new owner has heard from its backups what of its events may be read; where one is given,
+        nothing can be read as yet: `oldest` and `end` are 0.
         """
-        wanted = list(self.partitions() if partitions is None else partitions)
-        replies = self._ask_all(wanted, lineages or {})
-        return {p: Bounds(reply.lineage, reply.oldest, reply.end, reply.known_to) for p, reply in replies.items()}
+        wanted, lineages = list(self.partitions() if partitions is None else partitions), lineages or {}
+        replies, deadline = self._ask_all(wanted, lineages), time.monotonic() + self._client.call_timeout_s
+        while unknown := [p for p, reply in replies.items() if reply.end < 0 and p not in lineages]:
+            if time.monotonic() >= deadline:
+                text = (
+                    f"partition {unknown[0]} of map {self.map_name!r} has a new owner, whose backups get copies still"
+                )
+                raise UnavailableError(f"journal: {text}; nothing was changed, calling again is safe")
+            time.sleep(PAUSE_S)
+            replies |= self._ask_all(unknown, {})
+        return {p: Bounds(r.lineage, max(r.oldest, 0), max(r.end, 0), r.known_to) for p, r in replies.items()}
 
     def read(self, partition: int, lineage: int, from_sequence: int, limit: int = PAGE_EVENTS) -> Page:
         """The events from a position on, at most `limit` of them; fewer, or none, where there are no more as yet, or where
@@ -170,9 +182,15 @@ class Journal:
     def _ask_all(
         self, partitions: list[int], lineages: Mapping[int, int], sequence: int = 0, limit: int = 0
     ) -> dict[int, JournalReply]:
-        """Ask the owners; what one could not answer is asked again until the deadline."""
+        """Ask the owners; what one could not answer is asked again until the deadline.
+
+        Who does not know a lineage may be behind the others, and not know that it owns nothing any more: 1. O hangs, and is
+        removed. 2. Its backup goes on, under a lineage of its own, and is read. 3. O goes on, and is asked. So it is asked
+        again for a while, by the newest table.
+        """
         client, left = self._client, partitions
         deadline = time.monotonic() + client.call_timeout_s
+        doubt_until = min(deadline, time.monotonic() + DOUBT_S)
         replies: dict[int, JournalReply] = {}
         while left:
             table = client.partition_table()
@@ -181,25 +199,28 @@ class Journal:
                 if not 0 <= partition < of:
                     raise UsageError(f"there is no partition {partition}: the cluster has {of}")
             asked = [(p, self._request(p, of, lineages.get(p, 0), sequence, limit)) for p in left]
-            left, refusal = [], None
+            left, refusal, is_missing = [], None, False
             for (partition, _), reply in zip(asked, client.call_all(asked), strict=True):
                 if isinstance(reply, ErrorReply) and reply.code in REGROUP:
                     left.append(partition)
                     refusal = reply
-                elif (found := expect(reply, JournalReply, "journal")).lineage:
-                    replies[partition] = found
-                elif not client.refresh().maps.of(self.map_name).journal.is_on:
-                    raise not_enabled(self.map_name)
-                else:
-                    # The owner has yet to hear that the map has one.
+                    continue
+                found = expect(reply, JournalReply, "journal")
+                is_doubtful = bool(lineages.get(partition)) and found.known_to < sequence
+                if not found.lineage or (is_doubtful and time.monotonic() < doubt_until):
+                    # The owner may have yet to hear that the map has one, or that it is the owner no more.
                     left.append(partition)
-                    refusal = ErrorReply(
-                        0, ErrorCode.UNAVAILABLE, f"the journal of partition {partition} has not begun"
-                    )
+                    refusal = ErrorReply(0, ErrorCode.UNAVAILABLE, f"partition {partition} has no such journal")
+                    is_missing = is_missing or not found.lineage
+                else:
+                    replies[partition] = found
             if refusal is not None:
+                newer = client.refresh()
+                if is_missing and not newer.maps.of(self.map_name).journal.is_on:
+                    raise not_enabled(self.map_name)
                 if time.monotonic() >= deadline:
                     raise UnavailableError(f"journal: {refusal.text}; nothing was changed, calling again is safe")
-                if client.refresh() is table:
+                if newer is table:
                     time.sleep(PAUSE_S)
         return replies
 

@@ -47,7 +47,9 @@ def read_journal(owned: OwnedPartition, request: ReadJournal) -> JournalReply:
     journal = owned.replica.journals.get(request.map)
     if journal is None:
         return _reply(request, 0, (0, 0, 0), 0, [])
-    end, oldest, start = owned.readable(request.map), journal.first, request.sequence
+    end, start = owned.readable(request.map), request.sequence
+    # Who is told to go on from the oldest event must not get ahead of what may be read.
+    oldest = min(journal.first, end)
     known_to = journal.end_of(request.lineage) if request.lineage else journal.next
     if known_to is None:
         known_to = -1

@@ -109,7 +109,7 @@ class JournalMarks:
 
     __slots__ = ("_marks", "_readable")
 
-    def __init__(self, seq: int, next_sequence: int, readable: int = 0) -> None:
+    def __init__(self, seq: int, next_sequence: int, readable: int = -1) -> None:
         self._marks = deque([(seq, next_sequence)])
         self._readable = readable
 
@@ -117,7 +117,7 @@ class JournalMarks:
         self._marks.append((seq, next_sequence))
 
     def confirm(self, seq: int) -> int:
-        """All have the writes up to this number: up to which event one may read."""
+        """All have the writes up to this number: up to which event one may read. -1: that is not known."""
         marks = self._marks
         while marks and marks[0][0] <= seq:
             self._readable = marks.popleft()[1]
@@ -253,7 +253,8 @@ class OwnedPartition:
         """The number behind the newest event of the map's journal that may be read: all have it who must confirm a write.
 
         Before that it could vanish with this owner, and the next one give its number to another. What a replica has that
-        has not told yet, or gets a copy, nobody knows: until it has, no more than before.
+        has not told yet, or gets a copy, nobody knows: until it has, no more than before. -1: of no event is it known. The
+        number may be below that of the oldest event that is kept: what nobody may read can be dropped, too.
         """
         journal = self.replica.journals[name]
         marks = self._marks.get(name)
@@ -264,7 +265,7 @@ class OwnedPartition:
             if stream.counts and stream.index <= coldest:
                 is_known = stream.state in (StreamState.IN_SYNC, StreamState.CATCHING_UP)
                 confirmed = min(confirmed, stream.acked if is_known else -1)
-        return max(marks.confirm(confirmed), journal.first)
+        return marks.confirm(confirmed)
 
     def put_unshared(self, name: str, key: bytes, stored: bytes, now: Millis) -> None:
         """Store a stamped value for ever while there is no stream: nobody has to hear of it."""

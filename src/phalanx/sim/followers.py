@@ -126,7 +126,7 @@ class Followers:
         birth = grid.table.births[partition]
         if reader is None:
             reply = grid.read_journal(owned, m.ReadJournal(0, name, partition, of, 0, 0, 0, 1))
-            if not reply.lineage:
+            if not reply.lineage or reply.end < 0:
                 return None
             # The first who reads at all begins with the journal; whoever has to begin anew lacks what was before.
             run = Run(

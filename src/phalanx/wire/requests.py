@@ -360,9 +360,9 @@ class JournalReply(WireMessage, tag=155, frozen=True):
     lineage: int
     """Of the position behind the events of this reply; of a reply without any: of `end`."""
     oldest: int
-    """The number of the oldest event that is kept."""
+    """The number of the oldest event that is kept and may be read; none is: as `end`."""
     end: int
-    """Behind that of the newest event that may be read."""
+    """Behind that of the newest event that may be read; -1: the backups of a new owner have yet to say what they have."""
     known_to: int
     """Up to which number the lineage that was asked for is the same here; -1: it is unknown."""
     sequence: int
