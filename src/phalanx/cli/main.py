@@ -10,7 +10,7 @@ import phalanx
 from phalanx.bench.command import app as bench
 from phalanx.cli.app import CommandGroup
 from phalanx.cli.chaos import chaos
-from phalanx.cli.map_settings import app as maps
+from phalanx.cli.map_journal import app as maps
 from phalanx.cli.member import member
 from phalanx.cli.members import members
 from phalanx.cli.partitions import partitions

@@ -45,16 +45,16 @@ def settings(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Show backups, protection and merge policy of one map, or of all for which something was set."""
-    _check_name(name)
-    plan = _plan(at, cluster)
+    """Show backups, protection, merge policy and journal of one map, or of all for which something was set."""
+    check_name(name)
+    plan = ask_plan(at, cluster)
     told = _told(plan) if name is None else {OTHERS: plan.usual} if name == "*" else {name: plan.of(name)}
     if json:
         print_json({each: _as_json(found) for each, found in told.items()})
         return
     for each, found in told.items():
         print(f"{each}\n  backups       {found.backups}\n  protection    {found.protection}")
-        print(f"  merge policy  {found.merge_policy}")
+        print(f"  merge policy  {found.merge_policy}\n  journal       {found.journal}")
 
 
 @app.command()
@@ -73,15 +73,15 @@ def backups(
     json: Json = False,
 ) -> None:
     """Show how many backups maps have, or change it while they are used: the replicas follow by migrations."""
-    _check_name(name)
-    plan = _plan(at, cluster)
+    check_name(name)
+    plan = ask_plan(at, cluster)
     if synchronous is not None or asynchronous is not None:
         now = plan.of(name or "*").backups
         wanted = BackupCount(
             now.synchronous if synchronous is None else synchronous,
             now.asynchronous if asynchronous is None else asynchronous,
         )
-        plan = _change(at, cluster, name or "*", MapChange(backups=wanted))
+        plan = ask_change(at, cluster, name or "*", MapChange(backups=wanted))
     told = {"usual": plan.usual.backups, **{each: plan.of(each).backups for each, _ in plan.maps}}
     if json:
         print_json(
@@ -113,14 +113,14 @@ def protect(
     json: Json = False,
 ) -> None:
     """Let a map refuse to be used on a side of the cluster that is too small. Replaces the protection that it had."""
-    _check_name(name)
+    check_name(name)
     if off and (minimum is not None or majority or reads or writes):
         raise UsageError("--off cannot be combined with --minimum, --majority, --reads and --writes")
     if not off and minimum is None and not majority:
         raise UsageError("say when it is to refuse: give --minimum, --majority or both, or --off")
     both = reads == writes
     wanted = Protection() if off else Protection(minimum or 0, majority, reads or both, writes or both)
-    _tell_changed(_change(at, cluster, name, MapChange(protection=wanted)), name, json=json)
+    _tell_changed(ask_change(at, cluster, name, MapChange(protection=wanted)), name, json=json)
 
 
 @app.command("merge-policy")
@@ -133,19 +133,19 @@ def merge_policy(
     json: Json = False,
 ) -> None:
     """Say how the map's entries are merged when two sides of a cluster find each other again."""
-    _check_name(name)
+    check_name(name)
     if policy not in MERGE_POLICIES:
         raise UsageError(f"{policy!r} is no merge policy: give one of {', '.join(MERGE_POLICIES)}")
-    _tell_changed(_change(at, cluster, name, MapChange(merge_policy=policy)), name, json=json)
+    _tell_changed(ask_change(at, cluster, name, MapChange(merge_policy=policy)), name, json=json)
 
 
-def _check_name(name: str | None) -> None:
+def check_name(name: str | None) -> None:
     """An empty name, as of a variable that a script has not set, must not mean all maps. Raises UsageError."""
     if name == "":
         raise UsageError("the name of the map is empty: for all maps that nothing else is set for, give '*'")
 
 
-def _plan(at: str, cluster: str) -> MapPlan:
+def ask_plan(at: str, cluster: str) -> MapPlan:
     """The settings by the table that the member has installed, or the master's as long as it has none."""
     if not at:
         raise UsageError("--at is missing: give the address of any member")
@@ -155,7 +155,7 @@ def _plan(at: str, cluster: str) -> MapPlan:
     return placement.table.maps
 
 
-def _change(at: str, cluster: str, name: str, change: MapChange) -> MapPlan:
+def ask_change(at: str, cluster: str, name: str, change: MapChange) -> MapPlan:
     """Ask the master, whom the member at the address names; the settings afterwards."""
     master = address_of(ask_any(at, cluster, Inquirer.placement).view.master)
     ask_any(master, cluster, lambda inquirer: inquirer.change_map(name, change))
@@ -195,4 +195,5 @@ def _as_json(found: MapSettings) -> dict[str, Any]:
             "writes": protection.writes,
         },
         "merge_policy": found.merge_policy,
+        "journal": {"capacity": found.journal.capacity, "max_bytes": found.journal.max_bytes},
     }

@@ -22,7 +22,7 @@ CALL_TIMEOUT_S = 10.0
 _MISSING = object()
 
 app = typer.Typer(
-    name="map", cls=CommandGroup, help="Look into a map, and say how it is to be kept, protected and merged."
+    name="map", cls=CommandGroup, help="Look into a map, and say how it is to be kept, protected, merged and followed."
 )
 
 

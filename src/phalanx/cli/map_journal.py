@@ -1,0 +1,126 @@
+"""`phalanx map journal|events`: let a map keep what happens to its entries, and look at that."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import time
+from typing import Annotated
+
+import typer
+
+from phalanx.cli.map_settings import app as app
+from phalanx.cli.map_settings import ask_change, ask_plan, check_name
+from phalanx.cli.maps import Name, connect
+from phalanx.cli.options import At, ClusterName, Json, SecretFile
+from phalanx.cli.output import as_cell, print_json
+from phalanx.client.journal import Bounds, Journal, JournalEvent, Page, Position
+from phalanx.common.errors import JournalLineageChanged, JournalOverrun, UsageError
+from phalanx.common.map_settings import JOURNAL_BYTES, MAX_JOURNAL_EVENTS, JournalSettings, MapChange
+from phalanx.grid.serialization import from_data, from_key_data
+
+LOOK_EVERY_S = 0.2
+PAGE = 1_000
+
+
+class Begin(enum.StrEnum):
+    """Which events are shown first."""
+
+    OLDEST = "oldest"
+    NOW = "now"
+
+
+@app.command()
+def journal(
+    name: Name,
+    at: At,
+    capacity: Annotated[
+        int | None,
+        typer.Option(min=0, max=MAX_JOURNAL_EVENTS, help="Events that each partition keeps; 0: no journal any more."),
+    ] = None,
+    max_bytes: Annotated[
+        int | None, typer.Option(min=1, help=f"Of the events in one partition; by default {JOURNAL_BYTES}.")
+    ] = None,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    json: Json = False,
+) -> None:
+    """Show whether a map keeps what happens to its entries, or begin, change or end that. Readers begin anew afterwards
+    only if it was off in between.
+    """
+    check_name(name)
+    plan = ask_plan(at, cluster)
+    if capacity is not None or max_bytes is not None:
+        now = plan.of(name).journal
+        wanted = JournalSettings(
+            now.capacity if capacity is None else capacity, now.max_bytes if max_bytes is None else max_bytes
+        )
+        if not wanted.is_on and capacity is None:
+            raise UsageError(f"map {name!r} has no journal: begin one with --capacity")
+        plan = ask_change(at, cluster, name, MapChange(journal=wanted))
+    found = plan.of(name).journal
+    if json:
+        print_json({"map": name, "capacity": found.capacity, "max_bytes": found.max_bytes})
+    else:
+        print(f"{name}\tjournal {found}")
+
+
+@app.command()
+def events(
+    name: Name,
+    at: At,
+    begin: Annotated[Begin, typer.Option("--from", help="Begin with what is kept, or with what comes.")] = Begin.OLDEST,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what happens, until Ctrl-C.")] = False,
+    limit: Annotated[int, typer.Option(min=0, help="Events at most; 0: all.")] = 0,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    json: Json = False,
+) -> None:
+    """Print what happened to the entries of a map that has a journal, one event a line: partition, number, time, what,
+    key, value, and what was there before. In each partition in order; partition by partition.
+    """
+    check_name(name)
+    with connect(at, cluster) as grid:
+        looked_at = Journal(name, grid)
+        places = {p: _begin(bounds, begin) for p, bounds in looked_at.bounds().items()}
+        left = limit or None
+        while True:
+            is_quiet = True
+            for partition in list(places):
+                while left is None or left > 0:
+                    page = _page(looked_at, partition, places, PAGE if left is None else min(left, PAGE))
+                    places[partition] = page.next
+                    for event in page.events:
+                        _print(partition, event, json=json)
+                    if not page.events:
+                        break
+                    is_quiet, left = False, left - len(page.events) if left is not None else None
+            if left == 0 or (is_quiet and not follow):
+                return
+            if is_quiet:
+                time.sleep(LOOK_EVERY_S)
+
+
+def _begin(bounds: Bounds, begin: Begin) -> Position:
+    return bounds.begin_position if begin is Begin.OLDEST else bounds.end_position
+
+
+def _page(looked_at: Journal, partition: int, places: dict[int, Position], limit: int) -> Page:
+    """The next events. Who only looks is told of a gap, and goes on behind it."""
+    try:
+        return looked_at.read(partition, *places[partition], limit=limit)
+    except (JournalOverrun, JournalLineageChanged) as error:
+        typer.echo(f"phalanx: {error}", err=True)
+        return Page([], looked_at.bounds([partition])[partition].begin_position)
+
+
+def _print(partition: int, event: JournalEvent, *, json: bool) -> None:
+    key = from_key_data(event.key)
+    value, old = (from_data(data) if data is not None else None for data in (event.value, event.old_value))
+    happened = dt.datetime.fromtimestamp(event.stamp_ms / 1000, dt.UTC).isoformat(timespec="milliseconds")
+    if json:
+        told = {"partition": partition, "sequence": event.sequence, "at": happened, "event": event.kind, "key": key}
+        print_json(told | {"value": value, "old_value": old})
+        return
+    cells = [as_cell(value) if event.value is not None else "-", as_cell(old) if event.old_value is not None else "-"]
+    print("\t".join([str(partition), str(event.sequence), happened, event.kind, as_cell(key), *cells]))
