@@ -9,6 +9,7 @@ import typer
 import phalanx
 from phalanx.bench.command import app as bench
 from phalanx.cli.app import CommandGroup
+from phalanx.cli.archive import export, restore
 from phalanx.cli.chaos import chaos
 from phalanx.cli.map_journal import app as maps
 from phalanx.cli.member import member
@@ -34,6 +35,8 @@ app.command()(safe)
 app.command()(why)
 app.command(name="what-if")(what_if)
 app.add_typer(maps)
+app.command()(export)
+app.command()(restore)
 app.command()(demo)
 app.command()(simulate)
 app.command()(chaos)

@@ -1,0 +1,126 @@
+"""From a cluster into an archive: each task reads some partitions from their owners, and writes one file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from phalanx.archive.folder import Folder
+from phalanx.archive.manifest import ENTRY_SCHEMA, FORMAT, ArchivedMap, Manifest, settings_as_fields, write_manifest
+from phalanx.client.staging import Staging, new_job_id
+from phalanx.client.sync import Client
+from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES
+from phalanx.common.errors import UsageError
+from phalanx.spark.planning import plan_scan
+from phalanx.wire.messages import PackedReply
+
+
+@dataclass(frozen=True)
+class Source:
+    """How tasks reach the cluster."""
+
+    members: str
+    cluster: str
+
+    def connect(self) -> Client:
+        """A client of it. Raises `ConnectError` when no member can be reached."""
+        return Client(self.members, cluster=self.cluster)
+
+
+def export_maps(
+    spark: SparkSession,
+    source: Source,
+    address: str,
+    names: Sequence[str] = (),
+    *,
+    consistent: bool = True,
+    tell: Callable[[ArchivedMap], None] = lambda _: None,
+) -> Manifest:
+    """Write maps (none named: all that have entries) into a new archive; `tell` is called after each.
+
+    Each entry is there exactly once, also while members die, join and migrate partitions. `consistent`: as of one moment
+    of each partition, which members keep for so long; without, an entry that changes meanwhile is as it was before or
+    after. Raises `UsageError` if the folder is not empty or a map has no entries, `PhalanxError` if the cluster cannot be
+    read: the folder then holds what was written, and is no archive.
+    """
+    folder = Folder(spark, address)
+    if not folder.is_empty():
+        raise UsageError(f"{address} is not empty: an export makes an archive of its own, so give a new folder")
+    with source.connect() as client:
+        there = client.map_names()
+        missing = [name for name in names if name not in there]
+        if missing:
+            raise UsageError(f"there is no map {missing[0]!r}; there are: {', '.join(there) or 'none'}")
+        folder.make()
+        exported_ms = round(time.time() * 1000)
+        done: list[ArchivedMap] = []
+        for number, name in enumerate(names or there):
+            part = f"maps/{number:04}"
+            settings = settings_as_fields(client.partition_table().maps.of(name))
+            entries = _export(spark, client, source, name, folder.of(part), consistent=consistent)
+            done.append(ArchivedMap(name, part, entries, settings))
+            tell(done[-1])
+        manifest = Manifest(
+            FORMAT, source.cluster, exported_ms, client.partition_count, consistent, tuple(done)
+        )  # fmt: skip
+    write_manifest(folder, manifest)
+    return manifest
+
+
+def _export(
+    spark: SparkSession, client: Client, source: Source, name: str, address: str, *, consistent: bool
+) -> int:  # fmt: skip
+    """Write the entries of one map; how many there were."""
+    staging = Staging(client, name, new_job_id())
+    try:
+        read_name = staging.snapshot() if consistent else name
+        table = client.partition_table()
+        tasks = [(task.partitions, task.of) for task in plan_scan(table.owners(), 0)]
+
+        def entries(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    partitions, of = tasks[number]
+                    with source.connect() as own:
+                        for page in own.map(read_name).scan_packed(partitions, of, with_ttls=True):
+                            yield as_batch(page, time.time())
+
+        numbers = spark.range(0, len(tasks), 1, len(tasks))
+        numbers.mapInArrow(entries, from_arrow_schema(ENTRY_SCHEMA)).write.parquet(address)
+    finally:
+        if consistent:
+            staging.drop()
+    return spark.read.parquet(address).count()
+
+
+def as_batch(page: PackedReply, now_s: float) -> pa.RecordBatch:
+    """A page of a scan as rows of an archive."""
+    sizes = np.frombuffer(page.value_sizes, "<u4").astype(np.int64)
+    ends = np.cumsum(sizes)
+    data = np.frombuffer(page.value_data, np.uint8)
+    places = (ends - sizes)[:, None] + np.arange(STAMP_BYTES)
+    stamps = np.ascontiguousarray(data[places]).view(">u8").ravel()
+    bare = np.delete(data, places.ravel())
+    expires = pa.nulls(len(sizes), pa.int64())
+    if page.ttls:
+        ttls = np.frombuffer(page.ttls, "<i8")
+        expires = pa.array(ttls + round(now_s * 1000), pa.int64(), mask=ttls == 0)
+    columns = [
+        _binary(page.key_data, np.frombuffer(page.key_sizes, "<u4")),
+        _binary(bare.tobytes(), sizes - STAMP_BYTES),
+        pa.array((stamps >> np.uint64(COUNTER_BITS)).astype(np.int64), pa.int64()),
+        expires,
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
+
+
+def _binary(data: bytes, sizes: np.ndarray) -> pa.Array:
+    offsets = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    return pa.Array.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
