@@ -28,6 +28,7 @@ from phalanx.bench.planning import planning
 from phalanx.bench.report import print_report
 from phalanx.bench.results import Comparison, Environment, Report
 from phalanx.bench.servers import package_version, redis_version
+from phalanx.bench.simulate import simulate
 from phalanx.bench.spark import run_spark
 from phalanx.bench.tasks import run_tasks
 
@@ -52,6 +53,7 @@ app.command()(membership)
 app.command()(migration)
 app.command()(planning)
 app.command()(connectivity)
+app.command()(simulate)
 
 
 @app.callback()

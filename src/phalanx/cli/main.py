@@ -8,6 +8,7 @@ import typer
 
 import phalanx
 from phalanx.bench.command import app as bench
+from phalanx.cli.advise import app as advise
 from phalanx.cli.app import CommandGroup
 from phalanx.cli.archive import export, restore
 from phalanx.cli.chaos import chaos
@@ -39,6 +40,7 @@ app.command()(export)
 app.command()(restore)
 app.command()(demo)
 app.command()(simulate)
+app.add_typer(advise)
 app.command()(chaos)
 app.add_typer(bench)
 

@@ -203,6 +203,13 @@ def tell_findings(searched: Searched) -> None:
     findings, plan = searched.findings, searched.plan
     if len(plan.configurations) > 1:
         _tell_configurations(findings)
+    tell_failing(searched)
+    _tell_rules(findings)
+
+
+def tell_failing(searched: Searched) -> None:
+    """What was violated, how to play it again, and what was not played."""
+    findings, plan = searched.findings, searched.plan
     schedules = {(each.configuration, each.seed): each for each in searched.looked}
     for each in findings.failing[:TOLD]:
         canary = f" --canary {plan.canary}" if plan.canary else ""
@@ -215,7 +222,6 @@ def tell_findings(searched: Searched) -> None:
         print(f"and {len(findings.failing) - TOLD:,} more failing histories")
     for error in searched.errors[:TOLD]:
         print(error)
-    _tell_rules(findings)
 
 
 def _tell_configurations(findings: Findings) -> None:

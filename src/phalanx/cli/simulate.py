@@ -139,16 +139,17 @@ def simulate(
             else _play_one(seed, one_configuration(profile, settings), canary, _Wish(story, shrunk, as_machine, save))
         )
     elif spark is not None or out is not None or sweeps:
-        plan = plan_of(_parse_range(seeds), configurations([profile], settings or (), sweeps or ()), canary)
+        plan = plan_of(parse_range(seeds), configurations([profile], settings or (), sweeps or ()), canary)
         violated = _search(msgspec.structs.replace(plan, traces=traces, shrinks=shrinks), spark, jobs, out, as_machine)
     else:
         made = one_configuration(profile, settings)
-        violated = _play_many(_parse_range(seeds), made, canary, jobs, is_quiet=as_machine)
+        violated = _play_many(parse_range(seeds), made, canary, jobs, is_quiet=as_machine)
     if violated:
         raise typer.Exit(1)
 
 
-def _parse_range(text: str) -> range:
+def parse_range(text: str) -> range:
+    """Seeds as a command is given them."""
     first, colon, end = text.partition(":")
     if not colon or not first.strip().isdecimal() or not end.strip().isdecimal() or int(first) >= int(end):
         raise UsageError(f"--seeds: {text!r} is no range: expected A:B with A smaller than B, for example 0:100")
