@@ -11,9 +11,9 @@ from phalanx.audit.schema import TRACE_COLUMNS
 from phalanx.common.errors import UsageError
 from phalanx.search import work
 from phalanx.search.findings import Findings, find, rules_of
-from phalanx.search.searching import Looked, Plan, Search, check_plan
+from phalanx.search.searching import Chunks, Looked, Plan, Search, check_plan
 from phalanx.search.store import Store
-from phalanx.search.work import Chunk, play_chunk
+from phalanx.search.work import Chunk, Row, play_chunk
 from phalanx.sim.options import Options, Profile
 from phalanx.sim.run import digest_of_all, run, run_many
 from phalanx.sim.schedule import read_schedule
@@ -234,10 +234,24 @@ def test_rules_that_no_history_exercised_are_named(searcher: Searcher) -> None:
     assert rules_of("DESIGN 5 conflicts") == ["DESIGN 5 conflicts"]
 
 
-def test_pieces_become_small_towards_the_end(searcher: Searcher) -> None:
-    plan = searcher.plan(range(100))
-    crew, store = HereAndNow(), Store(None, code_digest(), "")
-    sizes = [len(step.rows) for step in Search(plan, crew, store).play()]
-    assert sum(sizes) == 100
-    assert sizes[-1] == 1
-    assert max(sizes) <= 100 // (crew.cores * 3)
+def test_pieces_are_large_first_and_small_towards_the_end() -> None:
+    """By what histories cost: a few at first, then seconds of them, in the end half a second."""
+    configuration = Configuration(Profile.MEMBERSHIP)
+    seeds = range(2_000)
+    chunks = Chunks(Plan((configuration,), seeds), {configuration: seeds}, cores=2)
+    sizes = []
+    for chunk in chunks:
+        sizes.append(len(chunk.seeds))
+        chunks.learn(configuration, [Row(seed=each, digest="", violations=0, cpu_s=0.1) for each in chunk.seeds])
+    assert sum(sizes) == 2_000
+    assert sizes[:3] == [4, 40, 40]
+    assert sizes[1:] == sorted(sizes[1:], reverse=True)
+    assert set(sizes[-6:-1]) == {5}
+
+
+def test_configurations_take_turns() -> None:
+    one, other = Configuration(Profile.MEMBERSHIP), Configuration(Profile.QUIET)
+    seeds = range(100)
+    chunks = Chunks(Plan((one, other), seeds), {one: seeds, other: seeds}, cores=2)
+    turns = [chunk.configuration for chunk in chunks]
+    assert turns[:4] == [one, other, one, other]

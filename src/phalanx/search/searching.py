@@ -22,6 +22,8 @@ from phalanx.sim.sources import code_digest
 
 CHUNK_S = 4.0
 """Processor time of a piece."""
+LEAST_S = 0.5
+"""Of the last pieces: all cores end within about so much of each other, and Spark's part of a piece stays small."""
 FIRST_HISTORIES = 4
 MOST_HISTORIES = 2_000
 SHARES_LEFT = 3
@@ -115,7 +117,7 @@ class Search:
 
     def play(self) -> Iterator[Step]:
         """Play what is left. What has become done is kept, also if nobody asks any further."""
-        chunks = _Chunks(self.plan, self._left, self._crew.cores)
+        chunks = Chunks(self.plan, self._left, self._crew.cores)
         work = self._crew.each(play_chunk, chunks)
         try:
             for done in work:
@@ -188,7 +190,7 @@ def _key(configuration: Configuration) -> tuple[Profile, str]:
     return configuration.profile, configuration.label
 
 
-class _Chunks:
+class Chunks:
     """Cuts what is left into pieces, each when it is asked for."""
 
     def __init__(self, plan: Plan, left: dict[Configuration, Sequence[int]], cores: int) -> None:
@@ -218,5 +220,6 @@ class _Chunks:
         """How many histories the next piece has."""
         cpu_s, count = self._cost.get(configuration, (0.0, 0))
         wanted = int(CHUNK_S * count / cpu_s) if cpu_s > 0 else FIRST_HISTORIES
+        least = int(LEAST_S * count / cpu_s) if cpu_s > 0 else 1
         left = sum(max(len(seeds) - self._next[each], 0) for each, seeds in self._left.items())
-        return max(1, min(wanted, MOST_HISTORIES, left // (self._cores * SHARES_LEFT)))
+        return max(1, min(max(least, left // (self._cores * SHARES_LEFT)), wanted, MOST_HISTORIES))
