@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-from phalanx.client.wire import RefusedByPeer, Wire
+from phalanx.client.wire import Opening, RefusedByPeer, Wire
 from phalanx.common.errors import ConnectError, ProtocolError
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.map_settings import MapChange
@@ -204,14 +204,13 @@ class Inquirer:
 
     def _connected(self) -> Wire:
         if self._wire is None:
+            opening: Opening | None = None
             try:
-                self._wire = Wire(
-                    self.address, self._cluster, self._sender, DEFAULT_MAX_FRAME_BYTES, self._secret, self._timeout_s
-                )  # fmt: skip
-            except TimeoutError as error:
-                raise ConnectError(
-                    f"{self.address} did not answer within {self._timeout_s:g} s: it may hang, or be no member of Phalanx"
-                ) from error
+                opening = Opening(self.address, self._cluster, self._sender, self._secret)
+                opening.go_on_for(self._timeout_s)
+                if opening.member is not None:
+                    self._wire = Wire(opening, DEFAULT_MAX_FRAME_BYTES)
+                    return self._wire
             except RefusedByPeer as error:
                 raise RefusedByPeer(f"{self.address}: {error}") from error
             except OSError as error:
@@ -219,4 +218,10 @@ class Inquirer:
                     f"cannot connect to {self.address}: {error.strerror or error}; check the address, and that a member "
                     f"runs there"
                 ) from error
+            finally:
+                if opening is not None and self._wire is None:
+                    opening.socket.close()
+            raise ConnectError(
+                f"{self.address} did not answer within {self._timeout_s:g} s: it may hang, or be no member of Phalanx"
+            )
         return self._wire

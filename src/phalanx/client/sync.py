@@ -20,7 +20,7 @@ import msgspec
 
 from phalanx.client.core import DOUBT_AFTER_MS, ClientCore
 from phalanx.client.sync_map import SyncMap
-from phalanx.client.wire import RefusedByPeer, Wire
+from phalanx.client.wire import Opening, RefusedByPeer, Wire
 from phalanx.common.errors import (
     ConnectError,
     EntryTooLarge,
@@ -29,7 +29,7 @@ from phalanx.common.errors import (
     UnavailableError,
     UsageError,
 )
-from phalanx.common.ids import Address, Target, parse_addresses
+from phalanx.common.ids import Address, Target, is_member, parse_addresses
 from phalanx.common.table import PartitionTable
 from phalanx.maps.requests import check_map_name, expect
 from phalanx.net.secret import find_secret
@@ -77,6 +77,8 @@ class Client:
         self._secret = find_secret(secret, secret_file)
         self._core = ClientCore(parse_addresses(text), int(call_timeout_s * 1000))
         self._wires: dict[Target, Wire] = {}
+        self._openings: dict[Target, Opening] = {}
+        """Connections that were not there within `_patience_s`: others are talked with meanwhile."""
         self._view = self._core.view
         """The member list by which connections were last looked through."""
         self._answers: dict[int, Any] = {}
@@ -110,6 +112,9 @@ class Client:
         for wire in list(self._wires.values()):
             wire.socket.close()
         self._wires.clear()
+        for opening in self._openings.values():
+            opening.socket.close()
+        self._openings.clear()
 
     def map(self, name: str) -> SyncMap:
         """The distributed map of that name, as a `MutableMapping`; it exists as soon as something is stored in it."""
@@ -286,17 +291,24 @@ class Client:
 
     def _receive(self, wait_s: float) -> None:
         wires = {id(wire): wire for wire in self._wires.values()}
-        if not wires:
+        if not wires and not self._openings:
             sleep(min(wait_s, 0.02))
             return
-        if len(wires) == 1:
+        if len(wires) == 1 and not self._openings:
             # Kept to a few values, so that the kernel need not be told at every call.
             ready = list(wires.values())
             wait_s = 1.0 if wait_s >= 1.0 else 0.01
         else:
             by_socket = {wire.socket: wire for wire in wires.values()}
-            readable, _, _ = select.select(list(by_socket), [], [], wait_s)
-            ready = [by_socket[sock] for sock in readable]
+            opening = {each.socket: each for each in self._openings.values()}
+            answering = [sock for sock, each in opening.items() if each.waits_to_read]
+            connecting = [sock for sock, each in opening.items() if not each.waits_to_read]
+            readable, writable, _ = select.select([*by_socket, *answering], connecting, [], wait_s)
+            for sock in [*readable, *writable]:
+                if sock in opening:
+                    self._go_on(opening[sock], 0.0)
+            self._give_up_late()
+            ready = [by_socket[sock] for sock in readable if sock in by_socket]
             wait_s = self._patience_s
         for wire in ready:
             try:
@@ -319,9 +331,8 @@ class Client:
     def _send(self, target: Target, message: Any) -> None:
         wire = self._wires.get(target)
         if wire is None:
-            wire = self._connect(target)
-            if wire is None:
-                return
+            self._open_for(target, message)
+            return
         try:
             wire.send(message)
         except EntryTooLarge as error:
@@ -329,24 +340,68 @@ class Client:
         except OSError:
             self._lose(wire)
 
-    def _connect(self, target: Target) -> Wire | None:
+    def _open_for(self, target: Target, message: Any) -> None:
+        """Connect, and send the message then. One who hangs is not waited for: it may have been replaced meanwhile."""
+        opening = self._openings.get(target)
+        if opening is not None:
+            opening.waiting.append(message)
+            return
         try:
-            wire = Wire(target, self._cluster, self._sender, self._max_frame_bytes, self._secret)
-        except RefusedByPeer as error:
-            self._refusals[target] = str(error)
-            self._carry_out(self._core.link_lost(LinkRefused(target, str(error)), self._now()))
-            return None
+            opening = Opening(target, self._cluster, self._sender, self._secret)
         except OSError as error:
-            self._carry_out(self._core.link_lost(LinkRefused(target, error.strerror or str(error)), self._now()))
-            return None
-        self._wires[target] = wire
+            self._refused(target, error)
+            return
+        self._openings[target] = opening
+        opening.waiting.append(message)
+        self._go_on(opening, self._patience_s)
+
+    def _go_on(self, opening: Opening, wait_s: float) -> None:
+        """The opening's socket is ready, or is waited for."""
+        target = opening.target
+        if self._openings.get(target) is not opening:
+            return
+        try:
+            if wait_s:
+                opening.go_on_for(wait_s)
+            else:
+                opening.go_on()
+        except (OSError, RefusedByPeer) as error:
+            self._close(opening)
+            self._refused(target, error)
+            return
+        if opening.member is not None:
+            del self._openings[target]
+            self._opened(Wire(opening, self._max_frame_bytes))
+            for message in opening.waiting:
+                self._send(target, message)
+
+    def _close(self, opening: Opening) -> None:
+        opening.socket.close()
+        del self._openings[opening.target]
+
+    def _give_up_late(self) -> None:
+        """Nobody is waited for longer than a greeting may take."""
+        now = monotonic()
+        for opening in [opening for opening in self._openings.values() if now >= opening.ends_at]:
+            self._close(opening)
+            self._refused(opening.target, TimeoutError("no whole answer to the greeting in time"))
+
+    def _refused(self, target: Target, error: OSError | RefusedByPeer) -> None:
+        reason = str(error)
+        if isinstance(error, RefusedByPeer):
+            self._refusals[target] = reason
+        else:
+            reason = error.strerror or reason
+        self._carry_out(self._core.link_lost(LinkRefused(target, reason), self._now()))
+
+    def _opened(self, wire: Wire) -> None:
+        self._wires[wire.target] = wire
         earlier = self._wires.get(wire.member)
         if earlier is not None and earlier is not wire:
             # The member keeps only the newest connection of a client.
             self._lose(earlier)
         self._wires[wire.member] = wire
-        self._core.known_as(target, wire.member)
-        return wire
+        self._core.known_as(wire.target, wire.member)
 
     def _forsake(self) -> list[Effect]:
         """There is another member list: who is not in it is asked nothing any more, not even what is on its way."""
@@ -356,6 +411,10 @@ class Client:
             if view is not None and wire.member not in view.members:
                 wire.reset()
                 effects += self._lost(wire)
+        for target, opening in list(self._openings.items()):
+            if view is not None and is_member(target) and target not in view.members:
+                self._close(opening)
+                effects += self._core.link_lost(LinkLost(target), self._now())
         return effects
 
     def _lose(self, wire: Wire) -> None:

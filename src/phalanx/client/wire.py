@@ -1,7 +1,10 @@
-"""One blocking connection to a member: the greeting, frames out, frames in within a time limit."""
+"""One blocking connection to a member: how it is opened, frames out, frames in within a time limit."""
 
 from __future__ import annotations
 
+import errno
+import os
+import select
 import socket
 import struct
 import time
@@ -22,56 +25,96 @@ class RefusedByPeer(ConnectError):
     """The peer answered and will not talk: trying again does not help."""
 
 
+class Opening:
+    """A connection that is being made, up to the end of the greeting. It never waits: whoever drives it may do else meanwhile."""
+
+    def __init__(self, target: Target, cluster: str, sender: str, secret: Secret | None = None) -> None:
+        """Begin to connect. Raises `OSError`."""
+        self.target = target
+        self.waiting: list[Any] = []
+        """Messages for when it is open."""
+        self.ends_at = time.monotonic() + GREETING_TIMEOUT_S
+        """When it is given up, by `time.monotonic`."""
+        self._greeting = Connecting(target, cluster, sender, secret)
+        self._reader = FrameReader(handshake_decoder, MAX_GREETING_BYTES)
+        self._is_connected = False
+        host, port = host_and_port(address_of(target))  # type: ignore[arg-type]  # connections go to members only
+        self._places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        self.socket = self._next_socket(OSError(f"{host} has no address"))
+
+    @property
+    def member(self) -> MemberId | None:
+        """Who answered; None: the greeting is not over."""
+        return self._greeting.member
+
+    @property
+    def waits_to_read(self) -> bool:
+        """Whether the socket is ready when it can be read; else when it can be written."""
+        return self._is_connected
+
+    def go_on(self) -> None:
+        """The socket is ready. Raises `OSError` when there will be no connection, `RefusedByPeer` if the peer will not talk."""
+        if not self._is_connected:
+            if error := self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                self.socket.close()
+                self.socket = self._next_socket(OSError(error, os.strerror(error)))
+                return
+            self._is_connected = True
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.socket.sendall(encode_frame(self._greeting.hello))
+            return
+        try:
+            data = self.socket.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            raise ConnectionResetError("the peer closed the connection at the greeting")
+        try:
+            for message in self._reader.feed(data):
+                answer = self._greeting.answer(message)
+                if isinstance(answer, Proof):
+                    self.socket.sendall(encode_frame(answer))
+                elif answer is not None:
+                    raise RefusedByPeer(answer)
+        except ProtocolError as error:
+            raise RefusedByPeer(f"no member of Phalanx listens there: {error}") from error
+
+    def go_on_for(self, wait_s: float) -> None:
+        """Do nothing else for so long, or until the greeting is over. Raises as `go_on`."""
+        deadline = time.monotonic() + wait_s
+        while self.member is None and (left_s := deadline - time.monotonic()) > 0:
+            socks = [self.socket]
+            read, write = (socks, []) if self.waits_to_read else ([], socks)
+            if any(select.select(read, write, [], left_s)):
+                self.go_on()
+
+    def _next_socket(self, error: OSError) -> socket.socket:
+        """Try the next address of the host; the error of the last one, if there is none."""
+        while self._places:
+            family, kind, protocol, _, place = self._places.pop(0)
+            sock = socket.socket(family, kind, protocol)
+            sock.setblocking(False)
+            code = sock.connect_ex(place)
+            if code in (0, errno.EINPROGRESS):
+                return sock
+            sock.close()
+            error = OSError(code, os.strerror(code))
+        raise error
+
+
 class Wire:
     """One blocking connection to a member, greeted."""
 
-    def __init__(
-        self,
-        target: Target,
-        cluster: str,
-        sender: str,
-        max_frame_bytes: int,
-        secret: Secret | None = None,
-        connect_timeout_s: float = GREETING_TIMEOUT_S,
-    ) -> None:
-        """Connect. Raises `OSError`, or `RefusedByPeer` if the peer will not talk."""
-        self.target = target
+    def __init__(self, opening: Opening, max_frame_bytes: int) -> None:
+        """What was opened, and its greeting is over."""
+        if opening.member is None:
+            raise ValueError(f"the greeting of {opening.target} is not over")
+        self.target, self.member, self.socket = opening.target, opening.member, opening.socket
         self._max_frame_bytes = max_frame_bytes
-        host, port = host_and_port(address_of(target))  # type: ignore[arg-type]  # connections go to members only
-        deadline = time.monotonic() + connect_timeout_s
-        self.socket = socket.create_connection((host, port), connect_timeout_s)
-        try:
-            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.member = self._greet(Connecting(target, cluster, sender, secret), deadline)
-            # A blocking socket costs one system call less than one with a timeout; the kernel ends a long wait.
-            self.socket.settimeout(None)
-            self._wait_s = 0.0
-        except BaseException:
-            self.socket.close()
-            raise
+        # A blocking socket costs one system call less than one with a timeout; the kernel ends a long wait.
+        self.socket.settimeout(None)
+        self._wait_s = 0.0
         self._reader = FrameReader(reply_decoder, max_frame_bytes)
-
-    def _greet(self, greeting: Connecting, deadline: float) -> MemberId:
-        self.socket.sendall(encode_frame(greeting.hello))
-        reader = FrameReader(handshake_decoder, MAX_GREETING_BYTES)
-        while greeting.member is None:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                raise TimeoutError("no whole answer to the greeting in time")
-            self.socket.settimeout(left_s)
-            data = self.socket.recv(RECEIVE_BYTES)
-            if not data:
-                raise ConnectionResetError("the peer closed the connection at the greeting")
-            try:
-                for message in reader.feed(data):
-                    answer = greeting.answer(message)
-                    if isinstance(answer, Proof):
-                        self.socket.sendall(encode_frame(answer))
-                    elif answer is not None:
-                        raise RefusedByPeer(answer)
-            except ProtocolError as error:
-                raise RefusedByPeer(f"no member of Phalanx listens there: {error}") from error
-        return greeting.member
 
     def reset(self) -> None:
         """Close, and see to it that what the member has not got yet never reaches it (`NEVER_SENT`)."""
