@@ -1,6 +1,6 @@
 """Do the tests that cite a checklist row fail when its rule is broken? Each mutant breaks one rule on purpose.
 
-tests/mutants/*.toml lists them: the rows, the file below src/phalanx, a text that it holds exactly once, what to put in
+tests/mutants/*.toml lists them: the rows (for a rule that is in no row: the test file that holds it), the file below src/phalanx, a text that it holds exactly once, what to put in
 its place, and why that breaks the rows. A mutant is applied to a copy of src; then the tests that cite its rows run
 until each of the rows has seen one of its own fail. A test that cannot be imported, or that breaks by itself, proves
 nothing: only a failed assertion, a violated invariant or a scenario that shows something else counts.
@@ -90,7 +90,7 @@ class Judge:
             return
         kind = error.type.__name__
         if call.when == "call" and kind in KILLS and "Timeout" not in str(error.value)[:20]:
-            for row in set(cited_rows(item)).intersection(self.rows):
+            for row in {*cited_rows(item), item.nodeid.partition("::")[0]}.intersection(self.rows):
                 self.killed.setdefault(row, item.nodeid)
         else:
             self.broken[item.nodeid] = f"{kind}: {error.value}"[:300]
@@ -124,7 +124,7 @@ def try_out(mutant: Mutant, tests_of: dict[str, list[str]], folder: Path) -> dic
     shutil.copytree(SOURCE / "phalanx", overlay / "phalanx", ignore=shutil.ignore_patterns("__pycache__"))
     path = overlay / "phalanx" / mutant.file
     path.write_text(path.read_text(encoding="utf-8").replace(mutant.old, mutant.new), encoding="utf-8")
-    tests = sorted({test for row in mutant.rows for test in tests_of.get(row, ())}, key=place)
+    tests = sorted({test for row in mutant.rows for test in tests_of.get(row, [row] if "/" in row else [])}, key=place)
     environment = {**os.environ, "PYTHONPATH": f"{overlay}{os.pathsep}{TESTS}", "PYTHONDONTWRITEBYTECODE": "1"}
     module = "phalanx." + mutant.file.removesuffix(".py").replace("/", ".")
     imported = subprocess.run(

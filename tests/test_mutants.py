@@ -13,7 +13,7 @@ MUTANTS = load()
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.rows[0]}: {mutant.why}")
 def test_each_mutant_still_applies(mutant: Mutant) -> None:
     assert staleness(mutant) == ""
-    assert set(mutant.rows) <= set(load_rows())
+    assert {row for row in mutant.rows if not (Path(__file__).parents[1] / row).is_file()} <= set(load_rows())
     assert mutant.old != mutant.new
 
 

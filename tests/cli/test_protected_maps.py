@@ -74,6 +74,7 @@ def test_settings_are_changed_one_by_one_through_any_member(ask):
         "backups": {"sync": 2, "async": 0},
         "protection": {"on": True, "minimum": 2, "majority": True, "reads": True, "writes": False},
         "merge_policy": "discard",
+        "journal": {"capacity": 0, "max_bytes": 16 * 1024 * 1024},
     }
     assert "protection off" in ask("map", "protect", "prices", "--off")
     assert "only a * at the end" not in ask("map", "protect", "prices*", "--off")

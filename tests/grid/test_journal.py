@@ -147,6 +147,22 @@ def test_what_is_over_ends_once_before_anything_else_happens_to_it(rows: str, ho
         assert content(journal(c, "A")) == content(journal(c, "B"))
 
 
+def test_what_another_side_has_kept_says_so() -> None:
+    c = cluster()
+    first, second, third = (TEXT + b"%d" % number for number in range(3))
+    do(c, "A", m.PutAll, [first, second], [V, V], 0)
+    later = c.nodes["A"].clock.read(c.now) + 1_000
+    keys, versions = [first, second, third], [with_stamp(later, W), with_stamp(later, b""), with_stamp(later, W)]
+    c.say("B", "A", m.MergeEntries(1, MAP, lone_id("B"), later, keys, versions, [0, 0, 60_000], [], []))
+    c.settle()
+    assert told(read(c, "A", 0, 2)) == [
+        ("removed", second, None, V),
+        ("merged", first, W, V),
+        ("merged", third, W, None),
+    ]
+    assert content(journal(c, "A")) == content(journal(c, "B"))
+
+
 def test_the_embedding_programs_short_way_writes_events_too() -> None:
     c = cluster("A", "A")
     grid = c.nodes["A"].grid

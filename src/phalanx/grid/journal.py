@@ -29,6 +29,7 @@ from hashlib import blake2b
 from itertools import islice
 
 from phalanx.common.clock import STAMP_BYTES, stamp_of
+from phalanx.common.invariant import invariant
 from phalanx.wire.replication_messages import JournalPart
 
 ADDED, UPDATED, REMOVED, EXPIRED, EVICTED, MERGED = range(1, 7)
@@ -174,9 +175,10 @@ class Journal:
         return journal
 
     def fill(self, part: JournalPart) -> None:
-        """Older events have come. Where some between are dropped here already, the owner has dropped these, too."""
-        if part.end != self.first:
-            return
+        """Older events have come. None between is dropped here by now: then the owner has dropped these, too, and they
+        were not sent.
+        """
+        invariant(part.end == self.first, "a journal has no gaps", journal=self, end=part.end)
         events = list(zip(part.kinds, part.keys, part.values, part.olds, part.stamps, strict=True))
         self.events.extendleft(reversed(events))
         self.first -= len(events)
