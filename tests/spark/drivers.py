@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyspark
+
 from processes import wait_for
 
 DRIVER = Path(__file__).with_name("stream_driver.py")
@@ -23,16 +25,19 @@ class Driver:
         self.log = folder / "driver.log"
         self.stopper = folder / "stop"
         self.flag = folder / "held"
+        self._release = folder / "released"
         if "hold" in given:
-            given["hold"] = given["hold"] | {"flag": str(self.flag)}
+            given["hold"] = given["hold"] | {"flag": str(self.flag), "release": str(self._release)}
         environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+        if given.get("master", "").startswith("local-cluster"):
+            environment["SPARK_HOME"] = str(spark_home(folder))
         with self.log.open("w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, str(DRIVER), json.dumps(given | {"stop": str(self.stopper)})],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=environment | given.get("environment", {}),
+                env=environment,
                 start_new_session=True,
             )
 
@@ -45,6 +50,23 @@ class Driver:
     def wait_held(self) -> None:
         """Until it stands where it was to stop."""
         self._wait(self.flag.exists, "the driver stands at the commit")
+
+    def release(self) -> None:
+        """Let it go on from there."""
+        self._release.touch()
+
+    def executors(self) -> list[int]:
+        """Its Java processes that run tasks, by their ids."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if os.getpgid(int(process.name)) == self._process.pid:
+                    command = (process / "cmdline").read_bytes()
+                    if b"CoarseGrainedExecutorBackend" in command and b"java" in command.split(b"\0")[0]:
+                        found.append(int(process.name))
+            except (ProcessLookupError, FileNotFoundError):
+                continue
+        return sorted(found)
 
     def wait_batches(self, number: int) -> None:
         """Until it has done a batch of this number or a later one."""
@@ -79,3 +101,14 @@ class Driver:
             return bool(condition())
 
         wait_for(met, what, DEADLINE_S, self.tail)
+
+
+def spark_home(folder: Path) -> Path:
+    """Spark as it is installed, in a folder of its own: executors of a cluster on one machine write logs beside it."""
+    home = folder / "spark"
+    home.mkdir(exist_ok=True)
+    installed = Path(pyspark.__file__).parent
+    for name in ("bin", "jars", "python", "sbin"):
+        if not (home / name).exists():
+            (home / name).symlink_to(installed / name)
+    return home

@@ -3,16 +3,19 @@
     python stream_driver.py '{"master": "local[2]", "source": {...}, "sink": {...}, "checkpoint": "...", ...}'
 
 It says `batch N` on its output for every batch that is done, and ends when the file `stop` is there, or the query failed.
-With `hold` it stops at one commit of the sink, before it or behind it, says so by a file, and waits there to be killed.
+With `hold` it stops once at one batch of the sink: in a task that has staged its rows, before the commit or behind it. It
+says so by a file, and waits there to be killed, or to be let go on by another file.
 """
 
 import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -20,7 +23,7 @@ from pyspark.sql.types import StructType
 from phalanx.spark import each_batch, session
 from phalanx.spark.options import SINK, parse_options
 from phalanx.spark.source import PhalanxSource
-from phalanx.spark.stream_writer import PhalanxStreamWriter
+from phalanx.spark.stream_writer import PhalanxStreamWriter, Staged
 
 HOLD = "TEST_STREAM_HOLD"
 """The variable in which the workers of Spark are told where to stop, as JSON."""
@@ -34,7 +37,14 @@ QUIET = {
 
 
 class HeldWriter(PhalanxStreamWriter):
-    """A sink that stops at one commit."""
+    """A sink that stops at one batch."""
+
+    def write(self, iterator: Iterator[Any]) -> Staged:
+        staged = super().write(iterator)
+        context = TaskContext.get()
+        assert context is not None
+        hold("task", int(context.getLocalProperty("streaming.sql.batchId") or -1))
+        return staged
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         hold("before", batchId)
@@ -55,15 +65,20 @@ class HeldSource(PhalanxSource):
 
 
 def hold(where: str, batch: int) -> None:
-    """Stop here, if that was asked for, until somebody kills the driver, or nobody does for a minute."""
+    """Stop here, if that was asked for and nobody has stopped before, until somebody ends it, or nobody does for long."""
     wish = json.loads(os.environ.get(HOLD, "{}"))
     if (wish.get("where"), wish.get("batch")) != (where, batch):
         return
-    Path(wish["flag"]).touch()
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+    try:
+        with Path(wish["flag"]).open("x") as flag:
+            flag.write(str(os.getpid()))
+    except FileExistsError:
+        return
+    deadline = time.monotonic() + 120
+    while not Path(wish["release"]).exists():
+        if time.monotonic() > deadline:
+            raise AssertionError("nobody ended the wait")
         time.sleep(0.05)
-    raise AssertionError("nobody killed the driver")
 
 
 def source(spark: SparkSession, given: dict[str, Any]) -> DataFrame:
@@ -78,7 +93,7 @@ def source(spark: SparkSession, given: dict[str, Any]) -> DataFrame:
 def main(given: dict[str, Any]) -> int:
     """Run the query."""
     os.environ[HOLD] = json.dumps(given.get("hold", {}))
-    spark = session(given.get("master", "local[2]"), **QUIET)
+    spark = session(given.get("master", "local[2]"), **QUIET | {f"spark.executorEnv.{HOLD}": os.environ[HOLD]})
     spark.dataSource.register(HeldSource)
     frame = source(spark, given["source"])
     if "count_by" in given:
