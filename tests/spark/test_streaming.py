@@ -1,6 +1,7 @@
 """Structured Streaming on members in real processes: a map's changes as a stream, a stream into a map."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,9 @@ class Streams:
     def journal(self, name: str, capacity: int) -> None:
         with Inquirer(self.members.members[0].address, cluster=self.members.name) as master:
             master.change_map(name, MapChange(journal=JournalSettings(capacity)))
+        with self.members.client() as client:
+            client.partition_table()  # whoever asks first has the partitions assigned
+        self.members.wait_redundant()  # while a backup gets its copy, what is written then is not confirmed by it
 
     def changes(self, name: str, schema: str | None = CHANGES, **options: str) -> DataFrame:
         reader = self.spark.readStream.format("phalanx").options(**self.options, **options).option("map", name)
@@ -48,6 +52,7 @@ class Streams:
         number = len(list((self.folder / "in").glob("*.json")))
         part = self.folder / f"{number}.part"
         part.write_text("\n".join(map(json.dumps, rows)))
+        os.utime(part, (number + 1, number + 1))  # Spark takes the oldest first
         part.rename(self.folder / "in" / f"{number:03}.json")
 
     def write(self, frame: DataFrame, name: str, mode: str = "append", **options: str) -> StreamingQuery:
