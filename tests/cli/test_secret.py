@@ -18,6 +18,7 @@ def test_a_member_is_asked_with_the_secret_only(
     monkeypatch.delenv(SECRET_FILE_VARIABLE, raising=False)
     file = tmp_path / "secret"
     file.write_text("a secret of this cluster\n")
+    file.chmod(0o600)
     (member,) = cluster.start(wait=False, options=("--secret-file", str(file)))
     at = ("--at", member.address, "--cluster", cluster.name)
 

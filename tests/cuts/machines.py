@@ -47,6 +47,7 @@ class Machines:
         self.event_log = folder / "events"
         self.secret_file = folder / "secret"
         self.secret_file.write_text("a secret for these machines only\n")
+        self.secret_file.chmod(0o600)
         self._hosts: dict[str, str] = {}
         """Name of a member to its host."""
         self._processes: list[MemberProcess] = []

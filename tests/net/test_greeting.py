@@ -1,5 +1,7 @@
 """Who may talk: both ends of a connection have the same secret, or neither has one."""
 
+import os
+
 import pytest
 
 from harness import lone_id
@@ -155,7 +157,9 @@ def test_the_secret_comes_from_the_setting_the_file_or_the_environment(tmp_path,
     said = Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"n")
     one, other = tmp_path / "one", tmp_path / "other"
     one.write_text("one secret for the cluster\n")
+    one.chmod(0o600)
     other.write_text("another secret for it\n")
+    other.chmod(0o600)
 
     def proof(secret: Secret | None) -> bytes:
         assert secret is not None
@@ -174,6 +178,7 @@ def test_what_is_wrong_with_a_secret_is_said(tmp_path, monkeypatch) -> None:
     monkeypatch.delenv(SECRET_FILE_VARIABLE, raising=False)
     short = tmp_path / "short"
     short.write_text("abc\n")
+    short.chmod(0o600)
     with pytest.raises(
         UsageError, match=r"secret_file .*short: the cluster's secret has 3 bytes, and needs 16 to 1024"
     ):
@@ -185,6 +190,31 @@ def test_what_is_wrong_with_a_secret_is_said(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv(SECRET_FILE_VARIABLE, "nowhere")
     with pytest.raises(UsageError, match=r"PHALANX_SECRET_FILE: cannot read nowhere"):
         find_secret(None, None)
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o666, 0o620])
+def test_a_file_that_others_can_open_is_refused(tmp_path, monkeypatch, mode: int) -> None:
+    monkeypatch.delenv(SECRET_FILE_VARIABLE, raising=False)
+    path = tmp_path / "secret"
+    path.write_text("a secret of this cluster")
+    path.chmod(mode)
+    with pytest.raises(
+        UsageError, match=rf"secret_file .*secret: it is open to other users \(mode {mode:o}\).*chmod 600"
+    ):
+        find_secret(None, path)
+    monkeypatch.setenv(SECRET_FILE_VARIABLE, str(path))
+    with pytest.raises(UsageError, match=r"PHALANX_SECRET_FILE .*open to other users"):
+        find_secret(None, None)
+    monkeypatch.setattr(os, "getuid", lambda: path.stat().st_uid + 1)
+    assert find_secret(None, path) is not None, "it is not this user's to change"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400])
+def test_a_file_of_this_user_alone_is_read(tmp_path, mode: int) -> None:
+    path = tmp_path / "secret"
+    path.write_text("a secret of this cluster")
+    path.chmod(mode)
+    assert find_secret(None, path) is not None
 
 
 def test_it_shows_in_no_repr() -> None:

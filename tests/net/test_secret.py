@@ -30,6 +30,7 @@ def _nothing_else_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "secret"
     path.write_text(SECRET + "\n")
+    path.chmod(0o600)
     return path
 
 
@@ -37,6 +38,7 @@ def file(tmp_path: Path) -> Path:
 def other(tmp_path: Path) -> Path:
     path = tmp_path / "other"
     path.write_text("the secret of another one\n")
+    path.chmod(0o600)
     return path
 
 

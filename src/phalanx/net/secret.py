@@ -12,6 +12,7 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
+import stat
 from pathlib import Path
 
 import msgspec
@@ -72,7 +73,7 @@ def secret_file_of(secret: str | None, secret_file: str | os.PathLike[str] | Non
 def find_secret(secret: str | None, secret_file: str | os.PathLike[str] | None) -> Secret | None:
     """The secret itself, the one in the file, or in the file that PHALANX_SECRET_FILE names; None: there is none.
 
-    Raises `UsageError` for one that is too short, and for a file that cannot be read.
+    Raises `UsageError` for one that is too short, and for a file that cannot be read, or that others can read.
     """
     path = secret_file_of(secret, secret_file)
     if path is None:
@@ -80,6 +81,19 @@ def find_secret(secret: str | None, secret_file: str | os.PathLike[str] | None) 
     source = "secret_file" if secret_file is not None else SECRET_FILE_VARIABLE
     try:
         with Path(path).open("rb") as file:
+            _check_mode(os.fstat(file.fileno()), f"{source} {os.fspath(path)}")
             return Secret(file.read(MAX_SECRET_BYTES + 3), f"{source} {os.fspath(path)}")
     except OSError as error:
         raise UsageError(f"{source}: cannot read {os.fspath(path)}: {error.strerror}") from error
+
+
+def _check_mode(status: os.stat_result, where: str) -> None:
+    """Whoever can read the secret is in the cluster. As ssh with its keys: a file of the user who runs this has to be
+    that user's alone; what another user owns (root, say, who mounted it) is not this one's to change.
+    """
+    mode = stat.S_IMODE(status.st_mode)
+    if stat.S_ISREG(status.st_mode) and mode & 0o077 and status.st_uid == os.getuid():
+        raise UsageError(
+            f"{where}: it is open to other users (mode {mode:03o}), and who reads it can read and write all data: make it "
+            f"yours alone (chmod 600), and draw another secret if somebody may have read it"
+        )
