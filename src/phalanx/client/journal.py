@@ -29,82 +29,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from phalanx.common.errors import (
-    ErrorCode,
-    JournalLineageChanged,
-    JournalNotEnabled,
-    JournalOverrun,
-    UnavailableError,
-    UsageError,
-)
+from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
+from phalanx.maps.journals import DOUBT_S, PAGE_BYTES, PAGE_EVENTS, PAUSE_S, not_enabled, page_of
+from phalanx.maps.journals import Bounds as Bounds
+from phalanx.maps.journals import JournalEvent as JournalEvent
+from phalanx.maps.journals import Page as Page
+from phalanx.maps.journals import Position as Position
 from phalanx.maps.requests import REGROUP, check_map_name, expect
 from phalanx.wire.messages import ErrorReply, JournalReply, ReadJournal
 
 if TYPE_CHECKING:
     from phalanx.client.sync import Client
-
-KINDS = ("", "added", "updated", "removed", "expired", "evicted", "merged")
-"""Of events, by their number on the wire. `merged`: another side's value was taken when a cut was healed."""
-PAGE_EVENTS = 10_000
-PAGE_BYTES = 1024 * 1024
-PAUSE_S = 0.02
-DOUBT_S = 3.0
-"""How long others are asked before a reader is told that its events did not last."""
-
-
-class Position(NamedTuple):
-    """A place in the journal of one partition: behind what was read."""
-
-    lineage: int
-    sequence: int
-    """The number of the next event."""
-
-
-class Bounds(NamedTuple):
-    """What the journal of one partition holds."""
-
-    lineage: int
-    """Of the newest event that may be read."""
-    oldest: int
-    """The number of the oldest event that is kept; of the next one, where none is."""
-    end: int
-    """The number behind the newest event that may be read."""
-    known_to: int = -1
-    """Up to which number it has the same events as the lineage that was asked about; -1: it does not know that one."""
-
-    @property
-    def begin_position(self) -> Position:
-        """Where to read from for all that is kept."""
-        return Position(self.lineage, self.oldest)
-
-    @property
-    def end_position(self) -> Position:
-        """Where to read from for what comes next."""
-        return Position(self.lineage, self.end)
-
-
-class JournalEvent(NamedTuple):
-    """One thing that happened to an entry; key and values are serialised (`phalanx.grid.serialization`)."""
-
-    kind: str
-    """One of `KINDS`."""
-    key: bytes
-    value: bytes | None
-    """What the entry holds from then on; None: it is gone."""
-    old_value: bytes | None
-    """What it held before."""
-    stamp_ms: int
-    """When it was written, by the grid's clock, in milliseconds since 1970; of one that was merged: on its former side."""
-    sequence: int
-
-
-class Page(NamedTuple):
-    """Events in their order, and where to go on."""
-
-    events: list[JournalEvent]
-    next: Position
 
 
 class Journal:
@@ -227,35 +164,3 @@ class Journal:
     def _request(self, partition: int, of: int, lineage: int, sequence: int, limit: int) -> ReadJournal:
         number = self._client.next_id()
         return ReadJournal(number, self.map_name, partition, of, lineage, sequence, limit, PAGE_BYTES)
-
-
-def page_of(map_name: str, partition: int, at: Position, reply: JournalReply) -> Page:
-    """What a reply says to a reader at a position. Raises what must be said of it."""
-    where = f"partition {partition} of map {map_name!r}"
-    mend = "read the map as it is now, and the journal from the position that it has now (bounds)"
-    if at.lineage and reply.known_to < 0:
-        text = f"the journal of {where} is not the one of which event {at.sequence} was the next: it began anew, or another"
-        raise JournalLineageChanged(partition, None, f"{text} side of a cut wrote it; {mend}")
-    if at.sequence > reply.known_to:
-        void = at.sequence - reply.known_to
-        text = f"{void} events before event {at.sequence} of {where} were read and did not last: their side of a cut, or all"
-        raise JournalLineageChanged(partition, void, f"{text} who held them, are gone; {mend}")
-    if at.sequence < reply.oldest:
-        missed = reply.oldest - at.sequence
-        text = f"{missed} events of {where} from event {at.sequence} on are not kept any more: the reader is too late"
-        raise JournalOverrun(partition, missed, f"{text}; {mend}, and give the journal a greater capacity")
-    events = [
-        JournalEvent(KINDS[kind], key, value, old, stamp, reply.sequence + index)
-        for index, (kind, key, value, old, stamp) in enumerate(
-            zip(reply.kinds, reply.keys, reply.values, reply.olds, reply.stamps, strict=True)
-        )
-    ]
-    return Page(events, Position(reply.lineage, events[-1].sequence + 1) if events else at)
-
-
-def not_enabled(map_name: str) -> JournalNotEnabled:
-    """What to tell who reads the journal of a map that has none."""
-    how = f"phalanx map journal {map_name} --capacity 10000 --at HOST:PORT"
-    return JournalNotEnabled(
-        f"map {map_name!r} has no journal: begin one with '{how}'; it holds what happens from then on"
-    )

@@ -9,7 +9,9 @@ from typing import Any, Protocol
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.table import PartitionTable
 from phalanx.grid.serialization import from_data, from_key_data, keys_to_data, to_data, to_key_data
+from phalanx.maps.async_journal import AsyncJournal, Change
 from phalanx.maps.grouping import PARTS_AT_ONCE, OwnerGroups, Part
+from phalanx.maps.journals import Position
 from phalanx.maps.requests import (
     REGROUP,
     SCAN_PAGE_BYTES,
@@ -253,6 +255,14 @@ class AsyncMap:
                 return expect(reply, PageReply, "scan")
             await self._pause_or_raise(reply, table, deadline, "scan", was_write=False)
         return None
+
+    def journal(self) -> AsyncJournal:
+        """What happened to the entries, if the map has a journal (`phalanx map journal NAME --capacity N`)."""
+        return AsyncJournal(self.name, self._caller)
+
+    def changes(self, begin: dict[int, Position] | None = None) -> AsyncIterator[Change]:
+        """What happens to the entries, as it happens: see `AsyncJournal.changes`."""
+        return self.journal().changes(begin)
 
     # --- how parts are asked ---------------------------------------------------------------------------------------
 
