@@ -11,6 +11,7 @@ from phalanx.bench.command import app as bench
 from phalanx.cli.advise import app as advise
 from phalanx.cli.app import CommandGroup
 from phalanx.cli.archive import export, restore
+from phalanx.cli.audit import audit
 from phalanx.cli.chaos import chaos
 from phalanx.cli.map_journal import app as maps
 from phalanx.cli.member import member
@@ -42,6 +43,7 @@ app.command()(demo)
 app.command()(simulate)
 app.add_typer(advise)
 app.command()(chaos)
+app.command()(audit)
 app.add_typer(bench)
 
 

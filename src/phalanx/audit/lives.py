@@ -1,0 +1,111 @@
+"""How long members lived, and which line of masters is the cluster that went on.
+
+A member's end is known from its own words (`Left`, `Ejected`), from whoever runs its process (`ProcessStruck`), or not at
+all: then its last line says until when it lived at least. Times in which it hung it tells itself when it wakes up.
+
+Sides of a split follow different masters. Replicas, losses and removals are judged on one line: the masters one after
+another that lead to the one that most members followed in the end. What other sides did was given up by them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+
+from phalanx.audit.schema import PROCESS_EVENT
+
+REIGNS_DDL = "history string, master string, number int, since bigint, until bigint"
+FOREVER = 1 << 62
+
+
+class Reign(msgspec.Struct):
+    """A master of the line of the cluster that went on, and when it was."""
+
+    history: str
+    master: str
+    number: int
+    since: int
+    until: int
+
+
+def lives(spark: SparkSession, events: DataFrame) -> DataFrame:
+    """Of each member: its first and last own line, when it ended (NULL: not told), and by which word."""
+    return spark.sql(
+        f"""
+        select history, member,
+            min(at) filter (where event <> '{PROCESS_EVENT}') as first_at,
+            max(at) filter (where event <> '{PROCESS_EVENT}') as last_at,
+            min(at) filter (where event = 'Left') as left_at,
+            min(at) filter (where event in ('Left', 'Ejected')
+                            or event = '{PROCESS_EVENT}' and what not in ('started', 'paused', 'resumed')) as ended_at,
+            min(at) filter (where event = '{PROCESS_EVENT}' and what like 'crashed%') as crashed_at
+        from {{events}} group by history, member
+        """,
+        events=events,
+    )
+
+
+def absences(spark: SparkSession, events: DataFrame) -> DataFrame:
+    """`since` and `until` of each time in which a member did not run, though its process went on."""
+    return spark.sql(
+        f"""
+        select history, member, at - away_ms as since, at as until from {{events}} where family = 'others' and event = 'WokeUp'
+        union all
+        select history, member, at, coalesce(resumed, {FOREVER}) from (
+            select history, member, what, at,
+                lead(at) over (partition by history, member order by at, place, line) as resumed
+            from {{events}} where family = 'others' and event = '{PROCESS_EVENT}' and what in ('paused', 'resumed')
+        ) where what = 'paused'
+        """,
+        events=events,
+    )
+
+
+def main_line(spark: SparkSession, views: DataFrame, members: DataFrame) -> list[Reign]:
+    """The reigns of the cluster that went on, oldest first, for every history."""
+    reigns = spark.sql(
+        """
+        select history, member, min(at) as since, max(at) as newest,
+            min_by(prev.master, struct(at, line)) as before
+        from {views} where master = member group by history, member
+        """,
+        views=views,
+    ).collect()
+    followed = spark.sql(
+        """
+        select v.history, v.master, count_if(m.ended_at is null) as alive, count(*) as all, max(v.at) as newest
+        from {views} v join {members} m on m.history = v.history and m.member = v.member
+        where v.later is null group by v.history, v.master
+        """,
+        views=views, members=members,
+    ).collect()  # fmt: skip
+    since: dict[tuple[str, str], int] = {(row.history, row.member): row.since for row in reigns}
+    before: dict[tuple[str, str], str | None] = {(row.history, row.member): row.before for row in reigns}
+    followers: dict[str, list[tuple[int, int, int, str]]] = defaultdict(list)
+    for row in followed:
+        followers[row.history].append((row.alive, row.newest if not row.alive else row.all, row.newest, row.master))
+    told = []
+    for history in sorted(followers):
+        line: list[str] = []
+        master: str | None = max(followers[history])[3]
+        while master is not None and master not in line:
+            line.append(master)
+            master = before.get((history, master))
+        line.reverse()
+        begins = [since.get((history, each)) for each in line]
+        for number, each in enumerate(line):
+            later = next((begin for begin in begins[number + 1 :] if begin is not None), None)
+            begun = begins[number]
+            told.append(
+                Reign(history, each, number, begun if begun is not None else 0, later if later is not None else FOREVER)
+            )
+    return told
+
+
+def sides(reigns: list[Reign], views: DataFrame) -> dict[str, int]:
+    """How many masters each history had besides those of the line: sides that were given up, or still stand apart."""
+    on_line = {(each.history, each.master) for each in reigns}
+    masters = views.where("master = member").select("history", "member").distinct().collect()
+    return Counter(row.history for row in masters if (row.history, row.member) not in on_line)

@@ -1,0 +1,92 @@
+"""What became of migrations: one result each, how long they took, and how many went on at once."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from phalanx.audit.findings import line_of
+from phalanx.audit.views import PATIENCE_MS
+
+_ENDS = "'MigrationCommitted', 'MigrationRolledBack'"
+
+
+def migrations(spark: SparkSession, events: DataFrame) -> DataFrame:
+    """Every order of a master with the first end that it told of: `result` is its event, or NULL."""
+    return spark.sql(
+        """
+        with orders as (select * from {events} where family = 'moves'),
+        ends as (
+            select history, member, partition, partition_version,
+                min_by(struct(at, event, reason), struct(at, line)) as ended
+            from {events} where family = 'ends' group by all
+        )
+        select o.history, o.member as master, o.log, o.line, o.event, o.partition, o.partition_version, o.kind,
+            o.source, o.destination, o.at, e.ended.at as ended_at, e.ended.event as result, e.ended.reason as reason
+        from orders o left join ends e on e.history = o.history and e.member = o.member and e.partition = o.partition
+            and e.partition_version = o.partition_version
+        """,
+        events=events,
+    )
+
+
+def result_findings(
+    spark: SparkSession, events: DataFrame, moves: DataFrame, reigns: DataFrame, members: DataFrame
+) -> list[DataFrame]:
+    """Migrations with two results: of one master, or of it and a participant. Two masters may each have ordered the same:
+    what a master rolled back that nobody followed any more binds nobody."""
+    told = "concat(r.kind, ' of partition ', r.partition, ' (version ', r.partition_version, ')')"
+    results = spark.sql("select * from {events} where family = 'ends'", events=events)
+    twice = spark.sql(
+        f"""
+        select 'one_result' as property, history, first.at as at,
+            concat(first.told, ' ended twice: ', first.event, ' and ', last.event) as what,
+            array({line_of("first", "first.told")}, {line_of("last", "last.told")}) as lines
+        from (
+            select history, partition, partition_version, member,
+                min(struct(at, line, log, member, event, {told} as told)) as first,
+                max(struct(at, line, log, member, event, {told} as told)) as last, count(*) as results
+            from {{results}} r group by all
+        ) where results > 1
+        """,
+        results=results,
+    )
+    participants = spark.sql(
+        f"""
+        select 'one_result' as property, r.history, r.at,
+            concat({told}, ' is ', if(f.committed, 'committed', 'rolled back'), ' for ', f.member, ', and for its master ',
+                   if(f.committed, 'rolled back', 'committed')) as what,
+            array({line_of("r", told)}, {line_of("f", "concat(f.endpoint, if(f.committed, ': committed', ': rolled back'))")})
+                as lines
+        from {{results}} r join {{reigns}} g on g.history = r.history and g.master = r.member and r.at between g.since and g.until
+        join {{moves}} o on o.history = r.history and o.master = r.member and o.partition = r.partition
+            and o.partition_version = r.partition_version
+        join {{events}} f on f.history = r.history and f.family = 'finals' and f.event = 'MigrationFinalized' and f.partition = r.partition
+            and f.partition_version = r.partition_version and f.at >= o.at
+            and f.member = if(f.endpoint = 'source', r.source, r.destination)
+            and f.committed <> (r.event = 'MigrationCommitted')
+            and f.current_replica_index = if(f.endpoint = 'source', r.source_current_index, r.destination_current_index)
+            and f.new_replica_index = if(f.endpoint = 'source', r.source_new_index, r.destination_new_index)
+        join {{members}} m on m.history = f.history and m.member = f.member
+        where m.removed_at is null or m.removed_at > greatest(f.at, r.at)
+        """,
+        results=results, moves=moves, reigns=reigns, events=events, members=members,
+    )  # fmt: skip
+    return [twice, participants]
+
+
+def open_orders(
+    spark: SparkSession, moves: DataFrame, reigns: DataFrame, members: DataFrame, spans: DataFrame
+) -> DataFrame:
+    """Orders of the last master, still running, of which nothing more is told: `property`, `history`, `what`."""
+    return spark.sql(
+        f"""
+        select 'one_result' as property, o.history,
+            concat('the result of the ', kind, ' of partition ', partition, ' (version ', partition_version, '), ordered by ',
+                   o.master, ' ', ends - at, ' ms before the logs end: ', log, ' line ', line) as what
+        from {{moves}} o join {{reigns}} g on g.history = o.history and g.master = o.master
+        join {{members}} m on m.history = o.history and m.member = o.master
+        join {{spans}} s on s.history = o.history
+        where result is null and o.at >= g.since and g.until > ends and m.ended_at is null and ends >= at + {PATIENCE_MS}
+        """,
+        moves=moves, reigns=reigns, members=members, spans=spans,
+    )  # fmt: skip

@@ -1,0 +1,49 @@
+"""The report as one page: verdicts first, then charts on one time line. It holds all that it needs, and asks no network.
+
+Vega-Lite draws the charts; its code (0.9 MB) is in the page, so that a report that is mailed or kept opens anywhere.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from phalanx.audit.verdicts import Report
+from phalanx.common.errors import UsageError
+
+_EXPORTS = "window.vegaEmbed = vegaEmbed;"
+"""All that the page uses of the bundle."""
+
+
+def write_page(report: Report, path: Path) -> None:
+    """Write the page. Raises `UsageError` if the charts' library is not here, or the file cannot be written."""
+    try:
+        path.write_text(page_of(report), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--html {path} cannot be written: {error.strerror}") from error
+
+
+def page_of(report: Report) -> str:
+    """The page's text."""
+    try:
+        import vl_convert
+    except ImportError as error:
+        raise UsageError(f"--html draws with {error.name}, and it is not here: pip install 'phalanx[audit]'") from error
+    assets = files("phalanx.audit") / "assets"
+    parts = {
+        "@TITLE@": escape(f"Audit of {report.folder}"),
+        "@STYLE@": (assets / "report.css").read_text(encoding="utf-8"),
+        # A text of the logs must not end the script that carries it.
+        "@REPORT@": msgspec.json.encode(report).decode().replace("<", "\\u003c"),
+        # Its names are its own: the page has others.
+        "@BUNDLE@": "(() => {" + vl_convert.javascript_bundle(_EXPORTS).replace("</script", "<\\/script") + "})();",
+        "@SCRIPT@": (assets / "report.js").read_text(encoding="utf-8"),
+    }
+    page = (assets / "report.html").read_text(encoding="utf-8")
+    for mark, text in parts.items():
+        before, _, after = page.partition(mark)
+        page = before + text + after
+    return page

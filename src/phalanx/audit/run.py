@@ -1,0 +1,276 @@
+"""The audit: reads, judges every property, and gathers what the charts show. Nothing but aggregates leaves Spark."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import Any
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+
+from phalanx.audit import detector, lives, migrations, replicas, views
+from phalanx.audit.charts import gather
+from phalanx.audit.findings import Found, collect
+from phalanx.audit.reading import Reading, read_events
+from phalanx.audit.scratch import Scratch, scratch
+from phalanx.audit.verdicts import PROPERTIES, TOLD_FINDINGS, Property, Report, Status, Verdict
+
+UNTOLD_DDL = "property string, history string, what string"
+
+
+class Tables(msgspec.Struct, frozen=True):
+    """What all parts of the audit look at."""
+
+    events: DataFrame
+    views: DataFrame
+    members: DataFrame
+    """See `lives`; with `removed_at`, when the line's list was without it."""
+    spans: DataFrame
+    reigns: DataFrame
+    gone: DataFrame
+    away: DataFrame
+    rows: DataFrame
+    held: DataFrame
+    moves: DataFrame
+    lost: DataFrame
+    waits: DataFrame
+    outages: DataFrame
+    judged: DataFrame
+    line: list[lives.Reign]
+
+
+def audit(spark: SparkSession, folder: str, *, with_charts: bool = False, history: str = "") -> Report:
+    """Judge the event logs of a folder. Raises `UsageError` if there are none, or no such history."""
+    began = time.monotonic()
+    with scratch(spark, folder) as kept:
+        reading = read_events(kept, folder)
+        tables = _tables(kept, reading.events)
+        found, untold = _judge(spark, tables, folder, reading.empty_logs)
+        figures = _figures(spark, tables)
+        charts = gather(spark, tables, history, found) if with_charts or history else {}
+        return _report(reading, folder, tables, found, untold, figures, charts, began)
+
+
+def _tables(kept: Scratch, events: DataFrame) -> Tables:
+    spark = kept.spark
+    seen = kept.save(views.installed_views(spark, events), "views")
+    lived = kept.save(lives.lives(spark, events), "lives")
+    line = lives.main_line(spark, seen, lived)
+    reigns = kept.save(
+        spark.createDataFrame([msgspec.structs.astuple(each) for each in line], lives.REIGNS_DDL), "reigns"
+    )
+    gone = kept.save(replicas.departures(spark, seen, reigns), "gone")
+    removed = gone.selectExpr("history", "member", "at as removed_at")
+    members = kept.save(lived.join(removed, ["history", "member"], "left"), "members")
+    spans = kept.save(
+        spark.sql("select history, min(first_at) as begins, max(last_at) as ends from {m} group by history", m=lived),
+        "spans",
+    )
+    away = kept.save(lives.absences(spark, events), "away")
+    rows = kept.save(replicas.rows_of_table(spark, events, reigns), "rows")
+    held = kept.save(replicas.held(spark, rows, gone), "held")
+    return Tables(
+        events, seen, members, spans, reigns, gone, away, rows, held,
+        kept.save(migrations.migrations(spark, events), "moves"),
+        kept.save(replicas.losses(spark, events, reigns), "lost"),
+        kept.save(replicas.refusals(spark, events, members), "waits"),
+        kept.save(replicas.outages(spark, events, held, gone, members, away, reigns), "outages"),
+        kept.save(detector.suspicions(spark, events, members, away, gone, seen), "judged"),
+        line,
+    )  # fmt: skip
+
+
+def _judge(
+    spark: SparkSession, t: Tables, folder: str, empty: tuple[str, ...]
+) -> tuple[dict[str, Found], dict[str, list[str]]]:
+    """Findings of each property, and what is missing to judge it."""
+    late, early = views.agreement(spark, t.views, t.members, t.spans)
+    circles, unsearched = views.order_findings(spark, t.views)
+    findings = [
+        *views.view_findings(spark, t.events, t.views),
+        late,
+        *([circles] if circles is not None else []),
+        *migrations.result_findings(spark, t.events, t.moves, t.reigns, t.members),
+        replicas.replica_findings(spark, t.events, t.members, t.rows, t.held),
+        replicas.loss_findings(spark, t.lost),
+        *replicas.write_findings(spark, t.waits, t.outages, t.spans),
+        detector.removal_findings(spark, t.judged, t.events),
+    ]
+    missing = [
+        early,
+        _unread(spark, t, empty),
+        migrations.open_orders(spark, t.moves, t.reigns, t.members, t.spans),
+        spark.createDataFrame(unsearched, UNTOLD_DDL),
+    ]
+    together = missing[0]
+    for each in missing[1:]:
+        together = together.unionByName(each)
+    told: dict[str, list[str]] = defaultdict(list)
+    counted = spark.sql(
+        """
+        select property, count(*) as count, slice(array_sort(collect_set(concat(if(history = '', '', concat(history, ': ')), what))),
+            1, {most}) as first
+        from {untold} group by property
+        """,
+        untold=together, most=TOLD_FINDINGS,
+    )  # fmt: skip
+    for row in counted.collect():
+        more = row["count"] - len(row.first)
+        told[row.property] = [*row.first, *([f"and {more} more"] if more > 0 else [])]
+    return collect(findings, folder), told
+
+
+def _unread(spark: SparkSession, t: Tables, empty: tuple[str, ...]) -> DataFrame:
+    """Members that are in lists and left no log: what they installed nobody can tell. An empty one tells: nothing."""
+    silent = [(name.rpartition("/")[2].partition(".jsonl")[0],) for name in empty]
+    return spark.sql(
+        """
+        select property, m.history, concat('the log of ', m.member, ', which is in lists of others') as what
+        from (select distinct history, explode(members) as member from {views}) m
+        left anti join {members} k on k.history = m.history and k.member = m.member
+        left anti join {silent} s on s.name = translate(m.member, '/:', '__')
+        cross join (select explode(array('view_order', 'view_integrity', 'versions')) as property)
+        """,
+        views=t.views, members=t.members, silent=spark.createDataFrame(silent, "name string"),
+    )  # fmt: skip
+
+
+# --- figures --------------------------------------------------------------------------------------------------------
+
+
+def _figures(spark: SparkSession, t: Tables) -> dict[str, dict[str, Any]]:
+    """Of each property what it was measured on, and how much."""
+    one = _one(spark.sql(
+        """
+        select (select count(*) from {views}) as lists,
+            (select count(distinct history, view_version, maker) from {views}) as views,
+            (select count(*) from {members} where first_at is not null) as members,
+            (select count(distinct history) from {members}) as histories,
+            (select count(distinct history, member) from {views} where master = member) as masters
+        """,
+        views=t.views, members=t.members,
+    ))  # fmt: skip
+    moved = _one(
+        spark.sql(
+            """
+        select count(*) as ordered, count_if(result = 'MigrationCommitted') as committed,
+            count_if(result = 'MigrationRolledBack') as rolled_back, count_if(result is null) as without_result,
+            percentile(ended_at - at, 0.5) as median_ms, percentile(ended_at - at, 0.99) as p99_ms, max(ended_at - at) as max_ms
+        from {moves}
+        """,
+            moves=t.moves,
+        )
+    )
+    written = _one(spark.sql(
+        """
+        with parts as (select history, count(distinct partition) as partitions, min(at) as begins from {rows} group by history),
+        whole as (select sum(partitions * (s.ends - p.begins)) as ms from parts p join {spans} s using (history)),
+        sealed as (select * from {waits} where map is null and until is not null)
+        select (select count(*) from {outages}) as owners_lost, (select sum(partitions) from {outages}) as partitions_without_owner,
+            (select max(until - since) from {outages}) as longest_without_owner_ms,
+            (select percentile(until - since, 0.5) from {outages}) as median_without_owner_ms,
+            (select count(*) from sealed) as seals, (select percentile(until - at, 0.5) from sealed) as median_sealed_ms,
+            (select max(until - at) from sealed) as longest_sealed_ms,
+            (select count(*) from {waits} where map is not null) as refusals,
+            (select coalesce(sum(partitions * (until - since)), 0) from {outages}) as without_owner_ms,
+            (select coalesce(sum(until - at), 0) from sealed) as sealed_ms, (select ms from whole) as partition_ms
+        """,
+        rows=t.rows, spans=t.spans, waits=t.waits, outages=t.outages,
+    ))  # fmt: skip
+    lost = _one(
+        spark.sql(
+            "select count(*) as partitions, count(back) as came_back, max(back - at) as longest_ms from {lost}",
+            lost=t.lost,
+        )
+    )
+    quality = [row.asDict() for row in detector.quality(spark, t.judged).collect()]
+    whole = written.pop("partition_ms")
+    missed = written.pop("without_owner_ms") + written.pop("sealed_ms")
+    written["available"] = round(1 - missed / whole, 7) if whole else None
+    return {
+        "views": one,
+        "migrations": moved,
+        "writes": written,
+        "lost": lost,
+        "detector": {"kinds": quality},
+        "line": {"masters": len(t.line), "sides": dict(lives.sides(t.line, t.views))},
+    }
+
+
+def _one(table: DataFrame) -> dict[str, Any]:
+    """The only row."""
+    return table.collect()[0].asDict()
+
+
+# --- the report -----------------------------------------------------------------------------------------------------
+
+
+def _report(
+    reading: Reading, folder: str, t: Tables, found: dict[str, Found], untold: dict[str, list[str]],
+    figures: dict[str, dict[str, Any]], charts: dict[str, Any], began: float,
+) -> Report:  # fmt: skip
+    span = t.spans.selectExpr("min(begins) as begins", "max(ends) as ends").first()
+    counts = figures["views"]
+    verdicts = tuple(
+        _verdict(each, found.get(each.name, Found()), untold.get(each.name, []), figures) for each in PROPERTIES
+    )
+    return Report(
+        ok=all(verdict.status is not Status.BROKEN for verdict in verdicts),
+        folder=folder,
+        files=reading.files,
+        events=reading.count,
+        members=counts["members"],
+        histories=counts["histories"],
+        begins=span.begins if span else 0,
+        ends=span.ends if span else 0,
+        verdicts=verdicts,
+        bad_lines=reading.bad_count,
+        bad=reading.bad,
+        empty_logs=reading.empty_logs,
+        notes=reading.notes,
+        took_s=round(time.monotonic() - began, 1),
+        charts=charts,
+    )
+
+
+_FIGURES = {
+    "view_order": "views", "versions": "views", "masters": "line", "one_result": "migrations", "no_loss": "lost",
+    "writes": "writes", "detector": "detector",
+}  # fmt: skip
+_NEEDS = {
+    "view_order": ("lists", "a list that a member installed (ViewInstalled)"),
+    "view_agreement": ("lists", "a list that a member installed (ViewInstalled)"),
+    "view_integrity": ("lists", "a list that a member installed (ViewInstalled)"),
+    "one_list": ("lists", "a list that a member installed (ViewInstalled)"),
+    "versions": ("lists", "a list that a member installed (ViewInstalled)"),
+    "masters": ("lists", "a list that a member installed (ViewInstalled)"),
+    "detector": ("lists", "a list that a member installed (ViewInstalled)"),
+}
+
+
+def _verdict(judged: Property, found: Found, missing: list[str], figures: dict[str, dict[str, Any]]) -> Verdict:
+    what, needed = _NEEDS.get(judged.name, ("", ""))
+    if what and not figures["views"][what]:
+        missing = [needed, *missing]
+    own = figures.get(_FIGURES.get(judged.name, ""), {})
+    if found.count:
+        status, said = Status.BROKEN, found.first[0].what
+        if found.count > 1:
+            said += f"; and {found.count - 1} more"
+    elif missing:
+        status, said = Status.UNTOLD, f"What would tell is missing: {missing[0]}"
+    else:
+        status, said = Status.HOLDS, judged.promise
+    return Verdict(
+        property=judged.name,
+        title=judged.title,
+        rule=judged.rule,
+        status=status,
+        said=said,
+        findings=tuple(found.first),
+        found=found.count,
+        missing=tuple(missing),
+        with_skew=judged.with_skew,
+        figures=own,
+    )

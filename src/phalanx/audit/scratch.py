@@ -1,0 +1,82 @@
+"""Where the audit keeps what it works out once and looks at often: Parquet files that are gone when it is done.
+
+A table that is only cached still carries the whole plan that made it, and planning of a query over ten such tables takes
+longer than the query. Read back from a file it is one scan of the columns that are asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from uuid import uuid4
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from phalanx.common.errors import UsageError
+
+FAMILIES = {
+    "ViewInstalled": "lists", "TableInstalled": "tables",
+    "MigrationStarted": "moves", "MigrationCopied": "copies", "MigrationCommitted": "ends", "MigrationRolledBack": "ends",
+    "MigrationFinalized": "finals", "PartitionSealed": "finals",
+}  # fmt: skip
+"""Kinds of events of which there are many, and with which others they are looked at; all others together are `others`."""
+
+
+class Scratch:
+    """Tables by name, in one folder."""
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self.spark = spark
+        self._root = root
+
+    def save(self, table: DataFrame, name: str) -> DataFrame:
+        """The table as it stands in a file."""
+        path = f"{self._root}/{name}"
+        table.write.mode("overwrite").parquet(path)
+        return self.spark.read.schema(table.schema).parquet(path)
+
+    def save_events(self, events: DataFrame) -> DataFrame:
+        """By family, so that who asks for some kinds reads no others: `family` is a column then."""
+        family = F.lit("others")
+        for each in sorted(set(FAMILIES.values())):
+            kinds = [kind for kind, value in FAMILIES.items() if value == each]
+            family = F.when(F.col("event").isin(kinds), F.lit(each)).otherwise(family)
+        named = events.withColumn("family", family)
+        path = f"{self._root}/events"
+        named.write.mode("overwrite").partitionBy("family").parquet(path)
+        return self.spark.read.schema(named.schema).parquet(path)
+
+
+@contextlib.contextmanager
+def scratch(spark: SparkSession, folder: str) -> Iterator[Scratch]:
+    """On this machine where Spark runs here; else beside the logs, which all executors reach. Raises `UsageError` if nothing
+    can be written there."""
+    if str(spark.sparkContext.master).startswith("local"):
+        with tempfile.TemporaryDirectory(prefix="phalanx-audit-", ignore_cleanup_errors=True) as root:
+            yield Scratch(spark, root)
+        return
+    root = f"{folder.rstrip('/')}/_phalanx-audit-{uuid4()}"
+    try:
+        spark.range(1).write.parquet(f"{root}/try")
+    except PySparkException as error:
+        raise UsageError(
+            f"the audit keeps tables for a while in {root}, and cannot write there: {str(error)[:200]}"
+        ) from error
+    try:
+        yield Scratch(spark, root)
+    finally:
+        _remove(spark, root)
+
+
+def _remove(spark: SparkSession, root: str) -> None:
+    """Through the file system that Spark wrote it to."""
+    jvm = spark.sparkContext._jvm
+    if jvm is None:
+        shutil.rmtree(root, ignore_errors=True)
+        return
+    path = jvm.org.apache.hadoop.fs.Path(root)
+    path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).delete(path, True)

@@ -1,0 +1,140 @@
+"""`phalanx audit`: what event logs prove, as a table, as JSON, as a page with charts, and as an exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from phalanx.cli.app import FAILED, WRONG_USAGE, fail
+from phalanx.cli.options import Json
+from phalanx.cli.output import console, print_json, table
+from phalanx.common.errors import UsageError
+
+if TYPE_CHECKING:
+    from phalanx.audit.verdicts import Report
+
+COLORS = {"holds": "green", "broken": "bold red", "cannot be told": "yellow"}
+
+
+def audit(
+    folder: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR", help="Event logs of members (*.jsonl, also *.gz), or Parquet; folders in it, too."
+        ),
+    ],
+    spark: Annotated[
+        str,
+        typer.Option("--spark", metavar="MASTER", help="Where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://…"),
+    ] = "local[2]",
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page with charts; it needs no network.")
+    ] = None,
+    history: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="The cluster or simulated history that the charts show, if there are several."
+        ),
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Judge from event logs whether everything that must hold did: views, mastership, migrations, replicas, detection.
+
+    Status 0: nothing is broken; 1: something is; 2: nothing could be judged. Lines that are no events are counted and
+    shown, and end nothing.
+    """
+    if html is not None and not html.parent.is_dir():
+        raise UsageError(f"--html {html}: there is no folder {html.parent}")
+    report = _judged(folder, spark, history, with_charts=html is not None)
+    if html is not None:
+        from phalanx.audit.page import write_page
+
+        write_page(report, html)
+    if json:
+        print_json(report)
+    else:
+        _show(report, html)
+    if not report.ok:
+        raise typer.Exit(FAILED)
+
+
+def _judged(folder: str, master: str, history: str, *, with_charts: bool) -> Report:
+    """Spark is imported only here: no other command needs it."""
+    try:
+        from pyspark.errors import PySparkException
+
+        from phalanx.audit.run import audit as judge
+        from phalanx.spark import session
+    except ImportError as error:
+        fail(f"the audit runs on Spark, and {error.name} is not here: pip install 'phalanx[audit]'", WRONG_USAGE)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # what is wrong is said below, in one line
+    try:
+        with _doing(f"Spark starts ({master})"):
+            spark = session(master, **{"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "2g"})
+    except Exception as error:  # of Java, of the launcher, of the network: whatever kind it is
+        fail(f"Spark does not start with --spark {master}: {_short(error)}", WRONG_USAGE)
+    try:
+        with _doing(f"judges {folder}"):
+            return judge(spark, folder, with_charts=with_charts, history=history)
+    except PySparkException as error:
+        fail(f"{folder} cannot be judged: {_short(error)}", WRONG_USAGE)
+    finally:
+        spark.stop()
+
+
+@contextlib.contextmanager
+def _doing(what: str) -> Iterator[None]:
+    shown = Console(stderr=True)
+    with shown.status(what) if shown.is_terminal else contextlib.nullcontext():
+        yield
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def _show(report: Report, html: Path | None) -> None:
+    out = console()
+    span = f"{_clock(report.begins)} to {_clock(report.ends)}" if report.ends else "no time"
+    whose = f"{report.members:,} members" + (f" in {report.histories:,} histories" if report.histories > 1 else "")
+    out.print(Text(f"{report.events:,} events of {whose} in {report.files:,} files, {span}", style="bold"))
+    shown = table("", "", "property", "", "rows")
+    for verdict in report.verdicts:
+        color = COLORS[verdict.status]
+        shown.add_row(
+            Text(verdict.status.upper(), style=color),
+            verdict.title,
+            Text(verdict.said),
+            Text(verdict.rule, style="dim"),
+        )
+    out.print(shown)
+    for verdict in report.verdicts:
+        for finding in verdict.findings:
+            out.print(Text(f"{verdict.title}: {finding.what}", style="red"))
+            for line in finding.lines:
+                out.print(Text(f"    {line.log}:{line.line}  {line.member}  {line.event}: {line.told}"), soft_wrap=True)
+        for missing in verdict.missing:
+            out.print(Text(f"{verdict.title} needs {missing}", style="yellow"))
+    for bad in report.bad:
+        out.print(Text(f"no event: {bad.log}:{bad.line}: {bad.why}: {bad.text}", style="yellow"), soft_wrap=True)
+    if report.bad_lines > len(report.bad):
+        out.print(Text(f"no event: {report.bad_lines - len(report.bad):,} more lines", style="yellow"))
+    for note in report.notes:
+        out.print(Text(note, style="yellow"))
+    if html is not None:
+        out.print(Text(f"charts: {html}"))
+
+
+def _clock(at_ms: int) -> str:
+    """Simulated time counts from 0: then it is seconds."""
+    if at_ms < 1_000_000_000_000:
+        return f"{at_ms / 1000:g} s"
+    return dt.datetime.fromtimestamp(at_ms / 1000).isoformat(sep=" ", timespec="milliseconds")

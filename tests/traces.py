@@ -1,0 +1,93 @@
+"""Traces of simulated histories for the audit, clean and with planted faults: events that members never recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from phalanx.audit.schema import TRACE_COLUMNS, TraceRow, TraceWriter
+from phalanx.common.ids import MemberId
+from phalanx.sim.drawing import draw_options
+from phalanx.sim.options import Profile
+from phalanx.sim.run import run
+from phalanx.wire.events import Event, ViewInstalled
+
+LATE_MS = 60_000
+"""So long after a planted fault somebody still writes: nobody can say that the logs just end too early."""
+
+
+class Planted:
+    """A history, and what is known of its end: for whoever adds to it."""
+
+    def __init__(self, history: str, seed: int = 0, profile: Profile = Profile.QUIET) -> None:
+        self._writer = TraceWriter(history)
+        run(draw_options(seed, profile), trace=self._writer)
+        self.at = self._writer.rows[-1].at
+        last = self._last("ViewInstalled")
+        self.view = ViewInstalled(**msgspec.json.decode(last.fields))
+        self.members = [MemberId(member) for member in self.view.members]
+
+    @property
+    def master(self) -> MemberId:
+        return self.members[0]
+
+    def _last(self, event: str) -> TraceRow:
+        return [row for row in self._writer.rows if row.event == event][-1]
+
+    def add(self, member: MemberId, event: Event) -> int:
+        """The member records this next, a moment later; the line."""
+        self.at += 1
+        self._writer.record(self.at, member, event)
+        return len(self._writer.rows)
+
+    def process(self, member: MemberId, what: str) -> None:
+        self.at += 1
+        self._writer.record_process(self.at, member, what)
+
+    def wait(self, ms: int = LATE_MS) -> None:
+        self.at += ms
+
+    def install(
+        self, member: MemberId, version: int, members: Sequence[MemberId], maker: MemberId | None = None
+    ) -> int:
+        """The member installs a list; of its first member, if no other maker is named."""
+        chosen = maker or members[0]
+        return self.add(member, ViewInstalled(version, chosen, members[0], tuple(members), "planted"))
+
+    def fields_of_last(self, event: str) -> dict[str, Any]:
+        """Of the last event of that kind that somebody recorded."""
+        return msgspec.json.decode(self._last(event).fields)  # type: ignore[no-any-return]
+
+    def rows(self, without: MemberId | None = None) -> list[TraceRow]:
+        """All of them; without what one member recorded and what is told of its process."""
+        return [row for row in self._writer.rows if row.member != without]
+
+
+Plant = Callable[[Planted], list[TraceRow]]
+
+
+def write_parquet(rows: Sequence[TraceRow], path: Path) -> None:
+    """As a Spark job would write them."""
+    columns = {name: [getattr(row, name) for row in rows] for name in TRACE_COLUMNS}
+    pq.write_table(pa.table(columns), path)
+
+
+def write_logs(rows: Sequence[TraceRow], folder: Path, begin: int = 0) -> None:
+    """As members write them: one file each, one line an event."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for row in rows:
+        envelope = {
+            "at": begin + row.at,
+            "cluster": "phalanx",
+            "member": row.member,
+            "address": row.address,
+            "event": row.event,
+        }
+        line = msgspec.json.encode(envelope | msgspec.json.decode(row.fields))
+        with (folder / f"{row.member.replace('/', '_').replace(':', '_')}.jsonl").open("ab") as file:
+            file.write(line + b"\n")
