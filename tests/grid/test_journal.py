@@ -13,6 +13,7 @@ from phalanx.common.clock import with_stamp
 from phalanx.common.errors import JournalLineageChanged, JournalOverrun, UsageError
 from phalanx.common.map_settings import JournalSettings, MapChange, MapConfig, MapPlan, Protection, plan_of
 from phalanx.grid.copying import CopySender, IncomingCopy
+from phalanx.grid.discarding import ENTRIES_AT_ONCE, Discarded
 from phalanx.grid.following import apply_write
 from phalanx.grid.journal import ENDED_LINEAGES, EVENT_BYTES, OLD_VALUE_WITHIN_BYTES, Journal, lineage_of
 from phalanx.grid.replication import JournalMarks
@@ -234,6 +235,19 @@ def test_only_a_map_itself_can_have_a_journal() -> None:
     changed = plan.with_change("m", MapChange(protection=Protection(2)))
     assert changed.of("m").journal == journal
     assert changed.with_change("m", MapChange(journal=JournalSettings())).journals == {}
+
+
+def test_a_large_journal_that_is_not_needed_any_more_is_given_back_little_by_little() -> None:
+    replica, discarded, turns = Replica(1, 0, A), Discarded(), 0
+    written = Journal(10**6, 10**9, 1, 1, A)
+    replica.keep_journal(MAP, written)
+    for number in range(2 * ENTRIES_AT_ONCE + 7):
+        written.put(b"%d" % number, with_stamp(1, V), None, merged=False)
+    discarded.add(replica)
+    while (due := discarded.next_deadline()) is not None:
+        discarded.on_time(due)
+        turns += 1
+    assert (turns, len(written.events)) == (3, 0)
 
 
 # --- what may be read -------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from phalanx.common.ids import Millis
+from phalanx.grid.journal import Event
 from phalanx.grid.store import MapStore, Replica
 
 ENTRIES_AT_ONCE = 500
@@ -22,10 +23,12 @@ SMALL = 200
 class Discarded:
     """What is being taken apart. Nobody else may hold it."""
 
-    __slots__ = ("_due_at", "_stores")
+    __slots__ = ("_due_at", "_events", "_stores")
 
     def __init__(self) -> None:
         self._stores: deque[MapStore] = deque()
+        self._events: deque[deque[Event]] = deque()
+        """Of journals."""
         self._due_at: Millis = 0
 
     def __repr__(self) -> str:
@@ -37,17 +40,28 @@ class Discarded:
     def add(self, replica: Replica | None) -> None:
         if replica is not None:
             self.add_stores(replica.maps.values())
+            self._events += [each.events for each in replica.journals.values() if len(each.events) > SMALL]
 
     def add_stores(self, stores: Iterable[MapStore]) -> None:
         self._stores += [store for store in stores if len(store.entries) + len(store.tombstones) > SMALL]
 
     def next_deadline(self) -> Millis | None:
-        return self._due_at if self._stores else None
+        return self._due_at if self._stores or self._events else None
 
     def on_time(self, now: Millis) -> None:
-        if not self._stores or now < self._due_at:
+        if not (self._stores or self._events) or now < self._due_at:
             return
         self._due_at = now + PAUSE_MS
+        if self._events:
+            events, size = self._events[0], 0
+            for _ in range(min(ENTRIES_AT_ONCE, len(events))):
+                _, _, stored, old, _ = events.popleft()
+                size += len(stored or b"") + len(old or b"")
+                if size >= BYTES_AT_ONCE:
+                    break
+            if not events:
+                self._events.popleft()
+            return
         store = self._stores[0]
         self._take_apart(store)
         if not store.entries and not store.tombstones:
