@@ -26,7 +26,7 @@ ALIASES = {"suspicion_timeout": "heartbeat_timeout", "partition_count": "partiti
 """Other names under which people know a setting; with or without its unit."""
 DRAWN_ONLY = frozenset({
     "seed", "profile", "members", "hosts", "start_at_ms", "mix", "faults", "clock_ppm", "wall_ms", "traits", "protection",
-    "kept_calls", "member_settings",
+    "kept_calls", "member_settings", "merges_sides",
 })  # fmt: skip
 """What only fits together as a seed draws it."""
 OF_ONE_MEMBER = frozenset({"cluster", "seeds", "zone", "capacity_weight", "lite", "maps"})
@@ -34,7 +34,11 @@ UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "": 1_000}
 MOST_CONFIGURATIONS = 1_000
 
 _OPTIONS = {name: kind for name, kind in get_type_hints(Options).items() if name not in DRAWN_ONLY}
-_MEMBERS = {n: k for n, k in get_type_hints(NodeConfig).items() if n not in OF_ONE_MEMBER and n not in _OPTIONS}
+_MEMBERS = {
+    name: kind
+    for name, kind in get_type_hints(NodeConfig).items()
+    if name not in OF_ONE_MEMBER | _OPTIONS.keys() | ALIASES.keys()
+}
 _CONDITIONS = get_type_hints(Conditions)
 
 
