@@ -3,13 +3,17 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from phalanx.client.journal import Bounds, JournalEvent, Position
-from phalanx.common.errors import JournalOverrun, UnavailableError
+from phalanx.common.errors import JournalOverrun
 from phalanx.grid.serialization import to_data, to_key_data
 from phalanx.partition.hashing import partition_of
 from spark.fakes import PARTITIONS, FakeGrid
 
 Rows = dict[bytes, bytes | None]
 """Of one attempt: what each key is to hold; None: nothing."""
+
+
+class Died(BaseException):
+    """The driver is gone: nothing that comes behind happens."""
 
 
 class Stages:
@@ -63,7 +67,7 @@ class FakeStaging:
                 if self.stages.applied.get(known, -1) >= batch[1]:
                     continue
                 if done == self.stages.dies_behind:
-                    raise UnavailableError("the driver is gone")
+                    raise Died
                 self.stages.applied[known] = batch[1]
             entries = self.client.maps.setdefault(self.map, {})
             for key, value in rows.items():

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from phalanx.common.errors import UnavailableError, UsageError
+from phalanx.common.errors import ConnectError, IndeterminateWrite, UnavailableError, UsageError
 from phalanx.spark import each_batch, stream_writer
 from phalanx.spark import grid as grid_module
 from phalanx.spark.options import parse_options
 from phalanx.spark.source import PhalanxSource
 from phalanx.spark.stream_writer import EachBatchWriter, PhalanxStreamWriter, Staged
 from spark.fakes import FakeGrid
-from spark.stream_fakes import Stages
+from spark.stream_fakes import Died, FakeStaging, Stages
 
 MEMBERS = {"members": "127.0.0.1:5701", "map": "flights"}
 QUERY = "0e6b6be1"
@@ -98,7 +98,7 @@ def test_a_batch_whose_driver_died_half_way_is_done_where_it_was_not(grid: FakeG
     first, second = sink(), sink()
     rows = [row(f"k{number}", number) for number in range(40)]
     stages.dies_behind = 3
-    with pytest.raises(UnavailableError):
+    with pytest.raises(Died):
         sink().commit([task(first, rows)], 0)
     done = grid.content("flights")
     assert 0 < len(done) < 40
@@ -120,6 +120,37 @@ def test_a_batch_that_failed_leaves_nothing_staged(grid: FakeGrid, stages: Stage
     sink().abort(list(messages), 0)
     assert stages.attempts == {}
     assert grid.content("flights") == {}
+
+
+def test_an_abort_that_fails_does_not_hide_why_the_batch_did(
+    grid: FakeGrid, stages: Stages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = task(sink(), [row("a", 1)])
+
+    def unreachable(options: object) -> None:
+        raise ConnectError("no member was ready")
+
+    writer = sink()
+    monkeypatch.setattr(grid_module, "connect", unreachable)
+    writer.abort([message], 0)
+    assert len(stages.attempts) == 1
+
+
+def test_a_commit_that_may_have_been_done_is_asked_for_again(
+    grid: FakeGrid, stages: Stages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = task(sink(), [row("a", 1)])
+    left = [IndeterminateWrite("no answer"), UnavailableError("no owner")]
+    apply = FakeStaging.apply
+
+    def doubtful(job: FakeStaging, *asked: Any, **more: Any) -> int:
+        if left:
+            raise left.pop()
+        return apply(job, *asked, **more)
+
+    monkeypatch.setattr(FakeStaging, "apply", doubtful)
+    sink().commit([message], 0)
+    assert grid.content("flights") == {"a": row("a", 1)}
 
 
 def test_batches_of_one_query_are_jobs_of_their_own(grid: FakeGrid, stages: Stages) -> None:

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from phalanx.common.errors import UsageError
+from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.invariant import invariant
 from phalanx.spark import grid
 from phalanx.spark.errors import explained
@@ -33,7 +33,7 @@ from phalanx.spark.keys import check_key_columns, encode_keys
 from phalanx.spark.options import Options
 from phalanx.spark.rows import encode_rows
 from phalanx.spark.types import arrow_schema
-from phalanx.spark.writer import MAX_BATCH_BYTES, cut
+from phalanx.spark.writer import MAX_BATCH_BYTES, cut, take_step
 
 _QUERY_ID = "sql.streaming.queryId"
 """The local property in which Spark tells a task the id of its query."""
@@ -106,25 +106,27 @@ class _Sink:
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None], number: int) -> None:
         staged = [message for message in messages if isinstance(message, Staged) and message.rows]
+        attempts = [one.attempt for one in staged]
+        name = self._options.map
         with explained(), grid.connect(self._options) as client:
             if self._overwrite:
-                job = staged[0].job if staged else self._job
-                staging = grid.staging(client, self._options.map, job)
-                staging.prepare_replace([one.attempt for one in staged])
-                staging.decide_replace()
+                job = grid.staging(client, name, staged[0].job if staged else self._job)
+                take_step(name, "prepared", lambda: job.prepare_replace(attempts))
+                take_step(name, "decided", job.decide_replace)
             elif staged:
-                staging = grid.staging(client, self._options.map, staged[0].job)
-                staging.apply([one.attempt for one in staged], batch=(staged[0].query, number))
+                job = grid.staging(client, name, staged[0].job)
+                take_step(name, "applied", lambda: job.apply(attempts, batch=(staged[0].query, number)))
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Drop what was staged. What cannot be dropped now goes by itself when nobody touches it."""
         jobs = sorted({message.job for message in messages if isinstance(message, Staged)})
-        with explained(), grid.connect(self._options) as client:
-            for job in jobs:
-                staging = grid.staging(client, self._options.map, job)
-                if self._overwrite:
-                    staging.abort()
-                else:
-                    staging.drop()
+        try:
+            with grid.connect(self._options) as client:
+                for name in jobs:
+                    job = grid.staging(client, self._options.map, name)
+                    job.abort() if self._overwrite else job.drop()
+        except PhalanxError:
+            pass  # the error that ended the batch is what its user must see
 
 
 class PhalanxStreamWriter(_Sink, DataSourceStreamArrowWriter):

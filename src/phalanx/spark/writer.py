@@ -14,7 +14,7 @@ A task waits for each batch until all synchronous backups have it, and takes the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,10 +117,10 @@ class PhalanxWriter(DataSourceArrowWriter):
             if self._skips:
                 return
             if self._overwrites:
-                self._step("prepared", lambda: job.prepare_replace(attempts))
-                self._step("decided", job.decide_replace)
+                take_step(options.map, "prepared", lambda: job.prepare_replace(attempts))
+                take_step(options.map, "decided", job.decide_replace)
             elif attempts:
-                self._step("applied", lambda: job.apply(attempts))
+                take_step(options.map, "applied", lambda: job.apply(attempts))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """The job has failed: drop what was staged. What cannot be dropped now goes by itself when nobody touches it."""
@@ -144,17 +144,18 @@ class PhalanxWriter(DataSourceArrowWriter):
         if self._skips:
             job.drop()
 
-    def _step(self, what: str, step: Any) -> None:
-        """Take a step of the whole job, again if it is not known whether it was taken."""
-        for left in reversed(range(COMMIT_TRIES)):
-            try:
-                step()
-                return
-            except (UnavailableError, IndeterminateWrite) as error:
-                if not left:
-                    raise type(error)(
-                        f"the job's rows for map {self._options.map!r} are written, but were not {what} everywhere: {error}"
-                    ) from None
+
+def take_step(map_name: str, what: str, step: Callable[[], object]) -> None:
+    """Take a step of a whole job, again if it is not known whether it was taken."""
+    for left in reversed(range(COMMIT_TRIES)):
+        try:
+            step()
+            return
+        except (UnavailableError, IndeterminateWrite) as error:
+            if not left:
+                raise type(error)(
+                    f"the job's rows for map {map_name!r} are written, but were not {what} everywhere: {error}"
+                ) from None
 
 
 def cut(batch: Any, max_bytes: int) -> Iterator[Any]:
