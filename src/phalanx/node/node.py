@@ -14,7 +14,7 @@ from typing import Any, assert_never, get_args
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode, UsageError
-from phalanx.common.ids import NEVER, MemberId, Millis, is_client
+from phalanx.common.ids import MemberId, Millis, is_client
 from phalanx.common.invariant import invariant
 from phalanx.common.stable import Carried
 from phalanx.grid.calls import CallRouter, why_no_owners
@@ -100,7 +100,8 @@ class Node:
         self._out = Outbox(this)
         self.membership = MembershipService(this, config, self._out, self.clock, carried)
         self.keeper = PartitionKeeper(this, config, self._out, lambda: self.grid.undecided())
-        self.duties = MasterDuties(this, config, self.keeper, self._out, self._holds_until)
+        self.waking = Waking(config, self.membership, self.keeper, self._out)
+        self.duties = MasterDuties(this, config, self.keeper, self._out, self.waking.holds_until)
         self.grid = GridService(this, config, self.keeper.table, self._out, self.clock, self.membership)
         self.keeping = Keeping(
             self.grid, kept if isinstance(kept, Kept) else Kept(), config.heartbeat_timeout_ms, self._out
@@ -111,7 +112,6 @@ class Node:
         self._inquiries = Inquiries(
             self.membership, self.keeper, self.duties, self.grid, self.keeping.kept, self._history, self._out
         )  # fmt: skip
-        self.waking = Waking(config, self.membership, self.keeper, self._out)
         self._handlers = self._awake = self._routes()
         self._members: frozenset[MemberId] = frozenset()
         """Those of the installed view."""
@@ -129,7 +129,7 @@ class Node:
         """Take one input; return what is to be done because of it, in order. `now` never goes backwards."""
         out, waking = self._out, self.waking
         if now > waking.late_after and waking.notice(now):
-            self._handlers = self._awake | dict.fromkeys(_ABOUT_DATA & _REQUESTS, self._hold)
+            self._handlers = self._awake | dict.fromkeys(_ABOUT_DATA & _REQUESTS, waking.hold)
         waking.last = now
         if isinstance(event, Received):
             self._on_message(event.sender, event.message, now)
@@ -146,8 +146,8 @@ class Node:
         else:
             self._handle_other(event, now)
             self._follow_up(now)
-        if not waking.is_awake:
-            self._wake_up(now)
+        if not waking.is_awake and waking.wakes_up(now):
+            self._serve_held(now)
         if self.grid.followed.acks:
             self.grid.followed.acknowledge()
         if out.recorded:
@@ -206,7 +206,7 @@ class Node:
 
     def serves(self, now: Millis) -> bool:
         """Whether this member knows that it is a member, also at a moment before the input that follows."""
-        return self.waking.is_awake and now <= self.waking.late_after
+        return self.waking.serves(now)
 
     def validate(self) -> None:
         """Raise `InvariantViolation` if the state as a whole is broken. Costly: for tests and the simulator."""
@@ -322,21 +322,11 @@ class Node:
         ignored: dict[type, Handler] = dict.fromkeys(self._handlers, lambda sender, message, now: None)
         self._handlers = ignored | dict.fromkeys(_REQUESTS, self._refuse)
 
-    def _holds_until(self) -> Millis:
-        """A master that was away gives nothing to anybody before it knows that it is followed."""
-        return self.membership.holds_until if self.waking.is_awake else NEVER
-
     def _refuse(self, caller: Any, request: m.Request, now: Millis) -> None:
         self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, "this member has left its cluster"))
 
-    def _hold(self, caller: Any, request: Any, now: Millis) -> None:
-        self.waking.held.append((caller, request))
-
-    def _wake_up(self, now: Millis) -> None:
-        """This member was away: go on asking, or serve what has waited."""
-        self.waking.ask(now)
-        if not self.waking.has_ended(now):
-            return
+    def _serve_held(self, now: Millis) -> None:
+        """This member was away, and knows what has become of it: what has waited is served, or refused."""
         if not self._has_ended:
             self._handlers = self._awake
         for caller, request in self.waking.take_held():

@@ -72,6 +72,23 @@ class Waking:
         """Whether requests are served."""
         return self._since is None
 
+    def serves(self, now: Millis) -> bool:
+        """Whether this member knows that it is a member, also at a moment before the input that follows."""
+        return self.is_awake and now <= self.late_after
+
+    def holds_until(self) -> Millis:
+        """A master that was away gives nothing to anybody before it knows that it is followed."""
+        return self._membership.holds_until if self.is_awake else NEVER
+
+    def hold(self, caller: Target, request: KeyRequest | BulkRequest, now: Millis) -> None:
+        """A request waits."""
+        self.held.append((caller, request))
+
+    def wakes_up(self, now: Millis) -> bool:
+        """Go on asking. True: it is awake from now on, and what has waited is to be taken."""
+        self._ask(now)
+        return self._has_ended(now)
+
     # --- time ------------------------------------------------------------------------------------------------------
 
     def note_deadline(self, deadline: Millis | None) -> Millis | None:
@@ -96,7 +113,7 @@ class Waking:
         self._is_listed = False
         return was_awake
 
-    def ask(self, now: Millis) -> None:
+    def _ask(self, now: Millis) -> None:
         """Ask whom it has to, if it is time to."""
         membership = self._membership
         if self.is_awake or now < self._ask_at or membership.view is None:
@@ -136,7 +153,7 @@ class Waking:
             # What it has published came before this; where it was lost with a connection, it is asked again.
             self._is_listed = self._keeper.table.version >= message.table_version
 
-    def has_ended(self, now: Millis) -> bool:
+    def _has_ended(self, now: Millis) -> bool:
         """Whether this member is awake from now on: it serves what has waited, or, if it is over, refuses it."""
         membership = self._membership
         view = membership.view
