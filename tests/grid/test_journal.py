@@ -11,12 +11,15 @@ from phalanx.client.journal import Position, page_of
 from phalanx.common.backups import BackupCount
 from phalanx.common.clock import with_stamp
 from phalanx.common.errors import JournalLineageChanged, JournalOverrun, UsageError
+from phalanx.common.hidden import Kind, Step, hidden_name
 from phalanx.common.map_settings import JournalSettings, MapChange, MapConfig, MapPlan, Protection, plan_of
+from phalanx.common.view import ViewId
 from phalanx.grid.copying import CopySender, IncomingCopy
 from phalanx.grid.discarding import ENTRIES_AT_ONCE, Discarded
 from phalanx.grid.following import apply_write
 from phalanx.grid.journal import ENDED_LINEAGES, EVENT_BYTES, OLD_VALUE_WITHIN_BYTES, Journal, lineage_of
 from phalanx.grid.replication import JournalMarks
+from phalanx.grid.steps import FOREVER, REMOVAL, consumed_by
 from phalanx.grid.store import Replica
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Send
@@ -417,17 +420,29 @@ class Copying:
         self.outbox = Outbox()
         self.write(m.ReplicateJournal, capacity, max_bytes)
 
-    def write(self, kind: Any, *fields: Any) -> None:
-        message = kind(0, 1, self.owner.seq + 1, MAP, *fields)
+    def write(self, kind: Any, *fields: Any, name: str = MAP) -> None:
+        message = kind(0, 1, self.owner.seq + 1, name, *fields)
+        needed = consumed_by(self.owner, message) if kind is m.ReplicateStaged else []
         apply_write(self.owner, message, 0)
         if self.incoming is not None:
             apply_write(self.incoming.replica, message, 0)
+        if self.sender is not None and self.sender.lacks(needed):
+            self.sender = self.incoming = None
+            self.chunk()
+
+    def stage(self, job: str, attempt: str, number: int, stamp: int, *, removes: bool) -> None:
+        """A row of an attempt, as its owner stores it."""
+        row = with_stamp(stamp, REMOVAL if removes else FOREVER + TEXT + b"%d" % stamp)
+        self.write(m.ReplicatePut, [_key(number)], [row], 0, name=hidden_name(MAP, job, Kind.ATTEMPT, attempt))
 
     def chunk(self) -> None:
         if self.sender is None:
             self.sender = CopySender(0, D, 1, self.owner, self.chunk_bytes)
-            start = m.CopyStart(0, 1, 1, 1, self.owner.seq, 1, None)
-            self.incoming = IncomingCopy(A, start)
+            self.sender.start(None, 1, ViewId(), self.outbox)
+            (sent,) = self.outbox.take()
+            assert isinstance(sent, Send)
+            assert isinstance(sent.message, m.CopyStart)
+            self.incoming = IncomingCopy(A, sent.message)
         elif self.sender.has_more:
             self.sender.send_next(0, self.outbox)
             (sent,) = self.outbox.take()
@@ -448,6 +463,8 @@ STEPS = st.lists(
         st.tuples(st.just("remove"), st.integers(0, 5)),
         st.tuples(st.just("expire"), st.integers(0, 5)),
         st.tuples(st.just("clear"), st.just(0)),
+        st.tuples(st.sampled_from(["stage", "stage", "stage a removal"]), st.integers(0, 11)),
+        st.tuples(st.sampled_from(["apply", "replace"]), st.just(0)),
         st.tuples(st.just("limit"), st.integers(0, 12)),
         st.tuples(st.just("chunk"), st.just(0)),
         st.tuples(st.just("chunk"), st.just(0)),
@@ -456,12 +473,13 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(STEPS, st.integers(1, 12), st.sampled_from([EVENT_BYTES, 900, 10**6]), st.sampled_from([1, 200, 10**6]))
 def test_a_copy_that_grows_while_events_are_written_ends_as_the_owners(
     steps: list[tuple[str, int]], capacity: int, max_bytes: int, chunk_bytes: int
 ) -> None:
     c = Copying(capacity, max_bytes, chunk_bytes)
+    job = 0
     for stamp, (step, number) in enumerate(steps, start=1):
         if step == "put":
             c.write(m.ReplicatePut, [_key(number)], [with_stamp(stamp, TEXT + b"%d" % stamp)], 0)
@@ -469,6 +487,14 @@ def test_a_copy_that_grows_while_events_are_written_ends_as_the_owners(
             c.write(m.ReplicateRemove, [_key(number)], [stamp], None, stamp if step == "expire" else 0)
         elif step == "clear":
             c.write(m.ReplicateClear, stamp)
+        elif step.startswith("stage"):
+            c.stage(f"j{job}", f"a{number // 6}", number % 6, stamp, removes=step != "stage")
+        elif step in ("apply", "replace"):
+            attempts = [f"j{job}", ["a0", "a1"], stamp]
+            c.write(m.ReplicateStaged, Step.APPLY if step == "apply" else Step.ASSEMBLE, *attempts)
+            if step == "replace":
+                c.write(m.ReplicateStaged, Step.REPLACE, f"j{job}", [], stamp)
+            job += 1
         elif step == "limit":
             c.write(m.ReplicateJournal, number, max_bytes)
         else:
@@ -482,6 +508,9 @@ def test_a_copy_that_grows_while_events_are_written_ends_as_the_owners(
         assert content(mine) == content(its)
     store = c.incoming.replica.maps.get(MAP)
     assert store is None or store.journal is its
+    entries = c.owner.maps[MAP].entries if MAP in c.owner.maps else {}
+    last = {key: stored for _, key, stored, _, _ in mine.events} if mine is not None else {}
+    assert last == {key: entries.get(key) for key in last}
 
 
 def test_a_migration_carries_the_journal_and_readers_go_on_at_the_new_owner() -> None:
