@@ -22,6 +22,7 @@ from phalanx.sim.journal_canaries import JOURNAL_CANARIES
 from phalanx.sim.lease_canaries import LEASE_CANARIES
 from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
 from phalanx.sim.migration_canaries import MIGRATION_CANARIES
+from phalanx.sim.staging_canaries import STAGING_CANARIES
 from phalanx.wire import messages as m
 
 
@@ -192,5 +193,6 @@ CANARIES: dict[str, Callable[[Node], None]] = {
     **LEASE_CANARIES,
     **MIGRATION_CANARIES,
     **MEMBERSHIP_CANARIES,
+    **STAGING_CANARIES,
 }
 """Name to what takes the rule out."""

@@ -35,9 +35,7 @@ ANTI_ENTROPY_MS = (30_000, 0, 2_000, 0)
 """By the seed. Where replicas are compared, less comes to light of what else went wrong; so in every second history none are."""
 
 
-WITH_STAGING = (Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER)
-STAGING_SHARE = 0.12
-"""Of so many of their histories there are programs that stage what they write."""
+STAGING_AS = (Profile.MIGRATIONS, Profile.DEFAULT, Profile.MIGRATIONS, Profile.FAILOVER)
 TOMBSTONE_MS = (14_400_000, 14_400_000, 14_400_000, 5_000, 0)
 """By the seed. In most histories none is purged, and in none in which sides merge: what they forget, they may bring back."""
 WALL_MS = 1_700_000_000_000
@@ -53,6 +51,9 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         return draw_timeouts(seed)
     if profile is Profile.JOURNAL:
         return _draw_journals(seed)
+    if profile is Profile.STAGING:
+        drawn = draw_options(seed // len(STAGING_AS), STAGING_AS[seed % len(STAGING_AS)])
+        return msgspec.structs.replace(drawn, seed=seed, profile=profile, staging=True)
     # What is measured without leases are the histories that are judged with them.
     drawn_as = Profile.LEASE if profile is Profile.WINDOW else profile
     options = _draw(Random(f"{drawn_as}:{seed}"), seed, profile)
@@ -63,7 +64,6 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         # A side that has forgotten removals takes no entry that may be one of them: then much may be missing rightly.
         tombstone_ms=TOMBSTONE_MS[0 if options.has_sides else seed % len(TOMBSTONE_MS)],
         stalls=options.has_sides and Random(f"stalls:{seed}").random() < 0.5,
-        staging=profile in WITH_STAGING and Random(f"staging:{seed}").random() < STAGING_SHARE,
         wall_ms=_draw_wall_clocks(Random(f"wall:{seed}"), options.hosts),
     )
 

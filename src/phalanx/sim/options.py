@@ -21,8 +21,12 @@ from phalanx.common.traits import USUAL, Traits
 
 MAP = "m"
 """Which the workload uses."""
+APPLIED, REPLACED = "j", "w"
+"""To which batches are applied, and whose content is replaced, where jobs stage what they write."""
 BRIEF = "brief"
 """Whose entries live for a short time; where journals are followed."""
+STAGING_JOURNAL = 200
+"""Events that those maps keep in every second history."""
 MASTER = -1
 """Instead of a host's number: whoever is the master when the fault happens."""
 OWNER, SOURCE, DESTINATION, OTHER_REPLICA = -2, -3, -4, -5
@@ -40,6 +44,8 @@ class Profile(enum.StrEnum):
     """The same histories without leases: what they are for is measured."""
     JOURNAL = "journal"
     """Histories of other profiles, DEFAULT, FAILOVER, MIGRATIONS and CUTS in turn, in which journals are written and read."""
+    STAGING = "staging"
+    """Histories of MIGRATIONS, DEFAULT and FAILOVER in turn, in which jobs stage what they write."""
     MEMBERSHIP = "membership"
     MIGRATIONS = "migrations"
     TIMEOUTS = "timeouts"
@@ -204,6 +210,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             minimum_members=self.protection.minimum, majority=self.protection.majority, protects=protects
         )
         maps = {"*": protected} if self.protection.is_on else {}
+        if self.staging and self.seed % 2:
+            maps |= dict.fromkeys((APPLIED, REPLACED), MapConfig(journal_capacity=STAGING_JOURNAL))
         if self.journal:
             maps |= dict.fromkeys((MAP, BRIEF), MapConfig(journal_capacity=self.journal))
         return NodeConfig(

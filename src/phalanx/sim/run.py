@@ -36,9 +36,9 @@ from phalanx.sim.followers import Followers
 from phalanx.sim.history import Operation
 from phalanx.sim.host import Host
 from phalanx.sim.measures import Measures
-from phalanx.sim.options import FaultKind, Options, Profile
+from phalanx.sim.options import APPLIED, REPLACED, FaultKind, Options, Profile
 from phalanx.sim.peeking import copies, held_by, held_by_owners, member_on, peek_at, purged_to
-from phalanx.sim.staged_jobs import APPLIED, JOBS_FROM, REPLACED, StagedJobs
+from phalanx.sim.staged_jobs import JOBS_FROM, StagedJobs
 from phalanx.sim.story import Story
 from phalanx.sim.workload import MAP, Workload
 from phalanx.sim.world import World

@@ -25,15 +25,13 @@ from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.partition.hashing import partition_of
 from phalanx.sim.history import NEVER
 from phalanx.sim.host import Host
-from phalanx.sim.options import Options
+from phalanx.sim.options import APPLIED, REPLACED, Options
 from phalanx.sim.world import World
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Call
 
 JOBS_FROM = 1 << 39
 """Ids of what these programs ask for: above those of the workload's calls."""
-APPLIED, REPLACED = "j", "w"
-"""The maps."""
 QUERY = "q"
 TEXT = b"\xff\xff\xff\xf5"
 UNSEEN = TEXT + b"never"

@@ -1,0 +1,115 @@
+"""Bugs to plant in what becomes of staged writes: see `canaries`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import structs
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.table import PartitionTable
+from phalanx.grid.copying import CopySender
+from phalanx.grid.replication import OwnedPartition
+from phalanx.grid.staged import Staged
+from phalanx.node.node import Node
+from phalanx.wire import messages as m
+
+
+class _Forgetful(Staged):
+    """A memory that knows of no batch."""
+
+    __slots__ = ()
+
+    def has_applied(self, name: str, query: str, number: int) -> bool:
+        return False
+
+
+def forget_batches(node: Node) -> None:
+    """Nobody looks at which batches a partition has applied."""
+    followed, original = node.grid.followed, node.grid.followed.on_replicate
+
+    def forget() -> None:
+        copies = [copy.replica for copy in followed.copies.values()]
+        for replica in [*node.grid._replicas(), *followed.undivided.replicas(), *copies]:
+            replica.staged.__class__ = _Forgetful
+
+    def on_replicate(sender: MemberId, message: m.Replicate, now: Millis) -> None:
+        forget()
+        original(sender, message, now)
+
+    def on_change(request: m.ChangeStaged) -> m.ChangeStaged:
+        forget()
+        return request
+
+    node._handlers[m.ReplicateStaged] = on_replicate
+    _before_each_step(node, on_change)
+
+
+def take_all_attempts(node: Node) -> None:
+    """What an attempt has staged that was not named counts, too."""
+    _before_each_step(node, lambda request: structs.replace(request, attempts=["zombie", *request.attempts, "zombie"]))
+
+
+class _Complete(CopySender):
+    """A copy that takes itself for further than it is."""
+
+    __slots__ = ()
+
+    def lacks(self, names: Iterable[str]) -> bool:
+        return False
+
+
+def apply_while_copying(node: Node) -> None:
+    """A copy goes on that has yet to send rows which a step takes up."""
+
+    def on_change(request: m.ChangeStaged) -> m.ChangeStaged:
+        for owned in node.grid.all_owned():
+            for stream in owned.streams.values():
+                if stream.copy is not None:
+                    stream.copy.__class__ = _Complete
+        return request
+
+    _before_each_step(node, on_change)
+
+
+def place_before_all_know(node: Node) -> None:
+    """The master lets a content be placed when it has decided so itself."""
+    _replace(node.duties._replacing, "_is_known", lambda content, others: True)
+
+
+def place_only_when_told(node: Node) -> None:
+    """Who owns a partition when the table tells of a content places it; who becomes the owner later serves what is there."""
+    grid, original = node.grid, node.grid.staging.place
+    told_by: list[PartitionTable] = []
+    """The first table that had the present settings."""
+
+    def place(owned: OwnedPartition, now: Millis) -> None:
+        if not told_by or told_by[0].maps != grid.table.maps:
+            told_by[:] = [grid.table]
+        if told_by[0] is grid.table:
+            original(owned, now)
+
+    _replace(grid.staging, "place", place)
+
+
+def _before_each_step(node: Node, change: Callable[[m.ChangeStaged], m.ChangeStaged]) -> None:
+    handler = node._handlers[m.ChangeStaged]
+
+    def on_step(caller: Any, request: m.ChangeStaged, now: Millis) -> None:
+        handler(caller, change(request), now)
+
+    node._handlers[m.ChangeStaged] = on_step
+
+
+def _replace(machine: object, name: str, by: object) -> None:
+    setattr(machine, name, by)
+
+
+STAGING_CANARIES: dict[str, Callable[[Node], None]] = {
+    "forget-batches": forget_batches,
+    "take-all-attempts": take_all_attempts,
+    "apply-while-copying": apply_while_copying,
+    "place-before-all-know": place_before_all_know,
+    "place-only-when-told": place_only_when_told,
+}
