@@ -11,6 +11,7 @@ from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
 from phalanx.sim.migration_canaries import MIGRATION_CANARIES
 from phalanx.sim.options import DESTINATION, OTHER_REPLICA, Fault, FaultKind, Options, Profile
 from phalanx.sim.run import Result, repeat_command, run
+from phalanx.sim.staging_canaries import STAGING_CANARIES
 from plots import options
 
 SEEDS = range(90)
@@ -120,6 +121,7 @@ def test_every_canary_has_an_expectation() -> None:
         *PROTECTION_CANARIES,
         *LEASE_CANARIES,
         *JOURNAL_CANARIES,
+        *STAGING_CANARIES,
     }
     assert expected == set(CANARIES)
     assert set(MEMBERSHIP_FOUND_BY) == set(MEMBERSHIP_CANARIES)

@@ -192,7 +192,7 @@ class Followers:
                             self._read_rest(number, host, owned.number, name, whole, now)
             if not self._options.has_sides:
                 self._checker.check_writes(whole, operations, self._is_excused, now)
-        self._check_replicas(hosts, now)
+        check_journals(hosts, self._findings, now)
 
     def _read_rest(
         self, number: int, host: Host, partition: int, name: str, whole: dict[bytes, Run], now: Millis
@@ -224,16 +224,18 @@ class Followers:
         part = partition_of(key, len(self._tables.lines))
         return self._tables.may_be_lost(part, operation.replier, operation.begin, operation.end)
 
-    def _check_replicas(self, hosts: list[Host], now: Millis) -> None:
-        grids = {host.node.this: host.node.grid for host in hosts}  # type: ignore[union-attr]  # they have joined
-        for member, grid in grids.items():
-            for owned in grid.owned:
-                if owned is None:
-                    continue
-                for backup in grid.table.replicas(owned.number)[1:]:
-                    theirs = grids[backup].followed.replicas.get(owned.number) if backup in grids else None
-                    for name, journal in owned.replica.journals.items():
-                        other = theirs.journals.get(name) if theirs is not None else None
-                        if other is None or list(other.events) != list(journal.events) or other.next != journal.next:
-                            story = f"partition {owned.number} of {name!r}: {journal} at {member}, {other} at {backup}"
-                            self._findings.add(now, "journals are equal at rest", story)
+
+def check_journals(hosts: list[Host], findings: Findings, now: Millis) -> None:
+    """At rest the replicas of a partition have the same journals."""
+    grids = {host.node.this: host.node.grid for host in hosts}  # type: ignore[union-attr]  # they have joined
+    for member, grid in grids.items():
+        for owned in grid.owned:
+            if owned is None:
+                continue
+            for backup in grid.table.replicas(owned.number)[1:]:
+                theirs = grids[backup].followed.replicas.get(owned.number) if backup in grids else None
+                for name, journal in owned.replica.journals.items():
+                    other = theirs.journals.get(name) if theirs is not None else None
+                    if other is None or list(other.events) != list(journal.events) or other.next != journal.next:
+                        story = f"partition {owned.number} of {name!r}: {journal} at {member}, {other} at {backup}"
+                        findings.add(now, "journals are equal at rest", story)

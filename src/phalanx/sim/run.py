@@ -32,7 +32,7 @@ from phalanx.sim.checkers.table_checker import TableChecker, check_zones
 from phalanx.sim.checkers.view_checker import ViewChecker
 from phalanx.sim.drawing import draw_options
 from phalanx.sim.faults import WISHES_FROM, Faults
-from phalanx.sim.followers import Followers
+from phalanx.sim.followers import Followers, check_journals
 from phalanx.sim.history import Operation
 from phalanx.sim.host import Host
 from phalanx.sim.measures import Measures
@@ -281,6 +281,7 @@ class _Run:
         checker = StagingChecker(self._findings, self._tables, jobs)
         held = [held_by_owners(joined, name, partition_count) for name in (APPLIED, REPLACED)]
         checker.check(held[0], held[1], now)
+        check_journals(joined, self._findings, now)
         self._counts["excused losses of staged writes"] += checker.excused_losses
         self._counts["partitions with batches applied"] += len(jobs.applied)
         self._counts["contents replaced"] += sum(decision.replier is not None for decision in jobs.decisions)

@@ -8,9 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.table import PartitionTable
 from phalanx.grid.copying import CopySender
-from phalanx.grid.replication import OwnedPartition
 from phalanx.grid.staged import Staged
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
@@ -73,26 +71,6 @@ def apply_while_copying(node: Node) -> None:
     _before_each_step(node, on_change)
 
 
-def place_before_all_know(node: Node) -> None:
-    """The master lets a content be placed when it has decided so itself."""
-    _replace(node.duties._replacing, "_is_known", lambda content, others: True)
-
-
-def place_only_when_told(node: Node) -> None:
-    """Who owns a partition when the table tells of a content places it; who becomes the owner later serves what is there."""
-    grid, original = node.grid, node.grid.staging.place
-    told_by: list[PartitionTable] = []
-    """The first table that had the present settings."""
-
-    def place(owned: OwnedPartition, now: Millis) -> None:
-        if not told_by or told_by[0].maps != grid.table.maps:
-            told_by[:] = [grid.table]
-        if told_by[0] is grid.table:
-            original(owned, now)
-
-    _replace(grid.staging, "place", place)
-
-
 def _before_each_step(node: Node, change: Callable[[m.ChangeStaged], m.ChangeStaged]) -> None:
     handler = node._handlers[m.ChangeStaged]
 
@@ -102,14 +80,8 @@ def _before_each_step(node: Node, change: Callable[[m.ChangeStaged], m.ChangeSta
     node._handlers[m.ChangeStaged] = on_step
 
 
-def _replace(machine: object, name: str, by: object) -> None:
-    setattr(machine, name, by)
-
-
 STAGING_CANARIES: dict[str, Callable[[Node], None]] = {
     "forget-batches": forget_batches,
     "take-all-attempts": take_all_attempts,
     "apply-while-copying": apply_while_copying,
-    "place-before-all-know": place_before_all_know,
-    "place-only-when-told": place_only_when_told,
 }

@@ -1,0 +1,115 @@
+"""Whole histories in which jobs stage what they write, while members crash, come, go and give partitions away."""
+
+import pytest
+
+from histories import play_all
+from phalanx.common.ids import MemberId
+from phalanx.sim.checkers.findings import Findings
+from phalanx.sim.checkers.staging_checker import KEPT, NEVER_SEEN, ONCE, REPLACED, WHOLE, StagingChecker
+from phalanx.sim.drawing import draw_options
+from phalanx.sim.history import NEVER
+from phalanx.sim.options import Profile
+from phalanx.sim.run import run
+from phalanx.sim.staged_jobs import TEXT, UNSEEN, Ack, Decision, StagedJobs
+from phalanx.sim.staging_canaries import STAGING_CANARIES
+
+SEEDS = range(16)
+FOUND_BY = {
+    "forget-batches": {ONCE},
+    "take-all-attempts": {NEVER_SEEN},
+    "apply-while-copying": {WHOLE, "who is given a replica has it", "replicas are equal at rest"},
+}
+"""Canary to what must tell of it."""
+LATE = {"apply-while-copying": range(64)}
+"""Where more histories have to be looked at: a step has to meet a copy, and then that copy has to become the owner."""
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_batches_and_contents_are_whole_once_and_kept_whatever_breaks(block: int) -> None:
+    applied = replaced = 0
+    for result in play_all(range(4 * block, 4 * block + 4), Profile.STAGING):
+        applied += result.counts["partitions with batches applied"]
+        replaced += result.counts["contents replaced"]
+    assert applied > 50
+    assert replaced > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("block", range(20))
+def test_the_same_in_many_more_histories(block: int) -> None:
+    play_all(range(1_000 + 10 * block, 1_010 + 10 * block), Profile.STAGING)
+
+
+def test_every_bug_of_staging_has_an_expectation() -> None:
+    assert set(FOUND_BY) == set(STAGING_CANARIES)
+
+
+@pytest.mark.parametrize("canary", FOUND_BY)
+def test_bugs_of_staging_are_found(canary: str) -> None:
+    for seed in LATE.get(canary, SEEDS):
+        found = {violation.what for violation in run(draw_options(seed, Profile.STAGING), canary).violations}
+        if FOUND_BY[canary] & found:
+            return
+    raise AssertionError(f"{canary} was planted and not found")
+
+
+# --- the checker itself --------------------------------------------------------------------------------------------
+
+OPTIONS = draw_options(0, Profile.STAGING)
+MEMBER = MemberId("10.0.0.1:5701/x")
+
+
+class NothingLost:
+    """In the place of what is known of tables: no replica was ever lost."""
+
+    def may_be_lost(self, part: int, replier: MemberId, begin: int, end: int) -> bool:
+        return False
+
+
+def jobs() -> StagedJobs:
+    """Batch 2 is confirmed in the only partition, and one key was written after it; batch 3 is under way."""
+    found = StagedJobs(OPTIONS)
+    found.applied = [Ack(2, 0, 1, MEMBER, 10, 20)]
+    found.written = {sorted(found.direct)[0]: Ack(2, 0, 1, MEMBER, 30, 40)}
+    found.begun = 3
+    return found
+
+
+def judged(applied: dict[bytes, bytes], replaced: dict[bytes, bytes], made: StagedJobs | None = None) -> set[str]:
+    findings = Findings()
+    made = made if made is not None else jobs()
+    StagingChecker(findings, NothingLost(), made).check([applied], [replaced], 100)  # type: ignore[arg-type]
+    return {violation.what for violation in findings.violations}
+
+
+def batch(number: int, **others: bytes) -> dict[bytes, bytes]:
+    made = jobs()
+    first = next(iter(made.written))
+    return dict.fromkeys(made.keys, TEXT + b"%d" % number) | {first: others.get("first", TEXT + b"%d!" % number)}
+
+
+def test_what_is_right_is_not_reported() -> None:
+    assert judged(batch(2), {}) == set()
+    assert judged(batch(3, first=TEXT + b"3"), {}) == set()
+
+
+def test_what_is_wrong_with_batches_is_reported() -> None:
+    keys = [key for key in jobs().keys if key not in jobs().direct]
+    assert judged(batch(2, first=TEXT + b"2"), {}) == {ONCE}
+    assert judged(batch(3, first=TEXT + b"3") | {keys[0]: TEXT + b"2"}, {}) == {WHOLE}
+    assert KEPT in judged(batch(1), {})
+    assert KEPT in judged({}, {})
+    assert KEPT in judged(batch(4, first=TEXT + b"4"), {})
+    assert NEVER_SEEN in judged(batch(2) | {keys[0]: UNSEEN}, {})
+
+
+def test_what_is_wrong_with_contents_is_reported() -> None:
+    made = jobs()
+    made.decisions = [Decision(1, 10, 20, MEMBER), Decision(2, 30, 40, MEMBER), Decision(3, 50, NEVER, None)]
+    assert judged(batch(2), made.content_of(2), made) == set()
+    assert judged(batch(2), made.content_of(3), made) == set(), "it may have been decided"
+    assert judged(batch(2), made.content_of(1), made) == {REPLACED}
+    assert judged(batch(2), made.content_of(4), made) == {REPLACED}
+    assert judged(batch(2), {}, made) == {REPLACED}
+    assert judged(batch(2), dict(list(made.content_of(2).items())[1:]), made) == {REPLACED}
+    assert judged(batch(2), made.content_of(1) | made.content_of(2), made) == {REPLACED}
