@@ -312,6 +312,21 @@ def test_a_scan_goes_on_behind_the_same_key_in_each_child() -> None:
     assert not ScanPlan([0], 4).knows_more_than(4)
 
 
+def test_pages_that_are_asked_for_at_once_go_on_each_behind_its_own_key() -> None:
+    plan = ScanPlan([0, 1, 2], 3)
+    assert plan.next_some(3, 2) == [(0, 3, b""), (1, 3, b"")]
+    plan.note_some([m.PackedReply(1, b"", b"", b"", b"", True, b"a"), None])
+    assert plan.next_some(3, 9) == [(0, 3, b"a"), (1, 3, b""), (2, 3, b"")]
+    plan.note_some(
+        [m.PackedReply(1, b"", b"", b"", b"", False), m.PackedReply(1, b"", b"", b"", b"", True, b"b"), None]
+    )
+    # Divided now: 1 goes on as 1 and 4, behind b; 2 as 2 and 5, from the beginning.
+    assert plan.next_some(6, 3) == [(1, 6, b"b"), (4, 6, b"b"), (2, 6, b"")]
+    plan.note_some([m.PackedReply(1, b"", b"", b"", b"", False)] * 3)
+    plan.note_some([m.PackedReply(1, b"", b"", b"", b"", False)] * len(plan.next_some(6, 3)))
+    assert plan.next_some(6, 3) == []
+
+
 def test_a_key_that_was_located_by_an_older_table_is_located_anew() -> None:
     c = cluster("AB", "A", backups=0)
     c.ask("A", m.ChangePartitionCount, 2)

@@ -113,7 +113,7 @@ def test_rows_of_python_services_are_read_with_an_inferred_schema(flights: Conne
 def test_append_replaces_rows_of_the_same_key_and_keeps_others(flights: Connected, grid: Client) -> None:
     frame = flights.spark.range(1000).selectExpr("id key", "'first' state")
     flights.write(frame)
-    flights.write(frame.where("key < 10").selectExpr("key", "'second' state"))
+    flights.write(frame.where("key < 10").selectExpr("key", "'second' state"), staged="false")
     assert len(grid.map("flights")) == 1000
     counts = flights.read().groupBy("state").count().collect()
     assert sorted(counts) == [Row(state="first", count=990), Row(state="second", count=10)]
@@ -252,14 +252,29 @@ def test_a_cluster_of_another_name_is_refused(flights: Connected) -> None:
     assert "blue" in told(error)
 
 
-def test_other_modes_than_append_are_refused(flights: Connected) -> None:
-    frame = flights.spark.range(3).selectExpr("id key")
-    with pytest.raises(AnalysisException) as error:
-        flights.write(frame, "overwrite")
-    assert "write with mode('append')" in told(error)
-    for mode in (None, "error", "ignore"):
-        with pytest.raises(AnalysisException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
-            flights.write(frame, mode)
+def test_every_save_mode_does_what_spark_says_of_it(flights: Connected, grid: Client) -> None:
+    first, second = (flights.spark.range(count).selectExpr("id key", f"{count} n") for count in (3, 5))
+    flights.write(first, None)
+    for mode in (None, "error", "errorifexists"):
+        with pytest.raises(AnalysisException) as error:
+            flights.write(second, mode)
+        assert told(error).startswith("UsageError: map 'flights' of the cluster 'test' has entries already: write with")
+    flights.write(second, "ignore")
+    assert {row["n"] for row in grid.map("flights").values()} == {3}
+    flights.write(second.where("key > 1"), "overwrite")
+    assert {key: row["n"] for key, row in grid.map("flights").items()} == {2: 5, 3: 5, 4: 5}
+    flights.write(first, "append")
+    assert {key: row["n"] for key, row in grid.map("flights").items()} == {0: 3, 1: 3, 2: 3, 3: 5, 4: 5}
+    flights.write(first.where("key > 100"), "overwrite")
+    assert grid.map("flights").size() == 0
+
+
+def test_a_snapshot_stays_as_it_was_when_the_read_was_planned(flights: Connected) -> None:
+    flights.write(flights.spark.range(30).selectExpr("id key", "1 n"))
+    kept, present = flights.read(snapshot="true"), flights.read()
+    assert (kept.count(), present.count()) == (30, 30)
+    flights.write(flights.spark.range(20, 50).selectExpr("id key", "2 n"))
+    assert (kept.selectExpr("sum(n)").first(), present.selectExpr("sum(n)").first()) == (Row(30), Row(80))
 
 
 def test_a_missing_key_column_is_said_at_the_driver(flights: Connected) -> None:

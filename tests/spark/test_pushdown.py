@@ -47,7 +47,8 @@ def rows() -> list[tuple[Any, ...]]:
 @pytest.fixture(scope="module")
 def frames(spark: SparkSession, members: Cluster, grid: Client) -> Iterator[tuple[DataFrame, Any]]:
     """The rows as Spark has them, and what makes another DataFrame of the map: each query needs one of its own."""
-    here = spark.createDataFrame(rows(), SCHEMA).coalesce(1).cache()
+    # Not cached: by the statistics of its cache, Spark would skip batches that hold NaN.
+    here = spark.createDataFrame(rows(), SCHEMA).coalesce(1)
     options = {"members": members.addresses, "cluster": members.name, "map": "pushed", "key": "k,no"}
     here.write.format("phalanx").options(**options).mode("append").save()
     spark.conf.set(PUSHDOWN, "true")
@@ -105,7 +106,7 @@ CONDITIONS = [
     "st.a is null",
     "st.b.c = 'x'",
     "st is null",
-    "ar is not null and ar[0] = 1",
+    "ar is not null and get(ar, 0) = 1",
     "i > 0 and s like 'a%' and d is not null and not bo",
 ]
 
@@ -120,9 +121,9 @@ def test_members_leave_out_what_spark_would(frames: tuple[DataFrame, Any], condi
 def test_most_of_these_are_evaluated_by_members(frames: tuple[DataFrame, Any]) -> None:
     """What Spark has yet to filter itself stands in a Filter above the scan."""
     _, there = frames
-    left = [each for each in CONDITIONS if "Filter (" in plan_of(there().where(each))]
+    left = [each for each in CONDITIONS if "Filter " in plan_of(there().where(each))]
     # OR is not offered; IN of floats stays; an element of an array cannot be told.
-    assert left == ["l >= 70000 or l < 0", "d in (0.0D, 1.5D)", "ar is not null and ar[0] = 1"]
+    assert left == ["l >= 70000 or l < 0", "d in (0.0D, 1.5D)", "ar is not null and get(ar, 0) = 1"]
 
 
 def plan_of(frame: DataFrame) -> str:

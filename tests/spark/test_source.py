@@ -42,7 +42,7 @@ from phalanx.spark.arrow import from_numpy
 from phalanx.spark.options import OPTIONS, parse_options
 from phalanx.spark.planning import plan_scan, split_evenly
 from phalanx.spark.source import PhalanxSource
-from phalanx.spark.writer import cut
+from phalanx.spark.writer import cut, together
 from spark.fakes import FakeGrid
 from spark.stream_fakes import Stages
 
@@ -411,7 +411,8 @@ KEYED = fields(id="string", n="long")
 
 
 def batch(*rows: tuple[str | None, int]) -> Any:
-    return pa.RecordBatch.from_pylist([{"id": name, "n": number} for name, number in rows])
+    schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
+    return pa.RecordBatch.from_pylist([{"id": name, "n": number} for name, number in rows], schema)
 
 
 def test_nothing_is_seen_of_a_job_before_all_of_it(grid: FakeGrid, stages: Stages) -> None:
@@ -428,7 +429,7 @@ def test_a_task_that_spark_repeats_or_runs_twice_counts_once(grid: FakeGrid, sta
     writer = source(key="id").writer(KEYED, overwrite=False)
     first, second = (writer.write(iter([batch(("a", number))])) for number in (1, 2))
     with pytest.raises(UsageError):
-        writer.write(iter([batch(("zombie", 3)), batch((None, 3))]))
+        writer.write(iter([batch(("zombie", 3), (None, 3))]))
     writer.commit([second])
     assert first.attempt != second.attempt
     assert grid.content("flights") == {"a": {"id": "a", "n": 2}}
@@ -493,6 +494,13 @@ def test_a_map_that_got_entries_while_the_job_ran_counts_too(grid: FakeGrid, sta
 def test_a_write_looks_for_the_cluster_before_it_begins(grid: FakeGrid) -> None:
     source(cluster="blue").writer(fields(key="string"), overwrite=False)
     assert [options.cluster for options in grid.connected] == ["blue"]
+
+
+def test_small_batches_are_written_together() -> None:
+    small = pa.RecordBatch.from_arrays([pa.array(["x" * 100] * 10)], names=["key"])
+    assert [batch.num_rows for batch in together(iter([small] * 7), 3 * small.nbytes)] == [30, 30, 10]
+    assert [batch.num_rows for batch in together(iter([small] * 2), 1)] == [10, 10]
+    assert list(together(iter([]), 1)) == []
 
 
 def test_a_large_batch_is_cut_and_an_empty_one_left_out() -> None:

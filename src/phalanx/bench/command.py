@@ -27,6 +27,7 @@ from phalanx.bench.plan import Plan, SkippedCase
 from phalanx.bench.planning import planning
 from phalanx.bench.report import print_report
 from phalanx.bench.results import Comparison, Environment, Report
+from phalanx.bench.rows import spark
 from phalanx.bench.servers import package_version, redis_version
 from phalanx.bench.simulate import simulate
 from phalanx.bench.spark import run_spark
@@ -54,6 +55,7 @@ app.command()(migration)
 app.command()(planning)
 app.command()(connectivity)
 app.command()(simulate)
+app.command()(spark)
 
 
 @app.callback()

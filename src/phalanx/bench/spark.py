@@ -37,7 +37,7 @@ MOST_ROUNDS = 5
 
 async def run_spark(plan: Plan) -> list[Comparison]:
     """Rows written and read in a second."""
-    _require_spark()
+    require_spark()
     with contextlib.ExitStack() as stack:
         spark = _session(stack)
         server = stack.enter_context(members(1))[0]
@@ -66,7 +66,7 @@ async def run_spark(plan: Plan) -> list[Comparison]:
         return found
 
 
-def _require_spark() -> None:
+def require_spark() -> None:
     if package_version("pyspark") is None:
         raise SkippedCase("PySpark is not installed: pip install 'phalanx[spark]'")
     if shutil.which("java") is None and not os.path.exists(f"{os.environ.get('JAVA_HOME')}/bin/java"):
@@ -107,7 +107,7 @@ def _our_write(rows: DataFrame, port: int) -> None:
 
 def _our_read(rows: DataFrame, port: int) -> None:
     reader = rows.sparkSession.read.format("phalanx").option("members", f"127.0.0.1:{port}").option("map", MAP)
-    _use_all(reader.schema(SCHEMA).load())
+    use_all(reader.schema(SCHEMA).load())
 
 
 def _their_write(rows: DataFrame, port: int) -> None:
@@ -139,10 +139,10 @@ def _their_read(rows: DataFrame, port: int) -> None:
                     yield from zip(keys, client.mget(keys), strict=True)
 
     spark = rows.sparkSession
-    _use_all(spark.sparkContext.parallelize([0], 1).mapPartitions(read).toDF(SCHEMA))
+    use_all(spark.sparkContext.parallelize([0], 1).mapPartitions(read).toDF(SCHEMA))
 
 
-def _use_all(frame: DataFrame) -> None:
+def use_all(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 

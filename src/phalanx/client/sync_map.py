@@ -54,7 +54,19 @@ if TYPE_CHECKING:
 
 REGROUP_PAUSE_S = 0.02
 
+AT_ONCE_BYTES = 8 * 1024 * 1024
+PACKED_PAGES_AT_ONCE = 16
+"""Pages of a packed scan that are asked for at once: so many, and about so many bytes, by what the pages before had."""
+SOUGHT_PAGES_AT_ONCE = 4
+"""Of a scan with conditions: small pages may be much work for the member."""
+
 R = TypeVar("R", PageReply, PackedReply)
+
+
+def _page_bytes(page: PageReply | PackedReply) -> int:
+    return len(page.key_data) + len(page.value_data) if isinstance(page, PackedReply) else 0
+
+
 T = TypeVar("T")
 
 
@@ -253,25 +265,35 @@ class SyncMap(MutableMapping[Any, Any]):
                 self._client.next_id(), self.name, partition, of, after, PACKED_PAGE_BYTES, key_parts, wanted, with_ttls
             )
 
-        for page in self._pages(request, PackedReply, partitions, of):
+        most = PACKED_PAGES_AT_ONCE if not wanted else SOUGHT_PAGES_AT_ONCE
+        for page in self._pages(request, PackedReply, partitions, of, most):
             if page.key_sizes:
                 yield page
 
     def _pages(
-        self, request: Callable[[int, int, bytes], Any], kind: type[R], partitions: Iterable[int] | None, of: int | None
+        self,
+        request: Callable[[int, int, bytes], Any],
+        kind: type[R],
+        partitions: Iterable[int] | None,
+        of: int | None,
+        most: int = 1,
     ) -> Iterator[R]:
-        """The answers to these requests for one page each, of these partitions one after the other."""
+        """The answers to these requests for one page each; pages of so many partitions at most are asked for at once."""
         count = of or self._client.partition_count
         plan = ScanPlan(range(count) if partitions is None else partitions, count)
+        at_once = 1
         while True:
             self._catch_up(plan)
-            position = plan.next(self._client.partition_count)
-            if position is None:
+            positions = plan.next_some(self._client.partition_count, at_once)
+            if not positions:
                 return
-            page = self._page(request, kind, *position)
-            if page is not None:
-                plan.note(page)
-                yield page
+            pages = self._some_pages(request, kind, positions)
+            plan.note_some(pages)
+            came = [page for page in pages if page is not None]
+            yield from came
+            if most > 1 and came:
+                size = sum(_page_bytes(page) for page in came) // len(came)
+                at_once = min(max(AT_ONCE_BYTES // (size + 1), 1), most)
 
     def _catch_up(self, plan: ScanPlan) -> None:
         """Wait until the table is known by which the partitions were numbered; the time limit of a call ends that."""
@@ -296,21 +318,22 @@ class SyncMap(MutableMapping[Any, Any]):
     def _call(self, key: bytes, request: Any) -> Any:
         return self._client.call(partition_of(key, self._client.partition_count), request)
 
-    def _page(
-        self, request: Callable[[int, int, bytes], Any], kind: type[R], partition: int, of: int, after: bytes
-    ) -> R | None:
-        """A page of one partition, from whoever owns it by then: the position means the same everywhere.
+    def _some_pages(
+        self, request: Callable[[int, int, bytes], Any], kind: type[R], positions: Sequence[tuple[int, int, bytes]]
+    ) -> Sequence[R | None]:
+        """Pages from whoever owns their partitions by then: a position means the same everywhere.
 
-        None: the partitions were divided meanwhile, and this one's number means another.
+        None: not this time; its owner changed, or the partitions were divided and this one's number means another.
         """
         deadline = time.monotonic() + self._client.call_timeout_s
-        while of == self._client.partition_count:
+        while positions[0][1] == self._client.partition_count:
             table = self._client.partition_table()
-            reply = self._client.call(partition, request(partition, of, after))
-            if not isinstance(reply, ErrorReply) or reply.code not in REGROUP:
-                return expect(reply, kind, "scan")
-            self._pause_or_raise(reply, table, deadline, "scan", was_write=False)
-        return None
+            replies = self._client.call_all([(position[0], request(*position)) for position in positions])
+            refused = [isinstance(reply, ErrorReply) and reply.code in REGROUP for reply in replies]
+            if not all(refused):
+                return [None if no else expect(reply, kind, "scan") for no, reply in zip(refused, replies, strict=True)]
+            self._pause_or_raise(replies[0], table, deadline, "scan", was_write=False)
+        return [None] * len(positions)
 
     def _in_parts(
         self,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from phalanx.common.errors import UsageError
 from phalanx.partition.hashing import children_of
@@ -35,12 +36,27 @@ class ScanPlan:
         partition, after = self._left[0]
         return partition, partition_count, after
 
+    def next_some(self, partition_count: int, most: int) -> list[tuple[int, int, bytes]]:
+        """As `next`, pages of so many partitions at most, to be asked for at once."""
+        if self.next(partition_count) is None:
+            return []
+        return [(partition, partition_count, after) for partition, after in islice(self._left, most)]
+
     def knows_more_than(self, partition_count: int) -> bool:
         """Whether the partitions are those of a newer table: one that has yet to come."""
         return self.of > partition_count and self.of % partition_count == 0
 
     def note(self, page: PageReply | PackedReply) -> None:
         """The page has come."""
-        partition, _ = self._left.popleft()
-        if page.more:
-            self._left.appendleft((partition, page.keys[-1] if isinstance(page, PageReply) else page.after_key))
+        self.note_some([page])
+
+    def note_some(self, pages: Sequence[PageReply | PackedReply | None]) -> None:
+        """The pages that were to be asked for at once have come; None: that one has not."""
+        taken = [self._left.popleft() for _ in pages]
+        left: list[tuple[int, bytes]] = []
+        for (partition, after), page in zip(taken, pages, strict=True):
+            if page is None:
+                left.append((partition, after))
+            elif page.more:
+                left.append((partition, page.keys[-1] if isinstance(page, PageReply) else page.after_key))
+        self._left.extendleft(reversed(left))

@@ -14,10 +14,11 @@ A task waits for each batch until all synchronous backups have it, and takes the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
@@ -29,8 +30,8 @@ from phalanx.spark.options import APPEND, ERROR, Options
 from phalanx.spark.rows import encode_rows
 from phalanx.spark.types import arrow_schema
 
-MAX_BATCH_BYTES = 8 * 1024 * 1024
-"""Arrow bytes that are encoded and sent at once; larger batches are cut."""
+MAX_BATCH_BYTES = 4 * 1024 * 1024
+"""Arrow bytes that are encoded and sent at once; larger batches are cut, and smaller ones put together."""
 COMMIT_TRIES = 3
 """Asking for a step of the whole job again is safe; each try takes as long as a call may."""
 
@@ -93,7 +94,7 @@ class PhalanxWriter(DataSourceArrowWriter):
             if options.staged:
                 attempt = grid.new_job_id()
                 staged = grid.staging(client, options.map, self._job).attempt(attempt)
-            for whole in iterator:
+            for whole in together(iterator, MAX_BATCH_BYTES):
                 for batch in cut(whole, MAX_BATCH_BYTES):
                     keys = encode_keys(batch, options)
                     values = encode_rows(batch, options)
@@ -156,6 +157,28 @@ def take_step(map_name: str, what: str, step: Callable[[], object]) -> None:
                 raise type(error)(
                     f"the job's rows for map {map_name!r} are written, but were not {what} everywhere: {error}"
                 ) from None
+
+
+def together(batches: Iterable[Any], max_bytes: int) -> Iterator[Any]:
+    """Small batches in one, until it has so many bytes: a request costs member and task the same for few rows."""
+    held: list[Any] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= max_bytes:
+            yield concatenated(held)
+            held, size = [], 0
+    if held:
+        yield concatenated(held)
+
+
+def concatenated(batches: Sequence[Any]) -> Any:
+    """The rows of batches of one schema as one batch."""
+    if len(batches) == 1:
+        return batches[0]
+    columns = [pa.concat_arrays(columns) for columns in zip(*(batch.columns for batch in batches), strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
 
 
 def cut(batch: Any, max_bytes: int) -> Iterator[Any]:
