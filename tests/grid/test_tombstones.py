@@ -334,8 +334,13 @@ def told(replica: Replica, above: int = 0) -> dict[str, Any]:
         removed = {key: stamp for key, stamp in store.tombstones.items() if stamp > above}
         cleared_at = store.cleared_at if store.cleared_at > above else 0
         if store.entries or removed or cleared_at:
-            known[name] = (store.entries, set(store.expires_at), store.covering, removed, cleared_at)
+            known[name] = (store.entries, set(store.expires_at), removed, cleared_at)
     return known
+
+
+def coverings(replica: Replica) -> set[tuple[str, bytes]]:
+    """Entries that leave a tombstone when their time is over."""
+    return {(name, key) for name, store in replica.maps.items() for key in store.covering}
 
 
 @pytest.mark.rows("DL-83")
@@ -345,6 +350,13 @@ def told(replica: Replica, above: int = 0) -> dict[str, Any]:
 @example(
     [("put", 0, MAP), ("put", 0, "other"), ("clear", 0, MAP), ("end", 0, MAP), ("end", 0, MAP)], [("purge", 0, MAP)]
 )
+@example(
+    [],
+    [
+        ("put", 0, MAP), ("put", 0, "other"), ("put for a while", 0, "other"), ("end", 0, MAP), ("end", 0, "other"),
+        ("purge", 0, MAP), ("put for a while", 0, "other"),
+    ],
+)  # fmt: skip
 def test_a_copy_made_while_writes_go_on_knows_what_its_source_knows(
     before: list[tuple[str, int, str]], during: list[tuple[str, int, str]]
 ) -> None:
@@ -364,6 +376,11 @@ def test_a_copy_made_while_writes_go_on_knows_what_its_source_knows(
     assert owner.incoming is not None
     mine, its = owner.replica, owner.incoming.replica
     purged = max([mine.purged_to, its.purged_to, *(s.purged_to for r in (mine, its) for s in r.maps.values())])
+    covered, remembered = coverings(mine), coverings(its)
+    # 1. The source purges the removal of k, the copy has yet to. 2. k is put for a time: by the copy over a removal that it
+    # knows. Who becomes the owner so leaves a tombstone too many, which is purged in its turn.
+    assert covered <= remembered
+    assert purged or covered == remembered
     assert told(its, purged) == told(mine, purged)
     for name in (MAP, "other"):
         assert its.purged_to_of(name) <= mine.purged_to_of(name)
