@@ -74,7 +74,7 @@ def test_a_reader_gets_each_write_once_whoever_is_killed(ask, three):
     ask("map", "journal", "prices", "--capacity", "1000")
     written, got = [], []
     with three.client() as grid:
-        prices, journal = grid.map("prices"), Journal("prices", grid)
+        prices, journal = grid.map("prices"), grid.journal("prices")
         at = {partition: bounds.begin_position for partition, bounds in journal.bounds().items()}
         begin = dict(at)
         for number in range(150):

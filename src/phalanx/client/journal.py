@@ -1,4 +1,4 @@
-"""What happened to a map's entries, in order, for a blocking client: `Journal("flights", client)`.
+"""What happened to a map's entries, in order, for a blocking client: `client.journal("flights")`.
 
 A map has a journal when it was asked for one (`phalanx map journal NAME --capacity N`). Each partition numbers its events
 by itself, and keeps the last so many. All events of one key are in one partition, in the order in which they happened.
@@ -7,7 +7,7 @@ A place in the journal of a partition is a `Position`: a lineage and the number 
 says nothing: two sides of a cut both go on counting, and a partition whose last replica was lost begins anew. Keep both,
 and give both back, as they came:
 
-    journal = Journal("flights", client)
+    journal = client.journal("flights")
     at = {partition: bounds.begin_position for partition, bounds in journal.bounds().items()}
     while True:
         for partition in journal.partitions():

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from phalanx.client.core import DOUBT_AFTER_MS, ClientCore
+from phalanx.client.journal import Journal
 from phalanx.client.sync_map import SyncMap
 from phalanx.client.wire import Opening, RefusedByPeer, Wire
 from phalanx.common.errors import (
@@ -119,6 +120,10 @@ class Client:
     def map(self, name: str) -> SyncMap:
         """The distributed map of that name, as a `MutableMapping`; it exists as soon as something is stored in it."""
         return SyncMap(check_map_name(name), self)
+
+    def journal(self, map_name: str) -> Journal:
+        """What happens to the entries of a map that has a journal (`phalanx map journal NAME --capacity N`)."""
+        return Journal(map_name, self)
 
     def map_names(self) -> list[str]:
         """Names of the maps that have entries, sorted."""
