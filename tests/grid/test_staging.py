@@ -7,6 +7,7 @@ import pytest
 from harness import KEY, MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.hidden import HiddenName, Kind, Step, check_part, hidden_name, is_hidden, job_of, kind_of, target_of
+from phalanx.grid.staged import MAX_JOBS, MAX_SNAPSHOTS, Staged
 from phalanx.grid.steps import REMOVES
 from phalanx.maps.requests import check_map_name
 from phalanx.partition.hashing import partition_of
@@ -627,3 +628,22 @@ def test_nobody_writes_into_hidden_maps_but_rows_into_attempts(kind: Kind) -> No
     ]
     assert [code(c.replies[each]) for each in asked] == [ErrorCode.INVALID] * 3
     assert hidden_at(c, "A") == {}
+
+
+# --- what is remembered --------------------------------------------------------------------------------------------
+
+
+def test_of_jobs_that_are_over_the_last_ones_are_remembered_and_of_snapshots_too() -> None:
+    staged = Staged()
+    staged.note_job(MAP, "snapshot", Step.SNAPSHOT)
+    for number in range(MAX_JOBS + 10):
+        staged.note_job(MAP, f"j{number}", Step.APPLY)
+    assert staged.jobs[MAP, "snapshot"] is Step.SNAPSHOT
+    assert not staged.has_ended(MAP, "snapshot")
+    assert not staged.has_ended(MAP, "j9")
+    assert staged.has_ended(MAP, "j10")
+    for number in range(MAX_SNAPSHOTS):
+        staged.note_job(MAP, f"s{number}", Step.SNAPSHOT)
+    assert (MAP, "snapshot") not in staged.jobs
+    assert len(staged.jobs) == MAX_JOBS + MAX_SNAPSHOTS
+    assert Staged(staged.export()).export() == staged.export()

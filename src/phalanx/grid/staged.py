@@ -13,7 +13,9 @@ from phalanx.common.hidden import Step
 from phalanx.wire.replication_messages import AppliedBatch, PlacedContent, StagedJob, StagedPast
 
 MAX_JOBS = 256
-"""Jobs that one partition remembers."""
+"""Jobs that are over, and that one partition remembers."""
+MAX_SNAPSHOTS = 64
+"""Snapshots that it remembers."""
 MAX_QUERIES = 1_000
 """Queries of which one partition remembers the batch."""
 
@@ -56,7 +58,14 @@ class Staged:
         return bool(query) and number <= self.batches.get((name, query), number - 1)
 
     def note_job(self, name: str, job: str, step: Step) -> None:
-        _put_last(self.jobs, (name, job), step, MAX_JOBS)
+        """Jobs that are over never push out what tells of a snapshot: it is in use, perhaps for hours."""
+        _put_last(self.jobs, (name, job), step, MAX_JOBS + MAX_SNAPSHOTS)
+        is_snapshot = step is Step.SNAPSHOT
+        most = MAX_SNAPSHOTS if is_snapshot else MAX_JOBS
+        if len(self.jobs) > most:
+            alike = [names for names, last in self.jobs.items() if (last is Step.SNAPSHOT) == is_snapshot]
+            for names in alike[:-most]:
+                del self.jobs[names]
 
     def note_batch(self, name: str, query: str, number: int) -> None:
         _put_last(self.batches, (name, query), number, MAX_QUERIES)

@@ -20,7 +20,7 @@ from phalanx.common.hidden import Kind, Step, hidden_name, is_hidden, job_of, ki
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.ending import end_before_write
 from phalanx.grid.replication import OwnedPartition, PendingWrite
-from phalanx.grid.steps import carry_out, consumed_by, is_newer, replacement
+from phalanx.grid.steps import attempts_here, carry_out, consumed_by, is_newer, replacement
 from phalanx.wire.messages import ChangeStaged, CountReply, ReplicateRemove, ReplicateStaged
 
 if TYPE_CHECKING:
@@ -45,9 +45,11 @@ def on_change(
     for owned in owned_ones:
         replica = owned.replica
         if owned in due:
+            # Of thousands of attempts most have nothing in this partition.
             message = ReplicateStaged(
                 owned.number, replica.epoch, 0, request.map, request.step, request.job,
-                request.attempts, stamp, request.query, request.number,
+                attempts_here(replica, request.map, request.job, request.attempts), stamp, request.query,
+                request.number,
             )  # fmt: skip
             write.partitions_left += _do(grid, owned, message, write, now)
         elif not owned.is_settled:

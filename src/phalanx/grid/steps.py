@@ -84,6 +84,11 @@ def consumed_by(replica: Replica, message: ReplicateStaged) -> list[str]:
     return [name for name in names if name in replica.maps]
 
 
+def attempts_here(replica: Replica, name: str, job: str, attempts: Iterable[str]) -> list[str]:
+    """Those of the attempts that have staged anything in this partition."""
+    return [attempt for attempt in attempts if hidden_name(name, job, Kind.ATTEMPT, attempt) in replica.maps]
+
+
 def hidden_of(replica: Replica, name: str, job: str) -> list[str]:
     """All that a job has staged or kept for a map."""
     return [each for each in replica.maps if is_hidden(each) and job_of(each) == job and target_of(each) == name]
