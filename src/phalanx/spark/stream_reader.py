@@ -158,9 +158,9 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             bounds = self._bounds()
             return self._offsets(places_at(word, bounds)), bounds
         offsets = read_offsets(given, "what the checkpoint holds")
-        count = len(self._connected().partition_table().owners())
-        check_same(offsets, self._options.cluster, self._options.map, count)
-        return offsets, self._bounds(offsets.places)
+        bounds = self._bounds(offsets.places)
+        check_same(offsets, self._options.cluster, self._options.map, len(bounds))
+        return offsets, bounds
 
     def _still_there(self, places: Sequence[Position], bounds: Sequence[Bounds]) -> Standing:
         standing = within(places, bounds)
