@@ -401,7 +401,7 @@ def test_a_copy_knows_how_far_its_source_has_purged_also_of_maps_that_are_gone()
     assert owner.incoming is not None
     copy = owner.incoming.replica
     assert {name: copy.purged_to_of(name) for name in (MAP, "gone", "cleared")} == {MAP: 5, "gone": 6, "cleared": 0}
-    assert told(copy) == told(owner.replica)
+    assert (told(copy), coverings(copy)) == (told(owner.replica), coverings(owner.replica))
 
 
 @pytest.mark.rows("DL-83")
