@@ -1,0 +1,213 @@
+"""What drives the machine of the blocking client: its connections, and the time that passes while somebody waits.
+
+Nothing here happens by itself: the caller's thread reads, writes and connects, as long as it waits for an answer.
+"""
+
+from __future__ import annotations
+
+import select
+from time import monotonic, sleep
+from typing import Any
+
+from phalanx.client.core import DOUBT_AFTER_MS, ClientCore
+from phalanx.client.wire import Opening, RefusedByPeer, Wire
+from phalanx.common.errors import EntryTooLarge, ProtocolError
+from phalanx.common.ids import Target, is_member
+from phalanx.net.secret import Secret
+from phalanx.wire.effects import Answer, Effect, LinkLost, LinkRefused, Send
+
+
+class Driver:
+    """The sockets of one client."""
+
+    def __init__(
+        self,
+        core: ClientCore,
+        cluster: str,
+        sender: str,
+        max_frame_bytes: int,
+        secret: Secret | None,
+        patience_s: float,
+    ) -> None:
+        """`patience_s`: nobody is waited for longer before anything else is looked at, and no longer than doubts begin."""
+        self.core = core
+        self._cluster = cluster
+        self._sender = sender
+        self._max_frame_bytes = max_frame_bytes
+        self._secret = secret
+        self.patience_s = min(patience_s, DOUBT_AFTER_MS / 1000)
+        self.wires: dict[Target, Wire] = {}
+        self._openings: dict[Target, Opening] = {}
+        """Connections that were not there within `patience_s`: others are talked with meanwhile."""
+        self._view = core.view
+        """The member list by which connections were last looked through."""
+        self.answers: dict[int, Any] = {}
+        """Of the calls that are waited for: the reply, None until it has come."""
+        self.refusals: dict[str, str] = {}
+        """Who would not talk, and why."""
+
+    def close(self) -> None:
+        """Close the connections."""
+        for wire in list(self.wires.values()):
+            wire.socket.close()
+        self.wires.clear()
+        for opening in self._openings.values():
+            opening.socket.close()
+        self._openings.clear()
+
+    def now(self) -> int:
+        """The time by which the machine is driven."""
+        return int(monotonic() * 1000)
+
+    def run_until(self, is_done: Any, deadline: float) -> None:
+        """Receive and let time pass until it is done or the deadline is over."""
+        while not is_done():
+            now = monotonic()
+            if now >= deadline:
+                return
+            due = self.core.next_deadline()
+            wait_s = min(max((due - now * 1000) / 1000, 0.001), 1.0) if due is not None else 0.05
+            self._receive(wait_s)
+            if due is not None and monotonic() * 1000 >= due:
+                self.carry_out(self.core.time_passed(self.now()))
+
+    def _receive(self, wait_s: float) -> None:
+        wires = {id(wire): wire for wire in self.wires.values()}
+        if not wires and not self._openings:
+            sleep(min(wait_s, 0.02))
+            return
+        if len(wires) == 1 and not self._openings:
+            # Kept to a few values, so that the kernel need not be told at every call.
+            ready = list(wires.values())
+            wait_s = 1.0 if wait_s >= 1.0 else 0.01
+        else:
+            by_socket = {wire.socket: wire for wire in wires.values()}
+            opening = {each.socket: each for each in self._openings.values()}
+            answering = [sock for sock, each in opening.items() if each.waits_to_read]
+            connecting = [sock for sock, each in opening.items() if not each.waits_to_read]
+            readable, writable, _ = select.select([*by_socket, *answering], connecting, [], wait_s)
+            for sock in [*readable, *writable]:
+                if sock in opening:
+                    self._go_on(opening[sock], 0.0)
+            self._give_up_late()
+            ready = [by_socket[sock] for sock in readable if sock in by_socket]
+            wait_s = self.patience_s
+        for wire in ready:
+            try:
+                messages = wire.receive(wait_s)
+            except (OSError, ProtocolError):
+                self._lose(wire)
+                continue
+            for message in messages:
+                self.carry_out(self.core.received(wire.member, message, self.now()))
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        """Send, and note answers."""
+        if self.core.view is not self._view:
+            effects = self._forsake() + effects
+        for effect in effects:
+            if type(effect) is Send:
+                self._send(effect.to, effect.message)
+            elif type(effect) is Answer and effect.reply.id in self.answers:
+                self.answers[effect.reply.id] = effect.reply
+
+    def _send(self, target: Target, message: Any) -> None:
+        wire = self.wires.get(target)
+        if wire is None:
+            self._open_for(target, message)
+            return
+        try:
+            wire.send(message)
+        except EntryTooLarge as error:
+            self.carry_out(self.core.cannot_send(Send(target, message), str(error)))
+        except OSError:
+            self._lose(wire)
+
+    def _open_for(self, target: Target, message: Any) -> None:
+        """Connect, and send the message then. One who hangs is not waited for: it may have been replaced meanwhile."""
+        opening = self._openings.get(target)
+        if opening is not None:
+            opening.waiting.append(message)
+            return
+        try:
+            opening = Opening(target, self._cluster, self._sender, self._secret)
+        except OSError as error:
+            self._refused(target, error)
+            return
+        self._openings[target] = opening
+        opening.waiting.append(message)
+        self._go_on(opening, self.patience_s)
+
+    def _go_on(self, opening: Opening, wait_s: float) -> None:
+        """The opening's socket is ready, or is waited for."""
+        target = opening.target
+        if self._openings.get(target) is not opening:
+            return
+        try:
+            if wait_s:
+                opening.go_on_for(wait_s)
+            else:
+                opening.go_on()
+        except (OSError, RefusedByPeer) as error:
+            self._close(opening)
+            self._refused(target, error)
+            return
+        if opening.member is not None:
+            del self._openings[target]
+            self._opened(Wire(opening, self._max_frame_bytes))
+            for message in opening.waiting:
+                self._send(target, message)
+
+    def _close(self, opening: Opening) -> None:
+        opening.socket.close()
+        del self._openings[opening.target]
+
+    def _give_up_late(self) -> None:
+        """Nobody is waited for longer than a greeting may take."""
+        now = monotonic()
+        for opening in [opening for opening in self._openings.values() if now >= opening.ends_at]:
+            self._close(opening)
+            self._refused(opening.target, TimeoutError("no whole answer to the greeting in time"))
+
+    def _refused(self, target: Target, error: OSError | RefusedByPeer) -> None:
+        reason = str(error)
+        if isinstance(error, RefusedByPeer):
+            self.refusals[target] = reason
+        else:
+            reason = error.strerror or reason
+        self.carry_out(self.core.link_lost(LinkRefused(target, reason), self.now()))
+
+    def _opened(self, wire: Wire) -> None:
+        self.wires[wire.target] = wire
+        earlier = self.wires.get(wire.member)
+        if earlier is not None and earlier is not wire:
+            # The member keeps only the newest connection of a client.
+            self._lose(earlier)
+        self.wires[wire.member] = wire
+        self.core.known_as(wire.target, wire.member)
+
+    def _forsake(self) -> list[Effect]:
+        """There is another member list: who is not in it is asked nothing any more, not even what is on its way."""
+        view = self._view = self.core.view
+        effects: list[Effect] = []
+        for wire in dict.fromkeys(self.wires.values()):
+            if view is not None and wire.member not in view.members:
+                wire.reset()
+                effects += self.lost(wire)
+        for target, opening in list(self._openings.items()):
+            if view is not None and is_member(target) and target not in view.members:
+                self._close(opening)
+                effects += self.core.link_lost(LinkLost(target), self.now())
+        return effects
+
+    def _lose(self, wire: Wire) -> None:
+        self.carry_out(self.lost(wire))
+
+    def lost(self, wire: Wire) -> list[Effect]:
+        """Close a connection; what is to be done because of it."""
+        wire.socket.close()
+        effects: list[Effect] = []
+        for target in [target for target, other in self.wires.items() if other is wire]:
+            del self.wires[target]
+            effects += self.core.link_lost(LinkLost(target), self.now())
+        return effects
