@@ -10,11 +10,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from phalanx.audit.schema import TRACE_COLUMNS, TraceRow, TraceWriter
+from phalanx.audit.schema import PROCESS_EVENT, TRACE_COLUMNS, TraceRow, TraceWriter
 from phalanx.common.ids import MemberId
 from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import Profile
-from phalanx.sim.run import run
+from phalanx.sim.run import Result, run
 from phalanx.wire.events import Event, ViewInstalled
 
 LATE_MS = 60_000
@@ -66,6 +66,31 @@ class Planted:
     def rows(self, without: MemberId | None = None) -> list[TraceRow]:
         """All of them; without what one member recorded and what is told of its process."""
         return [row for row in self._writer.rows if row.member != without]
+
+
+def find_seed(profile: Profile, wanted: Callable[[Result, list[TraceRow]], bool]) -> int:
+    """The first seed whose history is as wanted: what a seed draws may change when the core does."""
+    for seed in range(100):
+        writer = TraceWriter("looked at")
+        if wanted(run(draw_options(seed, profile), trace=writer), writer.rows):
+            return seed
+    raise AssertionError(f"no history of {profile} is as wanted")
+
+
+def has_sides(result: Result, rows: list[TraceRow]) -> bool:
+    """Two masters made lists of several members with one version, a side merged what it had, and no partition was lost."""
+    makers: dict[int, set[str]] = {}
+    for row in rows:
+        if row.event == "ViewInstalled" and len((view := msgspec.json.decode(row.fields))["members"]) > 1:
+            makers.setdefault(view["view_version"], set()).add(view["maker"])
+    merged = result.events.get("MergeEnded", 0)
+    return max(map(len, makers.values())) > 1 and merged > 0 and not result.counts.get("lost partitions")
+
+
+def has_crashes(result: Result, rows: list[TraceRow]) -> bool:
+    """Members crashed, partitions moved, and none was lost."""
+    crashed = sum(row.event == PROCESS_EVENT and "crashed" in row.fields for row in rows)
+    return crashed > 1 and result.events["MigrationCommitted"] > 50 and not result.counts.get("lost partitions")
 
 
 Plant = Callable[[Planted], list[TraceRow]]

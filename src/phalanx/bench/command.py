@@ -16,6 +16,7 @@ import uvloop
 from rich.console import Console
 
 from phalanx import __version__
+from phalanx.bench.audit import audit
 from phalanx.bench.backup import run_backup
 from phalanx.bench.blocking import run_bulk, run_single
 from phalanx.bench.connectivity import connectivity
@@ -54,6 +55,7 @@ app.command()(membership)
 app.command()(migration)
 app.command()(planning)
 app.command()(connectivity)
+app.command()(audit)
 app.command()(simulate)
 app.command()(spark)
 

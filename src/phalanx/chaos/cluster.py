@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from phalanx.chaos.marks import Marks
 from phalanx.chaos.plan import ACCEPTABLE_PAUSE_MS, HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS, Options
 from phalanx.chaos.whole import Surveyed, find_missing
 from phalanx.client.ask import Inquirer, Placement
@@ -85,6 +86,7 @@ class ChaosCluster:
         self._heard_of: set[MemberId] = set()
         """All incarnations of members that serve, or served."""
         self._folder = folder
+        self._marks = Marks(folder / "events", self.name)
         self._options = options
         self._view: MembersView | None = None
         """The newest that was seen here."""
@@ -159,17 +161,20 @@ class ChaosCluster:
         """SIGKILL."""
         soldier.phase = Phase.ENDED
         soldier.process.kill()
+        self._marks.note(soldier.member, "crashed")
 
     def pause(self, soldier: Soldier, *, for_long: bool = False) -> None:
         """SIGSTOP; `for_long`: it will be removed, and come back as another."""
         soldier.may_be_another = soldier.may_be_another or for_long
         soldier.is_stopped = True
         soldier.process.signal(signal.SIGSTOP)
+        self._marks.note(soldier.member, "paused")
 
     def resume(self, soldier: Soldier) -> None:
         """SIGCONT."""
         soldier.process.signal(signal.SIGCONT)
         soldier.is_stopped = False
+        self._marks.note(soldier.member, "resumed")
 
     async def wait_removed(self, soldier: Soldier) -> None:
         """Until no member that serves has one that hangs in its list. Raises `NotWhole` if that does not come about."""
