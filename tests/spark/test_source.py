@@ -36,9 +36,10 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from phalanx.common.errors import UsageError
+from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.spark import grid as grid_module
 from phalanx.spark.arrow import from_numpy
+from phalanx.spark.errors import told_in
 from phalanx.spark.options import OPTIONS, parse_options
 from phalanx.spark.planning import plan_scan, split_evenly
 from phalanx.spark.source import PhalanxSource
@@ -510,3 +511,12 @@ def test_a_large_batch_is_cut_and_an_empty_one_left_out() -> None:
     assert max(piece.nbytes for piece in pieces) <= 10_100
     assert [piece.num_rows for piece in cut(batch, 10)] == [1] * 100
     assert list(cut(batch.slice(0, 0), 10)) == []
+
+
+def test_an_error_that_explains_itself_is_found_in_what_java_makes_of_it() -> None:
+    text = "An error occurred while calling o1.save.\n: SparkException: Writing job failed.\n\tat a.b.c\nCaused by: x: "
+    told = told_in(f"{text}phalanx.common.errors.UnavailableError: no owner: in time; nothing was changed\n\tat d.e.f")
+    assert (type(told), str(told)) == (UnavailableError, "no owner: in time; nothing was changed")
+    assert told_in(text) is None
+    assert told_in("phalanx.common.errors.InvariantViolation: ours") is None
+    assert told_in("phalanx.common.errors.Nonsense: x") is None

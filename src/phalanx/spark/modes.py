@@ -1,8 +1,9 @@
 """The save modes that Spark does not offer to data sources in Python: `error` (the default of a write) and `ignore`.
 
 Spark refuses a write in these modes before it asks the data source. After `register`, a write of the format `phalanx` in
-one of them is handed to Spark as one in the mode `append` with the option `ifExists`, which says the same. Writes of other
-formats are left as they are; so are writes of Spark Connect's clients, who say `ifExists` themselves.
+one of them is handed to Spark as one in the mode `append` with the option `ifExists`, which says the same; and what goes wrong
+at the commit is raised as the one line that it is. Writes of other formats are left as they are; so are writes of Spark
+Connect's clients, who say `ifExists` themselves.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrameWriter
 
+from phalanx.spark.errors import told_in
 from phalanx.spark.options import ERROR, IGNORE
 
 _MODES = {"ErrorIfExists": ERROR, "Ignore": IGNORE}
@@ -37,21 +40,28 @@ def offer_save_modes() -> None:
             self.format(format)
         if mode is not None:
             self.mode(mode)
-        wanted = _mode_to_replace(self)
+        if not _is_ours(self):
+            plain(self, path, None, None, partitionBy, **options)
+            return
+        wanted = _MODES.get(self._jwrite.curmode().toString())
         if wanted is not None:
             if _OPTION.lower() not in {name.lower() for name in options} and not _has_option(self):
                 self.option(_OPTION, wanted)
             self.mode("append")
-        plain(self, path, None, None, partitionBy, **options)
+        try:
+            plain(self, path, None, None, partitionBy, **options)
+        except Py4JJavaError as error:
+            told = told_in(str(error))
+            if told is None:
+                raise
+            raise told from None
 
     save.offers_save_modes = True  # type: ignore[attr-defined]  # a mark for the next call
     DataFrameWriter.save = save  # type: ignore[method-assign]  # that is what this is for
 
 
-def _mode_to_replace(writer: DataFrameWriter) -> str | None:
-    """What `ifExists` says for the writer's mode; None: it is of another format, or Spark takes its mode."""
-    java = writer._jwrite
-    return _MODES.get(java.curmode().toString()) if java.source().lower() == "phalanx" else None
+def _is_ours(writer: DataFrameWriter) -> bool:
+    return str(writer._jwrite.source()).lower() == "phalanx"
 
 
 def _has_option(writer: DataFrameWriter) -> bool:
