@@ -16,7 +16,8 @@ class Plot(NamedTuple):
     moves: tuple[Fault, ...]
     partitions: int = 8
     seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
-    """Of what the programs write meanwhile, and of who is given what: not every one brings a migration of the kind."""
+    """Of what the programs write meanwhile, and of who is given what: not every one brings a migration of the kind. In some
+    the first member is alone when they begin to write, and may crash before anything was copied: those are not here."""
 
 
 def join(at: int, host: int) -> Fault:

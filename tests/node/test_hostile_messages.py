@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from harness import CLIENT, KEY, MAP, Cluster
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import ClientId, MemberId
+from phalanx.partition.publishing import COALESCE_PUBLICATIONS_MS
 from phalanx.wire import messages as m
 from phalanx.wire.codec import encode_frame
 from phalanx.wire.effects import Received
@@ -54,6 +55,9 @@ class Clients(RuleBasedStateMachine):
         self.cluster.replies.pop(request.id, None)
         self.cluster.feed(member, Received(CLIENT, request))
         self.cluster.settle()
+        if request.id not in self.cluster.replies:
+            # The write may wait for a backup that has just been replaced, until its owner is told by the next table.
+            self.cluster.advance(COALESCE_PUBLICATIONS_MS)
         reply = self.cluster.replies.pop(request.id)
         assert encode_frame(reply)
 
