@@ -109,8 +109,11 @@ class Followers:
     def unmet(self) -> list[str]:
         """What still goes on by itself in a healed cluster: it must end before all is at rest."""
         grids = [host.node.grid for host in self._world.hosts if host.has_joined]  # type: ignore[union-attr]
+        waiting = [f"{owned} waits for replicas" for grid in grids for owned in grid.unsettled.values()]
         stores = [(owned, owned.replica.maps.get(BRIEF)) for grid in grids for owned in grid.all_owned()]
-        return [f"{owned} holds what ends" for owned, store in stores if store is not None and store.expires_at]
+        return waiting + [
+            f"{owned} holds what ends" for owned, store in stores if store is not None and store.expires_at
+        ]
 
     # --- reading ---------------------------------------------------------------------------------------------------
 

@@ -233,7 +233,11 @@ class _Run:
         operations = list(workload.operations)
         workload.read_all()
         begin = world.now
-        while workload.pending and world.now < begin + self._options.call_timeout_ms + 1_000 and not world.is_over:
+        end = begin + self._options.call_timeout_ms + 1_000
+        while workload.pending and world.now < end and not world.is_over:
+            world.run_until(world.now + LOOK_EVERY_MS)
+        # The first to ask at all may have been these reads: then journals begin only now.
+        while self._followers is not None and self._followers.unmet() and world.now < end and not world.is_over:
             world.run_until(world.now + LOOK_EVERY_MS)
         now = world.now
         joined = [host for host in world.hosts if host.has_joined]
