@@ -30,7 +30,8 @@ class Config(NodeConfig, frozen=True, kw_only=True):
 
     secret_file: str | None = None
     """A file with the cluster's secret, the same on every member and client: who has another one, or none, is refused.
-    None: the file that the variable PHALANX_SECRET_FILE names; without that either, the cluster has no secret."""
+    If it belongs to whoever runs this, nobody else may open it (`chmod 600`). None: the file that the variable
+    PHALANX_SECRET_FILE names; without that either, the cluster has no secret."""
 
     secret: str | None = None
     """The secret itself, for programs that have it from elsewhere; a file is the better place."""
