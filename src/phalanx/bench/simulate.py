@@ -1,9 +1,10 @@
 """How many simulated histories a core plays in a second, and what Spark takes of that: `phalanx bench simulate`.
 
 The same histories, played by as many processes with and without Spark, one after the other in each round, with both crews
-warm: Spark has started, and every process has imported what it needs and played something. The overhead is the median of
-the rounds' ratios; on a machine where others work it is as good as the rounds are alike, so their spread is told, too.
-What Spark costs once, its start, stands apart: a night does not notice it.
+warm: Spark has started, and every process has imported what it needs and played something. What Spark takes is told by
+the clock and by processor time, as the median of the rounds' ratios. By the clock it is what users notice, and worth
+something only where nobody else works; by processor time (of this process and all that it has started: the JVM, too) it is
+what is taken from cores that are all busy, and hardly depends on others. What Spark costs once, its start, stands apart.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import statistics
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -33,16 +35,29 @@ WARM_UP = 8
 MOST_OVERHEAD = 0.10
 
 
+class Taken(msgspec.Struct):
+    """What playing them took."""
+
+    clock_s: float
+    cpu_s: float
+    """Of all processes together."""
+
+
 class Round(msgspec.Struct):
     """The same histories, twice."""
 
-    plain_s: float
-    spark_s: float
+    plain: Taken
+    spark: Taken
 
     @property
-    def overhead(self) -> float:
+    def by_clock(self) -> float:
         """What Spark takes of the rate without it."""
-        return 1 - self.plain_s / self.spark_s
+        return 1 - self.plain.clock_s / self.spark.clock_s
+
+    @property
+    def by_cpu(self) -> float:
+        """The same, of cores that are all busy."""
+        return 1 - self.plain.cpu_s / self.spark.cpu_s
 
 
 class Figures(msgspec.Struct):
@@ -60,8 +75,9 @@ class Figures(msgspec.Struct):
     spark_start_s: float
     plain_per_core_s: float
     spark_per_core_s: float
-    overhead: float
-    """The median."""
+    overhead_by_clock: float
+    overhead_by_cpu: float
+    """Medians."""
     histories_per_core_hour: int
     """By processor time: where nobody else works."""
 
@@ -94,26 +110,47 @@ def measure(profile: Profile, histories: int, cores: int, rounds: int) -> Figure
     simulated_s = sum(each.simulated_ms for each in alone) / 1_000
     return Figures(
         profile, histories, cores, load, done, cpu_s / len(alone), simulated_s / cpu_s, start_s,
-        statistics.median(histories / each.plain_s / cores for each in done),
-        statistics.median(histories / each.spark_s / cores for each in done),
-        statistics.median(each.overhead for each in done), int(3_600 * len(alone) / cpu_s),
+        statistics.median(histories / each.plain.clock_s / cores for each in done),
+        statistics.median(histories / each.spark.clock_s / cores for each in done),
+        statistics.median(each.by_clock for each in done), statistics.median(each.by_cpu for each in done),
+        int(3_600 * len(alone) / cpu_s),
     )  # fmt: skip
 
 
-def _play(crew: Crew, profile: Profile, seeds: range) -> float:
-    """How long a crew takes. Raises `PhalanxError` where it does not play what the seeds say."""
+def _play(crew: Crew, profile: Profile, seeds: range) -> Taken:
+    """What a crew takes. Raises `PhalanxError` where it does not play what the seeds say."""
     from phalanx.search.searching import Plan, Search
     from phalanx.search.store import Store
 
     plan = Plan((Configuration(profile),), seeds)
-    began = time.monotonic()
+    began, cpu_s = time.monotonic(), _cpu_s()
     store = Store(None, code_digest(), "")
     search = Search(plan, crew, store)
     played = sum(len(step.rows) for step in search.play())
-    took_s = time.monotonic() - began
+    taken = Taken(time.monotonic() - began, _cpu_s() - cpu_s)
     if played != len(seeds) or search.errors:
         raise PhalanxError(f"{played} of {len(seeds)} histories were played: {'; '.join(search.errors)}")
-    return took_s
+    return taken
+
+
+def _cpu_s() -> float:
+    """Processor time of this process and of all that it has started and that still run."""
+    parents: dict[int, list[int]] = {}
+    ticks: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # It has just ended.
+        pid = int(path.parent.name)
+        parents.setdefault(int(fields[1]), []).append(pid)
+        ticks[pid] = int(fields[11]) + int(fields[12])
+    total, to_do = 0, [os.getpid()]
+    while to_do:
+        pid = to_do.pop()
+        total += ticks.get(pid, 0)
+        to_do += parents.get(pid, [])
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def simulate(
@@ -133,16 +170,18 @@ def simulate(
 
 def _print(figures: Figures, console: Console) -> None:
     table = Table(title=f"{figures.histories:,} histories of {figures.profile}, {figures.cores} cores", box=SIMPLE_HEAD)
-    for name in ("round", "processes, s", "Spark, s", "Spark takes"):
+    for name in ("round", "processes, s", "Spark, s", "Spark takes", "processes, cpu s", "Spark, cpu s", "Spark takes"):
         table.add_column(name, justify="right")
     for number, each in enumerate(figures.rounds, 1):
-        table.add_row(str(number), f"{each.plain_s:.2f}", f"{each.spark_s:.2f}", f"{each.overhead:.1%}")
+        table.add_row(
+            str(number), f"{each.plain.clock_s:.2f}", f"{each.spark.clock_s:.2f}", f"{each.by_clock:.1%}",
+            f"{each.plain.cpu_s:.2f}", f"{each.spark.cpu_s:.2f}", f"{each.by_cpu:.1%}",
+        )  # fmt: skip
     console.print(table)
-    low, high = min(r.overhead for r in figures.rounds), max(r.overhead for r in figures.rounds)
-    met = "met" if figures.overhead <= MOST_OVERHEAD else "missed"
+    met = "met" if figures.overhead_by_cpu <= MOST_OVERHEAD else "missed"
     console.print(
-        f"Spark takes {figures.overhead:.1%} ({low:.1%} to {high:.1%}; goal: at most {MOST_OVERHEAD:.0%}, {met}); its "
-        f"start took {figures.spark_start_s:.1f} s.\n"
+        f"Spark takes {figures.overhead_by_cpu:.1%} of the processor time (goal: at most {MOST_OVERHEAD:.0%}, {met}) and "
+        f"{figures.overhead_by_clock:.1%} by the clock; its start took {figures.spark_start_s:.1f} s.\n"
         f"By the clock {figures.plain_per_core_s:.2f} histories/s a core without it, {figures.spark_per_core_s:.2f} with it "
         f"(load before: {figures.load_before:.1f}).\n"
         f"By processor time {1 / figures.cpu_s_per_history:.2f} histories/s a core, {figures.histories_per_core_hour:,} an "

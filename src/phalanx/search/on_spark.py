@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 JOBS_AHEAD = 4
 TASKS_PER_CORE = 2
 """Under way in all: one in work, one that waits."""
+FRUGAL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Of a Java that shares its cores with the workers, and does nothing but schedule them: what it would optimise for long, and
+in threads of its own, is never worth it here."""
 TRIES = 4
 """Of a task, as on a cluster; local mode would give up at once."""
 
@@ -62,6 +65,7 @@ def _context(url: str) -> SparkContext:
     if url.startswith("local"):
         conf.set("spark.driver.bindAddress", "127.0.0.1").set("spark.driver.host", "127.0.0.1")
         conf.setIfMissing("spark.driver.memory", "1g")
+        conf.setIfMissing("spark.driver.extraJavaOptions", FRUGAL)
     context = SparkContext.getOrCreate(conf)
     context.setLogLevel("FATAL" if url.startswith("local") else "ERROR")
     return context

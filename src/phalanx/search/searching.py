@@ -20,9 +20,9 @@ from phalanx.sim.options import Profile
 from phalanx.sim.settings import Configuration
 from phalanx.sim.sources import code_digest
 
-CHUNK_S = 4.0
+CHUNK_S = 6.0
 """Processor time of a piece."""
-LEAST_S = 0.5
+LEAST_S = 1.0
 """Of the last pieces: all cores end within about so much of each other, and Spark's part of a piece stays small."""
 FIRST_HISTORIES = 4
 MOST_HISTORIES = 2_000
