@@ -98,7 +98,7 @@ def test_what_is_applied_has_the_stamp_of_that_moment_and_removals_leave_tombsto
     c.settle()
     entries, _, tombstones, _, _ = c.kept("B")
     written = {key: int.from_bytes(stored[:8], "big") for key, stored in entries.items()}
-    assert written[KEYS[0]] == written[KEYS[1]] == tombstones[KEYS[2]] > written[KEYS[5]]
+    assert written[KEYS[0]] == written[KEYS[1]] == tombstones.get(KEYS[2], 0) > written[KEYS[5]]
 
 
 def test_the_time_to_live_of_a_row_begins_when_it_is_applied() -> None:
@@ -381,6 +381,27 @@ def test_the_next_master_completes_what_every_member_knows_to_be_decided() -> No
     assert c.entries("B") == c.entries("C") == CONTENT
     c.settle()
     assert c.replies[job.wish("B", m.Replacement.DECIDE)].flag
+
+
+def test_who_takes_over_from_an_owner_that_never_heard_of_the_new_content_puts_it_in_its_place() -> None:
+    """1. The table says that the content is in its place; C, a backup, has that table, and B, the owner, has not. 2. B dies.
+    3. The next table makes C the owner, and says nothing new of the content.
+    """
+    c, job = prepared()
+    c.hold("BC", "A")
+    job.wish("A", m.Replacement.DECIDE)
+    c.settle()
+    c.hold("A", "B")
+    c.release("BC", "A")
+    c.settle()
+    assert c.table("C").maps.content_of(MAP).job == "j1"
+    assert c.table("B").maps.content_of(MAP).job == ""
+    assert c.entries("C") == BEFORE
+    c.crash("B")
+    c.release()
+    c.advance(60_000)
+    assert c.replicas("C").startswith("C")
+    assert c.entries("C") == CONTENT
 
 
 def test_what_the_last_one_who_knows_of_is_prepared_is_lost_with_it_and_said_so() -> None:
