@@ -13,7 +13,7 @@ import pyspark
 from processes import wait_for
 
 DRIVER = Path(__file__).with_name("stream_driver.py")
-DEADLINE_S = 150.0
+DEADLINE_S = 300.0
 """A Java process that starts beside others is slow."""
 
 

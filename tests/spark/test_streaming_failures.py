@@ -17,7 +17,7 @@ from phalanx.common.map_settings import JournalSettings, MapChange
 from processes import Cluster, wait_for
 from spark.drivers import DEADLINE_S, Driver
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 CHANGES = "kind string, key string, new struct<n:bigint>, old struct<n:bigint>, partition int, sequence bigint"
 Json = dict[str, Any]
@@ -127,7 +127,7 @@ def test_a_stream_misses_nothing_and_repeats_nothing_when_members_and_its_driver
         assert events > 500
         wait_for(lambda: len(committed(tmp_path / "out")) >= events, f"{events} changes have come", DEADLINE_S)
         drivers[1].stop()
-        content = {key: value["n"] for key, value in client.map("flights").items()}
+        content = {key: value["n"] for key, value in client.map("flights").iter_items()}
     check_history(committed(tmp_path / "out"), content)
 
 
@@ -171,7 +171,7 @@ def files_to_map(cluster: Cluster, folder: Path, **more: Any) -> Json:
 
 def content(cluster: Cluster) -> dict[str, int]:
     with cluster.client() as client:
-        return {key: value["n"] for key, value in client.map("flights").items()}
+        return {key: value["n"] for key, value in client.map("flights").iter_items()}
 
 
 @pytest.mark.parametrize("where", ["before", "behind"])
@@ -227,11 +227,11 @@ def test_the_copy_of_a_map_is_the_same_when_a_member_and_the_driver_were_killed(
         drivers[0].wait_held()
         drivers[0].kill()
         drivers.append(Driver(tmp_path / "second", **given))
-        drivers[1].wait_batches(4)
+        drivers[1].wait_batches(3)
     finally:
         writer.stop()
     with cluster.client() as client:
-        expected = {key: value["n"] for key, value in client.map("origin").items()}
+        expected = {key: value["n"] for key, value in client.map("origin").iter_items()}
     wait_for(lambda: content(cluster) == expected, "the copy is the same", DEADLINE_S)
     drivers[1].stop()
     assert content(cluster) == expected
