@@ -596,8 +596,8 @@ def test_staged_rows_and_what_is_known_of_jobs_go_to_all_children_of_a_divided_p
     c.settle()
     c.advance(2_000)
     assert c.table("A").partition_count == 4
-    asked = [job.ask(name, Step.APPLY, "t1", query="q", number=6) for name in "AB"]
     skipped = [Job(c, "j2").ask(name, Step.APPLY, query="q", number=5) for name in "AB"]
+    asked = [job.ask(name, Step.APPLY, "t1", query="q", number=6) for name in "AB"]
     c.settle()
     assert sum(count(c, each) for each in asked) == 4
     assert sum(count(c, each) for each in skipped) == 0
@@ -659,7 +659,7 @@ def test_of_jobs_that_are_over_the_last_ones_are_remembered_and_of_snapshots_too
     staged.note_job(MAP, "snapshot", Step.SNAPSHOT)
     for number in range(MAX_JOBS + 10):
         staged.note_job(MAP, f"j{number}", Step.APPLY)
-    assert staged.jobs[MAP, "snapshot"] is Step.SNAPSHOT
+    assert staged.jobs.get((MAP, "snapshot")) is Step.SNAPSHOT
     assert not staged.has_ended(MAP, "snapshot")
     assert not staged.has_ended(MAP, "j9")
     assert staged.has_ended(MAP, "j10")
