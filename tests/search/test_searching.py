@@ -51,7 +51,7 @@ def test_a_search_goes_on_where_the_last_one_ended(searcher: Searcher) -> None:
 
 
 def test_what_was_played_before_an_interruption_is_kept(searcher: Searcher) -> None:
-    cut_short, first = searcher.search(searcher.plan(range(12)), steps=2)
+    cut_short, first = searcher.search(searcher.plan(range(12)), steps=1)
     assert 0 < cut_short.histories == len(first) < 12
     found, second = searcher.search(searcher.plan(range(12)))
     assert sorted(first + second) == [("", seed) for seed in range(12)]

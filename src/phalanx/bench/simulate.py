@@ -94,13 +94,11 @@ def measure(profile: Profile, histories: int, cores: int, rounds: int) -> Figure
     try:
         crews: list[Crew] = [plain, spark]
         for crew in crews:
-            _play(crew, profile, range(WARM_UP * cores))
+            play(crew, profile, range(WARM_UP * cores))
         done = []
         for number in range(rounds):
             # Whoever is first has it neither easier nor harder: they take turns.
-            taken = {
-                id(crew): _play(crew, profile, range(histories)) for crew in crews[:: 1 if number % 2 == 0 else -1]
-            }
+            taken = {id(crew): play(crew, profile, range(histories)) for crew in crews[:: 1 if number % 2 == 0 else -1]}
             done.append(Round(taken[id(plain)], taken[id(spark)]))
     finally:
         plain.close()
@@ -117,7 +115,7 @@ def measure(profile: Profile, histories: int, cores: int, rounds: int) -> Figure
     )  # fmt: skip
 
 
-def _play(crew: Crew, profile: Profile, seeds: range) -> Taken:
+def play(crew: Crew, profile: Profile, seeds: range) -> Taken:
     """What a crew takes. Raises `PhalanxError` where it does not play what the seeds say."""
     from phalanx.search.searching import Plan, Search
     from phalanx.search.store import Store
