@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from html import escape
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -19,19 +20,23 @@ _EXPORTS = "window.vegaEmbed = vegaEmbed;"
 
 
 def write_page(report: Report, path: Path) -> None:
-    """Write the page. Raises `UsageError` if the charts' library is not here, or the file cannot be written."""
+    """Write the page. Raises `UsageError` if the file cannot be written."""
     try:
         path.write_text(page_of(report), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--html {path} cannot be written: {error.strerror}") from error
 
 
+def require_charts() -> None:
+    """Raises `UsageError` if the charts' library is not here."""
+    if find_spec("vl_convert") is None:
+        raise UsageError("--html draws with vl-convert-python, and it is not here: pip install 'phalanx[audit]'")
+
+
 def page_of(report: Report) -> str:
     """The page's text."""
-    try:
-        import vl_convert
-    except ImportError as error:
-        raise UsageError(f"--html draws with {error.name}, and it is not here: pip install 'phalanx[audit]'") from error
+    import vl_convert  # tens of megabytes, for this alone
+
     assets = files("phalanx.audit") / "assets"
     parts = {
         "@TITLE@": escape(f"Audit of {report.folder}"),

@@ -125,7 +125,8 @@ _NO_CLAIM = f"""
 
 _NOT_AGREED = f"""
     select 'masters' as property, v.history, v.at,
-        concat(v.member, ' has ', other, ' in its first list as the master, which did not agree with its claim') as what,
+        concat(v.member, ' has members in its first list as the master that did not agree with its claim: ',
+               array_join(sort_array(collect_list(other)), ', ')) as what,
         array({line_of("v", list_of("v"))}) as lines
     from (
         select *, explode(filter(members, x -> x <> member)) as other
@@ -134,6 +135,7 @@ _NOT_AGREED = f"""
     left semi join (select distinct history, member from {{events}}) k on k.history = v.history and k.member = v.other
     left anti join (select history, member, claimer from {{events}} where family = 'others' and event = 'ClaimAnswered' and accepted) c
     on c.history = v.history and c.member = v.other and c.claimer = v.member
+    group by v.history, v.log, v.line, v.at, v.member, v.event, v.view_version, v.maker, v.members
 """
 
 

@@ -53,6 +53,10 @@ def audit(
     """
     if html is not None and not html.parent.is_dir():
         raise UsageError(f"--html {html}: there is no folder {html.parent}")
+    if html is not None:
+        from phalanx.audit.page import require_charts
+
+        require_charts()  # before minutes are spent on what it could not draw
     report = _judged(folder, spark, history, with_charts=html is not None)
     if html is not None:
         from phalanx.audit.page import write_page
