@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from urllib.parse import unquote
 
 import msgspec
@@ -105,7 +106,14 @@ def _files_in(spark: SparkSession, folder: str) -> dict[str, int]:
         raise UsageError(f"{folder} cannot be read: {_one_line(error)}") from error
     except PySparkException as error:
         raise UsageError(f"{folder} cannot be read: {_one_line(error)}") from error
-    return {row.path: row.length for row in sorted(rows)}
+    return {row.path: row.length for row in sorted(rows)} | _empty_in(Path(folder))
+
+
+def _empty_in(folder: Path) -> dict[str, int]:
+    """Spark leaves out files without a byte. Where the folder is one of this machine they are found all the same: they tell
+    that a member recorded nothing."""
+    found = (path for path in folder.rglob("*.jsonl*") if path.is_file() and not path.stat().st_size)
+    return {f"file://{path.absolute()}": 0 for path in sorted(found)}
 
 
 def _read(scratch: Scratch, folder: str, files: dict[str, int], *, skips_damage: bool) -> Reading:
