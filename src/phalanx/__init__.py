@@ -2,9 +2,13 @@
 
 `start_member` embeds a member of the cluster in this process, `connect` is the asyncio client, `Client` the blocking
 one; each has `map(name)`, a dict that the whole cluster shares.
+
+What embeds a member is imported when it is first asked for: to each new worker of Spark it would be a third of a second.
 """
 
-from phalanx.client.aio import AsyncClient, connect
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from phalanx.client.sync import Client
 from phalanx.common.errors import (
     ConnectError,
@@ -19,8 +23,11 @@ from phalanx.common.errors import (
     UsageError,
 )
 from phalanx.common.map_settings import MapConfig
-from phalanx.runtime.config import Config
-from phalanx.runtime.member import Member, start_member
+
+if TYPE_CHECKING:
+    from phalanx.client.aio import AsyncClient, connect
+    from phalanx.runtime.config import Config
+    from phalanx.runtime.member import Member, start_member
 
 __version__ = "0.1.0"
 
@@ -43,3 +50,22 @@ __all__ = [
     "connect",
     "start_member",
 ]
+
+_LATER = {
+    "AsyncClient": "phalanx.client.aio",
+    "connect": "phalanx.client.aio",
+    "Config": "phalanx.runtime.config",
+    "Member": "phalanx.runtime.member",
+    "start_member": "phalanx.runtime.member",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_LATER[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
