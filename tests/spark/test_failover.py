@@ -70,7 +70,9 @@ def test_a_write_goes_on_when_a_member_crashes(spark: SparkSession, cluster: Clu
         assert flights[ROWS - 1]["n"] == (ROWS - 1) * 3
 
 
-def test_a_read_sees_each_entry_once_when_a_member_crashes(spark: SparkSession, cluster: Cluster) -> None:
+def test_a_read_sees_each_entry_once_while_a_member_crashes_and_another_one_joins(
+    spark: SparkSession, cluster: Cluster
+) -> None:
     cluster.start(3)
     with cluster.client() as grid:
         grid.map("flights").put_all({number: {"n": number * 3} for number in range(ROWS)})
@@ -79,6 +81,30 @@ def test_a_read_sees_each_entry_once_when_a_member_crashes(spark: SparkSession, 
     rows = frame.toLocalIterator()  # one job for each task, as the rows are asked for
     found = [next(rows) for _ in range(ROWS // 4)]
     cluster.kill(cluster.members[2])
+    found += [next(rows) for _ in range(ROWS // 4)]
+    (joined,) = cluster.start(1)
+    cluster.wait_redundant()
+    assert joined.address in {str(owner).partition("/")[0] for owner in cluster.table_of(joined).table.owners()}
     found += rows
     assert sorted(row.key for row in found) == list(range(ROWS))
     assert all(row.n == row.key * 3 for row in found)
+
+
+def test_a_snapshot_is_read_whole_while_its_map_changes_and_a_member_crashes(
+    spark: SparkSession, cluster: Cluster
+) -> None:
+    cluster.start(3)
+    with cluster.client() as grid:
+        flights = grid.map("flights")
+        flights.put_all({number: {"n": 1} for number in range(ROWS)})
+        cluster.wait_redundant()
+        frame = spark.read.format("phalanx").options(**options(cluster), numPartitions="12", snapshot="true").load()
+        rows = frame.toLocalIterator()
+        found = [next(rows) for _ in range(ROWS // 4)]
+        flights.put_all({number: {"n": 2} for number in range(ROWS + 10_000)})
+        for number in range(100):
+            flights.remove(number)
+        cluster.kill(cluster.members[2])
+        found += rows
+    assert sorted(row.key for row in found) == list(range(ROWS))
+    assert {row.n for row in found} == {1}
