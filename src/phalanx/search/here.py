@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
+from multiprocessing.process import BaseProcess
+from threading import Thread
 from typing import Any
 
 from phalanx.search.crew import Done, Made, Work
@@ -31,7 +34,7 @@ class ProcessCrew:
     def each(self, function: Callable[[Work], Made], pieces: Iterable[Work]) -> Iterator[Done[Work, Made]]:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self._jobs, context, initializer=_leave_interrupts_to_the_parent)
+            self._pool = ProcessPoolExecutor(self._jobs, context, initializer=_follow_the_parent)
         pool, waiting = self._pool, iter(pieces)
         under_way: dict[Future[Any], Work] = {}
         try:
@@ -65,5 +68,14 @@ class ProcessCrew:
                 worker.terminate()
 
 
-def _leave_interrupts_to_the_parent() -> None:
+def _follow_the_parent() -> None:
+    """Interrupts are its business; and where it was killed nobody waits for what is played here."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
