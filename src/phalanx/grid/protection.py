@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from phalanx.common.hidden import target_of
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.map_settings import REMEMBERED_NAMES, MapPlan, Protection
 from phalanx.common.view import MembersView
@@ -96,7 +97,7 @@ class Guard:
         lacking = self._lacking(protection, now)
         if not lacking:
             return ""
-        return f"map {name!r} refuses {'writes' if is_write else 'reads'}: {lacking}; {REMEDY}"
+        return f"map {target_of(name)!r} refuses {'writes' if is_write else 'reads'}: {lacking}; {REMEDY}"
 
     def why_withheld(self, name: str, now: Millis) -> str:
         """Why a write that was applied here must not be acknowledged; empty: it may be."""
