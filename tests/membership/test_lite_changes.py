@@ -50,8 +50,8 @@ def test_a_member_gives_up_its_data_only_when_others_hold_it(name: str) -> None:
     assert all(len(c.replicas("A", p)) == 2 for p in range(6)), "nothing has fewer replicas for it"
     assert not c.events_of("A", events.PartitionLost)
     started, changed = c.events_of("A", events.LiteChangeStarted), c.events_of("A", events.LiteChanged)
-    assert [(name_of(each.member), each.replicas_to_hand_over > 0) for each in started] == [(name, True)]
-    assert [(name_of(each.member), each.lite, each.view_version) for each in changed] == [(name, True, version + 1)]
+    assert [(name_of(each.subject), each.replicas_to_hand_over > 0) for each in started] == [(name, True)]
+    assert [(name_of(each.subject), each.lite, each.view_version) for each in changed] == [(name, True, version + 1)]
     reads = [c.call(name, m.Get, MAP, c.key(p), partition=p) for p in range(6)]
     c.advance(500)
     assert all(isinstance(c.replies[read], m.ValueReply) for read in reads)

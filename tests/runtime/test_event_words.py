@@ -1,6 +1,7 @@
 """What a member's log tells of its decisions: each in words that say what happened to whom, and why."""
 
 import logging
+from typing import get_args
 
 import msgspec
 import pytest
@@ -113,3 +114,11 @@ def test_the_same_is_told_once_in_a_while(caplog: pytest.LogCaptureFixture) -> N
         "10.0.0.1:5701 and 10.0.0.2:5701 have different member lists: it was told to go its own way",
         "10.0.0.1:5701 lets 10.0.0.2:5701 leave, which has 3 replicas to hand over",
     ]
+
+
+def test_no_field_of_an_event_takes_the_place_of_what_every_line_has() -> None:
+    """A line says who wrote it, where and when, beside the event's own fields."""
+    of_every_line = {"at", "cluster", "member", "address", "schema", "event"}
+    kinds = get_args(e.Event)
+    assert len(kinds) > 50
+    assert {kind.__name__: taken for kind in kinds if (taken := of_every_line & set(kind.__struct_fields__))} == {}

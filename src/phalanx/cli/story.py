@@ -276,8 +276,8 @@ _SENTENCES = {
     "MemberQuestioned": "asks {suspect} whether it lives, for {reported_by} suspects it",
     "ProtectionChanged": "refuses {map}; {present} members that hold data are in view {view_version}",
     "LeaveStarted": "lets {leaver} leave: {replicas_to_hand_over} replicas to hand over",
-    "LiteChangeStarted": "lets {member} hand over {replicas_to_hand_over} replicas, to hold no data any more",
-    "LiteChanged": "makes {member} a member that holds no data, in view {view_version}",
+    "LiteChangeStarted": "lets {subject} hand over {replicas_to_hand_over} replicas, to hold no data any more",
+    "LiteChanged": "makes {subject} a member that holds no data, in view {view_version}",
     "PromotionWaits": "waits {waits_ms} ms until no lease of {gone} can run any more; then others get what it held",
     "ViewStable": "knows that all have view {view_version}: majorities are of {voters}; without data: {besides}",
     "WokeUp": "was away for {away_ms} ms, and serves nobody before it knows that it is still a member",
@@ -302,6 +302,6 @@ _OTHERWISE = {
         "refuses",
         "refuses {map} no more; {present} members that hold data are in view {view_version}",
     ),
-    "LiteChanged": ("lite", "lets {member} hold data, in view {view_version}"),
+    "LiteChanged": ("lite", "lets {subject} hold data, in view {view_version}"),
 }
 """Of kinds that tell that something begins or ends: the field that is false in the end, and the sentence then."""

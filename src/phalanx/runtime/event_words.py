@@ -215,12 +215,12 @@ def _leave_started(event: LeaveStarted) -> Told:
 
 def _lite_change_started(event: LiteChangeStarted) -> Told:
     held = event.replicas_to_hand_over
-    return logging.INFO, f"lets {address_of(event.member)} hand over {held} replicas, to hold no data any more"
+    return logging.INFO, f"lets {address_of(event.subject)} hand over {held} replicas, to hold no data any more"
 
 
 def _lite_changed(event: LiteChanged) -> Told:
     is_now = "holds no data any more" if event.lite else "may hold data from now on"
-    return logging.INFO, f"says that {address_of(event.member)} {is_now} (member list ver {event.view_version})"
+    return logging.INFO, f"says that {address_of(event.subject)} {is_now} (member list ver {event.view_version})"
 
 
 def _links_reported(event: LinksReported) -> Told:

@@ -294,7 +294,7 @@ class LeaveStarted(RecordedEvent, frozen=True):
 class LiteChangeStarted(RecordedEvent, frozen=True):
     """A member that held data is to hold none: others take its replicas over first."""
 
-    member: MemberId
+    subject: MemberId
     replicas_to_hand_over: int
     rule: str = "DESIGN 4 lite members"
 
@@ -302,7 +302,7 @@ class LiteChangeStarted(RecordedEvent, frozen=True):
 class LiteChanged(RecordedEvent, frozen=True):
     """A live member became one that holds no data (`lite`), or one that does."""
 
-    member: MemberId
+    subject: MemberId
     lite: bool
     view_version: int
     rule: str = "DESIGN 4 lite members"
