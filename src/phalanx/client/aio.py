@@ -133,10 +133,7 @@ class AsyncClient:
         core = self._core
         await self._wait_for(lambda: core.partition_count is not None or bool(self._refusals), timeout_s)
         if core.partition_count is None:
-            problems = self._refusals or core.problems
-            told = "; ".join(f"{target}: {text}" for target, text in sorted(problems.items())) or "no answer"
-            what = "cannot connect" if self._refusals else f"no member was ready within {timeout_s:g} s"
-            raise ConnectError(f"{what}: {told}")
+            raise ConnectError(core.why_not_ready(self._refusals, timeout_s))
 
     @property
     def partition_count(self) -> int:

@@ -8,7 +8,7 @@ client that is at rest sends nothing. Whose table is believed stands in `standin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from phalanx.client.standing import Standing, judge
@@ -82,6 +82,14 @@ class ClientCore:
     def no_owners(self) -> str:
         """Why no partition has an owner, nor will have one by itself; empty: unknown, or they have."""
         return self._router.no_owners
+
+    def why_not_ready(self, refusals: Mapping[str, str], timeout_s: float) -> str:
+        """In words, why no member has answered: whoever refused has said what to do, else it is for the addresses."""
+        problems = refusals or self.problems
+        told = "; ".join(f"{target}: {text}" for target, text in sorted(problems.items())) or "no answer"
+        if refusals:
+            return f"cannot connect: {told}"
+        return f"no member was ready within {timeout_s:g} s: {told}; check the addresses, and that members run there"
 
     @property
     def is_asking(self) -> bool:

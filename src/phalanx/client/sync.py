@@ -260,7 +260,4 @@ class Client:
             driver.run_until(lambda: core.partition_count is not None or bool(driver.refusals), monotonic() + timeout_s)
         if core.partition_count is not None:
             return
-        problems = driver.refusals or core.problems
-        told = "; ".join(f"{target}: {text}" for target, text in sorted(problems.items())) or "no answer"
-        what = "cannot connect" if driver.refusals else f"no member was ready within {timeout_s:g} s"
-        raise ConnectError(f"{what}: {told}")
+        raise ConnectError(core.why_not_ready(driver.refusals, timeout_s))
