@@ -44,7 +44,6 @@ FOUND_BY = {
 }  # fmt: skip
 
 MIGRATION_FOUND_BY = {
-    "forget-active-migrations": {"no data where the table does not put it"},
     "commit-without-asking": {"the destination commits first"},
     "roll-back-by-one": {"one owner per partition and version", "no replica of a living member is taken out"},
     "clear-before-commit": {"who is given a replica has it"},
@@ -58,7 +57,7 @@ MIGRATION_FOUND_BY = {
     },
 }
 
-FROM_SEED = {"forget-active-migrations": 130, "serve-on-waking": 132}
+FROM_SEED = {"serve-on-waking": 132}
 """Where to begin to look: only in one history of some two hundred does anything else than this rule tell of it."""
 
 STAGED: dict[str, Options] = {

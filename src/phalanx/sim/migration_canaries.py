@@ -71,11 +71,6 @@ def serve_while_sealed(node: Node) -> None:
     _replace(node.grid.outgoing, "_seal", lambda owned, outgoing: None)
 
 
-def forget_active_migrations(node: Node) -> None:
-    """A member does not tell a new master of the migrations in which it takes part."""
-    _replace(node.grid, "undecided", lambda: ((), ()))
-
-
 class _Hasty(Migrating):
     @property
     def undecided(self) -> Collection[int]:
@@ -131,7 +126,6 @@ MIGRATION_CANARIES: dict[str, Callable[[Node], None]] = {
     "clear-before-commit": clear_before_commit,
     "commit-copy-early": commit_copy_early,
     "serve-while-sealed": serve_while_sealed,
-    "forget-active-migrations": forget_active_migrations,
     "repair-undecided": repair_undecided,
     "drop-replicas-first": drop_replicas_first,
     "forget-the-last-child": forget_the_last_child,
