@@ -525,3 +525,31 @@ def test_a_migration_carries_the_journal_and_readers_go_on_at_the_new_owner() ->
     rest = read(c, "B", at.lineage, 5)
     assert [key[4:] for key in rest.keys] == [b"%d" % n for n in range(5, 20)] + [b"3"]
     assert read(c, "B", rest.lineage, 21).known_to == 21
+
+
+def test_events_of_what_is_merged_are_read_when_the_backups_have_them() -> None:
+    """1. The owner takes over a removal and a value, by two writes. 2. The backup has the first one only, and the owner dies.
+
+    Nobody may have read the event of the second: the number is given again.
+    """
+    c = Cluster("CAB")
+    c.ask("C", m.ChangeMap, MAP, MapChange(journal=JournalSettings(100, 10**6)))
+    c.advance(200)
+    c.assign(rows=["AB"])
+    gone, put = TEXT + b"1", TEXT + b"2"
+    c.ask("A", m.PutAll, MAP, [gone, put], [TEXT, TEXT], 0)
+    c.settle()
+    later = c.nodes["A"].clock.read(c.now) + 1_000
+    versions = [with_stamp(later, b""), with_stamp(later, TEXT + b"other")]
+    c.hold("A", "B")
+    c.say("B", "A", m.MergeEntries(1, MAP, lone_id("B"), later, [gone, put], versions, [], [], []))
+    c.settle()
+    c.deliver("A", "B", m.ReplicateRemove)
+    c.settle()
+    told = c.replies[c.ask("A", m.ReadJournal, MAP, 0, 1, 0, 0, 100, 9_999)]
+    assert told.end == c.nodes["B"].grid.followed.replicas[0].journals[MAP].next == 3
+    c.crash("A")
+    c.release()
+    c.advance(30_000)
+    again = c.replies[c.ask("B", m.ReadJournal, MAP, 0, 1, told.lineage, told.end, 100, 9_999)]
+    assert again.known_to >= told.end

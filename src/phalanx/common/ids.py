@@ -16,6 +16,8 @@ Millis = int
 
 NEVER: Millis = 1 << 62
 """A time that does not come."""
+MAX_TTL_MS: Millis = 10 * 365 * 86_400_000
+"""Nothing lives longer that does not live for ever: ten years."""
 
 Address = NewType("Address", str)
 """Where a process listens: `host:port` (an IPv6 host in brackets)."""

@@ -24,7 +24,7 @@ import msgspec
 
 from phalanx.common.backups import BackupCount, check_backups
 from phalanx.common.errors import UsageError
-from phalanx.common.hidden import target_of
+from phalanx.common.hidden import is_hidden, target_of
 
 MAX_MAP_NAME_LENGTH = 200
 """Characters in the name of a map: it goes along with every request and every write to a backup."""
@@ -282,6 +282,14 @@ def differences(configured: MapPlan, present: MapPlan) -> list[str]:
 def matches(pattern: str, name: str) -> bool:
     """Whether what was set for a pattern holds for the name."""
     return pattern == name or (pattern.endswith("*") and name.startswith(pattern[:-1]))
+
+
+def check_name(name: str) -> None:
+    """Raise `UsageError` for what cannot name a map: it would be in every table from then on."""
+    if not 0 < len(name) <= MAX_MAP_NAME_LENGTH:
+        raise UsageError(f"a text of {len(name)} characters cannot name a map: give 1 to {MAX_MAP_NAME_LENGTH}")
+    if is_hidden(name):
+        raise UsageError("the name of a hidden map is none of a map: give the name of the map that it is for")
 
 
 def check_change(name: str, change: MapChange) -> None:

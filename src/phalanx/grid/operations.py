@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import HIDDEN, MAX_HIDDEN_LENGTH, Kind, Step, is_hidden, job_of, kind_of, target_of
-from phalanx.common.ids import Millis, Target
+from phalanx.common.ids import MAX_TTL_MS, Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
 from phalanx.grid.conditions import BadCondition, wanted_by
@@ -450,7 +450,7 @@ def _fits_one(grid: GridService, caller: Target, request: Put | PutIfAbsent | Re
         TYPE_ID_BYTES <= len(request.key) <= config.max_key_bytes
         and TYPE_ID_BYTES <= len(request.value) <= config.max_value_bytes
         and 0 < len(request.map) <= MAX_MAP_NAME_LENGTH
-        and request.ttl_ms >= 0
+        and 0 <= request.ttl_ms <= MAX_TTL_MS
         and request.map[0] != HIDDEN
     ):
         return True
@@ -498,8 +498,9 @@ def _fits(
         text = f"a text of {len(request.map)} characters cannot name a map: give 1 to {MAX_MAP_NAME_LENGTH}"
         grid.fail(caller, request_id, ErrorCode.INVALID, text)
         return False
-    if ttl_ms < (REMOVES if is_staged else 0):
-        grid.fail(caller, request_id, ErrorCode.INVALID, f"ttl_ms is {ttl_ms}: give 0 (for ever) or more")
+    if not (REMOVES if is_staged else 0) <= ttl_ms <= MAX_TTL_MS:
+        text = f"ttl_ms is {ttl_ms}: give 0 (for ever) to {MAX_TTL_MS} (ten years)"
+        grid.fail(caller, request_id, ErrorCode.INVALID, text)
         return False
     return True
 

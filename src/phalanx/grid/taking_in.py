@@ -129,12 +129,18 @@ def _apply(
         return
     if replica.journals:
         end_before_write(grid, owned, name, [each.key for each in taken], now)
-    messages: list[Replicate] = []
+
+    def replicate(message: Replicate) -> None:
+        # Before the next is applied: what a backup has told to have must not seem to cover the events of what follows.
+        if owned.streams:
+            grid.unsettled[owned.number] = owned
+        write.partitions_left += owned.append(message, write)
+
     if removed:
         keys, stamps = [each.key for each in removed], [each.kept.stamp for each in removed]
         replica.remove(name, keys, stamps)
         replica.seq += 1
-        messages.append(ReplicateRemove(owned.number, replica.epoch, replica.seq, name, keys, stamps))
+        replicate(ReplicateRemove(owned.number, replica.epoch, replica.seq, name, keys, stamps))
     if values:
         hits, accessed = [each.kept.hits for each in values], [each.kept.accessed_ms for each in values]
         replica.readings.take(name, [each.key for each in values], hits if any(hits) else [], accessed)
@@ -147,13 +153,7 @@ def _apply(
             replica.map(name).covering.update(keys)
             grid.note_expiry(owned)
         replica.seq += 1
-        messages.append(
-            ReplicatePut(owned.number, replica.epoch, replica.seq, name, keys, versions, ttl_ms, merged=True)
-        )
-    for message in messages:
-        if owned.streams:
-            grid.unsettled[owned.number] = owned
-        write.partitions_left += owned.append(message, write)
+        replicate(ReplicatePut(owned.number, replica.epoch, replica.seq, name, keys, versions, ttl_ms, merged=True))
 
 
 def _record(grid: GridService, message: MergeEntries, policy: str, judged: list[Judged]) -> None:

@@ -15,6 +15,7 @@ from phalanx.common.errors import (
     UsageError,
 )
 from phalanx.common.hidden import HIDDEN, HiddenName, is_hidden
+from phalanx.common.ids import MAX_TTL_MS
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
 from phalanx.common.table import PartitionTable
 from phalanx.grid.serialization import keys_to_data, values_from_data, values_to_data
@@ -38,7 +39,7 @@ def ttl_to_ms(ttl: float | None) -> int:
     """A time to live in seconds as whole milliseconds; None: for ever (0). Raises `UsageError` unless positive."""
     if ttl is None:
         return 0
-    if not ttl > 0 or ttl > 10 * 365 * 86_400:
+    if not ttl > 0 or ttl * 1000 > MAX_TTL_MS:
         raise UsageError(f"ttl is {ttl!r}: give seconds, more than 0 and at most ten years, or None for ever")
     return max(int(ttl * 1000), 1)
 

@@ -22,8 +22,9 @@ from collections.abc import Collection
 import msgspec
 
 from phalanx.common.errors import UsageError
+from phalanx.common.hidden import check_part
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.map_settings import Content
+from phalanx.common.map_settings import Content, check_name
 from phalanx.partition.keeper import PartitionKeeper
 from phalanx.partition.publishing import Publishing
 from phalanx.wire import events
@@ -59,6 +60,8 @@ class Replacing:
 
         `stamp`: of the grid's clock, for a job that begins. `others`: the other members.
         """
+        check_name(request.map)
+        check_part("job", request.job)
         content, job = self._keeper.table.maps.content_of(request.map), request.job
         match request.wish:
             case Replacement.BEGIN:

@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from phalanx.common.errors import UsageError
-from phalanx.common.ids import parse_addresses
+from phalanx.common.ids import MAX_TTL_MS, parse_addresses
 from phalanx.net.secret import SECRET_FILE_VARIABLE
-
-_MOST_TTL_MS = 10 * 365 * 86_400 * 1_000
 
 READ, WRITE, FOLLOW, SINK = "read", "write", "readStream", "writeStream"
 READING, WRITING = (READ, FOLLOW), (WRITE, SINK)
@@ -217,7 +215,7 @@ def parse_options(given: Mapping[str, str], use: str) -> Options:
         num_partitions=_number("numPartitions", text("numPartitions"), 0, 100_000),
         sample_size=_number("sampleSize", text("sampleSize"), 1, 10_000_000),
         push_down=_flag("pushDown", text("pushDown")),
-        ttl_ms=_number("ttlMs", text("ttlMs"), 0, _MOST_TTL_MS),
+        ttl_ms=_number("ttlMs", text("ttlMs"), 0, MAX_TTL_MS),
         key_in_value=_flag("keyInValue", text("keyInValue")),
         snapshot=_flag("snapshot", text("snapshot")),
         staged=_flag("staged", text("staged")),
