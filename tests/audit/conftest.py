@@ -5,15 +5,11 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from phalanx.cli.audit import HERE
 from phalanx.spark import session
 
-SETTINGS = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.memory": "1g",
-    # A hundred small queries run once each: the better compiler's work would never pay.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
-    "spark.sql.adaptive.enabled": "false",
-}
+# As the command has it, with less memory.
+SETTINGS = HERE | {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
 
 
 @pytest.fixture(scope="module")

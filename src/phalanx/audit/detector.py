@@ -18,6 +18,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from phalanx.audit.findings import line_of
+from phalanx.audit.scratch import Scratch
 
 MUTUAL_WITHIN_MS = 60_000
 ENDED_WITHIN_MS = 1_000
@@ -25,10 +26,14 @@ ENDED_WITHIN_MS = 1_000
 
 
 def suspicions(
-    spark: SparkSession, events: DataFrame, members: DataFrame, away: DataFrame, gone: DataFrame, views: DataFrame
+    kept: Scratch, events: DataFrame, members: DataFrame, away: DataFrame, gone: DataFrame, views: DataFrame
 ) -> DataFrame:
-    """Each suspicion, and each removal from the list of the line, with its `kind` and the time to detection (`took_ms`)."""
-    asked = spark.sql(
+    """Each suspicion, and each removal from the list of the line, with its `kind` and the time to detection (`took_ms`).
+
+    What is asked, and who heard whom, is kept: it is looked at four times, and planned as often where it is not.
+    """
+    spark = kept.spark
+    asked = kept.save(spark.sql(
         """
         select history, member, log, line, event, at, suspect, reason, 'suspected' as did
         from {events} where family = 'others' and event = 'MemberSuspected' and suspect is not null
@@ -43,9 +48,9 @@ def suspicions(
         where g.maker <> g.member and coalesce(r.reason, '') <> 'it left' and coalesce(r.rule, '') not like 'PD%'
         """,
         events=events, gone=gone,
-    )  # fmt: skip
+    ), "asked")  # fmt: skip
     # What a member's own detector said, and that of whoever made its lists; not what it was told by others (CS-40).
-    there = spark.sql(
+    there = kept.save(spark.sql(
         """
         with own as (
             select history, member, suspect, at from {events}
@@ -58,7 +63,7 @@ def suspicions(
         on v.history = o.history and v.maker = o.member
         """,
         events=events, views=views,
-    )  # fmt: skip
+    ), "there")  # fmt: skip
     judged = spark.sql(
         """
         select a.*, m.member is not null and m.first_at is not null as is_known, m.last_at, m.ended_at, m.crashed_at, m.left_at,

@@ -126,7 +126,7 @@ def _read(scratch: Scratch, folder: str, files: dict[str, int], *, skips_damage:
         parts.append(_tables(spark, tables, skips_damage))
     if not parts:
         raise UsageError(f"{folder}: its {len(files)} event logs are empty")
-    parsed = scratch.save_events(functools.reduce(DataFrame.unionByName, parts))
+    parsed = scratch.save_events(functools.reduce(DataFrame.unionByName, parts), "events")
     blocks, bad_count, good = _blocks(spark, parsed)
     numbered = parsed.join(F.broadcast(blocks), ["log", "block"])
     line = F.when(F.col("block") < 0, F.col("id")).otherwise(F.col("id") - F.col("first") + F.col("above") + 1)
@@ -137,6 +137,8 @@ def _read(scratch: Scratch, folder: str, files: dict[str, int], *, skips_damage:
         first = f"; the first of them: {bad[0].log} line {bad[0].line}: {bad[0].why}" if bad else ""
         raise UsageError(f"{folder} holds no event: {bad_count} lines are none{first}")
     events, copies = _once(numbered.where("bad is null and event is not null").drop("bad", "text"))
+    if copies:  # what tells copies apart is worked out once, and not by every query again
+        events = scratch.save_events(events, "once")
     notes = (f"{copies} lines stand in more than one file, and count once",) if copies else ()
     empty = tuple(shown_log(path, folder) for path, size in files.items() if not size)
     return Reading(events, len(files), good - copies, bad_count, bad, empty, notes)

@@ -76,7 +76,7 @@ def _tables(kept: Scratch, events: DataFrame) -> Tables:
         kept.save(replicas.losses(spark, events, reigns), "lost"),
         kept.save(replicas.refusals(spark, events, members), "waits"),
         kept.save(replicas.outages(spark, events, held, gone, members, away, reigns), "outages"),
-        kept.save(detector.suspicions(spark, events, members, away, gone, seen), "judged"),
+        kept.save(detector.suspicions(kept, events, members, away, gone, seen), "judged"),
         line,
     )  # fmt: skip
 

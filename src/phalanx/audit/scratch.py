@@ -39,14 +39,14 @@ class Scratch:
         table.write.mode("overwrite").parquet(path)
         return self.spark.read.schema(table.schema).parquet(path)
 
-    def save_events(self, events: DataFrame) -> DataFrame:
+    def save_events(self, events: DataFrame, name: str) -> DataFrame:
         """By family, so that who asks for some kinds reads no others: `family` is a column then."""
         family = F.lit("others")
         for each in sorted(set(FAMILIES.values())):
             kinds = [kind for kind, value in FAMILIES.items() if value == each]
             family = F.when(F.col("event").isin(kinds), F.lit(each)).otherwise(family)
         named = events.withColumn("family", family)
-        path = f"{self._root}/events"
+        path = f"{self._root}/{name}"
         named.write.mode("overwrite").partitionBy("family").parquet(path)
         return self.spark.read.schema(named.schema).parquet(path)
 

@@ -21,6 +21,14 @@ from phalanx.common.errors import UsageError
 if TYPE_CHECKING:
     from phalanx.audit.verdicts import Report
 
+SETTINGS = {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "2g"}
+HERE = {
+    # A hundred queries over small tables run once each: the better compilers' work, and new plans halfway, never pay.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+}
+"""Where Spark runs on this machine."""
 COLORS = {"holds": "green", "broken": "bold red", "cannot be told": "yellow"}
 
 
@@ -82,7 +90,7 @@ def _judged(folder: str, master: str, history: str, *, with_charts: bool) -> Rep
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # what is wrong is said below, in one line
     try:
         with _doing(f"Spark starts ({master})"):
-            spark = session(master, **{"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "2g"})
+            spark = session(master, **SETTINGS, **(HERE if master.startswith("local") else {}))
     except Exception as error:  # of Java, of the launcher, of the network: whatever kind it is
         fail(f"Spark does not start with --spark {master}: {_short(error)}", WRONG_USAGE)
     try:
