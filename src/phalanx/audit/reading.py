@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from phalanx.audit.schema import TRACE_DDL
-from phalanx.audit.scratch import Scratch
+from phalanx.audit.scratch import Scratch, small
 from phalanx.common.errors import UsageError
 
 TOLD_BAD_LINES = 20
@@ -161,7 +161,7 @@ def _blocks(spark: SparkSession, parsed: DataFrame) -> tuple[DataFrame, int, int
         told.append((row.log, row.block, row.first, above.get(row.log, 0), begins.get(row.log, 0)))
         above[row.log] = above.get(row.log, 0) + row.lines
     ddl = "log string, block bigint, first bigint, above bigint, place bigint"
-    return spark.createDataFrame(told, ddl), sum(row.bad for row in found), sum(row.good for row in found)
+    return small(spark, told, ddl), sum(row.bad for row in found), sum(row.good for row in found)
 
 
 def _lines(spark: SparkSession, paths: list[str], skips_damage: bool) -> DataFrame:
@@ -220,7 +220,7 @@ def _once(events: DataFrame) -> tuple[DataFrame, int]:
     if not doubtful:
         return events, 0
     spark = events.sparkSession
-    who = F.broadcast(spark.createDataFrame(doubtful, "history string, member string"))
+    who = F.broadcast(small(spark, doubtful, "history string, member string"))
     content = F.xxhash64(
         *(F.to_json(F.struct(*(name for name in events.columns if name not in ("log", "line", "place")))),)
     )

@@ -13,7 +13,7 @@ from phalanx.audit import detector, lives, migrations, replicas, views
 from phalanx.audit.charts import gather
 from phalanx.audit.findings import Found, collect
 from phalanx.audit.reading import Reading, read_events
-from phalanx.audit.scratch import Scratch, scratch
+from phalanx.audit.scratch import Scratch, scratch, small
 from phalanx.audit.verdicts import PROPERTIES, TOLD_FINDINGS, Property, Report, Status, Verdict
 
 UNTOLD_DDL = "property string, history string, what string"
@@ -57,9 +57,7 @@ def _tables(kept: Scratch, events: DataFrame) -> Tables:
     seen = kept.save(views.installed_views(spark, events), "views")
     lived = kept.save(lives.lives(spark, events), "lives")
     line = lives.main_line(spark, seen, lived)
-    reigns = kept.save(
-        spark.createDataFrame([msgspec.structs.astuple(each) for each in line], lives.REIGNS_DDL), "reigns"
-    )
+    reigns = kept.save(small(spark, [msgspec.structs.astuple(each) for each in line], lives.REIGNS_DDL), "reigns")
     gone = kept.save(replicas.departures(spark, seen, reigns), "gone")
     removed = gone.selectExpr("history", "member", "at as removed_at")
     members = kept.save(lived.join(removed, ["history", "member"], "left"), "members")
@@ -101,7 +99,7 @@ def _judge(
         early,
         _unread(spark, t, empty),
         migrations.open_orders(spark, t.moves, t.reigns, t.members, t.spans),
-        spark.createDataFrame(unsearched, UNTOLD_DDL),
+        small(spark, unsearched, UNTOLD_DDL),
     ]
     together = missing[0]
     for each in missing[1:]:
@@ -132,7 +130,7 @@ def _unread(spark: SparkSession, t: Tables, empty: tuple[str, ...]) -> DataFrame
         left anti join {silent} s on s.name = translate(m.member, '/:', '__')
         cross join (select explode(array('view_order', 'view_integrity', 'versions')) as property)
         """,
-        views=t.views, members=t.members, silent=spark.createDataFrame(silent, "name string"),
+        views=t.views, members=t.members, silent=small(spark, silent, "name string"),
     )  # fmt: skip
 
 

@@ -10,11 +10,15 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from phalanx.common.errors import UsageError
 
@@ -49,6 +53,16 @@ class Scratch:
         path = f"{self._root}/{name}"
         named.write.mode("overwrite").partitionBy("family").parquet(path)
         return self.spark.read.schema(named.schema).parquet(path)
+
+
+def small(spark: SparkSession, rows: list[tuple[Any, ...]], ddl: str) -> DataFrame:
+    """A few rows as a table that is part of the plan. Made of plain rows, Spark would have Python workers unpack it for every
+    query that looks at it."""
+    schema = StructType.fromDDL(ddl)
+    assert isinstance(schema, StructType)
+    fields = to_arrow_schema(schema)
+    columns = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(fields)]
+    return spark.createDataFrame(pa.Table.from_arrays(columns, schema=fields), schema)
 
 
 @contextlib.contextmanager
