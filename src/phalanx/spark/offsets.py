@@ -157,8 +157,9 @@ def within(places: Sequence[Position], bounds: Sequence[Bounds]) -> Standing:
 def _in_words(partition: int, place: Position, bound: Bounds, known: int, missing: int) -> str:
     if bound.known_to < 0:
         return (
-            f"partition {partition}: began anew after it was lost or merged, or is of another cluster; none of the "
-            f"{place.sequence} events up to the checkpoint is in its journal, and {missing} of those in it are dropped already"
+            f"partition {partition}: began anew after it was lost or merged, its journal was ended, or it is of another "
+            f"cluster; none of the {place.sequence} events up to the checkpoint is in its journal, and {missing} of those in "
+            f"it are dropped already"
         )
     if known < place.sequence:
         return (
