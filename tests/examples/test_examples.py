@@ -25,10 +25,14 @@ def test_each_example_is_run() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(LAST_LINES))
-def test_an_example_says_what_it_found(cluster: Cluster, name: str) -> None:
-    cluster.start(2, options=("--cluster", "phalanx"))
-    command = [sys.executable, str(EXAMPLES / name), "--at", cluster.members[0].address]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+def test_an_example_says_what_it_found(tmp_path: Path, name: str) -> None:
+    cluster = Cluster(tmp_path, "phalanx")
+    try:
+        cluster.start(2)
+        command = [sys.executable, str(EXAMPLES / name), "--at", cluster.members[0].address]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    finally:
+        cluster.stop()
     assert done.returncode == 0, done.stderr[-3_000:]
     assert done.stdout.splitlines()[-1] == LAST_LINES[name]
 
