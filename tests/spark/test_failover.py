@@ -38,11 +38,12 @@ def held_up(spark: SparkSession, flag: Path) -> DataFrame:
                 passed += piece.num_rows
                 yield piece
 
-    frame = spark.range(0, ROWS, 1, 2).selectExpr("id key", "id * 3 n", "repeat('x', 100) padding")
+    frame = spark.range(0, ROWS, 1, 2).selectExpr("id key", "id * 3 n", "repeat('x', 300) padding")
     return frame.mapInArrow(hold, frame.schema)
 
 
 def test_a_write_goes_on_when_a_member_crashes(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
+    """One without staging: its rows are seen as they come."""
     cluster.start(3)
     flag = tmp_path / "go on"
     frame = held_up(spark, flag)
@@ -51,7 +52,7 @@ def test_a_write_goes_on_when_a_member_crashes(spark: SparkSession, cluster: Clu
     def write() -> None:
         try:
             register(spark)
-            frame.write.format("phalanx").options(**options(cluster)).mode("append").save()
+            frame.write.format("phalanx").options(**options(cluster), staged="false").mode("append").save()
         except BaseException as error:
             errors.append(error)
 
