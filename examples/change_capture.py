@@ -5,8 +5,7 @@ import json
 import tempfile
 
 import phalanx
-from phalanx.client.ask import Inquirer
-from phalanx.common.ids import address_of
+from phalanx.client.ask import Inquirer, find_master
 from phalanx.common.map_settings import JournalSettings, MapChange
 from phalanx.spark import session
 
@@ -54,10 +53,8 @@ def main() -> None:
 
 def keep_journal(at: str) -> None:
     """As `phalanx map journal accounts --capacity 1000 --at …` does: the master is asked."""
-    with Inquirer(at) as inquirer:
-        master = address_of(inquirer.placement().view.master)
-    with Inquirer(master) as inquirer:
-        inquirer.change_map("accounts", MapChange(journal=JournalSettings(1_000)))
+    with Inquirer(find_master(at, "phalanx")) as master:
+        master.change_map("accounts", MapChange(journal=JournalSettings(1_000)))
 
 
 if __name__ == "__main__":

@@ -13,10 +13,9 @@ from pyspark.sql import SparkSession
 
 from phalanx.archive import IfExists, Restored, export_maps, read_manifest, restore_maps
 from phalanx.archive.exporting import Source
-from phalanx.client.ask import Inquirer
+from phalanx.client.ask import Inquirer, ask_any, find_master
 from phalanx.common.backups import BackupCount
 from phalanx.common.errors import PhalanxError, UsageError
-from phalanx.common.ids import address_of
 from phalanx.common.map_settings import MapChange, Protection
 from phalanx.grid.serialization import from_data
 from processes import Cluster, wait_for
@@ -35,15 +34,12 @@ def source_of(cluster: Cluster) -> Source:
 
 
 def change(cluster: Cluster, name: str, change: MapChange) -> None:
-    with Inquirer(cluster.members[0].address, cluster=cluster.name) as inquirer:
-        master = address_of(inquirer.placement().view.master)
-    with Inquirer(master, cluster=cluster.name) as inquirer:
-        inquirer.change_map(name, change)
+    master = find_master(cluster.addresses, cluster.name)
+    ask_any(master, cluster.name, lambda inquirer: inquirer.change_map(name, change))
 
 
 def settings(cluster: Cluster, name: str) -> object:
-    with Inquirer(cluster.members[0].address, cluster=cluster.name) as inquirer:
-        return inquirer.placement().table.maps.of(name)
+    return ask_any(cluster.addresses, cluster.name, Inquirer.placement).table.maps.of(name)
 
 
 @pytest.fixture(scope="module")

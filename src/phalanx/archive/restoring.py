@@ -16,11 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from phalanx.archive.exporting import Source
 from phalanx.archive.folder import Folder
 from phalanx.archive.manifest import ENTRY_SCHEMA, ArchivedMap, read_manifest, settings_of
-from phalanx.client.ask import Inquirer, Placement
+from phalanx.client.ask import Inquirer, ask_any, find_master
 from phalanx.client.staging import StagedAttempt, Staging, new_job_id
 from phalanx.client.sync import Client
 from phalanx.common.errors import PhalanxError, UsageError
-from phalanx.common.ids import address_of, parse_addresses
 from phalanx.common.map_settings import MapChange, MapSettings
 
 TTL_STEP_MS = 1_000
@@ -148,22 +147,9 @@ def _stage(attempt: StagedAttempt, batch: pa.RecordBatch, late_ms: int) -> int:
 
 def _set(source: Source, name: str, wanted: MapSettings) -> None:
     """Give the map the settings, where the cluster has others."""
-    placement = _placement(source)
-    now = placement.table.maps.of(name)
+    now = ask_any(source.members, source.cluster, Inquirer.placement).table.maps.of(name)
     different = [field for field in MapSettings.__struct_fields__ if getattr(now, field) != getattr(wanted, field)]
     if different:
         change = MapChange(**{field: getattr(wanted, field) for field in different})
-        master = address_of(placement.view.master)
-        with Inquirer(master, cluster=source.cluster) as inquirer:
-            inquirer.change_map(name, change)
-
-
-def _placement(source: Source) -> Placement:
-    problem: PhalanxError | None = None
-    for address in parse_addresses(source.members):
-        try:
-            with Inquirer(address, cluster=source.cluster) as inquirer:
-                return inquirer.placement()
-        except PhalanxError as error:
-            problem = problem or error
-    raise problem or UsageError("no address of a member is given")
+        master = find_master(source.members, source.cluster)
+        ask_any(master, source.cluster, lambda inquirer: inquirer.change_map(name, change))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.cli.options import ask_any
 from phalanx.cli.until_done import ask_until_done
-from phalanx.client.ask import Inquirer
-from phalanx.common.ids import address_of
+from phalanx.client.ask import find_master
 
 
 def divide(at: str, cluster: str, count: int) -> None:
@@ -15,7 +13,7 @@ def divide(at: str, cluster: str, count: int) -> None:
     `UnavailableError`.
     """
     ask_until_done(
-        lambda: address_of(ask_any(at, cluster, Inquirer.placement).view.master),
+        lambda: find_master(at, cluster),
         cluster,
         lambda inquirer: inquirer.change_partition_count(count),
         "the master goes on waiting, ask again",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.cli.options import ask_any
 from phalanx.cli.until_done import ask_until_done
-from phalanx.client.ask import Inquirer
+from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import address_of, parse_address
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from phalanx.cli.maps import app as app
-from phalanx.cli.options import At, ClusterName, Json, SecretFile, ask_any
+from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import print_json
-from phalanx.client.ask import Inquirer
+from phalanx.client.ask import Inquirer, ask_any, find_master
 from phalanx.common.backups import MAX_BACKUPS, BackupCount
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import address_of
@@ -157,7 +157,7 @@ def ask_plan(at: str, cluster: str) -> MapPlan:
 
 def ask_change(at: str, cluster: str, name: str, change: MapChange) -> MapPlan:
     """Ask the master, whom the member at the address names; the settings afterwards."""
-    master = address_of(ask_any(at, cluster, Inquirer.placement).view.master)
+    master = find_master(at, cluster)
     ask_any(master, cluster, lambda inquirer: inquirer.change_map(name, change))
     return ask_any(master, cluster, Inquirer.placement).table.maps
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from phalanx.cli.app import CommandGroup, fail
-from phalanx.cli.options import At, ClusterName, Json, SecretFile, ask_any
+from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import as_cell, as_text, print_json
-from phalanx.client.ask import Inquirer
+from phalanx.client.ask import Inquirer, ask_any
 from phalanx.client.sync import Client
 from phalanx.common.errors import UsageError
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from phalanx.cli.lite import change_lite
-from phalanx.cli.options import At, ClusterName, Json, SecretFile, ask_any
+from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import console, print_json, table
-from phalanx.client.ask import Inquirer
+from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of
 from phalanx.common.traits import USUAL

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
-from phalanx.client.ask import DEFAULT_TIMEOUT_S, Inquirer
-from phalanx.common.errors import ConnectError, UsageError
-from phalanx.common.ids import parse_addresses
+from phalanx.common.errors import UsageError
 from phalanx.net.secret import SECRET_FILE_VARIABLE
 
 At = Annotated[
@@ -48,19 +45,3 @@ SecretFile = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="For machines: JSON on stdout, nothing else there.")]
-
-T = TypeVar("T")
-
-
-def ask_any(at: str, cluster: str, ask: Callable[[Inquirer], T]) -> T:
-    """The answer of the first of the addresses that answers. Raises `ConnectError` that says why each did not."""
-    problems = []
-    for address in parse_addresses(at):
-        with Inquirer(address, cluster=cluster, timeout_s=DEFAULT_TIMEOUT_S) as inquirer:
-            try:
-                return ask(inquirer)
-            except ConnectError as error:
-                problems.append(error)
-    if len(problems) == 1:
-        raise problems[0]
-    raise ConnectError("; ".join(map(str, problems)))

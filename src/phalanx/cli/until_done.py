@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from phalanx.cli.options import ask_any
-from phalanx.client.ask import Inquirer
+from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import ConnectError, UnavailableError
 from phalanx.common.ids import Address
 

@@ -10,9 +10,9 @@ import typer
 from rich.text import Text
 
 from phalanx.cli.cuts import Find, find_all, read_cuts
-from phalanx.cli.options import ClusterName, Json, SecretFile, ask_any
+from phalanx.cli.options import ClusterName, Json, SecretFile
 from phalanx.cli.output import console, print_json, table
-from phalanx.client.ask import Inquirer, Placement
+from phalanx.client.ask import Inquirer, Placement, ask_any
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import address_of
 from phalanx.membership.connectivity import ConnectedSet, Search, count_holders

@@ -15,12 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from phalanx.cli.app import fail
-from phalanx.cli.options import ClusterName, Json, SecretFile, ask_any
+from phalanx.cli.options import ClusterName, Json, SecretFile
 from phalanx.cli.output import console, print_json
 from phalanx.cli.partition_story import ABOUT_MANY, Held, PartitionStory
 from phalanx.cli.rules import meaning_of
 from phalanx.cli.story import LISTS, Decision, Source, Story, find_incarnations, together
-from phalanx.client.ask import Inquirer
+from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.wire.messages import HistoryReply

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from phalanx.client.wire import Opening, RefusedByPeer, Wire
 from phalanx.common.errors import ConnectError, ProtocolError
-from phalanx.common.ids import Address, MemberId
+from phalanx.common.ids import Address, MemberId, address_of, parse_addresses
 from phalanx.common.map_settings import MapChange
 from phalanx.common.table import HOLE, PartitionTable
 from phalanx.common.view import MembersView
@@ -52,6 +52,7 @@ class _Reply(Protocol):
 
 
 R = TypeVar("R", bound=_Reply)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -225,3 +226,22 @@ class Inquirer:
                 f"{self.address} did not answer within {self._timeout_s:g} s: it may hang, or be no member of Phalanx"
             )
         return self._wire
+
+
+def ask_any(addresses: str, cluster: str, ask: Callable[[Inquirer], T]) -> T:
+    """The answer of the first of the addresses that answers. Raises `ConnectError` that says why each did not."""
+    problems = []
+    for address in parse_addresses(addresses):
+        with Inquirer(address, cluster=cluster) as inquirer:
+            try:
+                return ask(inquirer)
+            except ConnectError as error:
+                problems.append(error)
+    if len(problems) == 1:
+        raise problems[0]
+    raise ConnectError("; ".join(map(str, problems)))
+
+
+def find_master(addresses: str, cluster: str) -> Address:
+    """Where the master listens: it alone changes what is said of maps and partitions."""
+    return address_of(ask_any(addresses, cluster, Inquirer.placement).view.master)
