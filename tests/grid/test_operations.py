@@ -6,6 +6,7 @@ import pytest
 
 from harness import KEY, MAP, TEXT, Cluster, key_of
 from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import MAX_TTL_MS
 from phalanx.grid.service import EXPIRE_AT_MOST, EXPIRY_PAUSE_MS
 from phalanx.partition.hashing import partition_of
 from phalanx.wire import messages as m
@@ -327,7 +328,7 @@ def test_time_goes_on_at_a_new_owner() -> None:
 def test_the_longest_time_is_no_trouble() -> None:
     c = Cluster("AB")
     c.assign(rows=["AB"])
-    write = c.put("A", KEY, ONE, ttl_ms=2**63 - 1)
+    write = c.put("A", KEY, ONE, ttl_ms=MAX_TTL_MS)
     c.settle()
     assert c.is_done(write)
     assert c.entries("B") == {KEY: ONE}
@@ -335,7 +336,7 @@ def test_the_longest_time_is_no_trouble() -> None:
     c.join("B")
     c.advance(2_000)
     assert c.entries("B") == {KEY: ONE}
-    assert encode_frame(m.Put(1, MAP, KEY, ONE, 2**63 - 1))
+    assert encode_frame(m.Put(1, MAP, KEY, ONE, MAX_TTL_MS))
 
 
 # --- scans ------------------------------------------------------------------------------------------------------------

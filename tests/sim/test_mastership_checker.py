@@ -152,7 +152,9 @@ def test_a_version_of_which_no_answer_told_the_claimer_may_be_the_one_of_its_lis
     assert c.found == []
 
 
-def test_a_version_that_somebody_told_who_was_left_out_since_counts() -> None:
+@pytest.mark.parametrize("members", ["BC", "B"])
+def test_a_claimers_version_that_somebody_already_had_is_found(members: str) -> None:
+    """Also if that one was left out since."""
     c = Checked()
     c.install("A", 4, "ABCD")
     c.install("C", 4, "ABCD")
@@ -160,19 +162,7 @@ def test_a_version_that_somebody_told_who_was_left_out_since_counts() -> None:
     c.claim("B")
     c.suspect("C", "A")
     c.agree("C", "B")
-    c.install("B", 4, "B", maker="B")
-    assert c.found == ["a claimer's version is above all"]
-
-
-def test_a_claimers_version_that_somebody_already_had_is_found() -> None:
-    c = Checked()
-    c.install("A", 4, "ABCD")
-    c.install("C", 4, "ABCD")
-    c.suspect("B", "A")
-    c.claim("B")
-    c.suspect("C", "A")
-    c.agree("C", "B")
-    c.install("B", 4, "BC", maker="B")
+    c.install("B", 4, members, maker="B")
     assert c.found == ["a claimer's version is above all"]
 
 

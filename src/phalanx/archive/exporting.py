@@ -17,6 +17,8 @@ from phalanx.client.staging import Staging, new_job_id
 from phalanx.client.sync import Client
 from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES
 from phalanx.common.errors import UsageError
+from phalanx.spark.arrow import from_numpy, runs
+from phalanx.spark.pages import Page
 from phalanx.spark.planning import plan_scan
 from phalanx.wire.messages import PackedReply
 
@@ -101,26 +103,17 @@ def _export(
 
 def as_batch(page: PackedReply, now_s: float) -> pa.RecordBatch:
     """A page of a scan as rows of an archive."""
-    sizes = np.frombuffer(page.value_sizes, "<u4").astype(np.int64)
-    ends = np.cumsum(sizes)
-    data = np.frombuffer(page.value_data, np.uint8)
-    places = (ends - sizes)[:, None] + np.arange(STAMP_BYTES)
-    stamps = np.ascontiguousarray(data[places]).view(">u8").ravel()
-    bare = np.delete(data, places.ravel())
-    expires = pa.nulls(len(sizes), pa.int64())
+    keys = Page.packed([(page.key_data, page.key_sizes)], 0)
+    values = Page.packed([(page.value_data, page.value_sizes)], STAMP_BYTES)
+    stamps = values.view(">u8")[values.starts - STAMP_BYTES]
+    expires = pa.nulls(len(values), pa.int64())
     if page.ttls:
         ttls = np.frombuffer(page.ttls, "<i8")
-        expires = pa.array(ttls + round(now_s * 1000), pa.int64(), mask=ttls == 0)
+        expires = from_numpy(ttls + round(now_s * 1000), pa.int64(), ttls == 0)
     columns = [
-        _binary(page.key_data, np.frombuffer(page.key_sizes, "<u4")),
-        _binary(bare.tobytes(), sizes - STAMP_BYTES),
-        pa.array((stamps >> np.uint64(COUNTER_BITS)).astype(np.int64), pa.int64()),
+        runs(keys.data, keys.starts, keys.ends),
+        runs(values.data, values.starts, values.ends),
+        from_numpy((stamps >> np.uint64(COUNTER_BITS)).astype(np.int64), pa.int64()),
         expires,
     ]
     return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
-
-
-def _binary(data: bytes, sizes: np.ndarray) -> pa.Array:
-    offsets = np.zeros(len(sizes) + 1, np.int32)
-    np.cumsum(sizes, out=offsets[1:])
-    return pa.Array.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(data)])

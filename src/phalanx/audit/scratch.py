@@ -10,7 +10,7 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from phalanx.common.errors import UsageError
+from phalanx.common.invariant import invariant
 
 FAMILIES = {
     "ViewInstalled": "lists", "TableInstalled": "tables",
@@ -59,7 +60,8 @@ def small(spark: SparkSession, rows: list[tuple[Any, ...]], ddl: str) -> DataFra
     """A few rows as a table that is part of the plan. Made of plain rows, Spark would have Python workers unpack it for every
     query that looks at it."""
     schema = StructType.fromDDL(ddl)
-    assert isinstance(schema, StructType)
+    invariant(isinstance(schema, StructType), "a table has columns", ddl=ddl)
+    schema = cast(StructType, schema)
     fields = to_arrow_schema(schema)
     columns = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(fields)]
     return spark.createDataFrame(pa.Table.from_arrays(columns, schema=fields), schema)

@@ -32,7 +32,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
-from phalanx.maps.journals import DOUBT_S, PAGE_BYTES, PAGE_EVENTS, PAUSE_S, not_enabled, page_of
+from phalanx.maps.journals import DOUBT_S, PAGE_BYTES, PAGE_EVENTS, PAUSE_S, may_be_behind, not_enabled, page_of
 from phalanx.maps.journals import Bounds as Bounds
 from phalanx.maps.journals import JournalEvent as JournalEvent
 from phalanx.maps.journals import Page as Page
@@ -119,12 +119,7 @@ class Journal:
     def _ask_all(
         self, partitions: list[int], lineages: Mapping[int, int], sequence: int = 0, limit: int = 0
     ) -> dict[int, JournalReply]:
-        """Ask the owners; what one could not answer is asked again until the deadline.
-
-        Who does not know a lineage may be behind the others, and not know that it owns nothing any more: 1. O hangs, and is
-        removed. 2. Its backup goes on, under a lineage of its own, and is read. 3. O goes on, and is asked. So it is asked
-        again for a while, by the newest table.
-        """
+        """Ask the owners; what one could not answer, or may be behind with, is asked again until the deadline."""
         client, left = self._client, partitions
         deadline = time.monotonic() + client.call_timeout_s
         doubt_until = min(deadline, time.monotonic() + DOUBT_S)
@@ -143,9 +138,8 @@ class Journal:
                     refusal = reply
                     continue
                 found = expect(reply, JournalReply, "journal")
-                is_doubtful = bool(lineages.get(partition)) and found.known_to < sequence
-                if not found.lineage or (is_doubtful and time.monotonic() < doubt_until):
-                    # The owner may have yet to hear that the map has one, or that it is the owner no more.
+                at = Position(lineages.get(partition, 0), sequence)
+                if may_be_behind(found, at, in_doubt=time.monotonic() < doubt_until):
                     left.append(partition)
                     refusal = ErrorReply(0, ErrorCode.UNAVAILABLE, f"partition {partition} has no such journal")
                     is_missing = is_missing or not found.lineage

@@ -84,9 +84,8 @@ class GridService:
         self.followed = Followed(this, self.owns, self._is_former, outbox, clock)
         self.owned_later = OwnedLater(self._begin_rule, self.held)
         self._early: dict[int, tuple[MemberId, Probe]] = {}
-        """Partition to the question of an owner that has heard sooner than this member into how many they are divided."""
-        self._ahead: dict[int, tuple[MemberId, Probe]] = {}
-        """Partition to the question of an owner whose view has not come here yet."""
+        """Partition to the question of an owner that has heard of a list, or into how many they are divided, sooner than this
+        member."""
         self.unsettled: dict[int, OwnedPartition] = {}
         """Owned partitions that wait for a replica: for an acknowledgement, a probe or a copy."""
         self._confirmed_by: MemberId | None = None
@@ -268,9 +267,7 @@ class GridService:
                 if owned is not None:
                     self.staging.place(owned, now)
         if is_divided:
-            early, self._early = self._early, {}
-            for sender, probe in early.values():
-                self.on_probe(sender, probe)
+            self._answer_early()
 
     def _follow_table(self, owned: OwnedPartition, reconfirmed: bool, now: Millis) -> None:
         owned.follow_table(self.table, reconfirmed, now)
@@ -336,9 +333,13 @@ class GridService:
             owned.on_view(view.id, members, now)
             if owned.streams:
                 self._note_progress(owned, now)
-        early, self._ahead = self._ahead, {}
+        self._answer_early()
+
+    def _answer_early(self) -> None:
+        """What was asked too early may be known now; else it waits on. Who has left is told nothing."""
+        early, self._early = self._early, {}
         for sender, probe in early.values():
-            if sender in members:
+            if sender in self._members:
                 self.on_probe(sender, probe)
 
     def end(self) -> None:
@@ -348,7 +349,7 @@ class GridService:
         for owned in self.all_owned():
             self._hand_over(owned)
         self.followed.end()
-        self._ahead.clear()
+        self._early.clear()
         self._checks.end()
         self._purger.end()
 
@@ -368,7 +369,7 @@ class GridService:
         if not message.view.may_be_known_by(self.followed.view):
             # With another view of the same version the owner is on another side: its question is never answered.
             if message.view.version > self.followed.view.version:
-                self._ahead[message.partition] = sender, message
+                self._early[message.partition] = sender, message
         elif message.of != len(self.owned) and self.table.version:
             if message.of > len(self.owned):
                 self._early[message.partition] = sender, message

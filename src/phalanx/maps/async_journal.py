@@ -16,6 +16,7 @@ from phalanx.maps.journals import (
     JournalEvent,
     Page,
     Position,
+    may_be_behind,
     not_enabled,
     page_of,
 )
@@ -99,9 +100,8 @@ class AsyncJournal:
             reply = await caller.call(partition, request)
             if not isinstance(reply, ErrorReply) or reply.code not in REGROUP:
                 found = expect(reply, JournalReply, "journal")
-                is_doubtful = bool(place.lineage) and found.known_to < place.sequence and loop.time() < doubt_until
                 is_waited_for = not limit and found.end < 0
-                if found.lineage and not is_doubtful and not is_waited_for:
+                if not is_waited_for and not may_be_behind(found, place, in_doubt=loop.time() < doubt_until):
                     return found
                 reply = ErrorReply(0, ErrorCode.UNAVAILABLE, f"partition {partition} has no such journal as yet")
                 if not found.lineage:

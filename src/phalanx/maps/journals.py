@@ -93,6 +93,15 @@ def page_of(map_name: str, partition: int, at: Position, reply: JournalReply) ->
     return Page(events, Position(reply.lineage, events[-1].sequence + 1) if events else at)
 
 
+def may_be_behind(reply: JournalReply, at: Position, *, in_doubt: bool) -> bool:
+    """Whether the owner may have yet to hear that the map has a journal, or that it owns the partition no more.
+
+    1. O hangs, and is removed. 2. Its backup goes on, under a lineage of its own, and is read. 3. O goes on, and is asked: it
+    knows nothing of that lineage. So it is asked again for a while (`in_doubt`, at most `DOUBT_S`), by the newest table.
+    """
+    return not reply.lineage or (in_doubt and bool(at.lineage) and reply.known_to < at.sequence)
+
+
 def not_enabled(map_name: str) -> JournalNotEnabled:
     """What to tell who reads the journal of a map that has none."""
     how = f"phalanx map journal {map_name} --capacity 10000 --at HOST:PORT"

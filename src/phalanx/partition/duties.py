@@ -409,7 +409,7 @@ class MasterDuties:
             underway.partition, underway.base_version, underway.migration, outcome.row is not None
         )
         self._publishing.note_completed(completed, self._keeper.table.version)
-        self._keeper.completed = tuple(each for each, _ in self._publishing.completed.values())
+        self._keeper.completed = self._publishing.outcomes
 
     def _change(
         self,

@@ -52,6 +52,11 @@ class Publishing:
         self._published = -1
 
     @property
+    def outcomes(self) -> tuple[CompletedMigration, ...]:
+        """How the latest migrations ended."""
+        return tuple(outcome for outcome, _ in self.completed.values())
+
+    @property
     def unpublished(self) -> Collection[int]:
         """Partitions whose latest change waits: their owners would not know an order for it yet."""
         return self._changed.keys()
@@ -79,7 +84,7 @@ class Publishing:
 
     def publish(self, table: PartitionTable, members: Collection[MemberId], now: Millis) -> None:
         """Tell the members: the changes to those that had the table before, else all of it."""
-        completed = tuple(outcome for outcome, _ in self.completed.values())
+        completed = self.outcomes
         message: TableUpdate | TableChanges
         if now >= self._next_at or self._published < 0:
             message = TableUpdate(table, completed, self.view)
@@ -98,8 +103,7 @@ class Publishing:
 
     def tell_all(self, member: MemberId, table: PartitionTable) -> None:
         """Give the whole table to one that misses something."""
-        completed = tuple(outcome for outcome, _ in self.completed.values())
-        self._out.send(member, TableUpdate(table, completed, self.view))
+        self._out.send(member, TableUpdate(table, self.outcomes, self.view))
 
     def on_confirmation(self, member: MemberId, version: int, table: PartitionTable, now: Millis) -> bool:
         """What a member says to have now and then; a publication that it missed is repeated. True: it is new here."""
