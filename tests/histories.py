@@ -8,7 +8,6 @@ from phalanx.sim.options import Profile
 from phalanx.sim.run import Result, repeat_command, run
 
 KNOWN = {
-    (Profile.MIGRATIONS, 1_719): "replicas in sync are not passed over",
     (Profile.JOURNAL, 1_386): "the cluster becomes whole after healing",
 }
 """Histories that are known to violate a property, and which: `tests/sim/test_known.py` says when one does not any more."""

@@ -8,7 +8,7 @@ from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.table_checker import TableChecker, check_zones
-from phalanx.wire.events import MigrationStarted, TableInstalled, ViewInstalled
+from phalanx.wire.events import MigrationStarted, PartitionLost, TableInstalled, ViewInstalled
 
 A, B, C = map(MemberId, "ABC")
 
@@ -49,6 +49,19 @@ def test_a_backup_takes_over_and_gets_a_backup() -> None:
         c.install(who, 3, "BC", "BC")
     assert c.found == []
     assert not c.may_be_lost("A", 2)
+
+
+def test_two_masters_that_lose_the_same_partition_come_to_the_same_rows() -> None:
+    """1. B rolls a migration back, finds the partition lost and dies. 2. C does the same. 3. D hears of both steps of C."""
+    c = Checked(backups=0)
+    for who in "ABCD":
+        c.install(who, 1, "A", "ABCD")
+    for master, dead in ("B", "A"), ("C", "AB"):
+        c.dead = dead
+        c.checker.on_event(MemberId(master), PartitionLost(0, (A,), 3, 3, (MemberId("D"),)), [], None)
+        c.install(master, 3, "D", "BCD" if master == "B" else "CD")
+    c.install("D", 2, "A", "CD")
+    assert c.found == []
 
 
 def test_versions_that_go_back_are_found() -> None:

@@ -17,6 +17,7 @@ from phalanx.wire.messages import (
     LifeAnswer,
     LifeProbe,
     MasterConfirmation,
+    ViewIsStable,
 )
 
 
@@ -64,6 +65,10 @@ class Hearing:
             self._pulse.on_newer_version(message.view_version, now)
         self._administration.repeat_hand_over(sender)
 
+    def on_view_is_stable(self, sender: MemberId, message: ViewIsStable) -> None:
+        if sender == self._state.master:
+            self._state.standing.is_told_stable(message.version, message.maker)
+
     def on_life_probe(self, sender: MemberId, message: LifeProbe, now: Millis) -> None:
         if sender in self._state.members:
             self._out.send(sender, LifeAnswer())
@@ -90,7 +95,7 @@ class Hearing:
             return
         state.lease.on_request(sender, message.clock, message.echo)
         if message.echo:
-            state.standing.has_view(sender, message.view_version, message.view_maker)
+            state.note_voter(sender, message.view_version, message.view_maker)
         state.renew_lease(now)
         state.grant_lease(sender, now)
 

@@ -61,6 +61,7 @@ from phalanx.wire.messages import (
     ReachAnswer,
     ReachProbe,
     SuspicionReport,
+    ViewIsStable,
 )
 
 
@@ -335,6 +336,9 @@ class MembershipService:
 
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
         self._hearing.on_heartbeat(sender, message, now)
+
+    def on_view_is_stable(self, sender: MemberId, message: ViewIsStable, now: Millis) -> None:
+        self._hearing.on_view_is_stable(sender, message)
 
     def on_life_probe(self, sender: MemberId, message: LifeProbe, now: Millis) -> None:
         self._hearing.on_life_probe(sender, message, now)

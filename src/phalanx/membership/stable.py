@@ -3,7 +3,8 @@
 * The master takes the next step with each view that it makes, and publishes the footing with it.
 * Others take over what their master says: it knew all that they know when they came under it, because a joiner tells it
   with its request and a member that agrees with a claim tells it with its answer; since then they have it from the master.
-* The present view is stable when every voter of it has said by name that it has it. Heartbeats of the master say so then.
+* The present view is stable when every voter of it has said by name that it has it. The master says so at once, and
+  its heartbeats say so again.
 """
 
 from __future__ import annotations

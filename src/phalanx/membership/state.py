@@ -24,7 +24,15 @@ from phalanx.membership.stable import Standing
 from phalanx.membership.suspicion import Suspicions
 from phalanx.wire import events
 from phalanx.wire.effects import Finished, Outbox
-from phalanx.wire.messages import ExplicitSuspicion, Heartbeat, JoinResponse, LeaseGrant, LeaseRequest, MembersUpdate
+from phalanx.wire.messages import (
+    ExplicitSuspicion,
+    Heartbeat,
+    JoinResponse,
+    LeaseGrant,
+    LeaseRequest,
+    MembersUpdate,
+    ViewIsStable,
+)
 
 REMEMBERED = 4_096
 """Former members of whom something is kept; the oldest are forgotten first."""
@@ -152,7 +160,19 @@ class MembershipState:
     def note_view(self, member: MemberId, version: int, maker: str) -> None:
         """A member says that it has a view. With leases it must not be bound to another master: it says so when it echoes."""
         if not self.config.lease_ms:
-            self.standing.has_view(member, version, maker)
+            self.note_voter(member, version, maker)
+
+    def note_voter(self, member: MemberId, version: int, maker: str) -> None:
+        """A voter has this view. When all have it they are told at once: 1. the list of A, B and C becomes stable at A.
+        2. B and C are cut off from A before its next heartbeat. 3. They have the majority of that list, but may need that
+        of the list before, too.
+        """
+        if self.standing.has_view(member, version, maker):
+            view = self.joined()
+            told = ViewIsStable(view.version, view.maker)
+            for other in view.others(self.this):
+                if other not in self.suspicions.suspected:
+                    self.out.send(other, told)
 
     def renew_lease(self, now: Millis) -> None:
         """On the master: its own lease, by what it has heard. All are told when it gets one."""
@@ -160,7 +180,7 @@ class MembershipState:
         if not self.config.lease_ms or self.view is None:
             return
         if not lease.is_bound(self.this, now):
-            standing.has_view(self.this, self.view.version, self.view.maker)
+            self.note_voter(self.this, self.view.version, self.view.maker)
         if lease.renew(standing.footing, standing.left, now):
             for member in lease.waiting():
                 self.grant_lease(member, now)

@@ -397,6 +397,7 @@ class Node:
             m.MembersUpdate: membership.on_members_update,
             m.MembersAck: membership.on_members_ack,
             m.Heartbeat: membership.on_heartbeat,
+            m.ViewIsStable: membership.on_view_is_stable,
             m.MasterConfirmation: self._on_master_confirmation,
             m.LifeProbe: membership.on_life_probe,
             m.LifeAnswer: membership.on_life_answer,

@@ -72,8 +72,14 @@ def _draw_journals(seed: int) -> Options:
     """A history of another profile, in which journals are kept: some so short that readers miss events."""
     options = draw_options(seed // len(JOURNALS_AS), JOURNALS_AS[seed % len(JOURNALS_AS)])
     capacity = Random(f"journal:{seed}").choice((4, 50, 100_000, 100_000))
+    # A chunk of some options takes one event only, and each partition has some hundred: its copy is many round trips.
     return msgspec.structs.replace(
-        options, seed=seed, profile=Profile.JOURNAL, journal=capacity, merges_sides=options.has_sides
+        options,
+        seed=seed,
+        profile=Profile.JOURNAL,
+        journal=capacity,
+        merges_sides=options.has_sides,
+        heal_within_ms=5 * options.heal_within_ms,
     )
 
 

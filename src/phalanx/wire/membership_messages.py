@@ -238,6 +238,13 @@ class LifeAnswer(WireMessage, tag=27, frozen=True):
     """I got your probe. Whether I suspect you is another matter."""
 
 
+class ViewIsStable(WireMessage, tag=35, frozen=True):
+    """All voters of this view have it, says its master, at once; its heartbeats say so again."""
+
+    version: int
+    maker: MemberId
+
+
 class ReachProbe(WireMessage, tag=28, frozen=True):
     """I want to join, and our link was cut before: answer, and I know that the way there and back is open."""
 

@@ -37,6 +37,7 @@ from phalanx.wire.membership_messages import (
     StandingAnswer,
     StandingQuestion,
     SuspicionReport,
+    ViewIsStable,
     Welcome,
 )
 from phalanx.wire.merge_messages import FindWrittenBefore, KeptAnswer, KeptQuery, Mark, MergeEntries, Waiting
@@ -131,7 +132,7 @@ from phalanx.wire.table_messages import (
 Handshake = Hello | Challenge | Proof | Welcome | Refused
 MembershipMessage = (
     JoinRequest | JoinResponse | JoinRedirect | JoinRefused | MembersUpdate | MembersAck | Heartbeat
-    | MasterConfirmation | LifeProbe | LifeAnswer | ReachProbe | ReachAnswer | ExplicitSuspicion | Complaint | SuspicionReport | MastershipClaim | ClaimAnswer
+    | ViewIsStable | MasterConfirmation | LifeProbe | LifeAnswer | ReachProbe | ReachAnswer | ExplicitSuspicion | Complaint | SuspicionReport | MastershipClaim | ClaimAnswer
     | LeaveRequest | LiteRequest | MergeProbe | MergeOrder | LeaseRequest | LeaseGrant
 )  # fmt: skip
 WakingMessage = StandingQuestion | StandingAnswer
@@ -302,6 +303,7 @@ __all__ = [
     "TableUpdate",
     "ValueReply",
     "ValuesReply",
+    "ViewIsStable",
     "Waiting",
     "WakingMessage",
     "Welcome",

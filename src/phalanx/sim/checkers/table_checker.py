@@ -39,7 +39,7 @@ from phalanx.wire.events import (
 class Step:
     """One row of a partition, as somebody had it first."""
 
-    __slots__ = ("at", "before", "is_commit", "is_published", "maker", "replicas", "slots", "version", "view")
+    __slots__ = ("at", "before", "is_commit", "is_published", "maker", "makers", "replicas", "slots", "version", "view")
 
     def __init__(
         self, at: Millis, version: int, slots: Slots, maker: MemberId, view: MembersView, before: Replicas, *,
@@ -50,6 +50,8 @@ class Step:
         self.slots = slots
         self.replicas: Replicas = tuple(member for member in slots if member is not None)
         self.maker = maker
+        self.makers = {maker}
+        """And the masters that came to the same row, without knowing that a former one had made it."""
         self.view = view.members
         """The maker's view then."""
         self.before = before
@@ -199,7 +201,7 @@ class TableChecker:
             self._check_owner(part, member, table, view, alive, now)
             if view is None:
                 self._last_words.setdefault((part, table.versions[partition], table.slots(partition)), now)
-            elif not self._note_seen(part, member, table):
+            elif not self._note_seen(part, member, table, is_master=view.master == member):
                 old: tuple[Slots, int] = ((), 0)
                 # What was lost or adopted and divided in one input was told of by the number before.
                 named = {partition}
@@ -248,13 +250,15 @@ class TableChecker:
                 story = f"partition {partition} version {table.versions[partition]}: {owner} at {member}, {other} at {against}"
                 self._findings.add(now, "one owner per partition and version", story)
 
-    def _note_seen(self, part: int, member: MemberId, table: PartitionTable) -> bool:
+    def _note_seen(self, part: int, member: MemberId, table: PartitionTable, *, is_master: bool) -> bool:
         """Whether somebody had this row before; then it is published now."""
         partition = part % table.partition_count
         slots = table.slots(partition)
         for step in self._seen.get((part, table.versions[partition]), ()):
             if step.slots == slots:
                 step.is_published = step.is_published or step.maker != member
+                if is_master:
+                    step.makers.add(member)
                 return True
         return False
 
@@ -291,7 +295,7 @@ class TableChecker:
         )
         line = self.lines[part]
         self._seen.setdefault((part, version), []).append(step)
-        if line and version < line[-1].version and line[-1].maker == view.master != member:
+        if line and version < line[-1].version and view.master in line[-1].makers and view.master != member:
             # One input of a master brought about several rows, and others see each: this is one before its last.
             place = next(index for index, later in enumerate(line) if later.version > version)
             line.insert(place, step)
