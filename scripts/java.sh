@@ -120,3 +120,21 @@ TEXT
     JAVA_HOME=$found
     export JAVA_HOME
 }
+
+# Sets and exports JAVA_HOME if a fitting Java is found; never fails, installs nothing. To ask each Java takes longer than most
+# commands, so what was found is kept in the file $1, for as long as what led to it is the same.
+offer_java() {
+    asked="JAVA_HOME=${JAVA_HOME:-} PATH=$(command -v java || :)"
+    found=
+    if [ -f "$1" ] && [ "$(sed -n 1p "$1")" = "$asked" ]; then
+        found=$(sed -n 2p "$1")
+    fi
+    if [ -z "$found" ] || [ ! -x "$found/bin/java" ]; then
+        found=$(find_java 2>/dev/null) || found=
+        [ -z "$found" ] || printf '%s\n%s\n' "$asked" "$found" 2>/dev/null >"$1" || :
+    fi
+    if [ -n "$found" ]; then
+        JAVA_HOME=$found
+        export JAVA_HOME
+    fi
+}

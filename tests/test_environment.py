@@ -39,7 +39,7 @@ def java_home(path: Path, version: str) -> Path:
     return path
 
 
-def use_java(tmp_path: Path, path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def use_java(tmp_path: Path, path: Path, how: str = "use_java", **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs use_java with nothing on the PATH but `path` and the few tools that the script itself needs."""
     tools = tmp_path / "tools"
     tools.mkdir(exist_ok=True)
@@ -50,7 +50,7 @@ def use_java(tmp_path: Path, path: Path, **environment: str) -> subprocess.Compl
     command = [
         "/bin/sh",
         "-euc",
-        f'. "{JAVA_SCRIPT}"; java_usual_places="{tmp_path}/jvm/*"; use_java; echo "$JAVA_HOME"',
+        f'. "{JAVA_SCRIPT}"; java_usual_places="{tmp_path}/jvm/*"; {how}; echo "${{JAVA_HOME:-none}}"',
     ]
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=30)
 
@@ -94,6 +94,26 @@ def test_without_any_java_the_message_says_what_to_install_and_how_to_point_to_o
     assert result.returncode == 1
     assert "openjdk-17-jre-headless" in result.stderr
     assert "JAVA_HOME=/path/to/java ./run" in result.stderr
+
+
+def test_a_java_is_offered_and_remembered_until_the_path_leads_elsewhere(tmp_path: Path) -> None:
+    offer = f'offer_java "{tmp_path}/kept"'
+    usual = java_home(tmp_path / "jvm" / "a", "17.0.1")
+    assert use_java(tmp_path, tmp_path / "empty", offer).stdout == f"{usual}\n"
+    program(usual / "bin" / "java", f"touch {tmp_path}/asked")
+    assert use_java(tmp_path, tmp_path / "empty", offer).stdout == f"{usual}\n"
+    assert not (tmp_path / "asked").exists(), "it is known already"
+    other = java_home(tmp_path / "on-path", "21.0.1")
+    assert use_java(tmp_path, other / "bin", offer).stdout == f"{other}\n"
+
+
+def test_where_no_java_can_be_offered_nothing_fails_and_nothing_is_installed(tmp_path: Path) -> None:
+    program(tmp_path / "bin" / "apt-get", f"touch {tmp_path}/installed\n")
+    program(tmp_path / "bin" / "sudo", "exit 0\n")
+    result = use_java(tmp_path, tmp_path / "bin", f'offer_java "{tmp_path}/kept"', JAVA_HOME="")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "none\n", "")
+    assert not (tmp_path / "installed").exists()
+    assert not (tmp_path / "kept").exists()
 
 
 def run_script(path: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
