@@ -29,7 +29,22 @@ def test_a_search_ends_in_the_line_of_a_plain_run_and_knows_more(phalanx_command
     assert (searched["histories"], searched["were_there"], searched["not_played"]) == (6, 0, 0)
     assert set(searched["rules_exercised"]) & set(searched["rules_never_exercised"]) == set()
     again = last_line(phalanx_command(*seeds, "--out", tmp_path / "kept").stdout)
-    assert (again["were_there"], again["digest"]) == (6, plain["digest"])
+    assert (again["were_there"], again["digest"], again["cores"]) == (6, plain["digest"], 0)
+
+
+def test_a_search_of_which_all_is_there_starts_no_spark(phalanx_command, monkeypatch, tmp_path) -> None:
+    seeds = ("simulate", "--seeds", "0:2", "--profile", "membership", "--json", "--out", tmp_path / "kept")
+    plain = last_line(phalanx_command(*seeds).stdout)
+
+    def start(*_: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("phalanx.search.on_spark._context", start)
+    result = phalanx_command(*seeds, "--spark", "local[2]")
+    assert result.exit_code == 0, result.stderr
+    assert last_line(result.stdout)["digest"] == plain["digest"]
+    refused = phalanx_command(*seeds, "--spark", "nowhere")
+    assert (refused.exit_code, "is no master" in refused.stderr) == (2, True)
 
 
 def test_a_violation_ends_in_status_1_with_a_file_that_repeats_it_in_small(phalanx_command, tmp_path) -> None:
@@ -100,6 +115,7 @@ def test_advice_ends_in_a_recommendation_and_a_page(phalanx_command, tmp_path) -
         (("--seed", "1", "--out", "kept"), "are for many histories"),
         (("--seed", "1", "--spark", "local[2]"), "are for many histories"),
         (("--seeds", "5:5", "--spark", "local[2]"), "no range"),
+        (("--seeds", "4711"), "expected A:B with A smaller than B, for example 0:100, or 4711:4712 for the history of"),
         (("--seeds", "0:3", "--spark", "localhost:7077"), "is no master: expected local[N]"),
         (("--seeds", "0:3", "--sweep", "heartbeat_timeout=100ms"), "must be greater than heartbeat_interval_ms"),
         (("--seeds", "0:3", "--out", "/proc/nowhere"), "cannot write into /proc/nowhere"),

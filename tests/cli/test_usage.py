@@ -99,11 +99,51 @@ def test_commands_come_without_any_extra():
     program = f"import sys; sys.modules.update(dict.fromkeys({absent!r})); from phalanx.cli.main import app; app()"
     shown = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
-    missing = subprocess.run([sys.executable, "-c", program, "demo"], capture_output=True, text=True, check=False)
-    assert missing.returncode == 1
-    assert missing.stderr.startswith("phalanx: ")
-    assert "pip install 'phalanx[demo]'" in missing.stderr
-    assert missing.stderr.count("\n") == 1
+    for arguments, extra in (
+        (["demo"], "demo"), (["audit", "x"], "audit"), (["simulate", "--seeds", "0:3", "--spark", "local[2]"], "spark"),
+        (["export", "x", "--at", "127.0.0.1:1"], "spark"), (["restore", "x", "--at", "127.0.0.1:1"], "spark"),
+    ):  # fmt: skip
+        missing = subprocess.run(
+            [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+        )
+        assert missing.returncode == 2
+        assert missing.stderr.startswith("phalanx: ")
+        assert f"pip install 'phalanx[{extra}]'" in missing.stderr
+        assert missing.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["export", "{folder}/full", "--at", "127.0.0.1:1"], "is not empty: an export makes an archive of its own"),
+        (
+            ["export", "file://{folder}/full", "--at", "127.0.0.1:1"],
+            "is not empty: an export makes an archive of its own",
+        ),
+        (["export", "{folder}/full/file", "--at", "127.0.0.1:1"], "is a file: give a folder"),
+        (["export", "{folder}/new", "--at", "127.0.0.1:1"], "127.0.0.1:1: "),
+        (["restore", "{folder}/new", "--at", "127.0.0.1:1"], "is no archive: there is nothing"),
+        (["restore", "{folder}/full", "--at", "127.0.0.1:1"], "no export into it has come to its end"),
+        (["restore", "{folder}/archive", "--at", "127.0.0.1:1"], "127.0.0.1:1: "),
+        (["restore", "{folder}/archive", "--at", "127.0.0.1:1", "--map", "typo"], "the archive has no map 'typo'"),
+    ],
+)
+def test_what_is_wrong_with_an_archive_or_a_cluster_is_told_before_spark_starts(
+    phalanx_command, monkeypatch, tmp_path, arguments, told
+):
+    def start(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("phalanx.spark.session", start)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("")
+    (tmp_path / "archive").mkdir()
+    manifest = {"format": 1, "cluster": "c", "exported_ms": 0, "partition_count": 1, "consistent": True, "maps": []}
+    (tmp_path / "archive" / "manifest.json").write_bytes(msgspec.json.encode(manifest))
+    result = phalanx_command(*(each.format(folder=tmp_path) for each in arguments))
+    assert result.exit_code in (1, 2)
+    assert told in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 # --- configuration --------------------------------------------------------------------------------------------------

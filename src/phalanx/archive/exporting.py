@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from phalanx.archive.folder import Folder
+from phalanx.archive.folder import Folder, Readable
 from phalanx.archive.manifest import ENTRY_SCHEMA, FORMAT, ArchivedMap, Manifest, settings_as_fields, write_manifest
 from phalanx.client.staging import Staging, new_job_id
 from phalanx.client.sync import Client
@@ -29,10 +29,12 @@ class Source:
 
     members: str
     cluster: str
+    secret_file: str | None = None
+    """At this path on the driver and on every worker; None: the one that the variable names there, if any."""
 
     def connect(self) -> Client:
         """A client of it. Raises `ConnectError` when no member can be reached."""
-        return Client(self.members, cluster=self.cluster)
+        return Client(self.members, cluster=self.cluster, secret_file=self.secret_file)
 
 
 def export_maps(
@@ -52,17 +54,13 @@ def export_maps(
     read: the folder then holds what was written, and is no archive.
     """
     folder = Folder(spark, address)
-    if not folder.is_empty():
-        raise UsageError(f"{address} is not empty: an export makes an archive of its own, so give a new folder")
+    check_new(folder)
     with source.connect() as client:
-        there = client.map_names()
-        missing = [name for name in names if name not in there]
-        if missing:
-            raise UsageError(f"there is no map {missing[0]!r}; there are: {', '.join(there) or 'none'}")
+        chosen = choose_maps(client, names)
         folder.make()
         exported_ms = round(time.time() * 1000)
         done: list[ArchivedMap] = []
-        for number, name in enumerate(names or there):
+        for number, name in enumerate(chosen):
             part = f"maps/{number:04}"
             settings = settings_as_fields(client.partition_table().maps.of(name))
             entries = _export(spark, client, source, name, folder.of(part), consistent=consistent)
@@ -73,6 +71,21 @@ def export_maps(
         )  # fmt: skip
     write_manifest(folder, manifest)
     return manifest
+
+
+def check_new(folder: Readable) -> None:
+    """Raises `UsageError` if there is anything in the folder."""
+    if not folder.is_empty():
+        raise UsageError(f"{folder.address} is not empty: an export makes an archive of its own, so give a new folder")
+
+
+def choose_maps(client: Client, names: Sequence[str]) -> Sequence[str]:
+    """The maps of these names, none given: all that have entries. Raises `UsageError` if one has none."""
+    there = client.map_names()
+    missing = [name for name in names if name not in there]
+    if missing:
+        raise UsageError(f"there is no map {missing[0]!r}; there are: {', '.join(there) or 'none'}")
+    return names or there
 
 
 def _export(

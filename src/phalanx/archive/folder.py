@@ -2,12 +2,74 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from phalanx.common.errors import UsageError
+
+_ELSEWHERE = ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
+"""Variables that may give an address without a scheme another meaning than this machine's files."""
+
+
+class Readable(Protocol):
+    """What can be known of a folder before anything is written."""
+
+    @property
+    def address(self) -> str:
+        """As it was given."""
+
+    def of(self, name: str) -> str:
+        """The address of what has this name in it."""
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing in it, or no such folder. Raises `UsageError` if it is a file."""
+
+    def read_text(self, name: str) -> str | None:
+        """What the file holds; None: there is none."""
+
+
+class LocalFolder:
+    """A folder of this machine, looked at without Spark: before seconds are spent on its start."""
+
+    def __init__(self, address: str, path: Path) -> None:
+        self.address = address
+        self._path = path
+
+    def of(self, name: str) -> str:
+        return str(self._path / name)
+
+    def is_empty(self) -> bool:
+        with self._explained():
+            if self._path.exists() and not self._path.is_dir():
+                raise UsageError(f"{self.address} is a file: give a folder")
+            return not self._path.exists() or not any(self._path.iterdir())
+
+    def read_text(self, name: str) -> str | None:
+        path = self._path / name
+        with self._explained():
+            return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UsageError(f"cannot use {self.address}: {error.strerror}") from None
+
+
+def find_local(address: str, master: str) -> LocalFolder | None:
+    """The folder, if it is certainly one of this machine to a Spark with this master."""
+    if address.startswith("file:/"):
+        return LocalFolder(address, Path("/" + address.removeprefix("file:").lstrip("/")))
+    if "://" in address or not master.startswith("local") or any(map(os.environ.get, _ELSEWHERE)):
+        return None
+    return LocalFolder(address, Path(address))
 
 
 class Folder:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from phalanx.archive.folder import Folder
+from phalanx.archive.folder import Folder, Readable
 from phalanx.common.errors import UsageError
 from phalanx.common.map_settings import MapSettings
 
@@ -47,7 +49,7 @@ class Manifest(msgspec.Struct, frozen=True):
     """Whether each partition of a map is as it was at one moment, before its first entry was read."""
     maps: tuple[ArchivedMap, ...]
 
-    def chosen(self, names: tuple[str, ...]) -> list[ArchivedMap]:
+    def chosen(self, names: Sequence[str]) -> list[ArchivedMap]:
         """The maps of these names; all of them if none is given. Raises `UsageError` if one is not there."""
         by_name = {each.name: each for each in self.maps}
         missing = [name for name in names if name not in by_name]
@@ -87,16 +89,22 @@ def write_manifest(folder: Folder, manifest: Manifest) -> None:
 
 def read_manifest(spark: SparkSession, address: str) -> Manifest:
     """What an archive has. Raises `UsageError` if there is none, or an export into it did not come to its end."""
-    folder = Folder(spark, address)
+    return manifest_in(Folder(spark, address))
+
+
+def manifest_in(folder: Readable) -> Manifest:
+    """As `read_manifest`."""
     text = folder.read_text(MANIFEST)
     if text is None:
         nothing = folder.is_empty()
         why = "there is nothing" if nothing else f"it has no {MANIFEST}: no export into it has come to its end"
-        raise UsageError(f"{address} is no archive: {why}")
+        raise UsageError(f"{folder.address} is no archive: {why}")
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
     except msgspec.MsgspecError as error:
         raise UsageError(f"{folder.of(MANIFEST)} cannot be read: {error}") from None
     if manifest.format != FORMAT:
-        raise UsageError(f"{address} is an archive of format {manifest.format}; this version reads format {FORMAT}")
+        raise UsageError(
+            f"{folder.address} is an archive of format {manifest.format}; this version reads format {FORMAT}"
+        )
     return manifest

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from phalanx.archive.exporting import Source
 from phalanx.archive.folder import Folder
-from phalanx.archive.manifest import ENTRY_SCHEMA, ArchivedMap, read_manifest, settings_of
+from phalanx.archive.manifest import ENTRY_SCHEMA, ArchivedMap, manifest_in, settings_of
 from phalanx.client.ask import Inquirer, ask_any, find_master
 from phalanx.client.staging import StagedAttempt, Staging, new_job_id
 from phalanx.client.sync import Client
@@ -64,19 +64,15 @@ def restore_maps(
     live when it was exported. Raises `UsageError` if the archive is not whole, and before anything is written if maps
     exist and must not; `PhalanxError` if one cannot be restored: those that were told of are.
     """
-    manifest = read_manifest(spark, address)
-    chosen = manifest.chosen(tuple(names))
-    wanted = {each.name: settings_of(each) for each in chosen} if with_settings else {}
     folder = Folder(spark, address)
+    manifest = manifest_in(folder)
+    chosen = manifest.chosen(names)
+    wanted = {each.name: settings_of(each) for each in chosen} if with_settings else {}
     late_ms = round(time.time() * 1000) - manifest.exported_ms if restart_ttls else 0
     done: list[Restored] = []
     with source.connect() as client:
         if if_exists is IfExists.ERROR:
-            taken = sorted({each.name for each in chosen} & set(client.map_names()))
-            if taken:
-                raise UsageError(
-                    f"there is a map {taken[0]!r} already: choose to append to it, or to replace what it holds"
-                )
+            check_free(client, chosen)
         for archived in chosen:
             if with_settings:
                 _set(source, archived.name, wanted[archived.name])
@@ -84,6 +80,17 @@ def restore_maps(
             done.append(_restore(client, source, archived, entries, if_exists, late_ms))
             tell(done[-1])
     return done
+
+
+def check_free(client: Client, chosen: Sequence[ArchivedMap]) -> None:
+    """Raises `UsageError` if one of the maps has entries."""
+    taken = sorted({each.name for each in chosen} & set(client.map_names()))
+    if taken:
+        more = f" (and {len(taken) - 1} more of these)" if len(taken) > 1 else ""
+        raise UsageError(
+            f"there is a map {taken[0]!r} already{more}: give --append (IfExists.APPEND) to put into what it holds, or "
+            "--replace (IfExists.REPLACE) to put the archive's entries in the place of all that"
+        )
 
 
 def _restore(
@@ -147,9 +154,10 @@ def _stage(attempt: StagedAttempt, batch: pa.RecordBatch, late_ms: int) -> int:
 
 def _set(source: Source, name: str, wanted: MapSettings) -> None:
     """Give the map the settings, where the cluster has others."""
-    now = ask_any(source.members, source.cluster, Inquirer.placement).table.maps.of(name)
+    members, cluster, secret = source.members, source.cluster, source.secret_file
+    now = ask_any(members, cluster, Inquirer.placement, secret_file=secret).table.maps.of(name)
     different = [field for field in MapSettings.__struct_fields__ if getattr(now, field) != getattr(wanted, field)]
     if different:
         change = MapChange(**{field: getattr(wanted, field) for field in different})
-        master = find_master(source.members, source.cluster)
-        ask_any(master, source.cluster, lambda inquirer: inquirer.change_map(name, change))
+        master = find_master(members, cluster, secret_file=secret)
+        ask_any(master, cluster, lambda inquirer: inquirer.change_map(name, change), secret_file=secret)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from html import escape
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -25,12 +24,6 @@ def write_page(report: Report, path: Path) -> None:
         path.write_text(page_of(report), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--html {path} cannot be written: {error.strerror}") from error
-
-
-def require_charts() -> None:
-    """Raises `UsageError` if the charts' library is not here."""
-    if find_spec("vl_convert") is None:
-        raise UsageError("--html draws with vl-convert-python, and it is not here: pip install 'phalanx[audit]'")
 
 
 def page_of(report: Report) -> str:

@@ -34,7 +34,7 @@ from rich.table import Table
 
 from phalanx.bench.plan import MAP, SkippedCase
 from phalanx.bench.servers import Server, members, redis_server, redis_version
-from phalanx.bench.spark import MSET_ROWS, SCAN_COUNT, TASKS, require_spark, use_all
+from phalanx.bench.spark import MSET_ROWS, SCAN_COUNT, TASKS, check_spark, use_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter
@@ -113,7 +113,7 @@ def spark(
 
 def measure(count: int, rounds: int, progress: Console) -> RowsReport:
     """All contenders in turn."""
-    require_spark()
+    check_spark()
     import phalanx.spark
 
     with contextlib.ExitStack() as stack:

@@ -11,8 +11,6 @@ The processor time of Spark itself is not counted: its processes come and go.
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +18,9 @@ import phalanx
 from phalanx.bench.measure import Contender, compare
 from phalanx.bench.plan import MAP, VALUE_BYTES, Plan, SkippedCase
 from phalanx.bench.results import Comparison, Goal
-from phalanx.bench.servers import Server, members, package_version, redis_server
+from phalanx.bench.servers import Server, members, redis_server
+from phalanx.common.errors import UsageError
+from phalanx.runtime.extras import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +37,7 @@ MOST_ROUNDS = 5
 
 async def run_spark(plan: Plan) -> list[Comparison]:
     """Rows written and read in a second."""
-    require_spark()
+    check_spark()
     with contextlib.ExitStack() as stack:
         spark = _session(stack)
         server = stack.enter_context(members(1))[0]
@@ -66,11 +66,12 @@ async def run_spark(plan: Plan) -> list[Comparison]:
         return found
 
 
-def require_spark() -> None:
-    if package_version("pyspark") is None:
-        raise SkippedCase("PySpark is not installed: pip install 'phalanx[spark]'")
-    if shutil.which("java") is None and not os.path.exists(f"{os.environ.get('JAVA_HOME')}/bin/java"):
-        raise SkippedCase("Spark needs Java 17 or newer: install it, or set JAVA_HOME")
+def check_spark() -> None:
+    """Raises `SkippedCase` where Spark cannot start."""
+    try:
+        require_spark("this case")
+    except UsageError as error:
+        raise SkippedCase(str(error)) from None
 
 
 def _session(stack: contextlib.ExitStack) -> SparkSession:

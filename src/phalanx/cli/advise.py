@@ -13,6 +13,7 @@ from phalanx.cli.output import as_json, console, table
 from phalanx.cli.search import search, summary_of, tell_failing
 from phalanx.cli.simulate import INTERRUPTED, parse_range, plan_of
 from phalanx.common.errors import UsageError
+from phalanx.runtime.extras import require_charts
 from phalanx.sim.options import Profile
 from phalanx.sim.settings import configurations
 
@@ -62,10 +63,10 @@ def timeouts(
     as_machine: Annotated[bool, typer.Option("--json", help="For machines: only the JSON line on stdout.")] = False,
 ) -> None:
     """Try heartbeat timeouts on simulated members that pause, and on one that hangs, and recommend one."""
-    from phalanx.search.advice_chart import require_charts, write_chart, write_page
-
     if html is not None or png is not None:
-        require_charts()
+        require_charts("--html and --png: a chart")  # before hours of work
+    from phalanx.search.advice_chart import write_chart, write_page
+
     stated = {
         "members": members, "longest_pause": pauses, "pauses_per_minute": pauses_per_minute, "longest_stall": stalls,
         "stalls_per_minute": stalls_per_minute, "lost_permille": loss, "latency": latency, "heartbeat_interval": interval,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from phalanx.cli.app import FAILED
+from phalanx.cli.on_spark import spark_session
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import print_json
 from phalanx.common.errors import UsageError
+from phalanx.runtime.extras import require_spark
 
 if TYPE_CHECKING:
     from phalanx.archive import ArchivedMap, Restored
@@ -36,21 +40,24 @@ def export(
     json: Json = False,
 ) -> None:
     """Write maps, with their settings and times to live, into a new folder of Parquet files."""
+    require_spark("export")
     from phalanx.archive import export_maps
-    from phalanx.archive.exporting import Source
-    from phalanx.spark import session
+    from phalanx.archive.exporting import Source, check_new, choose_maps
+    from phalanx.archive.folder import find_local
+
+    source = Source(at, cluster, _path(secret_file))
+    # What is wrong with these two is said before Spark starts; it is looked at again afterwards.
+    if (local := find_local(folder, spark)) is not None:
+        check_new(local)
+    with source.connect() as client:
+        choose_maps(client, maps or ())
 
     def tell(done: ArchivedMap) -> None:
         if not json:
             print(f"{done.name}\t{done.entries} entries")
 
-    engine = session(spark)
-    try:
-        manifest = export_maps(
-            engine, Source(at, cluster), folder, maps or (), consistent=not inconsistent, tell=tell
-        )  # fmt: skip
-    finally:
-        engine.stop()
+    with spark_session(spark, f"{folder} is no archive, the export failed", status=FAILED) as engine:
+        manifest = export_maps(engine, source, folder, maps or (), consistent=not inconsistent, tell=tell)
     if json:
         print_json({"folder": folder, "maps": {each.name: each.entries for each in manifest.maps}})
 
@@ -75,26 +82,38 @@ def restore(
     json: Json = False,
 ) -> None:
     """Bring maps of an exported folder into a cluster of any size, each as a whole."""
-    from phalanx.archive import IfExists, restore_maps
-    from phalanx.archive.exporting import Source
-    from phalanx.spark import session
-
     if append and replace:
         raise UsageError("--append and --replace exclude each other")
+    require_spark("restore")
+    from phalanx.archive import IfExists, restore_maps
+    from phalanx.archive.exporting import Source
+    from phalanx.archive.folder import find_local
+    from phalanx.archive.manifest import manifest_in
+    from phalanx.archive.restoring import check_free
+
     if_exists = IfExists.APPEND if append else IfExists.REPLACE if replace else IfExists.ERROR
+    source = Source(at, cluster, _path(secret_file))
+    # What is wrong with these two is said before Spark starts; it is looked at again afterwards.
+    local = find_local(folder, spark)
+    chosen = manifest_in(local).chosen(maps or ()) if local is not None else []
+    with source.connect() as client:
+        if if_exists is IfExists.ERROR:
+            check_free(client, chosen)
 
     def tell(done: Restored) -> None:
         if not json:
             over = f", {done.over} left out: their time was over" if done.over else ""
             print(f"{done.name}\t{done.entries} entries{over}")
 
-    engine = session(spark)
-    try:
+    with spark_session(spark, "the restore failed", status=FAILED) as engine:
         done = restore_maps(
-            engine, Source(at, cluster), folder, maps or (), if_exists=if_exists,
+            engine, source, folder, maps or (), if_exists=if_exists,
             with_settings=not without_settings, restart_ttls=restart_ttls, tell=tell,
         )  # fmt: skip
-    finally:
-        engine.stop()
     if json:
         print_json({each.name: {"entries": each.entries, "over": each.over} for each in done})
+
+
+def _path(secret_file: Path | None) -> str | None:
+    """As tasks find it, whatever folder they work in."""
+    return str(secret_file.absolute()) if secret_file is not None else None

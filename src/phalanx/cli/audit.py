@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
-from phalanx.cli.app import FAILED, WRONG_USAGE, fail
+from phalanx.cli.app import FAILED
+from phalanx.cli.on_spark import doing, spark_session
 from phalanx.cli.options import Json
 from phalanx.cli.output import console, print_json, table
 from phalanx.common.errors import UsageError
+from phalanx.runtime.extras import require_charts, require_spark
 
 if TYPE_CHECKING:
     from phalanx.audit.verdicts import Report
@@ -66,10 +65,9 @@ def audit(
     """
     if html is not None and not html.parent.is_dir():
         raise UsageError(f"--html {html}: there is no folder {html.parent}")
+    require_spark("the audit", extra="audit")
     if html is not None:
-        from phalanx.audit.page import require_charts
-
-        require_charts()  # before minutes are spent on what it could not draw
+        require_charts("--html")  # before minutes are spent on what it could not draw
     report = _judged(folder, spark, history, with_charts=html is not None)
     if html is not None:
         from phalanx.audit.page import write_page
@@ -85,37 +83,12 @@ def audit(
 
 def _judged(folder: str, master: str, history: str, *, with_charts: bool) -> Report:
     """Spark is imported only here: no other command needs it."""
-    try:
-        from pyspark.errors import PySparkException
+    from phalanx.audit.run import audit as judge
 
-        from phalanx.audit.run import audit as judge
-        from phalanx.spark import session
-    except ImportError as error:
-        fail(f"the audit runs on Spark, and {error.name} is not here: pip install 'phalanx[audit]'", WRONG_USAGE)
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # what is wrong is said below, in one line
-    try:
-        with _doing(f"Spark starts ({master})"):
-            spark = session(master, **SETTINGS, **(HERE if master.startswith("local") else {}))
-    except Exception as error:  # of Java, of the launcher, of the network: whatever kind it is
-        fail(f"Spark does not start with --spark {master}: {_short(error)}", WRONG_USAGE)
-    try:
-        with _doing(f"judges {folder}"):
-            return judge(spark, folder, with_charts=with_charts, history=history)
-    except PySparkException as error:
-        fail(f"{folder} cannot be judged: {_short(error)}", WRONG_USAGE)
-    finally:
-        spark.stop()
-
-
-@contextlib.contextmanager
-def _doing(what: str) -> Iterator[None]:
-    shown = Console(stderr=True)
-    with shown.status(what) if shown.is_terminal else contextlib.nullcontext():
-        yield
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # what is wrong is said in one line
+    settings = SETTINGS | (HERE if master.startswith("local") else {})
+    with spark_session(master, f"{folder} cannot be judged", settings) as spark, doing(f"judges {folder}"):
+        return judge(spark, folder, with_charts=with_charts, history=history)
 
 
 def _show(report: Report, html: Path | None) -> None:

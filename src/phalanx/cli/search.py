@@ -6,7 +6,6 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +15,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from phalanx.cli.output import console, table
 from phalanx.cli.rules import meaning_of
-from phalanx.common.errors import UsageError
 from phalanx.sim.sources import code_digest
 from phalanx.sim.story import short
 
 if TYPE_CHECKING:
-    from phalanx.search.crew import Crew
+    from phalanx.search.crew import LateCrew
     from phalanx.search.findings import Findings
     from phalanx.search.searching import Looked, Plan, Search
 
@@ -45,6 +43,7 @@ class Searched(msgspec.Struct):
     is_interrupted: bool
     took_s: float
     cores: int
+    """0: nothing was left to do."""
 
     @property
     def has_failed(self) -> bool:
@@ -53,8 +52,6 @@ class Searched(msgspec.Struct):
 
 def search(plan: Plan, spark: str | None, jobs: int, out: Path | None, *, is_quiet: bool) -> Searched:
     """Play a plan's histories on Spark, or on processes here. Ctrl-C ends it early: what was done is kept."""
-    if find_spec("pyarrow") is None:
-        raise UsageError("results are kept in Parquet, and pyarrow is not installed: pip install 'phalanx[spark]'")
     from phalanx.search.findings import find
     from phalanx.search.searching import Search, check_plan
     from phalanx.search.store import Store
@@ -67,24 +64,27 @@ def search(plan: Plan, spark: str | None, jobs: int, out: Path | None, *, is_qui
             crew = _crew(spark, jobs, stack)
             at_work = Search(plan, crew, store)
             _tell_beginning(at_work, store.warnings, store.of_other_code, is_quiet=is_quiet)
-            is_interrupted = _play(at_work, crew.cores)
+            is_interrupted = _play(at_work, crew)
             findings = find(plan, store)
             looked: list[Looked] = []
             if findings.failing and not is_interrupted:
                 looked, is_interrupted = _look_closer(at_work, findings, out)
             return Searched(
                 plan, findings, looked, at_work.errors, at_work.were_there, plan.histories - findings.histories,
-                is_interrupted, time.monotonic() - began, crew.cores,
+                is_interrupted, time.monotonic() - began, crew.called,
             )  # fmt: skip
     finally:
         store.close()
 
 
-def _crew(spark: str | None, jobs: int, stack: contextlib.ExitStack) -> Crew:
+def _crew(spark: str | None, jobs: int, stack: contextlib.ExitStack) -> LateCrew:
+    from phalanx.search.crew import LateCrew
     from phalanx.search.here import ProcessCrew
-    from phalanx.search.on_spark import spark_crew
+    from phalanx.search.on_spark import check_master, spark_crew
 
-    crew: Crew = ProcessCrew(jobs) if spark is None else spark_crew(spark)
+    if spark is not None:
+        check_master(spark)
+    crew = LateCrew(lambda: ProcessCrew(jobs) if spark is None else spark_crew(spark))
     stack.callback(crew.close)
     return crew
 
@@ -105,13 +105,13 @@ def _tell_beginning(search: Search, warnings: Sequence[str], of_other_code: int,
         _say(f"{search.were_there:,} of {search.plan.histories:,} histories are there already")
 
 
-def _play(search: Search, cores: int) -> bool:
+def _play(search: Search, crew: LateCrew) -> bool:
     """Whether it was interrupted."""
     if not search.left:
         return False
     steps = search.play()
     try:
-        with _shown(search.left, cores) as shown:
+        with _shown(search.left, crew.cores) as shown:
             for step in steps:
                 for row in step.rows:
                     if row.violations:

@@ -26,6 +26,7 @@ from phalanx.cli.output import as_json
 from phalanx.cli.scenario import play_scenario
 from phalanx.cli.search import search, summary_of, tell_findings
 from phalanx.common.errors import UsageError
+from phalanx.runtime.extras import require_parquet
 from phalanx.sim.canaries import CANARIES
 from phalanx.sim.measures import distribution
 from phalanx.sim.options import Options, Profile
@@ -44,85 +45,129 @@ TOLD_VIOLATIONS = 5
 """Of each history."""
 
 
+# --- what can be asked for -------------------------------------------------------------------------------------------
+
+Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="Play the history of this seed.")]
+Seeds = Annotated[
+    str | None, typer.Option("--seeds", metavar="A:B", help="Play the histories of the seeds from A to B - 1.")
+]
+ChosenProfile = Annotated[
+    Profile, typer.Option("--profile", help="How histories are drawn: which faults, how much load.")
+]
+Canary = Annotated[
+    str, typer.Option("--canary", metavar="NAME", help="Plant this bug in every member: it should be found.")
+]
+Story = Annotated[bool, typer.Option("--story", help="Tell what happens, line by line (with --seed).")]
+Shrunk = Annotated[
+    bool, typer.Option("--shrink", help="Play the smallest history found that violates the same (with --seed).")
+]
+SparkMaster = Annotated[
+    str | None, typer.Option("--spark", metavar="MASTER", help="Play on Spark: local[2], spark://… (with --seeds).")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Keep results there, and do not play again what is there.")
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Play with this setting, whatever is drawn.")
+]
+Sweeps = Annotated[
+    list[str] | None,
+    typer.Option("--sweep", metavar="NAME=V,V,…", help="Play all seeds with each of these values (with --seeds)."),
+]
+Shrinks = Annotated[
+    int, typer.Option("--shrinks", metavar="N", min=0, help="Shrink so many violations (with --spark or --out).")
+]
+Traces = Annotated[
+    int, typer.Option("--traces", metavar="N", min=0, help="Keep the events of so many failing histories (--out).")
+]
+Save = Annotated[
+    Path | None, typer.Option("--save", metavar="FILE", help="Write what was played, for --replay (with --seed).")
+]
+ScenarioFile = Annotated[
+    Path | None, typer.Option("--scenario", metavar="FILE", help="Play the history that a text file commands.")
+]
+Rewrite = Annotated[
+    bool, typer.Option("--rewrite", help="Write what the commands show into the file (with --scenario).")
+]
+Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Processes to use (with --seeds).")]
+Explored = Annotated[
+    int | None, typer.Option("--explore", metavar="N", help="Go through all histories of so many members.")
+]
+Depth = Annotated[int, typer.Option("--depth", metavar="N", min=1, help="Steps of a history (with --explore).")]
+Start = Annotated[str, typer.Option("--start", metavar="NAME", help="Begin here, not everywhere (with --explore).")]
+Limits = Annotated[
+    str, typer.Option("--limits", metavar="A=N,...", help="What may go wrong how often (with --explore).")
+]
+Replay = Annotated[
+    str,
+    typer.Option("--replay", metavar="FILE|STEPS", help="Play the history in a file; with --explore: these steps."),
+]
+Machine = Annotated[bool, typer.Option("--json", help="For machines: only the JSON line on stdout.")]
+
+
 def simulate(
-    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Play the history of this seed.")] = None,
-    seeds: Annotated[
-        str | None, typer.Option("--seeds", metavar="A:B", help="Play the histories of the seeds from A to B - 1.")
-    ] = None,
-    profile: Annotated[
-        Profile, typer.Option("--profile", help="How histories are drawn: which faults, how much load.")
-    ] = Profile.DEFAULT,
-    canary: Annotated[
-        str, typer.Option("--canary", metavar="NAME", help="Plant this bug in every member: it should be found.")
-    ] = "",
-    story: Annotated[bool, typer.Option("--story", help="Tell what happens, line by line (with --seed).")] = False,
-    shrunk: Annotated[
-        bool, typer.Option("--shrink", help="Play the smallest history found that violates the same (with --seed).")
-    ] = False,
-    spark: Annotated[
-        str | None, typer.Option("--spark", metavar="MASTER", help="Play on Spark: local[2], spark://… (with --seeds).")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Keep results there, and do not play again what is there."),
-    ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Play with this setting, whatever is drawn.")
-    ] = None,
-    sweeps: Annotated[
-        list[str] | None,
-        typer.Option("--sweep", metavar="NAME=V,V,…", help="Play all seeds with each of these values (with --seeds)."),
-    ] = None,
-    shrinks: Annotated[
-        int, typer.Option("--shrinks", metavar="N", min=0, help="Shrink so many violations (with --spark or --out).")
-    ] = 5,
-    traces: Annotated[
-        int, typer.Option("--traces", metavar="N", min=0, help="Keep the events of so many failing histories (--out).")
-    ] = 20,
-    save: Annotated[
-        Path | None, typer.Option("--save", metavar="FILE", help="Write what was played, for --replay (with --seed).")
-    ] = None,
-    scenario: Annotated[
-        Path | None, typer.Option("--scenario", metavar="FILE", help="Play the history that a text file commands.")
-    ] = None,
-    rewrite: Annotated[
-        bool, typer.Option("--rewrite", help="Write what the commands show into the file (with --scenario).")
-    ] = False,
-    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="Processes to use (with --seeds).")] = 1,
-    explore: Annotated[
-        int | None, typer.Option("--explore", metavar="N", help="Go through all histories of so many members.")
-    ] = None,
-    depth: Annotated[int, typer.Option("--depth", metavar="N", min=1, help="Steps of a history (with --explore).")] = (
-        DEFAULT_DEPTH
-    ),
-    start: Annotated[
-        str, typer.Option("--start", metavar="NAME", help="Begin here, not everywhere (with --explore).")
-    ] = "",
-    limits: Annotated[
-        str, typer.Option("--limits", metavar="A=N,...", help="What may go wrong how often (with --explore).")
-    ] = "",
-    replay: Annotated[
-        str,
-        typer.Option("--replay", metavar="FILE|STEPS", help="Play the history in a file; with --explore: these steps."),
-    ] = "",
-    as_machine: Annotated[bool, typer.Option("--json", help="For machines: only the JSON line on stdout.")] = False,
+    seed: Seed = None,
+    seeds: Seeds = None,
+    profile: ChosenProfile = Profile.DEFAULT,
+    canary: Canary = "",
+    story: Story = False,
+    shrunk: Shrunk = False,
+    spark: SparkMaster = None,
+    out: Out = None,
+    settings: Settings = None,
+    sweeps: Sweeps = None,
+    shrinks: Shrinks = 5,
+    traces: Traces = 20,
+    save: Save = None,
+    scenario: ScenarioFile = None,
+    rewrite: Rewrite = False,
+    jobs: Jobs = 1,
+    explore: Explored = None,
+    depth: Depth = DEFAULT_DEPTH,
+    start: Start = "",
+    limits: Limits = "",
+    replay: Replay = "",
+    as_machine: Machine = False,
 ) -> None:
     """Play simulated clusters under faults, and check what must hold. Exit status 1: something did not."""
+    _check_one_wish(seed, seeds, replay, scenario, explore, canary)
+    is_search = spark is not None or out is not None or bool(sweeps)
+    if is_search and seeds is None and scenario is None and explore is None:
+        raise UsageError("--spark, --out and --sweep are for many histories: give --seeds A:B")
+    wish = _Wish(story, shrunk, as_machine, save)
     if scenario is not None:
-        if seed is not None or seeds is not None or explore is not None:
+        violated = play_scenario(scenario, rewrite=rewrite, is_quiet=as_machine)
+    elif explore is not None and replay:
+        violated = replay_steps(explore, start, replay, is_quiet=as_machine)
+    elif explore is not None:
+        violated = explore_all(explore, depth, start, limits, is_quiet=as_machine)
+    elif replay:
+        violated = _replay(Path(replay), wish)
+    elif seed is not None:
+        violated = _play_one(seed, one_configuration(profile, settings), canary, wish)
+    elif is_search:
+        plan = plan_of(parse_range(seeds or ""), configurations([profile], settings or (), sweeps or ()), canary)
+        violated = _search(msgspec.structs.replace(plan, traces=traces, shrinks=shrinks), spark, jobs, out, as_machine)
+    else:
+        made = one_configuration(profile, settings)
+        violated = _play_many(parse_range(seeds or ""), made, canary, jobs, is_quiet=as_machine)
+    if violated:
+        raise typer.Exit(1)
+
+
+def _check_one_wish(
+    seed: int | None, seeds: str | None, replay: str, scenario: Path | None, explore: int | None, canary: str
+) -> None:
+    """Refuse a command that does not say which histories are meant, or says it twice."""
+    has_seeds = seed is not None or seeds is not None
+    if scenario is not None:
+        if has_seeds or explore is not None:
             raise UsageError("give either --scenario FILE or seeds: a scenario's history is in its file")
-        if play_scenario(scenario, rewrite=rewrite, is_quiet=as_machine):
-            raise typer.Exit(1)
         return
     if explore is not None:
-        if seed is not None or seeds is not None or canary:
+        if has_seeds or canary:
             raise UsageError("--explore goes through all histories: leave out --seed, --seeds and --canary")
-        broken = (
-            replay_steps(explore, start, replay, is_quiet=as_machine)
-            if replay
-            else explore_all(explore, depth, start, limits, is_quiet=as_machine)
-        )
-        raise typer.Exit(1 if broken else 0)
+        return
     if canary and canary not in CANARIES:
         raise UsageError(f"--canary: there is no planted bug {canary!r}; there are {', '.join(CANARIES)}")
     if sum((seed is not None, seeds is not None, bool(replay))) != 1:
@@ -130,29 +175,15 @@ def simulate(
             "give either --seed N (one history), --seeds A:B (the histories of A to B - 1), --replay FILE, "
             "--scenario FILE or --explore N"
         )
-    if seeds is None:
-        if spark is not None or out is not None or sweeps:
-            raise UsageError("--spark, --out and --sweep are for many histories: give --seeds A:B")
-        violated = (
-            _replay(Path(replay), _Wish(story, shrunk, as_machine, save))
-            if seed is None
-            else _play_one(seed, one_configuration(profile, settings), canary, _Wish(story, shrunk, as_machine, save))
-        )
-    elif spark is not None or out is not None or sweeps:
-        plan = plan_of(parse_range(seeds), configurations([profile], settings or (), sweeps or ()), canary)
-        violated = _search(msgspec.structs.replace(plan, traces=traces, shrinks=shrinks), spark, jobs, out, as_machine)
-    else:
-        made = one_configuration(profile, settings)
-        violated = _play_many(parse_range(seeds), made, canary, jobs, is_quiet=as_machine)
-    if violated:
-        raise typer.Exit(1)
 
 
 def parse_range(text: str) -> range:
     """Seeds as a command is given them."""
     first, colon, end = text.partition(":")
     if not colon or not first.strip().isdecimal() or not end.strip().isdecimal() or int(first) >= int(end):
-        raise UsageError(f"--seeds: {text!r} is no range: expected A:B with A smaller than B, for example 0:100")
+        one = text.strip()
+        hint = f", or {one}:{int(one) + 1} for the history of that seed" if one.isdecimal() else ""
+        raise UsageError(f"--seeds: {text!r} is no range: expected A:B with A smaller than B, for example 0:100{hint}")
     return range(int(first), int(end))
 
 
@@ -240,6 +271,7 @@ def _tell_violations(result: Result, repeat: str) -> None:
 
 def plan_of(seeds: range, made: list[Configuration], canary: str = "") -> Plan:
     """What to search through."""
+    require_parquet("a search, which keeps what it finds in Parquet files,")
     from phalanx.search.searching import Plan
 
     return Plan(tuple(made), seeds, canary)

@@ -228,11 +228,17 @@ class Inquirer:
         return self._wire
 
 
-def ask_any(addresses: str, cluster: str, ask: Callable[[Inquirer], T]) -> T:
+def ask_any(
+    addresses: str,
+    cluster: str,
+    ask: Callable[[Inquirer], T],
+    *,
+    secret_file: str | os.PathLike[str] | None = None,
+) -> T:
     """The answer of the first of the addresses that answers. Raises `ConnectError` that says why each did not."""
     problems = []
     for address in parse_addresses(addresses):
-        with Inquirer(address, cluster=cluster) as inquirer:
+        with Inquirer(address, cluster=cluster, secret_file=secret_file) as inquirer:
             try:
                 return ask(inquirer)
             except ConnectError as error:
@@ -242,6 +248,6 @@ def ask_any(addresses: str, cluster: str, ask: Callable[[Inquirer], T]) -> T:
     raise ConnectError("; ".join(map(str, problems)))
 
 
-def find_master(addresses: str, cluster: str) -> Address:
+def find_master(addresses: str, cluster: str, *, secret_file: str | os.PathLike[str] | None = None) -> Address:
     """Where the master listens: it alone changes what is said of maps and partitions."""
-    return address_of(ask_any(addresses, cluster, Inquirer.placement).view.master)
+    return address_of(ask_any(addresses, cluster, Inquirer.placement, secret_file=secret_file).view.master)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -17,11 +15,12 @@ import msgspec
 import typer
 
 from phalanx.common.backups import MAX_BACKUPS
-from phalanx.common.errors import PhalanxError, UsageError
+from phalanx.common.errors import UsageError
 from phalanx.demo.dataset import find_files
 from phalanx.demo.report import Report
 from phalanx.demo.screen import Screen
 from phalanx.demo.story import Story
+from phalanx.runtime.extras import require_spark
 
 
 def demo(
@@ -40,7 +39,6 @@ def demo(
     """
     check_plan(members, kill, backups)
     check_extras()
-    warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning)  # about pandas, which is not used
     report = Report(members=members, killed=kill, backup_count=backups, partitions=partitions)
     screen = Screen(to_stderr=json)
     screen.title("Phalanx: when a soldier of a phalanx falls, the one behind steps up")
@@ -68,9 +66,7 @@ def check_plan(members: int, kills: int, backups: int) -> None:
 
 def check_extras() -> None:
     """Refuse to begin what would fail halfway. Raises `PhalanxError`."""
-    missing = [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]
-    if missing:
-        raise PhalanxError(f"the demo needs {' and '.join(missing)}: pip install 'phalanx[demo]'")
+    require_spark("the demo", extra="demo")
     find_files()
 
 

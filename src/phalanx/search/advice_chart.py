@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,6 @@ table { border-collapse: collapse; } th, td { padding: .2rem .7rem; text-align: 
 th { font-weight: 600; } tr.chosen { background: #f2f8f2; font-weight: 600; } td:first-child, th:first-child { text-align: left; }
 svg { max-width: 100%; height: auto; }
 """
-
-
-def require_charts() -> None:
-    """Raises `UsageError` where charts cannot be drawn; to be asked before hours of work."""
-    if find_spec("vl_convert") is None:
-        raise UsageError("--html and --png: charts need vl-convert-python: pip install 'phalanx[audit]'")
 
 
 def chart_of(advice: Advice) -> dict[str, Any]:

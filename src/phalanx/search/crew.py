@@ -34,3 +34,32 @@ class Crew(Protocol):
 
     def close(self) -> None:
         """No more work; nothing is left running."""
+
+
+class LateCrew:
+    """A crew that is called together when there is work for it: a Spark takes seconds to start."""
+
+    def __init__(self, make: Callable[[], Crew]) -> None:
+        self._make = make
+        self._crew: Crew | None = None
+
+    @property
+    def called(self) -> int:
+        """The cores of those who came; 0: nobody was needed."""
+        return self._crew.cores if self._crew is not None else 0
+
+    @property
+    def cores(self) -> int:
+        return self._called().cores
+
+    def each(self, function: Callable[[Work], Made], pieces: Iterable[Work]) -> Iterator[Done[Work, Made]]:
+        return self._called().each(function, pieces)
+
+    def close(self) -> None:
+        if self._crew is not None:
+            self._crew.close()
+
+    def _called(self) -> Crew:
+        if self._crew is None:
+            self._crew = self._make()
+        return self._crew

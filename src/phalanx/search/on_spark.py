@@ -12,16 +12,15 @@ import math
 import os
 import queue
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from importlib.util import find_spec
 from itertools import islice
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from phalanx.common.errors import UsageError
+from phalanx.runtime.extras import require_spark
 from phalanx.search.crew import Done, Made, Work
 
 if TYPE_CHECKING:
@@ -37,16 +36,18 @@ TRIES = 4
 """Of a task, as on a cluster; local mode would give up at once."""
 
 
-def spark_crew(master: str) -> SparkCrew:
-    """Start or reach a Spark. Raises `UsageError` where it cannot be, with what is missing."""
+def check_master(master: str) -> re.Match[str] | None:
+    """What it says of this machine's cores, if Spark is to run here. Raises `UsageError` where no Spark can be started."""
     local = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
     if local is None and not re.match(r"local\[|local-cluster\[|spark://|yarn|k8s://|mesos://", master):
         raise UsageError(f"--spark: {master!r} is no master: expected local[N], spark://HOST:PORT, yarn or k8s://…")
-    if find_spec("pyspark") is None:
-        raise UsageError("--spark: PySpark is not installed: pip install 'phalanx[spark]'; without it: --jobs N")
-    home = os.environ.get("JAVA_HOME")
-    if shutil.which("java") is None and not (home and os.path.exists(f"{home}/bin/java")):
-        raise UsageError("--spark: Spark needs Java 17 or newer: install it, or set JAVA_HOME; without it: --jobs N")
+    require_spark("--spark", instead="without it: --jobs N")
+    return local
+
+
+def spark_crew(master: str) -> SparkCrew:
+    """Start or reach a Spark. Raises `UsageError` where it cannot be, with what is missing."""
+    local = check_master(master)
     url = f"local[{os.cpu_count() if local[1] == '*' else local[1] or 1},{TRIES}]" if local is not None else master
     try:
         return SparkCrew(_context(url))

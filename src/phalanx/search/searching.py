@@ -150,7 +150,7 @@ class Search:
                 case = Case(each.configuration, self.plan.canary, code_digest(), each.seed, each.digest, is_shrunk)
                 to_do.append(case)
         violated = {(each.configuration, each.seed): each.violated for each, _ in chosen}
-        for done in self._crew.each(examine, to_do):
+        for done in self._crew.each(examine, to_do) if to_do else ():
             made = done.made or Examined(done.work, refused=done.error)
             looked.append(self._keep(made, violated[made.case.configuration, made.case.seed]))
             tell(looked[-1])

@@ -1,0 +1,56 @@
+"""A Spark for the length of a command: what it says of it is one line, whatever went wrong where."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from phalanx.cli.app import FAILED, WRONG_USAGE, fail
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextlib.contextmanager
+def spark_session(
+    master: str, failed: str, settings: Mapping[str, str] | None = None, *, status: int = WRONG_USAGE
+) -> Iterator[SparkSession]:
+    """A session that ends with the block. What Spark raises in there ends the command: what `failed`, and why.
+
+    Spark is imported only here; `require_spark` comes before.
+    """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    from phalanx.spark import session
+    from phalanx.spark.errors import told_in
+
+    try:
+        with doing(f"Spark starts ({master})"):
+            spark = session(master, **(settings or {}))
+    except Exception as error:  # of Java, of the launcher, of the network: whatever kind it is
+        fail(f"Spark does not start with --spark {master}: {_short(error)}", WRONG_USAGE)
+    try:
+        yield spark
+    except (PySparkException, Py4JError) as error:
+        told = told_in(str(error))
+        if told is not None:
+            fail(f"{failed}: {told}", FAILED)
+        fail(f"{failed}: {_short(error)}", status)
+    finally:
+        spark.stop()
+
+
+@contextlib.contextmanager
+def doing(what: str) -> Iterator[None]:
+    """What is being done, where somebody looks."""
+    shown = Console(stderr=True)
+    with shown.status(what) if shown.is_terminal else contextlib.nullcontext():
+        yield
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
