@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, MutableMapping, Sequence, ValuesView
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from phalanx.common.errors import ErrorCode, UsageError
@@ -63,11 +63,35 @@ SOUGHT_PAGES_AT_ONCE = 4
 R = TypeVar("R", PageReply, PackedReply)
 
 
+_NONE: Any = object()
+
+
 def _page_bytes(page: PageReply | PackedReply) -> int:
     return len(page.key_data) + len(page.value_data) if isinstance(page, PackedReply) else 0
 
 
 T = TypeVar("T")
+
+
+class _Items(ItemsView[Any, Any]):
+    """Does not look up each key that was there a moment ago, as others do: it may be removed by now."""
+
+    _mapping: SyncMap
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        return self._mapping.iter_items()
+
+
+class _Values(ValuesView[Any]):
+    """As `_Items`."""
+
+    _mapping: SyncMap
+
+    def __iter__(self) -> Iterator[Any]:
+        return (value for _, value in self._mapping.iter_items())
+
+    def __contains__(self, value: object) -> bool:
+        return any(each is value or each == value for each in self)
 
 
 class SyncMap(MutableMapping[Any, Any]):
@@ -128,8 +152,38 @@ class SyncMap(MutableMapping[Any, Any]):
         value = expect(reply, ValueReply, "get").value
         return default if value is None else from_data(value)
 
+    def items(self) -> ItemsView[Any, Any]:
+        """A view of all entries; iterated, they come with their keys: what is removed meanwhile comes or does not."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[Any]:
+        """A view of all values; as `items`."""
+        return _Values(self)
+
+    def pop(self, key: object, default: Any = _NONE) -> Any:
+        """Remove the key. Returns the value that was removed; if there was none, the default. Raises `KeyError` without."""
+        present = self._remove(key)
+        if present is not None:
+            return from_data(present)
+        if default is _NONE:
+            raise KeyError(key)
+        return default
+
+    def popitem(self) -> tuple[Any, Any]:
+        """Remove some entry, and return it. Raises `KeyError` if there is none."""
+        for key in self:
+            present = self._remove(key)
+            if present is not None:
+                return key, from_data(present)
+        raise KeyError("popitem: the map is empty")
+
+    def setdefault(self, key: object, default: Any = None) -> Any:
+        """The value of the key; if it has none, it gets the default."""
+        present = self._put_if_absent(key, default, None)
+        return default if present is None else from_data(present)
+
     def iter_items(self) -> Iterator[tuple[Any, Any]]:
-        """All entries, streamed, with one request a page (`items()` looks every value up on its own)."""
+        """All entries, streamed, with one request a page."""
         for keys, values in self.scan_data():
             for key, value in zip(keys, values, strict=True):
                 yield from_key_data(key), from_data(value)
@@ -145,10 +199,7 @@ class SyncMap(MutableMapping[Any, Any]):
 
     def put_if_absent(self, key: object, value: object, ttl: float | None = None) -> Any:
         """Store a value unless the key has one. Returns the value that was there (nothing changed), or None."""
-        data, client = to_key_data(key), self._client
-        number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
-        request = PutIfAbsent(number, self.name, data, to_data(value), ttl_ms, 0, client.open_from)
-        present = expect(self._call(data, request), ValueReply, "put_if_absent").value
+        present = self._put_if_absent(key, value, ttl)
         return None if present is None else from_data(present)
 
     def replace(self, key: object, value: object, ttl: float | None = None) -> bool:
@@ -309,6 +360,12 @@ class SyncMap(MutableMapping[Any, Any]):
         data, client = to_key_data(key), self._client
         reply = client.call(partition_of(data, client.partition_count), Get(client.next_id(), self.name, data))
         return expect(reply, ValueReply, "get").value
+
+    def _put_if_absent(self, key: object, value: object, ttl: float | None) -> bytes | None:
+        data, client = to_key_data(key), self._client
+        number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
+        request = PutIfAbsent(number, self.name, data, to_data(value), ttl_ms, 0, client.open_from)
+        return expect(self._call(data, request), ValueReply, "put_if_absent").value
 
     def _remove(self, key: object) -> bytes | None:
         data, client = to_key_data(key), self._client
