@@ -34,9 +34,9 @@ def ask(phalanx_command, three):
 
 
 def test_a_map_is_followed_from_the_command_line(ask):
-    assert "map 'orders' has no journal: begin one with 'phalanx map journal orders" in ask(
-        "map", "events", "orders", status=2
-    )
+    told_off = ask("map", "events", "orders", status=2)
+    assert "map 'orders' has no journal (no map has one)" in told_off
+    assert "begin one with 'phalanx map journal orders" in told_off
     assert ask("map", "journal", "orders") == ["orders\tjournal off"]
     assert ask("map", "journal", "orders", "--capacity", "50") == [
         "orders\tjournal 50 events or 16777216 bytes in a partition"
@@ -57,6 +57,7 @@ def test_a_map_is_followed_from_the_command_line(ask):
         '{"map":"orders","capacity":50,"max_bytes":5000}'
     ]
     assert "no journal: begin one with --capacity" in ask("map", "journal", "other", "--max-bytes", "5", status=2)
+    assert "map 'other' has no journal (maps with a journal are: 'orders')" in ask("map", "events", "other", status=2)
     assert "a journal is of one map" in ask("map", "journal", "o*", "--capacity", "5", status=2)
 
 

@@ -89,5 +89,5 @@ class FakeGrid:
             packed = [(b"".join(part), b"".join(len(each).to_bytes(4, "little") for each in part)) for part in parts]
             yield PackedReply(0, *packed[0], *packed[1], False)
 
-    def map_names(self) -> list[str]:
-        return sorted(name for name, entries in self.maps.items() if entries)
+    def map_names(self, *, with_empty: bool = False) -> list[str]:
+        return sorted(name for name, entries in self.maps.items() if entries or with_empty)

@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, Row, SparkSession
 
 from phalanx import Client
-from phalanx.client.ask import Inquirer
+from phalanx.client.ask import Inquirer, ask_any, find_master
 from phalanx.common.map_settings import MapChange, Protection
 from phalanx.spark import register
 from processes import Cluster
@@ -227,13 +227,56 @@ def test_a_wrong_option_of_a_write_is_said_before_any_row_is_written(flights: Co
     assert grid.map("flights").size() == 0
 
 
-def test_a_map_without_entries_is_empty_with_a_schema_and_refused_without(flights: Connected) -> None:
+def test_a_map_that_has_lost_its_entries_is_empty_with_a_schema_and_refused_without(
+    flights: Connected, grid: Client
+) -> None:
+    grid.map("flights")["a"] = {"n": 1}
+    grid.map("flights").remove("a")
+    grid.map("others")["a"] = 1
     assert flights.read("key string, n int").collect() == []
     with pytest.raises(AnalysisException) as error:
         flights.read()
-    assert told(error).startswith(
-        "UsageError: map 'flights' of the cluster 'test' has no entries to infer a schema from"
+    text = told(error)
+    for part in ("map 'flights'", "has no entries to infer", "'others'", "give the schema"):
+        assert part in text
+
+
+def test_a_map_that_nobody_knows_is_refused_unless_it_may_be_missing(
+    spark: SparkSession, members: Cluster, grid: Client
+) -> None:
+    grid.map("others")["a"] = 1
+    misspelt = Connected(spark, members, "othres")
+    with pytest.raises(AnalysisException) as error:
+        misspelt.read("key string, n int").collect()
+    assert f"the cluster '{members.name}' knows no map 'othres'" in told(error)
+    assert "'others'" in str(error.value)
+    assert misspelt.read("key string, n int", ifMissing="empty").collect() == []
+
+
+def test_a_map_that_only_has_a_setting_or_was_overwritten_with_nothing_is_empty(
+    spark: SparkSession, members: Cluster
+) -> None:
+    ask_any(
+        find_master(members.addresses, members.name),
+        members.name,
+        lambda master: master.change_map("set", MapChange(protection=Protection(minimum=1))),
     )
+    assert Connected(spark, members, "set").read("key string").collect() == []
+    overwritten = Connected(spark, members, "overwritten")
+    overwritten.write(spark.createDataFrame([], "key string"), "overwrite")
+    assert overwritten.read("key string").collect() == []
+
+
+def test_members_evaluate_no_filters_while_the_setting_of_spark_is_off_and_it_says_so(
+    flights: Connected, grid: Client
+) -> None:
+    grid.map("flights")["a"] = {"n": 1}
+    flights.spark.conf.unset(PUSHDOWN)
+    with pytest.raises(AnalysisException) as error:
+        flights.read("key string, n int", pushDown="true").collect()
+    text = str(error.value)
+    assert PUSHDOWN in text.splitlines()[0]
+    assert "Traceback" not in text
 
 
 def test_a_cluster_that_cannot_be_reached_is_named(flights: Connected) -> None:

@@ -73,7 +73,10 @@ def test_what_is_all_there_is_read_on_from_where_it_was() -> None:
 def test_events_that_dropped_out_are_counted_by_partition() -> None:
     standing = within((Position(1, 4), Position(1, 4)), [bounds(1, 0, 50), bounds(1, 10, 50)])
     assert standing.places == (Position(1, 4), Position(1, 10))
-    assert (standing.left_out, standing.told) == (6, "partition 1: 6 events, from number 4 on")
+    assert (standing.left_out, standing.told) == (
+        6,
+        "partition 1: 6 events, from number 4 on, have dropped out of the journal unread",
+    )
 
 
 def test_a_history_that_parted_is_gone_on_with_where_it_did() -> None:

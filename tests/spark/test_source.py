@@ -1,6 +1,7 @@
 """The data source without Spark around it: what it plans, asks of the grid, gives back and refuses."""
 
 import datetime as dt
+import os
 import pickle
 from collections import Counter
 from contextlib import nullcontext
@@ -39,8 +40,9 @@ from pyspark.sql.types import (
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.spark import grid as grid_module
 from phalanx.spark.arrow import from_numpy
+from phalanx.spark.errors import HIDE_TRACEBACK as HIDDEN
 from phalanx.spark.errors import told_in
-from phalanx.spark.options import OPTIONS, parse_options
+from phalanx.spark.options import OPTIONS, SINK, describe, parse_options
 from phalanx.spark.planning import plan_scan, split_evenly
 from phalanx.spark.source import PhalanxSource
 from phalanx.spark.writer import cut, together
@@ -55,6 +57,7 @@ def grid(monkeypatch: pytest.MonkeyPatch) -> FakeGrid:
     fake = FakeGrid()
     monkeypatch.setattr(grid_module, "connect", fake.connect)
     monkeypatch.setattr(grid_module, "has_entries", lambda client, name: bool(client.maps.get(name)))
+    monkeypatch.setattr(grid_module, "is_known", lambda client, name: name in client.maps)
     return fake
 
 
@@ -206,7 +209,18 @@ def test_a_schema_may_leave_out_columns_even_the_key(grid: FakeGrid) -> None:
 
 
 def test_a_read_with_a_schema_of_a_map_without_entries_is_empty(grid: FakeGrid) -> None:
+    grid.put("flights", {})
     assert read(fields(id="string"), key="id") == []
+
+
+@pytest.mark.parametrize("more", [{}, {"snapshot": "true"}, {"pushDown": "true"}])
+def test_a_read_of_a_map_that_nobody_knows_names_those_that_there_are(grid: FakeGrid, more: dict[str, str]) -> None:
+    grid.put("fligths", {"a": 1})
+    with pytest.raises(
+        UsageError, match=r"knows no map 'flights' \(maps with entries are: 'fligths'\); check the name"
+    ):
+        read(fields(id="string"), key="id", **more)
+    assert read(fields(id="string"), key="id", ifMissing="empty") == []
 
 
 def test_small_pages_are_read_together(grid: FakeGrid) -> None:
@@ -221,6 +235,29 @@ def test_a_key_of_several_columns_is_a_list(grid: FakeGrid) -> None:
     wanted = [{"no": 1, "carrier": "UA", "to": "SFO"}, {"no": 400, "carrier": "LH", "to": "JFK"}]
     assert read(fields(no="integer", carrier="string", to="string"), key="carrier,no") == wanted
     assert read(fields(no="integer"), key="carrier,no") == [{"no": 1}, {"no": 400}]
+
+
+def test_an_option_that_only_this_package_sets_is_not_offered() -> None:
+    assert "streamBatch" not in describe(SINK)
+    with pytest.raises(UsageError, match=r"no option 'streambatches'; options of a writeStream: members, map"):
+        parse_options({"members": "a:1", "map": "m", "streambatches": "q/1"}, SINK)
+
+
+def test_spark_says_in_one_line_that_its_pushdown_is_off_and_later_errors_keep_their_traces(
+    grid: FakeGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does so when it has a reader that takes filters, and before it asks it anything."""
+    monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
+    monkeypatch.delenv(HIDDEN, raising=False)
+    grid.put("flights", FLIGHTS)
+    for ask in (lambda reader: reader.partitions(), lambda reader: reader.pushFilters([])):
+        reader = source(key="id", pushDown="true").reader(fields(id="string"))
+        assert os.environ.pop(HIDDEN) == "1"
+        reader = source(key="id", pushDown="true").reader(fields(id="string"))
+        ask(reader)
+        assert HIDDEN not in os.environ
+    source(key="id").reader(fields(id="string"))
+    assert HIDDEN not in os.environ
 
 
 @pytest.mark.parametrize(
@@ -270,6 +307,7 @@ def test_only_the_filters_that_were_taken_are_kept_from_spark(grid: FakeGrid) ->
 def test_a_filter_that_is_not_exactly_a_set_of_keys_is_no_look_up(
     grid: FakeGrid, schema: StructType, key: str, filters: list[Filter]
 ) -> None:
+    grid.put("flights", {})
     reader = source(key=key, pushDown="true").reader(schema)
     reader.pushFilters(filters)
     list(reader.read(reader.partitions()[0]))

@@ -335,7 +335,10 @@ def overrun(journals: Journals, query: Query) -> int:
 def test_an_overrun_is_an_error_that_names_partition_and_count(journals: Journals) -> None:
     query = Query()
     partition = overrun(journals, query)
-    with pytest.raises(UsageError, match=rf"partition {partition}: 3 events, from number 1 on; start with a new"):
+    with pytest.raises(
+        UsageError,
+        match=rf"partition {partition}: 3 events, from number 1 on, have dropped out of the journal unread; start with a new",
+    ):
         query.batch()
 
 
@@ -346,7 +349,7 @@ def test_an_overrun_of_a_batch_that_is_repeated_is_one_too(journals: Journals) -
     partition = journals.put("a", {"n": 1})
     journals.drop(partition, 1)
     query.start()
-    with pytest.raises(UsageError, match=rf"partition {partition}: 1 events, from number 0 on"):
+    with pytest.raises(UsageError, match=rf"partition {partition}: 1 events, from number 0 on, have dropped out"):
         query.run()
 
 

@@ -65,10 +65,10 @@ class AsyncClient:
         """The distributed map of that name; it exists as soon as something is stored in it."""
         return AsyncMap(check_map_name(name), self)
 
-    async def map_names(self) -> list[str]:
-        """Names of the maps that have entries, sorted."""
+    async def map_names(self, *, with_empty: bool = False) -> list[str]:
+        """Names of the maps that have entries, sorted; `with_empty`: and of those that had some, as far as members know."""
         table = await self.table()
-        requests = [GetMapNames(self.next_id()) for _ in table.members]
+        requests = [GetMapNames(self.next_id(), with_empty) for _ in table.members]
         calls = [self.call(0, r, member) for r, member in zip(requests, table.members, strict=True)]
         replies = [expect(reply, NamesReply, "map_names") for reply in await asyncio.gather(*calls)]
         return sorted({name for reply in replies for name in reply.names})

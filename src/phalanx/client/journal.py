@@ -148,7 +148,7 @@ class Journal:
             if refusal is not None:
                 newer = client.refresh()
                 if is_missing and not newer.maps.of(self.map_name).journal.is_on:
-                    raise not_enabled(self.map_name)
+                    raise not_enabled(self.map_name, newer.maps)
                 if time.monotonic() >= deadline:
                     raise UnavailableError(f"journal: {refusal.text}; nothing was changed, calling again is safe")
                 if newer is table:

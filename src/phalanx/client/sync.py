@@ -113,9 +113,13 @@ class Client:
         """What happens to the entries of a map that has a journal (`phalanx map journal NAME --capacity N`)."""
         return Journal(map_name, self)
 
-    def map_names(self) -> list[str]:
-        """Names of the maps that have entries, sorted."""
-        found = [self.ask(member, GetMapNames(self.next_id())) for member in self.partition_table().members]
+    def map_names(self, *, with_empty: bool = False) -> list[str]:
+        """Names of the maps that have entries, sorted; `with_empty`: and of those that had some, as far as members know.
+
+        What had entries once is forgotten when its partitions move to other members.
+        """
+        members = self.partition_table().members
+        found = [self.ask(member, GetMapNames(self.next_id(), with_empty)) for member in members]
         return sorted({name for reply in found for name in expect(reply, NamesReply, "map_names").names})
 
     def partition_table(self) -> PartitionTable:

@@ -106,8 +106,9 @@ class AsyncJournal:
                 reply = ErrorReply(0, ErrorCode.UNAVAILABLE, f"partition {partition} has no such journal as yet")
                 if not found.lineage:
                     await caller.refresh()
-                    if not (await caller.table()).maps.of(self.map_name).journal.is_on:
-                        raise not_enabled(self.map_name)
+                    plan = (await caller.table()).maps
+                    if not plan.of(self.map_name).journal.is_on:
+                        raise not_enabled(self.map_name, plan)
             if loop.time() >= deadline:
                 raise_error(ErrorReply(0, ErrorCode.UNAVAILABLE, reply.text), "journal")
             await caller.refresh()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from phalanx.common.errors import JournalLineageChanged, JournalNotEnabled, JournalOverrun
+from phalanx.common.map_settings import MapPlan
 from phalanx.wire.messages import JournalReply
 
 KINDS = ("", "added", "updated", "removed", "expired", "evicted", "merged")
@@ -12,6 +13,8 @@ KINDS = ("", "added", "updated", "removed", "expired", "evicted", "merged")
 PAGE_EVENTS = 10_000
 PAGE_BYTES = 1024 * 1024
 PAUSE_S = 0.02
+MOST_NAMES = 20
+"""Of maps, in a message."""
 DOUBT_S = 3.0
 """How long others are asked before a reader is told that its events did not last."""
 
@@ -102,9 +105,13 @@ def may_be_behind(reply: JournalReply, at: Position, *, in_doubt: bool) -> bool:
     return not reply.lineage or (in_doubt and bool(at.lineage) and reply.known_to < at.sequence)
 
 
-def not_enabled(map_name: str) -> JournalNotEnabled:
-    """What to tell who reads the journal of a map that has none."""
+def not_enabled(map_name: str, plan: MapPlan) -> JournalNotEnabled:
+    """What to tell who reads the journal of a map that has none: also which maps have one, as the name may be misspelt."""
     how = f"phalanx map journal {map_name} --capacity 10000 --at HOST:PORT"
+    named = list(map(repr, plan.journals))
+    more = f" and {len(named) - MOST_NAMES} more" if len(named) > MOST_NAMES else ""
+    have = f"maps with a journal are: {', '.join(named[:MOST_NAMES])}{more}" if named else "no map has one"
     return JournalNotEnabled(
-        f"map {map_name!r} has no journal: begin one with '{how}'; it holds what happens from then on"
+        f"map {map_name!r} has no journal ({have}): check the name, or begin one with '{how}'; it holds what happens from "
+        "then on"
     )

@@ -82,7 +82,7 @@ class Inquiries:
                     self._duties.want_table(now)
                 return TableReply(request.id, self._keeper.table, view)
             case GetMapNames():
-                return NamesReply(request.id, self._map_names())
+                return NamesReply(request.id, self._map_names(request.with_empty))
             case GetReplicas():
                 return self._replicas(request.id)
             case GetSafety():
@@ -92,9 +92,9 @@ class Inquiries:
             case _:
                 assert_never(request)
 
-    def _map_names(self) -> list[str]:
+    def _map_names(self, with_empty: bool) -> list[str]:
         owned = [owned.replica for owned in self._grid.all_owned()]
-        named = {name for replica in owned for name, store in replica.maps.items() if store.entries}
+        named = {name for replica in owned for name, store in replica.maps.items() if store.entries or with_empty}
         return sorted(name for name in named if not is_hidden(name))
 
     def _replicas(self, request_id: int) -> ReplicasReply:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from phalanx.common import errors
 from phalanx.common.errors import InvariantViolation, PhalanxError
 
+HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 _TOLD = re.compile(r"phalanx\.common\.errors\.(\w+): ([^\n]*)")
 
 
@@ -30,9 +31,19 @@ def explained() -> Iterator[None]:
     except InvariantViolation:
         raise  # a defect of this package: here the traceback is what counts
     except PhalanxError:
-        if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
-            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        hide_traceback()
         raise
+
+
+def hide_traceback() -> None:
+    """What leaves this worker next explains itself."""
+    if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
+        os.environ[HIDE_TRACEBACK] = "1"
+
+
+def show_traceback() -> None:
+    """It did not leave it."""
+    os.environ.pop(HIDE_TRACEBACK, None)
 
 
 def told_in(text: str) -> PhalanxError | None:

@@ -17,6 +17,9 @@ from phalanx.wire.messages import PackedReply
 
 __all__ = ["connect", "journal", "new_job_id", "staging"]
 
+MOST_NAMES = 20
+"""Of maps, in a message."""
+
 
 class Table(Protocol):
     """Who owns what."""
@@ -48,7 +51,7 @@ class Grid(Protocol):
         conditions: Sequence[Condition] = (),
     ) -> Iterator[PackedReply]: ...
 
-    def map_names(self) -> list[str]: ...
+    def map_names(self, *, with_empty: bool = False) -> list[str]: ...
 
 
 class Journal(Protocol):
@@ -100,6 +103,22 @@ def staging(client: Grid, map_name: str, job: str) -> Staging:
 def has_entries(client: Grid, map_name: str) -> bool:
     """Whether there is anything in a map."""
     return cast(Client, client).map(map_name).size() > 0
+
+
+def is_known(client: Grid, map_name: str) -> bool:
+    """Whether anything is known of a map: it has entries, a setting or a content of its own, or had entries."""
+    if has_entries(client, map_name):
+        return True
+    plan = cast(Client, client).partition_table().maps
+    named = {name for name, _ in plan.maps} | {content.map for content in plan.contents}
+    return map_name in named or map_name in client.map_names(with_empty=True)
+
+
+def told_names(client: Grid) -> str:
+    """Which maps there are, for who named another."""
+    names = client.map_names()
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"maps with entries are: {', '.join(map(repr, names[:MOST_NAMES]))}{more}" if names else "no map has any"
 
 
 @contextmanager

@@ -57,8 +57,7 @@ def infer_schema(options: Options) -> spark.StructType:
     with grid.connect(options) as client:
         entries = _sample(client, options)
         if not entries:
-            others = client.map_names()
-            told = f"maps with entries are: {', '.join(map(repr, sorted(others)))}" if others else "no map has any"
+            told = grid.told_names(client)
             raise UsageError(
                 f"map {options.map!r} of the cluster {options.cluster!r} has no entries to infer a schema from ({told}); "
                 f"check the name, write into the map first, or give the schema: spark.read.schema('...')"

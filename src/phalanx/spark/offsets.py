@@ -166,7 +166,7 @@ def _in_words(partition: int, place: Position, bound: Bounds, known: int, missin
             f"partition {partition}: {place.sequence - known} events that were read did not outlive a lost owner or a merge, and "
             f"{missing} of those in their place are dropped already"
         )
-    return f"partition {partition}: {missing} events, from number {place.sequence} on"
+    return f"partition {partition}: {missing} events, from number {place.sequence} on, have dropped out of the journal unread"
 
 
 def admit(places: Sequence[Position], bounds: Sequence[Bounds], most: int | None) -> Places:

@@ -18,6 +18,8 @@ READING, WRITING = (READ, FOLLOW), (WRITE, SINK)
 ALL = READING + WRITING
 APPEND, ERROR, IGNORE = "append", "error", "ignore"
 """What to do where the map has entries."""
+EMPTY = "empty"
+"""What a read of a map that nobody knows may be, instead of an error."""
 STREAM_BATCH = "streamBatch"
 _OF_QUERIES = ("checkpointlocation", "queryname")
 """What Spark itself takes of a streaming query's options, and shows to the sink."""
@@ -25,12 +27,16 @@ _OF_QUERIES = ("checkpointlocation", "queryname")
 
 @dataclass(frozen=True)
 class Option:
-    """One option: its name as documented, where it applies, its default (None: it must be given) and its meaning."""
+    """One option: its name as documented, where it applies, its default (None: it must be given) and its meaning.
+
+    `is_ours`: this package sets it, no user does.
+    """
 
     name: str
     applies_to: tuple[str, ...]
     default: str | None
     meaning: str
+    is_ours: bool = False
 
 
 OPTIONS = (
@@ -71,6 +77,13 @@ OPTIONS = (
         "false",
         "whether each partition is read as it was at one moment, when the read was planned; members keep that until "
         "nobody has read it for their setting staging_ms",
+    ),
+    Option(
+        "ifMissing",
+        (READ,),
+        "error",
+        "what the read is of a map of which the cluster knows nothing, which may be a misspelt name: error, or empty. A map "
+        "that has lost all its entries is empty, as long as its members remember it",
     ),
     Option(
         "staged",
@@ -126,6 +139,7 @@ OPTIONS = (
         (SINK,),
         "",
         "which batch of which query this is, in a write for foreachBatch: phalanx.spark.each_batch sets it",
+        is_ours=True,
     ),
 )
 
@@ -146,6 +160,7 @@ class Options:
     snapshot: bool = False
     staged: bool = True
     if_exists: str = APPEND
+    if_missing: str = ERROR
     secret_file: str | None = None
     changes: bool = False
     starting_offsets: str = "earliest"
@@ -160,7 +175,7 @@ def describe(use: str) -> str:
     return ", ".join(
         option.name if not option.default else f"{option.name} (default {option.default})"
         for option in OPTIONS
-        if use in option.applies_to
+        if use in option.applies_to and not option.is_ours
     )
 
 
@@ -220,6 +235,7 @@ def parse_options(given: Mapping[str, str], use: str) -> Options:
         snapshot=_flag("snapshot", text("snapshot")),
         staged=_flag("staged", text("staged")),
         if_exists=_choice("ifExists", text("ifExists"), (APPEND, ERROR, IGNORE)),
+        if_missing=_choice("ifMissing", text("ifMissing"), (ERROR, EMPTY)),
         secret_file=values.get("secretfile", "").strip() or None,
         changes=_flag("changes", text("changes")),
         starting_offsets=text("startingOffsets"),
@@ -231,7 +247,9 @@ def parse_options(given: Mapping[str, str], use: str) -> Options:
 
 
 def _guess(name: str) -> str:
-    close = difflib.get_close_matches(name.lower(), [option.name.lower() for option in OPTIONS], 1)
+    close = difflib.get_close_matches(
+        name.lower(), [option.name.lower() for option in OPTIONS if not option.is_ours], 1
+    )
     return next((f" (did you mean {option.name!r}?)" for option in OPTIONS if option.name.lower() in close), "")
 
 

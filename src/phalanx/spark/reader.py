@@ -18,12 +18,13 @@ from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, In, InputP
 from pyspark.sql.types import StructType
 
 from phalanx.common.clock import STAMP_BYTES
+from phalanx.common.errors import UsageError
 from phalanx.common.invariant import invariant
 from phalanx.spark import grid
-from phalanx.spark.errors import explained
+from phalanx.spark.errors import explained, hide_traceback, show_traceback
 from phalanx.spark.filters import condition_of
 from phalanx.spark.keys import check_key_types, encode_literals
-from phalanx.spark.options import Options
+from phalanx.spark.options import ERROR, Options
 from phalanx.spark.pages import Page
 from phalanx.spark.planning import ReadTask, plan_scan
 from phalanx.spark.rows import decode_entries
@@ -40,6 +41,15 @@ MAX_PUSHED_KEYS = 10_000
 """With more keys than that a filter is left to Spark, and the map is scanned."""
 
 
+def check_known(client: grid.Grid, options: Options) -> None:
+    """Raises `UsageError` if the cluster knows nothing of the map: an empty result would hide a misspelt name."""
+    if not grid.is_known(client, options.map):
+        raise UsageError(
+            f"the cluster {options.cluster!r} knows no map {options.map!r} ({grid.told_names(client)}); check the name, or "
+            f"read it as empty with .option('ifMissing', 'empty')"
+        )
+
+
 class PhalanxReader(DataSourceReader):
     """Reads a map. Created on the driver, pickled into every task."""
 
@@ -53,6 +63,8 @@ class PhalanxReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One task for each group of partitions, or one for the keys that a filter names."""
         with explained(), grid.connect(self._options) as client:
+            if self._options.if_missing == ERROR:
+                check_known(client, self._options)
             table = client.partition_table()
             if self._pushed is not None:
                 return [ReadTask(None, [], keys=self._pushed)]
@@ -78,16 +90,26 @@ class PhalanxReader(DataSourceReader):
 
 
 class FilterReader(PhalanxReader):
-    """A reader that takes filters. Spark refuses such a reader unless its pushdown is switched on."""
+    """A reader that takes filters. Spark refuses such a reader unless its pushdown is switched on.
+
+    It does so once it has the reader, and names the setting: nothing that a trace of its frames would add to.
+    """
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
         self._schema = schema
+        hide_traceback()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """As every reader; it was not refused."""
+        show_traceback()
+        return super().partitions()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take the filters that name keys, if every key column has one, else those that members can evaluate; return
         the others.
         """
+        show_traceback()
         taken = self._take_keys(filters)
         if not taken:
             conditions = [(one, condition_of(one, self._schema, self._options)) for one in filters]

@@ -197,9 +197,10 @@ class GetMembers(WireMessage, tag=72, frozen=True):
 
 
 class GetMapNames(WireMessage, tag=73, frozen=True):
-    """Names of the maps that have entries on this member."""
+    """Names of the maps that have entries on this member; `with_empty`: and of those that had some, as far as it knows."""
 
     id: int
+    with_empty: bool = False
 
 
 class GetReplicas(WireMessage, tag=74, frozen=True):
