@@ -162,7 +162,7 @@ def hung_member_removed(of: Planted) -> list[TraceRow]:
     of.add(of.master, MemberRemoved(gone, of.view.view_version + 1, NO_HEARTBEAT, "CS-35"))
     for member in of.members[:-1]:
         of.install(member, of.view.view_version + 1, of.members[:-1])
-    of.add(gone, WokeUp(7_000, 0, "planted"))
+    of.add(gone, WokeUp(7_000, "planted"))
     return of.rows()
 
 

@@ -231,8 +231,8 @@ def test_what_begins_and_ends_is_told_in_words(why) -> None:
         "besides": [],
         "rule": "EL-50",
     }
-    woke = {"at": 6, "event": "WokeUp", "away_ms": 15000, "held": 0, "rule": "DESIGN 5 C-23"}
-    serves = {"at": 7, "event": "ServesAgain", "after_ms": 18, "held": 1, "rule": "DESIGN 5 C-23"}
+    woke = {"at": 6, "event": "WokeUp", "away_ms": 15000, "rule": "DESIGN 5 C-23"}
+    serves = {"at": 7, "event": "ServesAgain", "after_ms": 18, "refused": 1, "rule": "DESIGN 5 C-23"}
     told = [
         each["said"]
         for each in why("127.0.0.1:1", A=[refuses(1, True), refuses(2, False), stable, woke, serves])["decisions"]
@@ -242,5 +242,5 @@ def test_what_begins_and_ends_is_told_in_words(why) -> None:
         "refuses m no more; 3 members that hold data are in view 7",
         "knows that all have view 8: majorities are of 127.0.0.1:1",
         "was away for 15000 ms, and serves nobody before it knows that it is still a member",
-        "knows after 18 ms whether it is still a member; 1 requests have waited",
+        "knows after 18 ms whether it is still a member; 1 requests were refused, to be asked again",
     ]

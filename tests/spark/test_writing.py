@@ -49,16 +49,40 @@ def content(grid: Client, name: str) -> dict[Any, Any]:
 # --- what comes back is what was written ------------------------------------------------------------------------------
 
 
+def can_be_cast(kind: Any) -> bool:
+    """Spark casts the tables that it is given, and Arrow (26) fails where a list or map has values of type null and nulls
+    beside them.
+    """
+    if pa.types.is_struct(kind):
+        return all(can_be_cast(kind.field(at).type) for at in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return has_values(kind.item_type)
+    return not pa.types.is_list(kind) or has_values(kind.value_type)
+
+
+def has_values(kind: Any) -> bool:
+    """There is no null type anywhere in it."""
+    if pa.types.is_struct(kind):
+        return all(has_values(kind.field(at).type) for at in range(kind.num_fields))
+    return not pa.types.is_null(kind) and can_be_cast(kind)
+
+
+def as_key(value: Any) -> Any:
+    """Zero has one key, which comes back without a sign."""
+    return value + 0.0 if isinstance(value, float) else value
+
+
 @st.composite
 def frames(draw: st.DrawFn) -> tuple[Any, tuple[str, ...]]:
     """A table whose rows have keys of their own, and which columns are the key."""
-    schema, rows = draw(tables(types(), max_columns=4, max_rows=12))
+    schema, rows = draw(tables(types().filter(lambda typed: can_be_cast(typed[0])), max_columns=4, max_rows=12))
     kind, values = draw(key_scalars())
     keys = draw(st.lists(values, min_size=len(rows), max_size=len(rows)))
     number = pa.field("row number", pa.int64(), nullable=False)
     schema = pa.schema([number, pa.field("second key", kind), *schema])
     numbered = [
-        {"row number": at, "second key": key} | row for at, (key, row) in enumerate(zip(keys, rows, strict=True))
+        {"row number": at, "second key": as_key(key)} | row
+        for at, (key, row) in enumerate(zip(keys, rows, strict=True))
     ]
     kept = numbered[: draw(st.sampled_from([0, 1, len(rows), len(rows)]))]
     key = draw(st.sampled_from([("row number",), ("second key", "row number")]))

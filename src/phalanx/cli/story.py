@@ -281,7 +281,7 @@ _SENTENCES = {
     "PromotionWaits": "waits {waits_ms} ms until no lease of {gone} can run any more; then others get what it held",
     "ViewStable": "knows that all have view {view_version}: majorities are of {voters}; without data: {besides}",
     "WokeUp": "was away for {away_ms} ms, and serves nobody before it knows that it is still a member",
-    "ServesAgain": "knows after {after_ms} ms whether it is still a member; {held} requests have waited",
+    "ServesAgain": "knows after {after_ms} ms whether it is still a member; {refused} requests were refused, to be asked again",
     "Left": "left in view {view_version}",
     "Ejected": "learns from {by} that others went on without it in view {view_version}",
     "DataKept": "keeps {entries} entries in {partitions} partitions, to merge them where it rejoins",

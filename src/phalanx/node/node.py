@@ -129,7 +129,7 @@ class Node:
         """Take one input; return what is to be done because of it, in order. `now` never goes backwards."""
         out, waking = self._out, self.waking
         if now > waking.late_after and waking.notice(now):
-            self._handlers = self._awake | dict.fromkeys(_ABOUT_DATA & _REQUESTS, waking.hold)
+            self._handlers = self._awake | dict.fromkeys(_ABOUT_DATA & _REQUESTS, waking.refuse)
         waking.last = now
         if isinstance(event, Received):
             self._on_message(event.sender, event.message, now)
@@ -146,8 +146,8 @@ class Node:
         else:
             self._handle_other(event, now)
             self._follow_up(now)
-        if not waking.is_awake and waking.wakes_up(now):
-            self._serve_held(now)
+        if not waking.is_awake and waking.wakes_up(now) and not self._has_ended:
+            self._handlers = self._awake
         if self.grid.followed.acks:
             self.grid.followed.acknowledge()
         if out.recorded:
@@ -324,13 +324,6 @@ class Node:
 
     def _refuse(self, caller: Any, request: m.Request, now: Millis) -> None:
         self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, "this member has left its cluster"))
-
-    def _serve_held(self, now: Millis) -> None:
-        """This member was away, and knows what has become of it: what has waited is served, or refused."""
-        if not self._has_ended:
-            self._handlers = self._awake
-        for caller, request in self.waking.take_held():
-            self._on_message(caller, request, now)
 
     def _let_go(self, now: Millis) -> None:
         membership = self.membership

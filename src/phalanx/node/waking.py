@@ -7,24 +7,27 @@ it meanwhile lies before it, its list is the old one, and for a moment nothing t
 asked again at B, which applies it; then a newer value is written. 4. A wakes up, applies the call that has waited for it,
 with the time of now, and answers reads by what it has.
 
-So whoever finds that it was away (its own deadlines came late) lets requests for data wait. It asks its master, by a
-question that nobody could have answered before, whether it is in its list and has its table; if it is the master, it asks
-all others whether they follow it, and needs the majority of its list. What it asks is asked again until
+So whoever finds that it was away (its own deadlines came late) refuses requests for data: callers ask again, and by then
+know better whom. It cannot tell which of them have waited for it, and what its master says is no proof that a caller on the
+other side of a cut has not had its answer. It asks its master, by a question that nobody could have answered before,
+whether it is in its list and has its table; if it is the master, it asks all others whether they follow it, and needs the
+majority of its list. What it asks is asked again until
 
-* that is answered: what has waited is served,
-* or it learns that others went on: what has waited is refused, and asked elsewhere,
+* that is answered: it serves again,
+* or it learns that others went on: then its list is another one, or it is over,
 * or those that do not answer are suspected and leave its list, or it claims: then the new list, or master, is asked.
 """
 
 from __future__ import annotations
 
 from phalanx.common.config import NodeConfig
+from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import NEVER, MemberId, Millis, Target
 from phalanx.membership.service import MembershipService
 from phalanx.partition.keeper import PartitionKeeper
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
-from phalanx.wire.messages import BulkRequest, KeyRequest, StandingAnswer, StandingQuestion
+from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, StandingAnswer, StandingQuestion
 
 ON_ITS_OWN = -1
 """Of who answers a master: which table it has is not asked."""
@@ -61,11 +64,11 @@ class Waking:
         """Those that have answered that they follow this member."""
         self._is_listed = False
         """Whether its master has answered."""
-        self.held: list[tuple[Target, KeyRequest | BulkRequest]] = []
-        """Requests that wait, in the order in which they came."""
+        self._refused = 0
+        """Requests, since it woke up."""
 
     def __repr__(self) -> str:
-        return f"Waking(since={self._since}, held={len(self.held)}, followers={sorted(self._followers)})"
+        return f"Waking(since={self._since}, refused={self._refused}, followers={sorted(self._followers)})"
 
     @property
     def is_awake(self) -> bool:
@@ -80,12 +83,13 @@ class Waking:
         """A master that was away gives nothing to anybody before it knows that it is followed."""
         return self._membership.holds_until if self.is_awake else NEVER
 
-    def hold(self, caller: Target, request: KeyRequest | BulkRequest, now: Millis) -> None:
-        """A request waits."""
-        self.held.append((caller, request))
+    def refuse(self, caller: Target, request: KeyRequest | BulkRequest, now: Millis) -> None:
+        """A request that came before it is awake."""
+        self._refused += 1
+        self._out.send(caller, ErrorReply(request.id, ErrorCode.NOT_READY, "this member was away: ask again"))
 
     def wakes_up(self, now: Millis) -> bool:
-        """Go on asking. True: it is awake from now on, and what has waited is to be taken."""
+        """Go on asking. True: it is awake from now on."""
         self._ask(now)
         return self._has_ended(now)
 
@@ -105,7 +109,7 @@ class Waking:
         was_awake = self.is_awake
         if self._membership.view is None:
             return False
-        self._out.record(events.WokeUp(now - self.last, len(self.held), "DESIGN 5 C-23"))
+        self._out.record(events.WokeUp(now - self.last, "DESIGN 5 C-23"))
         self._number += 1
         self._since = self._since if self._since is not None else now
         self._ask_at = now
@@ -154,7 +158,7 @@ class Waking:
             self._is_listed = self._keeper.table.version >= message.table_version
 
     def _has_ended(self, now: Millis) -> bool:
-        """Whether this member is awake from now on: it serves what has waited, or, if it is over, refuses it."""
+        """Whether this member is awake from now on, or over."""
         membership = self._membership
         view = membership.view
         if self.is_awake:
@@ -164,10 +168,7 @@ class Waking:
             is_followed = membership.is_master and 2 * followed_by > len(view.members)
             if not is_followed and not (self._is_listed and membership.master != membership.this):
                 return False
-        self._out.record(events.ServesAgain(now - (self._since or 0), len(self.held), "DESIGN 5 C-23"))
+        self._out.record(events.ServesAgain(now - (self._since or 0), self._refused, "DESIGN 5 C-23"))
         self._since = None
+        self._refused = 0
         return True
-
-    def take_held(self) -> list[tuple[Target, KeyRequest | BulkRequest]]:
-        held, self.held = self.held, []
-        return held

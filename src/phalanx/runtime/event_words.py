@@ -104,10 +104,8 @@ def _woke_up(event: WokeUp) -> Told:
 
 
 def _serves_again(event: ServesAgain) -> Told:
-    return (
-        logging.INFO,
-        f"knows after {event.after_ms} ms whether it is still a member; {event.held} requests have waited",
-    )
+    said = f"knows after {event.after_ms} ms whether it is still a member"
+    return logging.INFO, f"{said}; {event.refused} requests were refused, to be asked again"
 
 
 def _view_accepted(event: ViewAccepted) -> Told:

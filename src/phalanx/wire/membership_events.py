@@ -325,18 +325,16 @@ class WokeUp(RecordedEvent, frozen=True):
     """This member did not run for a while, and does not serve before it knows that it still is a member."""
 
     away_ms: Millis
-    held: int
-    """Requests that wait already, from when it was away before."""
     rule: str
 
 
 class ServesAgain(RecordedEvent, frozen=True):
-    """A member that was away serves again; or it is over, and refuses what has waited."""
+    """A member that was away serves again; or it is over."""
 
     after_ms: Millis
     """Since it woke up."""
-    held: int
-    """Requests that have waited."""
+    refused: int
+    """Requests that came meanwhile, or had come before: their callers ask again."""
     rule: str
 
 
