@@ -7,17 +7,12 @@ from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import Profile
 from phalanx.sim.run import Result, repeat_command, run
 
-KNOWN = {
-    (Profile.JOURNAL, 1_386): "the cluster becomes whole after healing",
-}
-"""Histories that are known to violate a property, and which: `tests/sim/test_known.py` says when one does not any more."""
-
 
 def play_all(
     seeds: range, profile: Profile, counts: Callable[[Violation], bool] = lambda violation: True
 ) -> list[Result]:
-    """The results of histories in which nothing that counts was violated; known violations are left out."""
-    results = [run(draw_options(seed, profile)) for seed in seeds if (profile, seed) not in KNOWN]
+    """The results of histories in which nothing that counts was violated."""
+    results = [run(draw_options(seed, profile)) for seed in seeds]
     told = [
         f"{v.at_ms} ms: {v.what}: {v.story}\nrepeat with: {repeat_command(result)}"
         for result in results
