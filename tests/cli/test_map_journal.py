@@ -115,6 +115,10 @@ def test_what_a_reader_cannot_have_is_said_in_words(ask, three):
         assert [from_data(e.value) for e in journal.read(partition, *bounds.begin_position).events if e.value] == [3, 4]
         with pytest.raises(JournalLineageChanged, match="read the map as it is now"):
             journal.read(partition, bounds.lineage + 1, 4)
+        with pytest.raises(JournalLineageChanged, match="read the map as it is now"):
+            next(journal.read_range(partition, bounds.begin_position, Position(bounds.lineage + 1, bounds.end)))
+        with pytest.raises(JournalLineageChanged, match="read the map as it is now"):
+            next(journal.read_range(partition, Position(bounds.lineage + 1, bounds.oldest), bounds.end_position))
         with pytest.raises(JournalLineageChanged) as void:
             journal.read(partition, bounds.lineage, 9)
         assert void.value.void == 4

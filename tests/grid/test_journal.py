@@ -523,8 +523,12 @@ def test_a_migration_carries_the_journal_and_readers_go_on_at_the_new_owner() ->
     assert c.replicas("B") == "B"
     do(c, "B", m.Put, _key(3), W, 0)
     rest = read(c, "B", at.lineage, 5)
-    assert [key[4:] for key in rest.keys] == [b"%d" % n for n in range(5, 20)] + [b"3"]
-    assert read(c, "B", rest.lineage, 21).known_to == 21
+    assert [key[4:] for key in rest.keys] == [b"%d" % n for n in range(5, 20)]
+    assert rest.lineage == at.lineage, "a reply has events of one lineage, which goes with the place behind each"
+    of_b = read(c, "B", rest.lineage, 20)
+    assert [key[4:] for key in of_b.keys] == [b"3"]
+    assert of_b.lineage != rest.lineage
+    assert read(c, "B", of_b.lineage, 21).known_to == 21
 
 
 def test_events_of_what_is_merged_are_read_when_the_backups_have_them() -> None:

@@ -91,19 +91,22 @@ class Journal:
     def read_range(self, partition: int, begin: Position, end: Position) -> Iterator[list[JournalEvent]]:
         """All events between two positions, page by page: the same ones each time. `end` is one that was told before.
 
-        Both must be positions in the journal of now. Raises `UnavailableError` if what was told before is not confirmed
-        anew (by the backups of a new owner) within the time limit of a call.
+        Both must be positions in the journal of now. Raises what `read` does, and `UnavailableError` if what was told before
+        is not confirmed anew (by the backups of a new owner) within the time limit of a call.
         """
-        at, deadline = begin, time.monotonic() + self._client.call_timeout_s
         if begin.sequence > end.sequence:
             raise UsageError(
                 f"partition {partition}: nothing is between {begin} and {end}: the first one is behind the other"
             )
+        if begin.sequence < end.sequence:
+            page_of(self.map_name, partition, begin, self._ask(partition, *begin, 0))
+        # By the end's lineage: whatever is read must lead there. 1. `end` is told on one side of a cut. 2. That side gives
+        # way. 3. The other one knows `begin`, too, and has other events behind it.
+        at, deadline = Position(end.lineage, begin.sequence), time.monotonic() + self._client.call_timeout_s
         while at.sequence < end.sequence:
             page = self.read(partition, *at, end.sequence - at.sequence)
             if page.events:
-                # By the end's lineage from here on: whatever is read must lead there.
-                at, deadline = Position(end.lineage, page.next.sequence), time.monotonic() + self._client.call_timeout_s
+                at, deadline = at._replace(sequence=page.next.sequence), time.monotonic() + self._client.call_timeout_s
                 yield page.events
                 continue
             if time.monotonic() >= deadline:

@@ -55,8 +55,9 @@ def read_journal(owned: OwnedPartition, request: ReadJournal) -> JournalReply:
         known_to = -1
     if request.limit <= 0 or not oldest <= start < end or start > known_to:
         return _reply(request, journal.lineage_at(end), (oldest, end, known_to), start, [])
-    limit = min(request.limit, REPLY_EVENTS)
-    events = _as_many_as_fit(journal.read(start, min(end, start + limit)), min(request.max_bytes, REPLY_BYTES))
+    # All of one lineage: so it goes with the place behind each of them, too.
+    stop = min(end, start + min(request.limit, REPLY_EVENTS), journal.end_of(journal.lineage_at(start + 1)) or end)
+    events = _as_many_as_fit(journal.read(start, stop), min(request.max_bytes, REPLY_BYTES))
     return _reply(request, journal.lineage_at(start + len(events)), (oldest, end, known_to), start, events)
 
 

@@ -118,6 +118,5 @@ class AsyncJournal:
 
 def _change(partition: int, page: Page, event: JournalEvent) -> Change:
     value, old = (from_data(data) if data is not None else None for data in (event.value, event.old_value))
-    # By the lineage of the page: it is known wherever the events before are.
     place = Position(page.next.lineage, event.sequence + 1)
     return Change(event.kind, from_key_data(event.key), value, old, event.stamp_ms, partition, place)

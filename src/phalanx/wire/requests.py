@@ -359,7 +359,7 @@ class JournalReply(WireMessage, tag=155, frozen=True):
 
     id: int
     lineage: int
-    """Of the position behind the events of this reply; of a reply without any: of `end`."""
+    """Of the events of this reply, all of them; of a reply without any: of the event before `end`."""
     oldest: int
     """The number of the oldest event that is kept and may be read; none is: as `end`."""
     end: int
