@@ -1,29 +1,35 @@
-"""A driver of a streaming query in a process of its own, for tests that kill it.
+"""A driver of a streaming query, or of one write, in a process of its own, for tests that kill it.
 
     python stream_driver.py '{"master": "local[2]", "source": {...}, "sink": {...}, "checkpoint": "...", ...}'
 
 It says `batch N` on its output for every batch that is done, and ends when the file `stop` is there, or the query failed.
-With `hold` it stops once at one batch of the sink: in a task that has staged its rows, before the commit or behind it. It
-says so by a file, and waits there to be killed, or to be let go on by another file.
+With `hold` it stops once at one batch of the sink: in a task that has staged its rows, before the commit, inside it, when
+the rows are the map's in half of the partitions, or behind it. It says so by a file, and waits there to be killed, or to be
+let go on by another file. With `rows` it only writes so many.
 """
 
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from phalanx.client.sync import Client
+from phalanx.common.hidden import Step
 from phalanx.spark import each_batch, session
-from phalanx.spark.options import SINK, parse_options
+from phalanx.spark.options import SINK, WRITE, parse_options
 from phalanx.spark.source import PhalanxSource
 from phalanx.spark.stream_writer import PhalanxStreamWriter, Staged
+from phalanx.spark.writer import PhalanxWriter
+from phalanx.wire.messages import ChangeStaged
 
 HOLD = "TEST_STREAM_HOLD"
 """The variable in which the workers of Spark are told where to stop, as JSON."""
@@ -34,6 +40,14 @@ QUIET = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
 }
+
+
+class HeldBatchWriter(PhalanxWriter):
+    """A write that stops inside its commit."""
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        with held_halfway(0):
+            super().commit(messages)
 
 
 class HeldWriter(PhalanxStreamWriter):
@@ -48,7 +62,8 @@ class HeldWriter(PhalanxStreamWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         hold("before", batchId)
-        super().commit(messages, batchId)
+        with held_halfway(batchId):
+            super().commit(messages, batchId)
         hold("behind", batchId)
 
 
@@ -59,9 +74,34 @@ class HeldSource(PhalanxSource):
     def name(cls) -> str:
         return "phalanx_held"
 
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        super().writer(schema, overwrite)
+        return HeldBatchWriter(parse_options(self.options, WRITE), overwrite)
+
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         super().streamWriter(schema, overwrite)
         return HeldWriter(parse_options(self.options, SINK), overwrite)
+
+
+@contextmanager
+def held_halfway(batch: int) -> Iterator[None]:
+    """Of the requests that make rows the map's, only half are sent before it may stop."""
+    plain = Client.call_all
+
+    def call_all(self: Client, requests: list[tuple[int, Any]]) -> list[Any]:
+        if not (isinstance(requests[0][1], ChangeStaged) and requests[0][1].step is Step.APPLY):
+            return plain(self, requests)
+        assert len(requests) > 1, "with one owner there is no half"
+        half = len(requests) // 2
+        first = plain(self, requests[:half])
+        hold("inside", batch)
+        return first + plain(self, requests[half:])
+
+    Client.call_all = call_all  # type: ignore[method-assign]  # in a process that Spark made for this writer
+    try:
+        yield
+    finally:
+        Client.call_all = plain  # type: ignore[method-assign]
 
 
 def hold(where: str, batch: int) -> None:
@@ -90,11 +130,21 @@ def source(spark: SparkSession, given: dict[str, Any]) -> DataFrame:
     return frame.selectExpr(*given.get("select", ["*"]))
 
 
+def write_rows(spark: SparkSession, rows: int, options: dict[str, str]) -> None:
+    """One write, not a stream."""
+    frame = spark.range(0, rows, 1, 2).selectExpr("id key", "id n")
+    frame.write.format("phalanx_held").options(**options).mode("append").save()
+    print("batch 0 is written", flush=True)
+
+
 def main(given: dict[str, Any]) -> int:
     """Run the query."""
     os.environ[HOLD] = json.dumps(given.get("hold", {}))
     spark = session(given.get("master", "local[2]"), **QUIET | {f"spark.executorEnv.{HOLD}": os.environ[HOLD]})
     spark.dataSource.register(HeldSource)
+    if "rows" in given:
+        write_rows(spark, given["rows"], given["sink"]["options"])
+        return 0
     frame = source(spark, given["source"])
     if "count_by" in given:
         frame = frame.groupBy(given["count_by"]).count()

@@ -192,6 +192,27 @@ def test_a_batch_is_applied_once_when_its_driver_is_killed_at_the_commit(
     assert content(cluster) == model(FILES) | ({"b1-199": -1} if where == "behind" else {})
 
 
+def test_a_batch_is_applied_once_everywhere_when_its_driver_is_killed_while_half_of_the_partitions_have_it(
+    cluster: Cluster, tmp_path: Path, drivers: list[Driver]
+) -> None:
+    cluster.start(2)
+    given = files_to_map(cluster, tmp_path)
+    drivers.append(Driver(tmp_path / "first", **given, hold={"where": "inside", "batch": 1}))
+    drivers[0].wait_held()
+    drivers[0].kill()
+    half = content(cluster)
+    applied = sorted(int(key.removeprefix("b1-")) for key in half if key.startswith("b1-"))
+    assert 0 < len(applied) < 200
+    marked = f"b1-{applied[-1]}"
+    assert model(FILES)[marked] == 1, "no later batch changes it"
+    with cluster.client() as client:
+        client.map("flights")[marked] = MARK
+    drivers.append(Driver(tmp_path / "second", **given))
+    drivers[1].wait_batches(FILES - 1)
+    drivers[1].stop()
+    assert content(cluster) == model(FILES) | {marked: -1}
+
+
 def test_a_batch_is_applied_when_a_member_is_killed_between_its_tasks_and_the_commit(
     cluster: Cluster, tmp_path: Path, drivers: list[Driver]
 ) -> None:

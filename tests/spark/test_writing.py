@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from phalanx import Client
 from phalanx.spark import session
 from processes import Cluster, wait_for
+from spark.drivers import Driver
 from spark.schemas import as_batch, key_scalars, tables, types
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -192,6 +193,15 @@ def test_of_a_task_that_runs_twice_at_once_only_one_run_counts(
 # --- a driver that dies -----------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def drivers() -> Iterator[list[Driver]]:
+    made: list[Driver] = []
+    yield made
+    for driver in made:
+        driver.close()
+        print(driver.tail())
+
+
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_a_job_whose_driver_is_killed_leaves_the_map_as_it_was(
     members: Cluster, grid: Client, tmp_path: Path, mode: str
@@ -214,3 +224,23 @@ def test_a_job_whose_driver_is_killed_leaves_the_map_as_it_was(
             os.killpg(driver.pid, signal.SIGKILL)
             driver.wait()
     assert content(grid, "orphaned") == before
+
+
+def test_a_job_whose_driver_is_killed_while_half_of_the_partitions_have_its_rows_is_whole_when_it_is_repeated(
+    members: Cluster, grid: Client, tmp_path: Path, drivers: list[Driver]
+) -> None:
+    """`append` becomes visible partition by partition; each row is the old one or the new one."""
+    given_options: dict[str, Any] = {"rows": 1000, "sink": {"options": options(members, "halved", keyInValue="false")}}
+    before = {key: {"n": -1} for key in range(-5, 1000)}
+    grid.map("halved").put_all(before)
+    drivers.append(Driver(tmp_path / "first", **given_options, hold={"where": "inside", "batch": 0}))
+    drivers[0].wait_held()
+    drivers[0].kill()
+    half = content(grid, "halved")
+    assert half.keys() == before.keys()
+    applied = {key for key, row in half.items() if row["n"] == key}
+    assert 0 < len(applied - {-1}) < 1000
+    assert all(row["n"] == -1 for key, row in half.items() if key not in applied)
+    drivers.append(Driver(tmp_path / "second", **given_options))
+    drivers[1].stop()
+    assert content(grid, "halved") == {key: {"n": max(key, -1)} for key in before}
