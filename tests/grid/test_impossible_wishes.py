@@ -55,7 +55,7 @@ def test_a_time_to_live_that_nothing_can_carry_is_refused(ttl_ms: int) -> None:
     asked = [
         c.ask("A", m.Put, MAP, KEY, V, ttl_ms),
         c.ask("A", m.PutAll, MAP, [KEY], [V], ttl_ms),
-        c.ask("A", m.PutAll, attempt, [KEY], [V], ttl_ms),
+        c.ask("A", m.PutAll, attempt, [KEY], [V], ttl_ms, 1, ((0, 1),)),
     ]
     for each in asked:
         reply = c.replies[each]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+import jobs
 from harness import KEY, MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.hidden import HiddenName, Kind, Step, check_part, hidden_name, is_hidden, job_of, kind_of, target_of
@@ -17,26 +18,13 @@ OLD, NEW, LATER = (TEXT + value for value in (b"old", b"new", b"later"))
 KEYS = [TEXT + b"k%d" % number for number in range(40)]
 
 
-class Job:
-    """A job that stages for the map; requests go to the member that is named."""
+class Job(jobs.Job):
+    """One that stages the same in all tests."""
 
-    def __init__(self, c: Cluster, name: str = "j1") -> None:
-        self.c = c
-        self.name = name
-
-    def hidden(self, kind: Kind, attempt: str = "") -> str:
-        return hidden_name(MAP, self.name, kind, attempt)
-
-    def stage(self, at: str, attempt: str, keys: list[bytes], value: bytes = NEW, ttl_ms: int = 0) -> int:
-        return self.c.ask(at, m.PutAll, self.hidden(Kind.ATTEMPT, attempt), keys, [value] * len(keys), ttl_ms)
-
-    def ask(self, at: str, step: Step, *attempts: str, query: str = "", number: int = 0) -> int:
-        of = self.c.table(at).partition_count
-        partitions = [p for p in range(of) if self.c.replicas(at, p).startswith(at)]
-        return self.c.ask(at, m.ChangeStaged, MAP, partitions, of, step, self.name, list(attempts), query, number)
-
-    def wish(self, at: str, wish: m.Replacement) -> int:
-        return self.c.ask(at, m.ReplaceContent, MAP, self.name, wish)
+    def stage(
+        self, at: str, attempt: str, keys: list[bytes], value: bytes = NEW, ttl_ms: int = 0, page: int = 0
+    ) -> int:
+        return super().stage(at, attempt, keys, value, ttl_ms, page)
 
 
 def two(rows: str = "AB", names: str = "ABC", **settings: Any) -> tuple[Cluster, Job]:
@@ -645,7 +633,7 @@ def test_nobody_writes_into_hidden_maps_but_rows_into_attempts(kind: Kind) -> No
     asked = [
         c.ask("A", m.PutAll, job.hidden(kind), KEYS[:1], [NEW], 0),
         c.ask("A", m.Put, job.hidden(Kind.ATTEMPT, "t1"), KEY, NEW, 0),
-        c.ask("A", m.PutAll, job.hidden(Kind.ATTEMPT, "t1"), KEYS[:1], [NEW], REMOVES - 1),
+        c.ask("A", m.PutAll, job.hidden(Kind.ATTEMPT, "t1"), KEYS[:1], [NEW], REMOVES - 1, 1, ((0, 1),)),
     ]
     assert [code(c.replies[each]) for each in asked] == [ErrorCode.INVALID] * 3
     assert hidden_at(c, "A") == {}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from phalanx.client.staging import Staging, new_job_id
+from phalanx.client.staging import StagedAttempt, Staging, new_job_id
 from phalanx.client.sync import Client
 from phalanx.common.errors import UsageError
 from phalanx.grid.serialization import keys_to_data, to_key_data, values_to_data
@@ -11,8 +11,10 @@ from processes import Cluster
 ROWS = 2_000
 
 
-def stage(job: Staging, attempt: str, keys: range, value: object) -> None:
-    job.attempt(attempt).put_rows(keys_to_data(list(keys)), values_to_data([value] * len(keys)))
+def stage(job: Staging, attempt: str, keys: range, value: object) -> StagedAttempt:
+    rows = job.attempt(attempt)
+    rows.put_rows(keys_to_data(list(keys)), values_to_data([value] * len(keys)))
+    return rows
 
 
 def content(grid: Client) -> dict[object, object]:
@@ -24,18 +26,18 @@ def test_a_job_is_applied_once_although_an_owner_is_killed(cluster: Cluster) -> 
     with cluster.client() as grid:
         grid.map("m").put_all(dict.fromkeys(range(10), "old"))
         job = Staging(grid, "m", new_job_id())
-        stage(job, "t1", range(5, ROWS), "new")
+        rows = stage(job, "t1", range(5, ROWS), "new")
         stage(job, "t1-again", range(ROWS), "never")
-        job.attempt("t1").delete_keys([to_key_data(0)])
+        rows.delete_keys([to_key_data(0)])
         cluster.wait_redundant()
         cluster.kill(cluster.members[1])
-        assert job.apply(["t1"], batch=("q", 1)) > 0
+        assert job.apply([rows.staged()], batch=("q", 1)) > 0
         expected = dict.fromkeys(range(1, 5), "old") | dict.fromkeys(range(5, ROWS), "new")
         assert content(grid) == expected
         grid.map("m")[7] = "later"
         again = Staging(grid, "m", new_job_id())
-        stage(again, "t1", range(5, ROWS), "new")
-        assert (job.apply(["t1"], batch=("q", 1)), again.apply(["t1"], batch=("q", 1))) == (0, 0)
+        same = stage(again, "t1", range(5, ROWS), "new")
+        assert (job.apply([rows.staged()], batch=("q", 1)), again.apply([same.staged()], batch=("q", 1))) == (0, 0)
         assert content(grid) == expected | {7: "later"}
         with pytest.raises(UsageError, match="is over: nothing can be staged"):
             stage(job, "t1-again", range(3), "never")
@@ -50,8 +52,7 @@ def test_a_map_is_replaced_by_one_decision_and_a_snapshot_shows_what_it_was(clus
         name = kept.snapshot()
         given_up, job = (Staging(grid, "m", new_job_id()) for _ in range(2))
         for each in (given_up, job):
-            stage(each, "t1", range(50, ROWS), "new")
-            each.prepare_replace(["t1"])
+            each.prepare_replace([stage(each, "t1", range(50, ROWS), "new").staged()])
         with pytest.raises(UsageError, match="another job began to"):
             given_up.decide_replace()
         assert given_up.abort()

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from phalanx.client.journal import Bounds, JournalEvent, Position
+from phalanx.client.staging import StagedRows
 from phalanx.common.errors import JournalOverrun
 from phalanx.grid.serialization import to_data, to_key_data
 from phalanx.partition.hashing import partition_of
@@ -33,15 +34,22 @@ class Stages:
 
 
 class FakeAttempt:
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, name: str, rows: Rows) -> None:
+        self.name = name
         self.rows = rows
+        self.pages = 0
+
+    def staged(self) -> StagedRows:
+        return StagedRows(self.name, 1, (self.pages,))
 
     def put_rows(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
         assert len(keys) == len(set(keys)) == len(values)
         self.rows.update(zip(keys, values, strict=True))
+        self.pages += 1
 
     def delete_keys(self, keys: list[bytes]) -> None:
         self.rows.update(dict.fromkeys(keys))
+        self.pages += 1
 
 
 class FakeStaging:
@@ -54,12 +62,13 @@ class FakeStaging:
         self.job = job
 
     def attempt(self, attempt_id: str) -> FakeAttempt:
-        return FakeAttempt(self.stages.attempts.setdefault((self.map, self.job, attempt_id), {}))
+        return FakeAttempt(attempt_id, self.stages.attempts.setdefault((self.map, self.job, attempt_id), {}))
 
-    def apply(self, attempts: Sequence[str], batch: tuple[str, int] | None = None) -> int:
+    def apply(self, attempts: Sequence[StagedRows], batch: tuple[str, int] | None = None) -> int:
         rows: Rows = {}
-        for attempt in attempts:
-            rows |= self.stages.attempts[self.map, self.job, attempt]
+        for each in attempts:
+            assert any(each.pages)
+            rows |= self.stages.attempts[self.map, self.job, each.attempt]
         done = 0
         for partition in range(PARTITIONS):
             if batch is not None:
@@ -79,10 +88,11 @@ class FakeStaging:
         self.drop()
         return done
 
-    def prepare_replace(self, attempts: Sequence[str]) -> None:
+    def prepare_replace(self, attempts: Sequence[StagedRows]) -> None:
         rows: Rows = {}
-        for attempt in attempts:
-            rows |= self.stages.attempts[self.map, self.job, attempt]
+        for each in attempts:
+            assert any(each.pages)
+            rows |= self.stages.attempts[self.map, self.job, each.attempt]
         self.stages.prepared = {key: value for key, value in rows.items() if value is not None}
 
     def decide_replace(self) -> None:

@@ -470,7 +470,7 @@ def test_a_task_that_spark_repeats_or_runs_twice_counts_once(grid: FakeGrid, sta
     with pytest.raises(UsageError):
         writer.write(iter([batch(("zombie", 3), (None, 3))]))
     writer.commit([second])
-    assert first.attempt != second.attempt
+    assert first.staged.attempt != second.staged.attempt
     assert grid.content("flights") == {"a": {"id": "a", "n": 2}}
 
 

@@ -17,14 +17,14 @@ from phalanx.archive.exporting import Source
 from phalanx.archive.folder import Folder
 from phalanx.archive.manifest import ENTRY_SCHEMA, ArchivedMap, manifest_in, settings_of
 from phalanx.client.ask import Inquirer, ask_any, find_master
-from phalanx.client.staging import StagedAttempt, Staging, new_job_id
+from phalanx.client.staging import StagedAttempt, StagedRows, Staging, new_job_id
 from phalanx.client.sync import Client
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.map_settings import MapChange, MapSettings
 
 TTL_STEP_MS = 1_000
 """Entries whose times to live end within this are staged together: the later end counts for all of them."""
-_STAGED = "attempt string, entries long, over long"
+_STAGED = "attempt string, of int, pages array<int>, entries long, over long"
 
 
 class IfExists(enum.Enum):
@@ -106,7 +106,16 @@ def _restore(
             for batch in batches:
                 left_out = _stage(staged, batch.cast(ENTRY_SCHEMA), late_ms)
                 put, over = put + batch.num_rows - left_out, over + left_out
-        yield pa.RecordBatch.from_pydict({"attempt": [attempt], "entries": [put], "over": [over]})
+            rows = staged.staged()
+        yield pa.RecordBatch.from_pydict(
+            {
+                "attempt": [attempt],
+                "of": pa.array([rows.of], pa.int32()),
+                "pages": pa.array([list(rows.pages)], pa.list_(pa.int32())),
+                "entries": [put],
+                "over": [over],
+            }
+        )
 
     try:
         told = entries.mapInArrow(stage, _STAGED).collect()
@@ -116,7 +125,7 @@ def _restore(
                 f"map {name!r}: the archive's files hold {found} entries, and the manifest says {archived.entries}: "
                 "files are missing, or do not belong to it"
             )
-        attempts = sorted(row.attempt for row in told)
+        attempts = sorted(StagedRows(row.attempt, row.of, tuple(row.pages)) for row in told)
         if if_exists is IfExists.REPLACE:
             staging.prepare_replace(attempts)
             staging.decide_replace()

@@ -6,11 +6,14 @@ name of its own within the job. Rows of an attempt go into a hidden map, on the 
 `put_all`; nobody sees them there.
 
     staging = Staging(client, "flights", job)                    # on executors and on the driver, each with its client
-    staging.attempt(attempt).put_rows(keys, values, ttl_ms)      # on an executor, batch by batch
-    staging.attempt(attempt).delete_keys(keys)
-    staging.apply(attempts, batch=("query-7", 12))               # on the driver, with the attempts that count
+    attempt = staging.attempt(name)                              # on an executor
+    attempt.put_rows(keys, values, ttl_ms)                       # batch by batch
+    attempt.delete_keys(keys)
+    rows = attempt.staged()                                      # to the driver, when all is staged
+    staging.apply(rows_of_attempts, batch=("query-7", 12))       # on the driver, with those of the attempts that count
 
-Of several rows with one key in one attempt the last counts; of several attempts the one that is named last.
+Of several rows with one key in one attempt the last counts; of several attempts the one that is named last. What an
+attempt has staged says how many pages went into which partition: a member that lacks one refuses, and nothing is done.
 
 *Apply* makes the rows upserts and removals of the map, in one step of each partition, once: asked again it does nothing
 where it was done. With a batch, a partition that has applied this number of the query or a later one skips it, whoever
@@ -37,13 +40,16 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from phalanx.client.sync import Client
 from phalanx.client.sync_map import SyncMap
 from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
 from phalanx.common.hidden import HiddenName, Kind, Step, check_part, hidden_name
 from phalanx.grid.steps import REMOVES
+from phalanx.maps.grouping import BATCH_BYTES
 from phalanx.maps.requests import check_map_name, expect, raise_error
+from phalanx.partition.hashing import partitions_of
 from phalanx.wire.messages import ChangeStaged, CountReply, ErrorReply, FlagReply, ReplaceContent, Replacement
 
 PARTITIONS_AT_ONCE = 16
@@ -59,21 +65,74 @@ def new_job_id() -> str:
     return uuid.uuid4().hex
 
 
-class StagedAttempt:
-    """The rows of one attempt of one task. Not shared between threads."""
+class StagedRows(NamedTuple):
+    """What an attempt has staged, for the one who asks for it to be applied. Goes from process to process."""
 
-    def __init__(self, rows: SyncMap) -> None:
+    attempt: str
+    of: int = 0
+    """Partitions that there were; 0: nothing was staged."""
+    pages: tuple[int, ...] = ()
+    """For each of them, how many pages of rows."""
+
+    def in_partitions(self, partitions: Sequence[int], of: int) -> tuple[int, ...]:
+        """How many pages each of these partitions of `of` must have. Those of one that was divided all its parts have."""
+        return tuple(self.pages[partition % self.of] for partition in partitions) if self.of else (0,) * len(partitions)
+
+
+class StagedAttempt:
+    """The rows of one attempt of one task: of one process, and one thread of it."""
+
+    def __init__(self, name: str, rows: SyncMap) -> None:
+        self._name = name
         self._rows = rows
+        self._of = 0
+        self._pages: list[int] = []
+        """Of each of so many partitions, how many pages it has taken."""
+
+    def staged(self) -> StagedRows:
+        """What has been staged until now."""
+        return StagedRows(self._name, self._of, tuple(self._pages))
 
     def put_rows(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
         """Stage serialised entries; the time that they live (0: for ever) begins when they are applied."""
         if ttl_ms < 0:
             raise UsageError(f"ttl_ms is {ttl_ms}: give 0 (for ever) or more")
-        self._rows.put_data(keys, values, ttl_ms)
+        self._put(keys, values, ttl_ms)
 
     def delete_keys(self, keys: list[bytes]) -> None:
         """Stage removals of serialised keys."""
-        self._rows.put_data(keys, [NO_VALUE] * len(keys), REMOVES)
+        self._put(keys, [NO_VALUE] * len(keys), REMOVES)
+
+    def _put(self, keys: list[bytes], values: list[bytes], ttl_ms: int) -> None:
+        """In pages that one request to each owner can hold: so each partition takes them one after the other."""
+        if len(keys) != len(values):
+            raise UsageError(f"put_rows: {len(keys)} keys and {len(values)} values; give one value for each key")
+        sizes = [len(key) + len(value) for key, value in zip(keys, values, strict=True)]
+        first = size = 0
+        for place, more in enumerate(sizes if sum(sizes) > BATCH_BYTES else ()):
+            if size + more > BATCH_BYTES and place > first:
+                self._put_page(keys[first:place], values[first:place], ttl_ms)
+                first, size = place, 0
+            size += more
+        if keys:
+            self._put_page(keys[first:], values[first:], ttl_ms)
+
+    def _put_page(self, keys: list[bytes], values: list[bytes], ttl_ms: int) -> None:
+        """One page. Where it failed, the same page may be asked for again, or another in its place."""
+
+        def pages(part: list[bytes], of: int) -> tuple[tuple[int, int], ...]:
+            self._follow_division(of)
+            return tuple((each, self._pages[each] + 1) for each in dict.fromkeys(partitions_of(part, of)))
+
+        self._rows.stage_data(keys, values, ttl_ms, pages)
+        for partition in dict.fromkeys(partitions_of(keys, self._of)):
+            self._pages[partition] += 1
+
+    def _follow_division(self, of: int) -> None:
+        """There are more partitions than there were: each has the pages of the one from which it comes."""
+        if self._of != of:
+            self._pages = [self._pages[partition % self._of] if self._of else 0 for partition in range(of)]
+            self._of = of
 
 
 class Staging:
@@ -92,22 +151,25 @@ class Staging:
         """An attempt of a task, by a name that no other attempt of the job has."""
         check_part("attempt", attempt_id)
         name = hidden_name(self.map_name, self.job_id, Kind.ATTEMPT, attempt_id)
-        return StagedAttempt(self._client.map(HiddenName(name)))
+        return StagedAttempt(attempt_id, self._client.map(HiddenName(name)))
 
-    def apply(self, attempts: Sequence[str], batch: tuple[str, int] | None = None) -> int:
+    def apply(self, attempts: Sequence[StagedRows], batch: tuple[str, int] | None = None) -> int:
         """Make the rows of these attempts the map's; in how many partitions that was done now, and not earlier.
 
-        `batch`: a query and the number of its batch, which grows. The job is over then.
+        `batch`: a query and the number of its batch, which grows. The job is over then. Raises `UsageError` where rows are
+        gone that were staged: the map is as it was, but for rows that go while this is being done.
         """
         query, number = batch if batch is not None else ("", 0)
         if batch is not None and not 0 < len(query) <= MOST_QUERY_LENGTH:
             raise UsageError(f"{query!r} cannot name a query: give 1 to {MOST_QUERY_LENGTH} characters")
+        self._do(Step.CHECK, attempts, query, number)
         return self._do(Step.APPLY, attempts, query, number)
 
-    def prepare_replace(self, attempts: Sequence[str]) -> None:
+    def prepare_replace(self, attempts: Sequence[StagedRows]) -> None:
         """Make the rows of these attempts ready to be all that is in the map. What they remove is not among them.
 
-        Times to live begin now. Raises `UsageError` if another replace began in the meantime.
+        Times to live begin now. Raises `UsageError` if another replace began in the meantime, or rows are gone that were
+        staged.
         """
         self._ask_master(Replacement.BEGIN)
         self._do(Step.ASSEMBLE, attempts)
@@ -136,13 +198,18 @@ class Staging:
 
     # --- how members are asked -------------------------------------------------------------------------------------
 
-    def _do(self, step: Step, attempts: Sequence[str], query: str = "", number: int = 0) -> int:
-        named = [check_part("attempt", attempt) for attempt in attempts]
+    def _do(self, step: Step, attempts: Sequence[StagedRows], query: str = "", number: int = 0) -> int:
+        for each in attempts:
+            check_part("attempt", each.attempt)
 
         def request(partitions: list[int], of: int) -> ChangeStaged:
+            # Of thousands of attempts most have nothing in these partitions.
+            pages = {each.attempt: each.in_partitions(partitions, of) for each in attempts}
+            named = [attempt for attempt, staged in pages.items() if any(staged)]
             return ChangeStaged(
-                self._client.next_id(), self.map_name, partitions, of, step, self.job_id, named, query, number
-            )
+                self._client.next_id(), self.map_name, partitions, of, step, self.job_id, named, query, number,
+                tuple(pages[attempt] for attempt in named),
+            )  # fmt: skip
 
         what = f"{step.name.lower()} of job {self.job_id} for map {self.map_name!r}"
         replies = self._map.everywhere(request, CountReply, what, is_write=True, most=PARTITIONS_AT_ONCE)

@@ -280,6 +280,26 @@ class SyncMap(MutableMapping[Any, Any]):
 
         self._in_parts(keys, values, request, take, "put_all")
 
+    def stage_data(
+        self,
+        keys: list[bytes],
+        values: list[bytes],
+        ttl_ms: int,
+        pages: Callable[[list[bytes], int], tuple[tuple[int, int], ...]],
+    ) -> None:
+        """Store serialised entries in a hidden map. `pages`: of keys among so many partitions, the number of each page."""
+
+        def request(part: Part) -> Any:
+            of = self._client.partition_count
+            page = pages(part.keys, of)
+            return PutAll(self._client.next_id(), self.name, part.keys, part.values, ttl_ms, of, page)
+
+        def take(part: Part, reply: Any) -> Sequence[int]:
+            expect(reply, DoneReply, "staging rows")
+            return ()
+
+        self._in_parts(keys, values, request, take, "staging rows")
+
     def scan_data(
         self, partitions: Iterable[int] | None = None, of: int | None = None
     ) -> Iterator[tuple[list[bytes], list[bytes]]]:

@@ -45,6 +45,8 @@ class Step(enum.IntEnum):
     """What was assembled takes the place of the map: by the owner itself, when the master has decided so."""
     DISCARD = 6
     """What was assembled is dropped: by the owner itself, when it can not be wanted any more."""
+    CHECK = 7
+    """Nothing is done: could `APPLY` be?"""
 
 
 class Kind(enum.StrEnum):

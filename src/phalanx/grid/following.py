@@ -54,6 +54,8 @@ def apply_write(replica: Replica, message: Replicate, now: Millis) -> list[MapSt
             store.put(message.keys[0], message.values[0], message.ttl_ms, now, merged=message.merged)
         else:
             store.put_many(message.keys, message.values, message.ttl_ms, now, merged=message.merged)
+        if message.page:
+            replica.staged.pages[message.map] = message.page
     elif isinstance(message, ReplicateRemove):
         replica.remove(message.map, message.keys, message.stamps, message.ended_at)
     elif isinstance(message, ReplicateJournal):

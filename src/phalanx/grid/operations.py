@@ -6,7 +6,7 @@ they did (these keys have these values now; these are gone), so a backup never e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from phalanx.common.clock import STAMP_BYTES
@@ -20,7 +20,7 @@ from phalanx.grid.ending import end_before_write
 from phalanx.grid.once import answer_unchanged, noted, was_applied, was_noted
 from phalanx.grid.packing import NOTHING, packed_page
 from phalanx.grid.replication import OwnedPartition, PendingWrite
-from phalanx.grid.staging import on_change
+from phalanx.grid.staging import on_change, take_pages
 from phalanx.grid.steps import REMOVES, header_of
 from phalanx.grid.store import Replica
 from phalanx.partition.hashing import partition_of, partitions_of
@@ -252,14 +252,18 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         return
     name, ttl_ms = request.map, request.ttl_ms
     stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
+    late: Collection[OwnedPartition] | None = ()
     if is_hidden(name):
         # What is staged lives from its application on, and says till then how long.
-        if not _may_be_staged(grid, caller, request, owned_ones, now):
+        late = take_pages(grid, caller, request, owned_ones, now)
+        if late is None:
             return
         stamp, ttl_ms = stamp + header_of(ttl_ms), 0
     shared: dict[OwnedPartition, tuple[list[bytes], list[bytes]]] = {}
     for key, value, owned in zip(request.keys, request.values, owned_ones, strict=True):
         stored = stamp + value
+        if late and owned in late:
+            continue
         if not ttl_ms and not owned.streams:
             owned.put_unshared(name, key, stored, now)
         elif owned in shared:
@@ -268,6 +272,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         else:
             shared[owned] = ([key], [stored])
     write = PendingWrite(caller, DoneReply(request.id), 0, name)
+    pages = dict(request.pages)
     for owned, (keys, values) in shared.items():
         replica = owned.replica
         if replica.journals:
@@ -278,25 +283,13 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         replica.seq += 1
         if owned.streams:
             grid.unsettled[owned.number] = owned
-        if owned.append(ReplicatePut(owned.number, replica.epoch, replica.seq, name, keys, values, ttl_ms), write):
+        message = ReplicatePut(
+            owned.number, replica.epoch, replica.seq, name, keys, values, ttl_ms, page=pages.get(owned.number, 0)
+        )
+        if owned.append(message, write):
             write.partitions_left += 1
     if write.partitions_left == 0:
         grid.out.send(caller, write.reply)
-
-
-def _may_be_staged(
-    grid: GridService, caller: Target, request: PutAll, owned_ones: list[OwnedPartition], now: Millis
-) -> bool:
-    """Whether rows may still be staged. After the end of their job whoever goes on with it is told so: nothing would
-    become of them."""
-    name, job = target_of(request.map), job_of(request.map)
-    for owned in dict.fromkeys(owned_ones):
-        if owned.replica.staged.has_ended(name, job):
-            text = f"job {job} for the map {name!r} is over: nothing can be staged for it any more"
-            grid.fail(caller, request.id, ErrorCode.INVALID, text)
-            return False
-    grid.staging.touch(request.map, now)
-    return True
 
 
 def _change_staged(grid: GridService, caller: Target, request: ChangeStaged, now: Millis) -> None:

@@ -1,5 +1,9 @@
 """What one replica remembers of jobs that stage writes: it goes with the replica wherever that goes.
 
+Of each attempt whose rows are here: the number of the last page of rows. Pages of an attempt are numbered in each
+partition, and none is taken before the one before it; so whoever knows how many there were can tell whether all are here,
+whatever became of the replicas in the meantime.
+
 What became of jobs, which batch of which query was applied, and by which job the content of a map was put in its place.
 So a step that is asked for again (`steps`), of whoever owns the partition then, is done once. Of jobs the last `MAX_JOBS`
 are remembered: nobody asks again after so many others.
@@ -9,8 +13,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from phalanx.common.hidden import Step
-from phalanx.wire.replication_messages import AppliedBatch, PlacedContent, StagedJob, StagedPast
+from phalanx.common.hidden import Step, job_of, target_of
+from phalanx.wire.replication_messages import AppliedBatch, PlacedContent, StagedJob, StagedPages, StagedPast
 
 MAX_JOBS = 256
 """Jobs that are over, and that one partition remembers."""
@@ -26,7 +30,7 @@ V = TypeVar("V")
 class Staged:
     """What one replica remembers of jobs."""
 
-    __slots__ = ("batches", "contents", "jobs")
+    __slots__ = ("batches", "contents", "jobs", "pages")
 
     def __init__(self, past: StagedPast | None = None) -> None:
         past = past if past is not None else StagedPast()
@@ -36,6 +40,8 @@ class Staged:
         """Map and query to the greatest number of its batches that was applied."""
         self.contents: dict[str, tuple[int, str]] = {each.map: (each.stamp, each.job) for each in past.contents}
         """Map to the content that was put in its place: the stamp and the name of the job."""
+        self.pages: dict[str, int] = {each.map: each.last for each in past.pages}
+        """Hidden map of an attempt to the number of the last page. After a division, also where no row of it is."""
 
     def __repr__(self) -> str:
         return f"Staged({self.export()})"
@@ -46,6 +52,7 @@ class Staged:
             tuple(StagedJob(*names, step) for names, step in self.jobs.items()),
             tuple(AppliedBatch(*names, number) for names, number in self.batches.items()),
             tuple(PlacedContent(name, job, stamp) for name, (stamp, job) in self.contents.items()),
+            tuple(StagedPages(name, last) for name, last in self.pages.items()),
         )
 
     def has_ended(self, name: str, job: str) -> bool:
@@ -66,6 +73,11 @@ class Staged:
             alike = [names for names, last in self.jobs.items() if (last is Step.SNAPSHOT) == is_snapshot]
             for names in alike[:-most]:
                 del self.jobs[names]
+
+    def forget_pages(self, name: str, job: str) -> None:
+        """What the job had staged for the map is taken out."""
+        for hidden in [each for each in self.pages if job_of(each) == job and target_of(each) == name]:
+            del self.pages[hidden]
 
     def note_batch(self, name: str, query: str, number: int) -> None:
         _put_last(self.batches, (name, query), number, MAX_QUERIES)

@@ -21,7 +21,7 @@ from phalanx.common.ids import Millis, Target
 from phalanx.grid.ending import end_before_write
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.steps import attempts_here, carry_out, consumed_by, is_newer, replacement
-from phalanx.wire.messages import ChangeStaged, CountReply, ReplicateRemove, ReplicateStaged
+from phalanx.wire.messages import ChangeStaged, CountReply, PutAll, ReplicateRemove, ReplicateStaged
 
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
@@ -37,6 +37,10 @@ def on_change(
     why = _why_impossible(grid, request, owned_ones)
     if why:
         grid.fail(caller, request.id, ErrorCode.INVALID, why)
+        return
+    if request.step is Step.CHECK:
+        grid.staging.touch(hidden_name(request.map, request.job, Kind.ATTEMPT), now)
+        grid.out.send(caller, CountReply(request.id, 0))
         return
     due = [owned for owned in owned_ones if not _was_done(owned, request)]
     already = sum(owned.replica.staged.has_applied(request.map, request.query, request.number) for owned in due)
@@ -65,8 +69,12 @@ def on_change(
 def _why_impossible(grid: GridService, request: ChangeStaged, owned_ones: list[OwnedPartition]) -> str:
     """Why a step can never be done; empty: it can, or was done."""
     name, job, step = request.map, request.job, request.step
-    if is_hidden(name) or step not in (Step.APPLY, Step.ASSEMBLE, Step.SNAPSHOT, Step.DROP):
+    if is_hidden(name) or step not in (Step.APPLY, Step.ASSEMBLE, Step.SNAPSHOT, Step.DROP, Step.CHECK):
         return f"step {step} for {name!r} is none that anybody asks for"
+    counts = list(map(len, request.pages))
+    if counts != [len(request.partitions)] * len(request.attempts):
+        return f"step {step.name.lower()} for the map {name!r} does not say how many pages each attempt has staged"
+    step = Step.APPLY if step is Step.CHECK else step
     content = grid.table.maps.content_of(name)
     if step is Step.ASSEMBLE and job not in (content.pending, content.job):
         return f"job {job} does not replace the map {name!r} any more: another one does, or it waited too long"
@@ -74,7 +82,33 @@ def _why_impossible(grid: GridService, request: ChangeStaged, owned_ones: list[O
         last = owned.replica.staged.jobs.get((name, job))
         if last is not None and last is not step and step is not Step.DROP and last is not Step.SNAPSHOT:
             return f"job {job} for the map {name!r} is over: what it had staged was {_DONE[last]}"
+    return _what_is_gone(request, owned_ones) if step in _TAKES_ROWS else ""
+
+
+def _what_is_gone(request: ChangeStaged, owned_ones: list[OwnedPartition]) -> str:
+    """What was staged, and is not here any more; empty: nothing."""
+    places = {partition: place for place, partition in enumerate(request.partitions)}
+    so_far = "" if request.step is Step.APPLY else NOTHING_DONE
+    for owned in owned_ones:
+        staged, place = owned.replica.staged, places[owned.number]
+        if _was_done(owned, request) or staged.has_applied(request.map, request.query, request.number):
+            continue
+        for attempt, pages in zip(request.attempts, request.pages, strict=True):
+            here = staged.pages.get(hidden_name(request.map, request.job, Kind.ATTEMPT, attempt), 0)
+            if here < pages[place]:
+                return (
+                    f"of what job {request.job} had staged for the map {request.map!r}, rows are gone (partition "
+                    f"{owned.number}: {here} of {pages[place]} pages of attempt {attempt}): {WHY_GONE}; {so_far}run the job again"
+                )
     return ""
+
+
+WHY_GONE = (
+    "nobody had touched them for the members' staging_ms, or all replicas of the partition were lost, or they were on a "
+    "side that gave up its cluster"
+)
+NOTHING_DONE = "nothing of it is in the map; "
+_TAKES_ROWS = (Step.APPLY, Step.ASSEMBLE)
 
 
 _DONE = {Step.APPLY: "applied", Step.ASSEMBLE: "made ready to replace the map", Step.DROP: "dropped"}
@@ -83,6 +117,8 @@ _DONE = {Step.APPLY: "applied", Step.ASSEMBLE: "made ready to replace the map", 
 def _was_done(owned: OwnedPartition, request: ChangeStaged) -> bool:
     name, job, replica = request.map, request.job, owned.replica
     last = replica.staged.jobs.get((name, job))
+    if request.step is Step.CHECK:
+        return last is Step.APPLY
     if request.step is Step.DROP:
         return last is not None and last is not Step.SNAPSHOT
     if request.step is Step.ASSEMBLE and (
@@ -90,6 +126,45 @@ def _was_done(owned: OwnedPartition, request: ChangeStaged) -> bool:
     ):
         return True
     return last is request.step
+
+
+def take_pages(
+    grid: GridService, caller: Target, request: PutAll, owned_ones: list[OwnedPartition], now: Millis
+) -> list[OwnedPartition] | None:
+    """Rows of an attempt are about to be staged: count their pages. Returns the partitions of which this is an earlier page
+    that comes once more, to be left out: what was staged since may be newer.
+
+    None: they can not be staged, and the caller is told. After the end of their job nothing would become of them; and what
+    comes behind pages that are gone would be taken for the whole.
+    """
+    if request.of != len(grid.owned):
+        text = f"there are {len(grid.owned)} partitions here, and {request.of} where the rows come from"
+        grid.fail(caller, request.id, ErrorCode.NOT_OWNER, text)
+        return None
+    name, job, pages = target_of(request.map), job_of(request.map), dict(request.pages)
+    here = dict.fromkeys(owned_ones)
+    why = ""
+    for owned in here:
+        staged, page = owned.replica.staged, pages.get(owned.number, 0)
+        before = staged.pages.get(request.map, 0)
+        if staged.has_ended(name, job):
+            why = f"job {job} for the map {name!r} is over: nothing can be staged for it any more"
+        elif page < 1:
+            why = f"rows of partition {owned.number} for the map {name!r} come without the number of their page"
+        elif page > before + 1:
+            why = (
+                f"of what job {job} had staged for the map {name!r}, rows are gone (partition {owned.number}: {before} of "
+                f"{page - 1} pages): {WHY_GONE}; {NOTHING_DONE}run the job again"
+            )
+        if why:
+            grid.fail(caller, request.id, ErrorCode.INVALID, why)
+            return None
+    late = [owned for owned in here if pages[owned.number] < owned.replica.staged.pages.get(request.map, 0)]
+    for owned in here:
+        if owned not in late:
+            owned.replica.staged.pages[request.map] = pages[owned.number]
+    grid.staging.touch(request.map, now)
+    return late
 
 
 def _do(
@@ -117,6 +192,13 @@ def _do(
     return waits
 
 
+def _hidden_in(owned: OwnedPartition) -> dict[tuple[str, str, bool], None]:
+    """Of what is hidden in a partition the maps and jobs, and whether it was assembled."""
+    replica = owned.replica
+    names = [*filter(is_hidden, replica.maps), *replica.staged.pages]
+    return dict.fromkeys((target_of(each), job_of(each), kind_of(each) is Kind.WHOLE) for each in names)
+
+
 class StagingKeeper:
     """What one member knows of hidden maps in the partitions that it owns."""
 
@@ -140,7 +222,7 @@ class StagingKeeper:
 
     def take_over(self, owned: OwnedPartition, now: Millis) -> None:
         """The partition is owned here from now on."""
-        if self._look_at is None and any(map(is_hidden, owned.replica.maps)):
+        if self._look_at is None and _hidden_in(owned):
             self._look_at = now + self._every_ms
 
     def place(self, owned: OwnedPartition, now: Millis) -> None:
@@ -159,10 +241,7 @@ class StagingKeeper:
         still_used: dict[tuple[str, str], Millis] = {}
         for owned in [owned for owned in self._grid.owned if owned is not None]:
             replica = owned.replica
-            hidden = dict.fromkeys(
-                (target_of(each), job_of(each), kind_of(each) is Kind.WHOLE) for each in replica.maps if is_hidden(each)
-            )
-            for name, job, is_whole in hidden:
+            for name, job, is_whole in _hidden_in(owned):
                 used_at = self._used_at.get((name, job), now)
                 if not self._is_over(name, job, used_at, now, is_whole=is_whole):
                     still_used[name, job] = used_at

@@ -48,6 +48,7 @@ def carry_out(replica: Replica, message: ReplicateStaged, now: Millis) -> list[M
                 if message.query:
                     staged.note_batch(name, message.query, message.number)
             staged.note_job(name, job, Step.APPLY)
+            staged.forget_pages(name, job)
             return _take_out(replica, hidden_of(replica, name, job))
         case Step.ASSEMBLE:
             whole = hidden_name(name, job, Kind.WHOLE)
@@ -56,6 +57,7 @@ def carry_out(replica: Replica, message: ReplicateStaged, now: Millis) -> list[M
             if whole in replica.maps and not replica.maps[whole].entries:
                 del replica.maps[whole]
             staged.note_job(name, job, Step.ASSEMBLE)
+            staged.forget_pages(name, job)
             return _take_out(replica, [each for each in hidden_of(replica, name, job) if each != whole])
         case Step.SNAPSHOT:
             if (present := replica.maps.get(name)) is not None and present.entries:
@@ -66,12 +68,15 @@ def carry_out(replica: Replica, message: ReplicateStaged, now: Millis) -> list[M
             whole = hidden_name(name, job, Kind.WHOLE)
             if staged.jobs.get((name, job)) is not Step.ASSEMBLE:
                 staged.note_job(name, job, Step.DROP)
+            staged.forget_pages(name, job)
             return _take_out(replica, [each for each in hidden_of(replica, name, job) if each != whole])
         case Step.DISCARD:
             staged.note_job(name, job, Step.DROP)
             return _take_out(replica, [hidden_name(name, job, Kind.WHOLE)])
         case Step.REPLACE:
             return _replace(replica, message)
+        case Step.CHECK:
+            return []
 
 
 def consumed_by(replica: Replica, message: ReplicateStaged) -> list[str]:
@@ -97,6 +102,7 @@ def hidden_of(replica: Replica, name: str, job: str) -> list[str]:
 def drop_hidden(replica: Replica) -> None:
     """Of a replica that nobody follows any more: what was staged ends with its side of the cluster."""
     _take_out(replica, [name for name in replica.maps if is_hidden(name)])
+    replica.staged.pages.clear()
 
 
 def place_decided(replica: Replica, contents: Iterable[Content]) -> None:

@@ -192,9 +192,9 @@ class StagedJobs:
         rows = dict.fromkeys(self.keys, TEXT + b"%d" % number)
         job = self._new_job("b")
         yield from self._stage(host, APPLIED, job, "zombie", dict.fromkeys(self.keys[::2], UNSEEN), None)
-        yield from self._stage(host, APPLIED, job, "real", rows, (self.staged, number))
+        where = yield from self._stage(host, APPLIED, job, "real", rows, (self.staged, number))
         self.begun = number
-        yield from self._step(host, APPLIED, Step.APPLY, job, number, self.applied)
+        yield from self._step(host, APPLIED, Step.APPLY, job, number, where, self.applied)
         for key in sorted(self.direct):
             value = TEXT + b"%d!" % number
             (found,) = yield [(partition_of(key, self._count(host)), m.Put(0, APPLIED, key, value, 0), None)]
@@ -202,8 +202,8 @@ class StagedJobs:
                 count = self._count(host)
                 self.written[key] = Ack(number, partition_of(key, count), count, *found[1:])
         again = self._new_job("b")
-        yield from self._stage(host, APPLIED, again, "real", rows, None)
-        yield from self._step(host, APPLIED, Step.APPLY, again, number, None)
+        where = yield from self._stage(host, APPLIED, again, "real", rows, None)
+        yield from self._step(host, APPLIED, Step.APPLY, again, number, where, None)
         self._batch = number + 1
 
     def _replace(self, host: Host) -> Steps:
@@ -211,8 +211,9 @@ class StagedJobs:
         job = self._new_job("c")
         yield from self._wish(host, job, m.Replacement.BEGIN)
         yield from self._stage(host, REPLACED, job, "zombie", dict.fromkeys(self.keys[::2], UNSEEN), None)
-        yield from self._stage(host, REPLACED, job, "real", self.content_of(number), (self.prepared, number))
-        yield from self._step(host, REPLACED, Step.ASSEMBLE, job, number, self.prepared)
+        rows = self.content_of(number)
+        where = yield from self._stage(host, REPLACED, job, "real", rows, (self.prepared, number))
+        yield from self._step(host, REPLACED, Step.ASSEMBLE, job, number, where, self.prepared)
         if self._rng.random() < 0.2:
             if self._rng.random() < 0.5:
                 yield from self._wish(host, job, m.Replacement.ABORT)
@@ -246,9 +247,10 @@ class StagedJobs:
         attempt: str,
         rows: dict[bytes, bytes],
         into: tuple[list[Ack], int] | None,
-    ) -> Steps:
-        """Stage rows, those of a partition together; until all are, or the job turns out to be over."""
-        hidden = hidden_name(name, job, Kind.ATTEMPT, attempt)
+    ) -> Generator[list[Ask] | Millis, list[Any], list[tuple[int, int]]]:
+        """Stage rows, those of a partition together; until all are, or the job turns out to be over. Where they are: each
+        partition, and of how many it is."""
+        hidden, where = hidden_name(name, job, Kind.ATTEMPT, attempt), []
         left = dict(rows)
         while left:
             count = self._count(host)
@@ -257,20 +259,32 @@ class StagedJobs:
                 parts.setdefault(partition_of(key, count), []).append(key)
             some = list(parts.items())[:AT_ONCE]
             asked: list[Ask] = [
-                (part, m.PutAll(0, hidden, keys, [rows[key] for key in keys], 0), None) for part, keys in some
+                (part, m.PutAll(0, hidden, keys, [rows[key] for key in keys], 0, count, ((part, 1),)), None)
+                for part, keys in some
             ]
             replies = yield asked
             for (part, keys), (reply, *told) in zip(some, replies, strict=True):
                 if isinstance(reply, m.DoneReply):
                     left = {key: value for key, value in left.items() if key not in keys}
+                    where.append((part, count))
                     if into is not None:
                         into[0].append(Ack(into[1], part, count, *told))
                 elif isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.INVALID:
                     raise Refused
             if left:
                 yield RETRY_MS if len(left) == len(rows) else 1
+        return where
 
-    def _step(self, host: Host, name: str, step: Step, job: str, number: int, into: list[Ack] | None) -> Steps:
+    def _step(
+        self,
+        host: Host,
+        name: str,
+        step: Step,
+        job: str,
+        number: int,
+        where: list[tuple[int, int]],
+        into: list[Ack] | None,
+    ) -> Steps:
         """Do a step in every partition; begin with all of them again where they were divided meanwhile."""
         count, left = 0, [0]
         query = QUERY if step is Step.APPLY else ""
@@ -279,10 +293,11 @@ class StagedJobs:
                 count = self._count(host)
                 left = list(range(count))
             some = left[:AT_ONCE]
-            asked: list[Ask] = [
-                (part, m.ChangeStaged(0, name, [part], count, step, job, ["real"], query, number), None)
-                for part in some
-            ]
+            asked: list[Ask] = []
+            for part in some:
+                pages = ((int(any(part % of == staged for staged, of in where)),),)
+                request = m.ChangeStaged(0, name, [part], count, step, job, ["real"], query, number, pages)
+                asked.append((part, request, None))
             replies = yield asked
             for part, (reply, *told) in zip(some, replies, strict=True):
                 if isinstance(reply, m.CountReply):

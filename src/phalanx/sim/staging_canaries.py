@@ -46,7 +46,13 @@ def forget_batches(node: Node) -> None:
 
 def take_all_attempts(node: Node) -> None:
     """What an attempt has staged that was not named counts, too."""
-    _before_each_step(node, lambda request: structs.replace(request, attempts=["zombie", *request.attempts, "zombie"]))
+
+    def on_change(request: m.ChangeStaged) -> m.ChangeStaged:
+        none = (0,) * len(request.partitions)
+        attempts, pages = ["zombie", *request.attempts, "zombie"], (none, *request.pages, none)
+        return structs.replace(request, attempts=attempts, pages=pages)
+
+    _before_each_step(node, on_change)
 
 
 class _Complete(CopySender):

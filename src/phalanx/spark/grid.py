@@ -8,14 +8,14 @@ from typing import Protocol, cast
 
 from phalanx.client.journal import Bounds, JournalEvent, Position
 from phalanx.client.journal import Journal as MapJournal
+from phalanx.client.staging import StagedRows, new_job_id
 from phalanx.client.staging import Staging as JobStaging
-from phalanx.client.staging import new_job_id
 from phalanx.client.sync import Client
 from phalanx.spark.options import Options
 from phalanx.wire.conditions import Condition
 from phalanx.wire.messages import PackedReply
 
-__all__ = ["connect", "journal", "new_job_id", "staging"]
+__all__ = ["StagedRows", "connect", "journal", "new_job_id", "staging"]
 
 MOST_NAMES = 20
 """Of maps, in a message."""
@@ -71,15 +71,17 @@ class StagedAttempt(Protocol):
 
     def delete_keys(self, keys: list[bytes]) -> None: ...
 
+    def staged(self) -> StagedRows: ...
+
 
 class Staging(Protocol):
     """What a job stages for a map."""
 
     def attempt(self, attempt_id: str) -> StagedAttempt: ...
 
-    def apply(self, attempts: Sequence[str], batch: tuple[str, int] | None = None) -> int: ...
+    def apply(self, attempts: Sequence[StagedRows], batch: tuple[str, int] | None = None) -> int: ...
 
-    def prepare_replace(self, attempts: Sequence[str]) -> None: ...
+    def prepare_replace(self, attempts: Sequence[StagedRows]) -> None: ...
 
     def decide_replace(self) -> None: ...
 

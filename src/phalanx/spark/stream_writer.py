@@ -48,7 +48,7 @@ class Staged(WriterCommitMessage):
     """What one attempt of a task has staged, and for which query."""
 
     job: str
-    attempt: str
+    staged: grid.StagedRows
     query: str
     rows: int
 
@@ -86,15 +86,14 @@ class _Sink:
     def write(self, iterator: Iterator[Any]) -> Staged:
         """Stage every Arrow batch of this task."""
         options = self._options
-        attempt = uuid.uuid4().hex
         rows = 0
         with explained(), grid.connect(options) as client:
-            staged = grid.staging(client, options.map, self._job).attempt(attempt)
+            attempt = grid.staging(client, options.map, self._job).attempt(uuid.uuid4().hex)
             for whole in iterator:
                 for batch in cut(whole, MAX_BATCH_BYTES):
-                    stage(staged, batch, options)
+                    stage(attempt, batch, options)
                     rows += batch.num_rows
-        return Staged(self._job, attempt, self._query(), rows)
+        return Staged(self._job, attempt.staged(), self._query(), rows)
 
     def _query(self) -> str:
         if self._options.stream_batch is not None:
@@ -106,7 +105,7 @@ class _Sink:
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None], number: int) -> None:
         staged = [message for message in messages if isinstance(message, Staged) and message.rows]
-        attempts = [one.attempt for one in staged]
+        attempts = [one.staged for one in staged]
         name = self._options.map
         with explained(), grid.connect(self._options) as client:
             if self._overwrite:

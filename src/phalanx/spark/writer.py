@@ -41,8 +41,8 @@ class Written(WriterCommitMessage):
     """What one try of a task has written."""
 
     rows: int
-    attempt: str = ""
-    """Under which name they are staged; empty: they are in the map, or there are none."""
+    staged: grid.StagedRows | None = None
+    """Where they are staged; None: they are in the map, or there are none."""
 
 
 def plan_write(options: Options, schema: StructType, overwrite: bool) -> PhalanxWriter:
@@ -87,30 +87,31 @@ class PhalanxWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[Any]) -> Written:
         """Store or stage every batch of this task."""
         options = self._options
-        rows, attempt = 0, ""
+        rows, staged = 0, None
         if self._skips:
             return Written(0)
         with explained(), grid.connect(options) as client:
             if options.staged:
-                attempt = grid.new_job_id()
-                staged = grid.staging(client, options.map, self._job).attempt(attempt)
+                attempt = grid.staging(client, options.map, self._job).attempt(grid.new_job_id())
             for whole in together(iterator, MAX_BATCH_BYTES):
                 for batch in cut(whole, MAX_BATCH_BYTES):
                     keys = encode_keys(batch, options)
                     values = encode_rows(batch, options)
                     if options.staged:
-                        staged.put_rows(keys, values, options.ttl_ms)
+                        attempt.put_rows(keys, values, options.ttl_ms)
                     else:
                         client.put_data(options.map, keys, values, options.ttl_ms)
                     rows += batch.num_rows
-        return Written(rows, attempt if rows else "")
+            if options.staged and rows:
+                staged = attempt.staged()
+        return Written(rows, staged)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All tasks have succeeded: make what they staged the map's, in the order of the tasks."""
         options = self._options
         if self._skips or not options.staged:
             return
-        attempts = [message.attempt for message in messages if isinstance(message, Written) and message.attempt]
+        attempts = [message.staged for message in messages if isinstance(message, Written) and message.staged]
         with explained(), grid.connect(options) as client:
             job = grid.staging(client, options.map, self._job)
             if options.if_exists != APPEND:

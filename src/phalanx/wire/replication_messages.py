@@ -47,6 +47,8 @@ class ReplicatePut(WireMessage, tag=40, frozen=True):
     applied: AppliedOperation | None = None
     merged: bool = False
     """They are what another side has kept."""
+    page: int = 0
+    """Of staged rows: the how manieth page of their attempt they are."""
 
 
 class ReplicateRemove(WireMessage, tag=41, frozen=True):
@@ -123,12 +125,20 @@ class PlacedContent(WireMessage, frozen=True):
     stamp: int
 
 
+class StagedPages(WireMessage, frozen=True):
+    map: str
+    """The hidden one of an attempt."""
+    last: int
+    """The number of the last page."""
+
+
 class StagedPast(WireMessage, frozen=True):
     """What a replica remembers of jobs, oldest first."""
 
     jobs: tuple[StagedJob, ...] = ()
     batches: tuple[AppliedBatch, ...] = ()
     contents: tuple[PlacedContent, ...] = ()
+    pages: tuple[StagedPages, ...] = ()
 
 
 class ReplicateAck(WireMessage, tag=43, frozen=True):

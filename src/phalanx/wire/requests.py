@@ -98,6 +98,10 @@ class PutAll(WireMessage, tag=67, frozen=True):
     keys: list[bytes]
     values: list[bytes]
     ttl_ms: Millis
+    of: int = 0
+    """Of staged rows: how many partitions there are where the request comes from. Of others: 0."""
+    pages: tuple[tuple[int, int], ...] = ()
+    """Of staged rows: each partition, and the how manieth page of their attempt this is for it, from 1 on."""
 
 
 class SizeOf(WireMessage, tag=68, frozen=True):
@@ -181,6 +185,8 @@ class ChangeStaged(WireMessage, tag=161, frozen=True):
     """Whose batch it is; empty: of none."""
     number: int = 0
     """Of the batch: where the partition has applied it, or a later one, the job is over and changes nothing."""
+    pages: tuple[tuple[int, ...], ...] = ()
+    """Of each attempt, for each of the partitions: the number of the last page that was staged there; 0: none was."""
 
 
 class GetTable(WireMessage, tag=71, frozen=True):

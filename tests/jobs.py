@@ -1,0 +1,60 @@
+"""A job that stages for a map, request by request, as a client would."""
+
+from typing import Any
+
+from harness import MAP, Cluster
+from phalanx.client.staging import StagedRows
+from phalanx.common.errors import ErrorCode
+from phalanx.common.hidden import Kind, Step, hidden_name
+from phalanx.partition.hashing import partition_of
+from phalanx.wire import messages as m
+
+
+class Job:
+    """Requests go to the member that is named."""
+
+    def __init__(self, c: Cluster, name: str = "j1", map_name: str = MAP) -> None:
+        self.c = c
+        self.name = name
+        self.map = map_name
+        self.staged: dict[str, StagedRows] = {}
+        """Of each attempt what it was told is staged, or has asked for last."""
+
+    def hidden(self, kind: Kind, attempt: str = "") -> str:
+        return hidden_name(self.map, self.name, kind, attempt)
+
+    def stage(self, at: str, attempt: str, keys: list[bytes], value: bytes, ttl_ms: int = 0, page: int = 0) -> int:
+        """`page`: what to say instead of the number that is due."""
+        of = self.c.table(at).partition_count
+        before = self.staged.get(attempt, StagedRows(attempt)).in_partitions(range(of), of)
+        touched = sorted({partition_of(key, of) for key in keys})
+        numbers = tuple((partition, page or before[partition] + 1) for partition in touched)
+        values = [value] * len(keys)
+        request = self.c.ask(at, m.PutAll, self.hidden(Kind.ATTEMPT, attempt), keys, values, ttl_ms, of, numbers)
+        if not isinstance(self.c.replies.get(request), m.ErrorReply):
+            said = dict(numbers)
+            after = tuple(max(count, said.get(partition, 0)) for partition, count in enumerate(before))
+            self.staged[attempt] = StagedRows(attempt, of, after)
+        return request
+
+    def ask(self, at: str, step: Step, *attempts: str, query: str = "", number: int = 0) -> int:
+        of = self.c.table(at).partition_count
+        partitions = [p for p in range(of) if self.c.replicas(at, p).startswith(at)]
+        pages = tuple(self.staged.get(each, StagedRows(each)).in_partitions(partitions, of) for each in attempts)
+        return self.c.ask(
+            at, m.ChangeStaged, self.map, partitions, of, step, self.name, list(attempts), query, number, pages
+        )
+
+    def wish(self, at: str, wish: m.Replacement) -> int:
+        return self.c.ask(at, m.ReplaceContent, self.map, self.name, wish)
+
+    def wish_until(self, at: str, wish: m.Replacement) -> Any:
+        """Asked until it is fulfilled or refused, as the client does."""
+        for _ in range(20):
+            request = self.wish(at, wish)
+            self.c.settle()
+            reply = self.c.replies[request]
+            if not (isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.NOT_READY):
+                return reply
+            self.c.advance(20)
+        return reply
