@@ -6,6 +6,7 @@ from harness import MAP, Cluster
 from phalanx.client.staging import StagedRows
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, Step, hidden_name
+from phalanx.common.map_settings import Batch
 from phalanx.partition.hashing import partition_of
 from phalanx.wire import messages as m
 
@@ -19,6 +20,8 @@ class Job:
         self.map = map_name
         self.staged: dict[str, StagedRows] = {}
         """Of each attempt what it was told is staged, or has asked for last."""
+        self.begins: list[int] = []
+        """Requests to begin a replace."""
 
     def hidden(self, kind: Kind, attempt: str = "") -> str:
         return hidden_name(self.map, self.name, kind, attempt)
@@ -45,13 +48,22 @@ class Job:
             at, m.ChangeStaged, self.map, partitions, of, step, self.name, list(attempts), query, number, pages
         )
 
-    def wish(self, at: str, wish: m.Replacement) -> int:
-        return self.c.ask(at, m.ReplaceContent, self.map, self.name, wish)
+    def wish(self, at: str, wish: m.Replacement, batch: Batch | None = None) -> int:
+        request = self.c.ask(at, m.ReplaceContent, self.map, self.name, wish, self.stamp, batch)
+        if wish is m.Replacement.BEGIN:
+            self.begins.append(request)
+        return request
 
-    def wish_until(self, at: str, wish: m.Replacement) -> Any:
+    @property
+    def stamp(self) -> int:
+        """What the job was answered when it began last."""
+        told = [reply.count for each in self.begins if isinstance(reply := self.c.replies.get(each), m.CountReply)]
+        return told[-1] if told else 0
+
+    def wish_until(self, at: str, wish: m.Replacement, batch: Batch | None = None) -> Any:
         """Asked until it is fulfilled or refused, as the client does."""
         for _ in range(20):
-            request = self.wish(at, wish)
+            request = self.wish(at, wish, batch)
             self.c.settle()
             reply = self.c.replies[request]
             if not (isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.NOT_READY):

@@ -32,7 +32,7 @@ def test_a_replacement_by_what_is_no_job_is_refused(what: m.Replacement, job: st
     assert isinstance(reply, m.ErrorReply)
     assert "cannot be a job" in reply.text
     assert c.table("A").maps.contents == ()
-    assert isinstance(wish(c, MAP, "j1", m.Replacement.BEGIN), m.FlagReply)
+    assert isinstance(wish(c, MAP, "j1", m.Replacement.BEGIN), m.CountReply)
 
 
 @pytest.mark.parametrize(

@@ -290,7 +290,8 @@ def test_a_replacement_is_whole_at_a_copy_that_has_only_a_part_of_either_content
     def replace(c: Cluster, job: Job) -> None:
         job.wish("A", m.Replacement.BEGIN)
         job.ask("A", Step.ASSEMBLE, "t1")
-        job.wish("A", m.Replacement.DECIDE)
+        stamp = c.nodes["A"].keeper.table.maps.content_of(MAP).pending_stamp
+        c.ask("A", m.ReplaceContent, MAP, job.name, m.Replacement.DECIDE, stamp)
 
     c, _ = during_a_copy(chunks, 30, replace)
     assert c.entries("A") == c.entries("B") == dict.fromkeys(KEYS[20:], NEW)
@@ -310,7 +311,7 @@ def prepared(names: str = "ABC", rows: str = "BC") -> tuple[Cluster, Job]:
         c.put(rows[0], key, OLD)
     job.stage(rows[0], "t1", KEYS[2:4])
     job.stage(rows[0], "t2", KEYS[4:6], LATER)
-    assert isinstance(c.replies[begun(c, job)], m.FlagReply)
+    assert c.replies[begun(c, job)].count == c.table("A").maps.content_of(MAP).pending_stamp > 0
     done = job.ask(rows[0], Step.ASSEMBLE, "t1")
     c.settle()
     assert count(c, done) == 1
@@ -461,7 +462,8 @@ def test_asked_again_a_decision_replaces_nothing_again() -> None:
     c.settle()
     c.put("B", KEYS[0], LATER)
     c.settle()
-    for wish in m.Replacement:
+    assert c.replies[job.wish("A", m.Replacement.BEGIN)].count == c.table("A").maps.content_of(MAP).stamp
+    for wish in (m.Replacement.DECIDE, m.Replacement.ABORT):
         assert c.replies[job.wish("A", wish)].flag
     again = job.ask("B", Step.ASSEMBLE, "t1")
     c.settle()

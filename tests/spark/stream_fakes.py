@@ -88,7 +88,7 @@ class FakeStaging:
         self.drop()
         return done
 
-    def prepare_replace(self, attempts: Sequence[StagedRows]) -> None:
+    def prepare_replace(self, attempts: Sequence[StagedRows], batch: tuple[str, int] | None = None) -> None:
         rows: Rows = {}
         for each in attempts:
             assert any(each.pages)

@@ -40,12 +40,13 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from phalanx.client.sync import Client
 from phalanx.client.sync_map import SyncMap
 from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
 from phalanx.common.hidden import HiddenName, Kind, Step, check_part, hidden_name
+from phalanx.common.map_settings import Batch
 from phalanx.grid.steps import REMOVES
 from phalanx.maps.grouping import BATCH_BYTES
 from phalanx.maps.requests import check_map_name, expect, raise_error
@@ -58,6 +59,17 @@ NO_VALUE = bytes(4)
 """Where a removal is staged: as long as a value is at least."""
 ASK_AGAIN_AFTER_S = 0.02
 MOST_QUERY_LENGTH = 200
+
+
+R = TypeVar("R", CountReply, FlagReply)
+
+
+def _checked(batch: tuple[str, int] | None) -> tuple[str, int]:
+    """A query and the number of its batch; of none, an empty one. Raises `UsageError` for what cannot name a query."""
+    query, number = batch if batch is not None else ("", 0)
+    if batch is not None and not 0 < len(query) <= MOST_QUERY_LENGTH:
+        raise UsageError(f"{query!r} cannot name a query: give 1 to {MOST_QUERY_LENGTH} characters")
+    return query, number
 
 
 def new_job_id() -> str:
@@ -143,6 +155,10 @@ class Staging:
         self.job_id = check_part("job", job_id)
         self._client = client
         self._map = client.map(map_name)
+        self._begun = 0
+        """What the master answered when this replace began; 0: it did not."""
+        self._is_dispensable = False
+        """Whether there is nothing to replace, for the batch has done so."""
 
     def __repr__(self) -> str:
         return f"Staging({self.map_name!r}, {self.job_id!r})"
@@ -159,31 +175,42 @@ class Staging:
         `batch`: a query and the number of its batch, which grows. The job is over then. Raises `UsageError` where rows are
         gone that were staged: the map is as it was, but for rows that go while this is being done.
         """
-        query, number = batch if batch is not None else ("", 0)
-        if batch is not None and not 0 < len(query) <= MOST_QUERY_LENGTH:
-            raise UsageError(f"{query!r} cannot name a query: give 1 to {MOST_QUERY_LENGTH} characters")
+        query, number = _checked(batch)
         self._do(Step.CHECK, attempts, query, number)
         return self._do(Step.APPLY, attempts, query, number)
 
-    def prepare_replace(self, attempts: Sequence[StagedRows]) -> None:
+    def prepare_replace(self, attempts: Sequence[StagedRows], batch: tuple[str, int] | None = None) -> None:
         """Make the rows of these attempts ready to be all that is in the map. What they remove is not among them.
 
+        `batch`: as for `apply`. Where it has replaced the map, or a later one, nothing is done, now and by `decide_replace`.
         Times to live begin now. Raises `UsageError` if another replace began in the meantime, or rows are gone that were
         staged.
         """
-        self._ask_master(Replacement.BEGIN)
-        self._do(Step.ASSEMBLE, attempts)
+        query, number = _checked(batch)
+        self._begun = self._ask_master(Replacement.BEGIN, CountReply, Batch(query, number) if query else None).count
+        self._is_dispensable = not self._begun
+        if self._is_dispensable:
+            self.drop()
+        else:
+            self._do(Step.ASSEMBLE, attempts)
 
     def decide_replace(self) -> None:
         """Put what was prepared in the place of what is in the map. Returns when every member serves it.
 
-        Raises `UsageError` if another replace was prepared since, or this one waited too long: nothing has happened.
+        Raises `UsageError` if another replace was prepared since, or this one waited too long: nothing has happened; and if
+        it was not prepared by this object.
         """
-        self._ask_master(Replacement.DECIDE)
+        if self._is_dispensable:
+            return
+        if not self._begun:
+            raise UsageError(
+                f"job {self.job_id} has prepared nothing for map {self.map_name!r}: call prepare_replace first"
+            )
+        self._ask_master(Replacement.DECIDE, FlagReply)
 
     def abort(self) -> bool:
         """Give up what is staged or prepared. False: it was decided already, and the new content stands."""
-        was_decided = self._ask_master(Replacement.ABORT)
+        was_decided = self._ask_master(Replacement.ABORT, FlagReply).flag
         self.drop()
         return not was_decided
 
@@ -215,8 +242,8 @@ class Staging:
         replies = self._map.everywhere(request, CountReply, what, is_write=True, most=PARTITIONS_AT_ONCE)
         return sum(reply.count for reply in replies)
 
-    def _ask_master(self, wish: Replacement) -> bool:
-        """Have the master fulfil a wish: whether the job's content was decided upon. Asked again until it is fulfilled, or
+    def _ask_master(self, wish: Replacement, reply_kind: type[R], batch: Batch | None = None) -> R:
+        """Have the master fulfil a wish: what it answers. Asked again until it is fulfilled, or
         for as long as a call may take: then what became of it is not known, but for one that refused all the time."""
         client, what = self._client, f"{wish.name.lower()} of job {self.job_id}, to replace map {self.map_name!r}"
         deadline = time.monotonic() + client.call_timeout_s
@@ -228,9 +255,10 @@ class Staging:
             except UnavailableError as error:
                 reply = ErrorReply(0, ErrorCode.UNAVAILABLE, str(error))
             else:
-                reply = client.ask(master, ReplaceContent(client.next_id(), self.map_name, self.job_id, wish))
+                request = ReplaceContent(client.next_id(), self.map_name, self.job_id, wish, self._begun, batch)
+                reply = client.ask(master, request)
             if not isinstance(reply, ErrorReply) or reply.code in (ErrorCode.INVALID, ErrorCode.NOT_ENOUGH_MEMBERS):
-                return expect(reply, FlagReply, what).flag
+                return expect(reply, reply_kind, what)
             may_be_done = may_be_done or wish is Replacement.DECIDE
             if time.monotonic() >= deadline:
                 code = ErrorCode.INDETERMINATE if may_be_done else ErrorCode.UNAVAILABLE

@@ -38,6 +38,8 @@ MAX_JOURNAL_EVENTS = 10_000_000
 """In one partition."""
 JOURNAL_BYTES = 16 * 1024 * 1024
 """Of the events in one partition, where nothing else is said."""
+MAX_REPLACING_QUERIES = 8
+"""Of one map, of which the last batch is known."""
 REMEMBERED_NAMES = 10_000
 """Whose settings a plan keeps looked up."""
 
@@ -125,6 +127,13 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
+class Batch(msgspec.Struct, frozen=True, array_like=True):
+    """One of a query's, whose numbers grow."""
+
+    query: str
+    number: int
+
+
 class Content(msgspec.Struct, frozen=True, array_like=True):
     """By which job a map's content was replaced last, and by which it may be next."""
 
@@ -138,6 +147,27 @@ class Content(msgspec.Struct, frozen=True, array_like=True):
     """As `stamp`, of that."""
     is_decided: bool = False
     """Whether the pending content will take the place of the present one: it does when every member knows so."""
+    pending_batch: Batch | None = None
+    """What the pending content is of; None: no query."""
+    batches: tuple[Batch, ...] = ()
+    """Of each query the greatest batch that was put in the map's place, in the order in which that was; of the last ones."""
+
+    @property
+    def as_given_up(self) -> Content:
+        """This one without what is pending."""
+        return msgspec.structs.replace(self, pending="", pending_stamp=0, is_decided=False, pending_batch=None)
+
+    @property
+    def as_placed(self) -> Content:
+        """The pending content is in its place."""
+        batches, placed = self.batches, self.pending_batch
+        if placed is not None:
+            batches = (*(each for each in batches if each.query != placed.query), placed)[-MAX_REPLACING_QUERIES:]
+        return Content(self.map, self.pending, self.pending_stamp, batches=batches)
+
+    def has_placed(self, batch: Batch) -> bool:
+        """Whether this batch of its query was put in the map's place, or a later one."""
+        return any(each.query == batch.query and each.number >= batch.number for each in self.batches)
 
 
 class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):

@@ -11,10 +11,12 @@ job that is still to be decided, and it is the master that gives those up.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from phalanx.common.clock import stamp_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, Step, hidden_name, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis, Target
@@ -42,7 +44,7 @@ def on_change(
         grid.staging.touch(hidden_name(request.map, request.job, Kind.ATTEMPT), now)
         grid.out.send(caller, CountReply(request.id, 0))
         return
-    due = [owned for owned in owned_ones if not _was_done(owned, request)]
+    due = [owned for owned in owned_ones if not _was_done(owned, request) or _is_stale(grid, owned, request)]
     already = sum(owned.replica.staged.has_applied(request.map, request.query, request.number) for owned in due)
     write = PendingWrite(caller, CountReply(request.id, len(due) - already), 0, request.map)
     stamp = grid.clock.stamp(now)
@@ -126,6 +128,16 @@ def _was_done(owned: OwnedPartition, request: ChangeStaged) -> bool:
     ):
         return True
     return last is request.step
+
+
+def _is_stale(grid: GridService, owned: OwnedPartition, request: ChangeStaged) -> bool:
+    """Whether what was assembled is older than the beginning of its job, which began anew when another one had taken its
+    turn: in its place, it would count as removed when it began."""
+    content = grid.table.maps.content_of(request.map)
+    whole = owned.replica.maps.get(hidden_name(request.map, request.job, Kind.WHOLE))
+    if request.step is not Step.ASSEMBLE or content.pending != request.job or whole is None:
+        return False
+    return any(stamp_of(row) < content.pending_stamp for row in islice(whole.entries.values(), 1))
 
 
 def take_pages(

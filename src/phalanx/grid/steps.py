@@ -52,6 +52,8 @@ def carry_out(replica: Replica, message: ReplicateStaged, now: Millis) -> list[M
             return _take_out(replica, hidden_of(replica, name, job))
         case Step.ASSEMBLE:
             whole = hidden_name(name, job, Kind.WHOLE)
+            if whole in replica.maps:
+                _stamp_anew(replica.maps[whole], message.stamp)
             for store in _attempts_of(replica, message):
                 _upsert(replica, whole, store, message.stamp, now, leaves_tombstones=False)
             if whole in replica.maps and not replica.maps[whole].entries:
@@ -149,6 +151,11 @@ def _upsert(
             store.remove(key, stamp if leaves_tombstones else 0)
         elif header != FOREVER:
             store.put(key, prefix + row[PREFIX_BYTES:], int.from_bytes(header, "big"), now)
+
+
+def _stamp_anew(store: MapStore, stamp: int) -> None:
+    prefix = stamp.to_bytes(STAMP_BYTES, "big")
+    store.entries = {key: prefix + row[STAMP_BYTES:] for key, row in store.entries.items()}
 
 
 def _replace(replica: Replica, message: ReplicateStaged) -> list[MapStore]:

@@ -476,8 +476,9 @@ class Node:
         if is_write and (why := self.grid.guard.why_refused(request.map, is_write=True, now=now)):
             reply = m.ErrorReply(request.id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
         else:
-            refusal, was_decided = self.duties.replace_content(request, self.clock.stamp(now), now)
-            reply = m.FlagReply(request.id, was_decided)
+            refusal, was_decided, begun = self.duties.replace_content(request, self.clock.stamp(now), now)
+            is_begin = request.wish is m.Replacement.BEGIN
+            reply = m.CountReply(request.id, begun) if is_begin else m.FlagReply(request.id, was_decided)
             if refusal:
                 reply = m.ErrorReply(request.id, ErrorCode.NOT_READY, refusal)
         self._out.send(caller, reply)

@@ -162,14 +162,15 @@ class MasterDuties:
         if is_new or self._publishing.is_due(now):
             self._go_on(now)
 
-    def replace_content(self, request: ReplaceContent, stamp: int, now: Millis) -> tuple[str, bool]:
-        """What a job wishes to become of a map's content (`replacing`): why it is not so yet (empty: it is), and whether
-        the job's content was decided upon. Raises `UsageError` for what cannot be any more."""
+    def replace_content(self, request: ReplaceContent, stamp: int, now: Millis) -> tuple[str, bool, int]:
+        """What a job wishes to become of a map's content (`replacing`): why it is not so yet (empty: it is), whether the
+        job's content was decided upon, and the stamp with which it began. Raises `UsageError` for what cannot be any more."""
         invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
         refusal = self._replacing.ask(request, stamp, self._joined().others(self.this), now)
         if self._publishing.is_due(now):
             self._publish(now)
-        return refusal, self._replacing.was_decided(request.map, request.job)
+        name, job = request.map, request.job
+        return refusal, self._replacing.was_decided(name, job), self._replacing.begun(name, job)
 
     def change_map(self, name: str, change: MapChange, now: Millis) -> None:
         """Let a map be another from now on (an empty name: all for which nothing else was set).

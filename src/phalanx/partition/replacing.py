@@ -13,6 +13,14 @@ same way, for the new content in its place: so nobody is served the old one any 
 
 Only one job can be about to replace a map: one that begins later takes the turn of one that has not decided. What begins
 and is never decided ends after `staging_ms`.
+
+Who decides says what began, by the stamp that it was given: a job begins anew whose turn another one took, and a wish may
+be under way for long.
+
+1. Job J begins twice, and decides twice, for answers are late; it is over. 2. Job K replaces the map. 3. The second BEGIN of
+   J arrives now, then the second DECIDE: of J nothing is prepared any more, and the map would be empty.
+
+Batches of a query replace one another in the order of their numbers, whoever asks: a driver may hang, be replaced, and go on.
 """
 
 from __future__ import annotations
@@ -65,21 +73,23 @@ class Replacing:
         content, job = self._keeper.table.maps.content_of(request.map), request.job
         match request.wish:
             case Replacement.BEGIN:
-                if job != content.job and job != content.pending:
+                if job not in (content.job, content.pending) and not _is_dispensable(request, content):
                     if content.is_decided:
                         return f"the content of job {content.pending} is being put in its place: ask again"
-                    self._set(msgspec.structs.replace(content, pending=job, pending_stamp=stamp), now)
+                    self._set(_with_pending(content, request, stamp), now)
             case Replacement.DECIDE:
-                if job == content.pending and not content.is_decided:
-                    self._set(msgspec.structs.replace(content, is_decided=True), now)
-                elif job not in (content.job, content.pending):
+                began = {content.job: content.stamp, content.pending: content.pending_stamp}
+                if began.get(job) == request.stamp and job == content.pending:
+                    if not content.is_decided:
+                        self._set(msgspec.structs.replace(content, is_decided=True), now)
+                elif began.get(job) != request.stamp:
                     raise UsageError(
                         f"the content of {request.map!r} was not replaced: job {job} is not about to do it any more, "
                         f"because another job began to, or it waited too long; run it again"
                     )
             case Replacement.ABORT:
                 if job == content.pending and not content.is_decided:
-                    self._set(msgspec.structs.replace(content, pending="", pending_stamp=0), now)
+                    self._set(content.as_given_up, now)
         self.go_on(others, now)
         content = self._keeper.table.maps.content_of(request.map)
         is_placed = request.wish is not Replacement.DECIDE or content.job == job
@@ -90,6 +100,11 @@ class Replacing:
         content = self._keeper.table.maps.content_of(name)
         return content.job == job or (content.pending == job and content.is_decided)
 
+    def begun(self, name: str, job: str) -> int:
+        """The stamp of the job's content; 0: it is neither there nor about to be."""
+        content = self._keeper.table.maps.content_of(name)
+        return content.pending_stamp if job == content.pending else content.stamp if job == content.job else 0
+
     def go_on(self, others: Collection[MemberId], now: Millis) -> None:
         """Complete what every member knows to be decided; give up what nobody decides."""
         for content in self._keeper.table.maps.contents:
@@ -98,11 +113,11 @@ class Replacing:
             since = self._pending_since.setdefault((content.map, content.pending), now)
             if content.is_decided:
                 if self._is_known(content, others):
-                    self._set(Content(content.map, content.pending, content.pending_stamp), now)
+                    self._set(content.as_placed, now)
                     version = self._keeper.table.version
                     self._out.record(events.ContentReplaced(content.map, content.pending, version))
             elif now - since >= self._staging_ms:
-                self._set(msgspec.structs.replace(content, pending="", pending_stamp=0), now)
+                self._set(content.as_given_up, now)
 
     def _is_known(self, content: Content, others: Collection[MemberId]) -> bool:
         """Whether every member has a table that says this of the map. A new master asks as if it had just been said."""
@@ -119,3 +134,22 @@ class Replacing:
             del self._known_from[key]
         for key in [key for key in self._pending_since if key[0] == content.map and key[1] != content.pending]:
             del self._pending_since[key]
+
+
+def _is_dispensable(request: ReplaceContent, content: Content) -> bool:
+    """Whether the batch was put in the map's place before, or a later one. Raises `UsageError` if a later one is about to."""
+    batch, pending = request.batch, content.pending_batch
+    if batch is None:
+        return False
+    if pending is not None and pending.query == batch.query and pending.number > batch.number:
+        raise UsageError(
+            f"batch {batch.number} of query {batch.query} does not replace the map {request.map!r}: batch {pending.number} is "
+            f"about to"
+        )
+    return content.has_placed(batch)
+
+
+def _with_pending(content: Content, request: ReplaceContent, stamp: int) -> Content:
+    return msgspec.structs.replace(
+        content, pending=request.job, pending_stamp=stamp, is_decided=False, pending_batch=request.batch
+    )

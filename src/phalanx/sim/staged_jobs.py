@@ -209,7 +209,7 @@ class StagedJobs:
     def _replace(self, host: Host) -> Steps:
         self._contents = number = self._contents + 1
         job = self._new_job("c")
-        yield from self._wish(host, job, m.Replacement.BEGIN)
+        stamp, _ = yield from self._wish(host, job, m.Replacement.BEGIN)
         yield from self._stage(host, REPLACED, job, "zombie", dict.fromkeys(self.keys[::2], UNSEEN), None)
         rows = self.content_of(number)
         where = yield from self._stage(host, REPLACED, job, "real", rows, (self.prepared, number))
@@ -221,7 +221,7 @@ class StagedJobs:
         began, place = self._world.agenda.now, len(self.decisions)
         self.decisions.append(Decision(number, began, NEVER, None))
         try:
-            replier = yield from self._wish(host, job, m.Replacement.DECIDE)
+            _, replier = yield from self._wish(host, job, m.Replacement.DECIDE, stamp)
         except Refused:
             self.decisions[place] = Decision(number, began, self._world.agenda.now, None)
             raise
@@ -309,18 +309,19 @@ class StagedJobs:
             if left and left[: len(some)] == some:
                 yield RETRY_MS
 
-    def _wish(self, host: Host, job: str, wish: m.Replacement) -> Generator[list[Ask] | Millis, list[Any], MemberId]:
-        """Ask the master until it has fulfilled the wish: who it was."""
+    def _wish(
+        self, host: Host, job: str, wish: m.Replacement, stamp: int = 0
+    ) -> Generator[list[Ask] | Millis, list[Any], tuple[int, MemberId]]:
+        """Ask the master until it has fulfilled the wish: with which stamp the job began, and who it was."""
         while True:
             node = host.node
             master = node.membership.master if node is not None else None
             if master is None:
                 yield RETRY_MS
                 continue
-            ((reply, *told),) = yield [(0, m.ReplaceContent(0, REPLACED, job, wish), master)]
-            if isinstance(reply, m.FlagReply):
-                replier: MemberId = told[0]
-                return replier
+            ((reply, *told),) = yield [(0, m.ReplaceContent(0, REPLACED, job, wish, stamp), master)]
+            if isinstance(reply, m.FlagReply | m.CountReply):
+                return (reply.count if isinstance(reply, m.CountReply) else stamp), told[0]
             if isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.INVALID:
                 raise Refused
             yield RETRY_MS

@@ -104,17 +104,19 @@ class _Sink:
         return str(query)
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None], number: int) -> None:
-        staged = [message for message in messages if isinstance(message, Staged) and message.rows]
+        told = [message for message in messages if isinstance(message, Staged)]
+        staged = [message for message in told if message.rows]
         attempts = [one.staged for one in staged]
+        batch = (told[0].query, number) if told else None
         name = self._options.map
         with explained(), grid.connect(self._options) as client:
             if self._overwrite:
                 job = grid.staging(client, name, staged[0].job if staged else self._job)
-                take_step(name, "prepared", lambda: job.prepare_replace(attempts))
+                take_step(name, "prepared", lambda: job.prepare_replace(attempts, batch))
                 take_step(name, "decided", job.decide_replace)
             elif staged:
                 job = grid.staging(client, name, staged[0].job)
-                take_step(name, "applied", lambda: job.apply(attempts, batch=(staged[0].query, number)))
+                take_step(name, "applied", lambda: job.apply(attempts, batch))
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Drop what was staged. What cannot be dropped now goes by itself when nobody touches it."""

@@ -9,7 +9,7 @@ import msgspec
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Step
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.map_settings import MapChange
+from phalanx.common.map_settings import Batch, MapChange
 from phalanx.common.migration import Migration
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
@@ -279,9 +279,10 @@ class ChangeMap(WireMessage, tag=79, frozen=True):
 
 class Replacement(enum.IntEnum):
     BEGIN = 1
-    """The job is about to prepare another content."""
+    """The job is about to prepare another content. Answered with its stamp, in a `CountReply`; 0: there is nothing to do, for
+    the query's batch was put in the map's place before, or a later one."""
     DECIDE = 2
-    """That is to take the place of the present one."""
+    """That is to take the place of the present one. Answered with a flag."""
     ABORT = 3
     """It is not. Answered with a flag: False, if it was decided."""
 
@@ -296,6 +297,10 @@ class ReplaceContent(WireMessage, tag=162, frozen=True):
     map: str
     job: str
     wish: Replacement
+    stamp: int = 0
+    """Of DECIDE: the answer to BEGIN. A wish that was long under way must not decide what began since."""
+    batch: Batch | None = None
+    """Of BEGIN: what the content is; None: of no query."""
 
 
 # --- replies --------------------------------------------------------------------------------------------------------
