@@ -527,6 +527,21 @@ def test_what_nobody_has_touched_for_long_is_dropped_at_all_replicas_and_its_job
     assert code(c.replies[job.ask("A", Step.APPLY, "t1")]) is ErrorCode.INVALID
 
 
+def test_what_is_hidden_in_a_partition_that_is_sealed_for_a_moment_is_dropped_some_day() -> None:
+    c, job = two(staging_ms=STAGING_MS)
+    job.stage("A", "t1", KEYS[:2])
+    c.settle()
+    grid = c.nodes["A"].grid
+    c.advance(50_000)
+    owned = grid.outgoing.sealed[0] = grid.owned[0]  # type: ignore[assignment]  # it is owned there
+    grid.owned[0] = None
+    c.advance(2 * STAGING_MS)
+    assert hidden_at(c, "A") != {}, "what is sealed stays as its next owner has it"
+    grid.outgoing._unseal(owned.number)  # as when its migration was given up
+    c.advance(2 * STAGING_MS)
+    assert hidden_at(c, "A") == hidden_at(c, "B") == {}
+
+
 def test_a_job_that_goes_on_staging_keeps_what_it_has_staged_before_in_whatever_partition() -> None:
     c = Cluster("A", partition_count=2, backup_count=0, staging_ms=STAGING_MS)
     c.assign()
@@ -635,9 +650,11 @@ def test_nobody_writes_into_hidden_maps_but_rows_into_attempts(kind: Kind) -> No
     asked = [
         c.ask("A", m.PutAll, job.hidden(kind), KEYS[:1], [NEW], 0),
         c.ask("A", m.Put, job.hidden(Kind.ATTEMPT, "t1"), KEY, NEW, 0),
+        c.ask("A", m.Remove, job.hidden(kind), KEY),
+        c.ask("A", m.ClearPartitions, job.hidden(Kind.ATTEMPT, "t1"), [0], 1),
         c.ask("A", m.PutAll, job.hidden(Kind.ATTEMPT, "t1"), KEYS[:1], [NEW], REMOVES - 1, 1, ((0, 1),)),
     ]
-    assert [code(c.replies[each]) for each in asked] == [ErrorCode.INVALID] * 3
+    assert [code(c.replies[each]) for each in asked] == [ErrorCode.INVALID] * len(asked)
     assert hidden_at(c, "A") == {}
 
 

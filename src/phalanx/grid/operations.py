@@ -155,7 +155,7 @@ def _replace(grid: GridService, owned: OwnedPartition, caller: Target, request: 
 
 
 def _remove(grid: GridService, owned: OwnedPartition, caller: Target, request: Remove, now: Millis) -> None:
-    if was_applied(grid, owned, caller, request):
+    if _is_kept_from_users(grid, caller, request) or was_applied(grid, owned, caller, request):
         return
     replica = owned.replica
     if replica.journals:
@@ -309,7 +309,9 @@ def _size_of(grid: GridService, caller: Target, request: SizeOf, now: Millis) ->
 
 
 def _clear(grid: GridService, caller: Target, request: ClearPartitions, now: Millis) -> None:
-    if not _owns_all(grid, caller, request, request.partitions, request.of, now):
+    if _is_kept_from_users(grid, caller, request) or not _owns_all(
+        grid, caller, request, request.partitions, request.of, now
+    ):
         return
     stamp = grid.clock.stamp(now)
     write = PendingWrite(caller, DoneReply(request.id), 0, request.map)
@@ -450,6 +452,15 @@ def _fits_one(grid: GridService, caller: Target, request: Put | PutIfAbsent | Re
     return _fits(grid, caller, request, (request.key,), (request.value,))
 
 
+def _is_kept_from_users(grid: GridService, caller: Target, request: KeyRequest | BulkRequest) -> bool:
+    """Whether a write is for a hidden map: those change by what their job asks for, and nobody else's wish."""
+    if is_hidden(request.map):
+        text = f"{request.map!r} is the name of a hidden map: none can write there"
+        grid.fail(caller, request.id, ErrorCode.INVALID, text)
+        return True
+    return False
+
+
 def _fits(
     grid: GridService,
     caller: Target,
@@ -462,12 +473,8 @@ def _fits(
     total = 0
     is_staged = is_hidden(request.map)
     longest_name = MAX_MAP_NAME_LENGTH + (MAX_HIDDEN_LENGTH if is_staged else 0)
-    if is_staged and (
-        type(request) is not PutAll or kind_of(request.map) is not Kind.ATTEMPT or not job_of(request.map)
-    ):
-        grid.fail(
-            caller, request_id, ErrorCode.INVALID, f"{request.map!r} is the name of a hidden map: none can write there"
-        )
+    is_attempt = type(request) is PutAll and kind_of(request.map) is Kind.ATTEMPT and bool(job_of(request.map))
+    if not is_attempt and _is_kept_from_users(grid, caller, request):
         return False
     for what, limit, sizes in (
         ("key", config.max_key_bytes, list(map(len, keys))),

@@ -251,11 +251,13 @@ class StagingKeeper:
         if self._look_at is None or now < self._look_at:
             return
         still_used: dict[tuple[str, str], Millis] = {}
-        for owned in [owned for owned in self._grid.owned if owned is not None]:
+        for owned in self._grid.all_owned():
             replica = owned.replica
+            # What is sealed stays as its next owner has it; it may be this one again.
+            is_sealed = self._grid.owned[owned.number] is None
             for name, job, is_whole in _hidden_in(owned):
                 used_at = self._used_at.get((name, job), now)
-                if not self._is_over(name, job, used_at, now, is_whole=is_whole):
+                if is_sealed or not self._is_over(name, job, used_at, now, is_whole=is_whole):
                     still_used[name, job] = used_at
                     continue
                 step = Step.DISCARD if is_whole else Step.DROP
