@@ -499,6 +499,7 @@ def test_a_replaced_map_keeps_the_stamp_of_its_job_as_that_of_a_clear() -> None:
     c, job = prepared()
     c.put("B", KEYS[9], LATER)
     c.settle()
+    written_since = int.from_bytes(c.kept("B")[0][KEYS[9]][:8], "big")
     job.wish("A", m.Replacement.DECIDE)
     c.settle()
     content = c.table("B").maps.content_of(MAP)
@@ -506,7 +507,9 @@ def test_a_replaced_map_keeps_the_stamp_of_its_job_as_that_of_a_clear() -> None:
     assert content.job == "j1"
     assert cleared_at == content.stamp
     assert all(int.from_bytes(stored[:8], "big") > cleared_at for stored in entries.values())
-    assert not tombstones
+    assert tombstones[KEYS[9]] == written_since + 1
+    assert min(tombstones.values()) > cleared_at, "what the clear tells already"
+    assert c.kept("B") == c.kept("C")
 
 
 # --- what nobody comes back for ------------------------------------------------------------------------------------

@@ -121,8 +121,8 @@ class CopySender:
         return not self._sent_last and len(self._on_the_way) < MAX_ON_THE_WAY
 
     def lacks(self, names: Iterable[str]) -> bool:
-        """Whether any entry of these maps is still to be sent."""
-        unsent = {name for name, left in self._keys if left}
+        """Whether any entry of these maps is still to be sent, or what tells of a removal."""
+        unsent = {name for name, left in (*self._keys, *self._removed) if left}
         return any(name in unsent for name in names)
 
     def send_also(self, name: str) -> None:

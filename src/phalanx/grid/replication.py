@@ -228,7 +228,7 @@ class OwnedPartition:
     ) -> None:
         """A step with staged rows was done and sent (`steps`): what does it find where a copy is arriving?
 
-        `needed`: the hidden maps that it took up. 1. B gets a copy, and lacks some rows of an attempt. 2. The attempt is
+        `needed`: the maps that it took up. 1. B gets a copy, and lacks some rows of an attempt. 2. The attempt is
         applied here, and so at B: without those rows, which nobody has to send any more. So such a copy begins anew; what
         is hidden is copied first, for that to be seldom. `made`: the map that it made of the map `of`, of which B may have
         a part only; what is missing follows.

@@ -8,15 +8,15 @@ anew when a step needs them: `OwnedPartition.on_step`.) All that a step writes h
 A stored row is its stamp, a header, and the value: the header is the time that the entry will live once it is applied,
 0 for ever, or says that the key is to be removed.
 
-A step costs time as it has rows, some 0.6 µs each (2 µs with a time to live), in one turn of the member; a replacement costs the same whatever its
-size, for it puts one map in the place of another; but for a map with a journal, to which it tells what has changed.
+A step costs time as it has rows, some 0.6 µs each (2 µs with a time to live), in one turn of the member; a replacement some 0.15 µs
+for each entry of the old content, 3 µs for each that was written since the job began; and a journal is told what has changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from phalanx.common.clock import STAMP_BYTES
+from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.hidden import Kind, Step, hidden_name, is_hidden, job_of, target_of
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Content
@@ -82,12 +82,12 @@ def carry_out(replica: Replica, message: ReplicateStaged, now: Millis) -> list[M
 
 
 def consumed_by(replica: Replica, message: ReplicateStaged) -> list[str]:
-    """The hidden maps without which a replica could not do a step."""
+    """The maps without which a replica could not do a step as its owner does."""
     names: list[str] = []
     if message.step in (Step.APPLY, Step.ASSEMBLE):
         names = [hidden_name(message.map, message.job, Kind.ATTEMPT, attempt) for attempt in message.attempts]
     elif message.step is Step.REPLACE:
-        names = [hidden_name(message.map, message.job, Kind.WHOLE)]
+        names = [hidden_name(message.map, message.job, Kind.WHOLE), message.map]
     return [name for name in names if name in replica.maps]
 
 
@@ -162,18 +162,43 @@ def _replace(replica: Replica, message: ReplicateStaged) -> list[MapStore]:
     """Put what was assembled in the place of a map; nothing, where nothing was.
 
     What was there is gone as by a clear at the stamp of the message, which is older than what was assembled: so a merge
-    with another side takes from there what is newer, and nothing of the old content.
+    with another side takes from there what is newer, and nothing of the old content. What was written and removed here since
+    that stamp is gone, too, each key by itself (`_outdate`).
     """
     name, before = message.map, replica.maps.get(message.map)
     after = replica.maps.pop(hidden_name(name, message.job, Kind.WHOLE), None) or MapStore()
     after.cleared_at = max(message.stamp, before.cleared_at if before is not None else 0)
     after.purged_to = before.purged_to if before is not None else replica.purged_to
+    if before is not None:
+        _outdate(before, after, message.stamp)
     if (journal := replica.journals.get(name)) is not None:
         _tell_difference(journal, before.entries if before is not None else {}, after.entries, message.stamp)
     after.journal = journal
     replica.maps[name] = after
     replica.staged.contents[name] = (message.stamp, message.job)
     return [before] if before is not None else []
+
+
+def _outdate(before: MapStore, after: MapStore, since: int) -> None:
+    """Let a merge find nothing of an old content newer than the new one.
+
+    1. A job begins, and prepares. 2. Somebody writes or removes a key. 3. A cut: the other side keeps that. 4. The content is
+    put in its place here, and both sides merge: what they both had before the cut is older than the decision.
+    """
+    least = (since + 1).to_bytes(STAMP_BYTES, "big")
+    written = [(stamp_of(row) + 1, key) for key, row in before.entries.items() if row >= least]
+    removed = [(stamp, key) for key, stamp in before.tombstones.items() if stamp > since]
+    if after.entries and before.cleared_at >= stamp_of(next(iter(after.entries.values()))):
+        _stamp_anew(after, before.cleared_at + 1)
+    for stamp, key in sorted([*written, *removed]):
+        row = after.entries.get(key)
+        if row is None:
+            after.tombstones[key] = stamp
+            continue
+        if key in after.expires_at:
+            after.covering.add(key)
+        if stamp_of(row) <= stamp:
+            after.entries[key] = (stamp + 1).to_bytes(STAMP_BYTES, "big") + row[STAMP_BYTES:]
 
 
 def _tell_difference(journal: Journal, old: dict[bytes, bytes], new: dict[bytes, bytes], stamp: int) -> None:
