@@ -18,7 +18,7 @@ from phalanx.grid.copying import CopySender, IncomingCopy
 from phalanx.grid.discarding import ENTRIES_AT_ONCE, Discarded
 from phalanx.grid.following import apply_write
 from phalanx.grid.journal import ENDED_LINEAGES, EVENT_BYTES, OLD_VALUE_WITHIN_BYTES, Journal, lineage_of
-from phalanx.grid.replication import JournalMarks
+from phalanx.grid.readable import JournalMarks
 from phalanx.grid.steps import FOREVER, REMOVAL, consumed_by
 from phalanx.grid.store import Replica
 from phalanx.wire import messages as m

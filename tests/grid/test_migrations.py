@@ -7,13 +7,13 @@ import pytest
 
 from harness import KEY, MAP, Cluster
 from phalanx.common.migration import Migration, MigrationKind
-from phalanx.grid.replication import COPY_STALLED_AFTER_MS, COPY_UNHEARD_AFTER_MS
+from phalanx.grid.streams import COPY_STALLED_AFTER_MS, COPY_UNHEARD_AFTER_MS
 from phalanx.wire import events
 from phalanx.wire import messages as m
 from phalanx.wire.effects import TimePassed
 
 KEYS = 6
-STEPS = range(44)
+STEPS = range(48)
 """More messages than one copy takes, from the order to the table that has it."""
 
 

@@ -8,7 +8,7 @@ from harness import CLIENT, KEY, MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode
 from phalanx.grid.outcomes import SILENT_MS
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Received
+from phalanx.wire.effects import Received, TimePassed
 
 OLD, NEW, LATER = (TEXT + value for value in (b"old", b"new", b"later"))
 NUMBER = 1_000
@@ -274,5 +274,6 @@ def test_the_program_of_a_lone_owner_leaves_no_record_and_no_silent_caller_stays
     assert owned.replica.outcomes.callers == {}
     c.put("A", KEY, OLD)
     c.now += SILENT_MS
+    c.feed("A", TimePassed())
     c.feed("A", Received("client/2", m.Put(100, MAP, KEY, NEW, 0)))  # type: ignore[arg-type]  # a client's id
     assert list(owned.replica.outcomes.callers) == ["client/2"]

@@ -10,8 +10,9 @@ from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import build_table
 from phalanx.grid.copying import Destination
-from phalanx.grid.replication import OwnedPartition, PendingWrite, StreamState
+from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.store import Replica
+from phalanx.grid.streams import StreamState
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Send
 

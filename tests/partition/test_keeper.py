@@ -7,7 +7,7 @@ from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.table import PartitionTable, build_table
-from phalanx.grid.replication import COPY_UNHEARD_AFTER_MS
+from phalanx.grid.streams import COPY_UNHEARD_AFTER_MS
 from phalanx.wire import events
 from phalanx.wire import messages as m
 

@@ -24,7 +24,8 @@ from phalanx.common.table import PartitionTable
 from phalanx.grid.copying import Destination
 from phalanx.grid.held import HeldRequests
 from phalanx.grid.journalling import follow_journal_settings
-from phalanx.grid.replication import OwnedPartition, StreamState
+from phalanx.grid.replication import OwnedPartition
+from phalanx.grid.streams import StreamState
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (

@@ -5,16 +5,6 @@ acknowledged it. Streams are the backups in the master's table, and destinations
 the table: a backup that does not answer holds the write up until the master takes it out; nothing is ever confirmed
 because time has passed.
 
-A stream's life:
-
-    PROBING     what does it hold? A backup in the table when this member became the owner, and every stream that lost
-                its connection or answers nothing: what it lacks is sent when it has told
-    COPYING     everything is being sent; writes go along on the same connection, so order alone keeps it right
-    CATCHING_UP a new destination holds everything; from now on it counts, and confirms what was confirmed without it
-    IN_SYNC     writes go out as they come
-
-A backup that needs a copy counts all the time: the table promises that it may be promoted. It acknowledges nothing
-until its copy is complete. A new destination does not count before CATCHING_UP, so a copy never holds up writes.
 The log keeps each write until all streams have acknowledged it; what a broken connection lost is sent again from it.
 A new destination is given up when its copy breaks off, but not once it counts: the master may have been told by then,
 and lets it commit, or not, in its next table. What an owner does in a migration stands in `outgoing`.
@@ -22,7 +12,6 @@ and lets it commit, or not, in its next table. What an owner does in a migration
 
 from __future__ import annotations
 
-import enum
 from collections import deque
 from collections.abc import Callable, Collection
 from functools import partial
@@ -39,59 +28,11 @@ from phalanx.common.view import ViewId
 from phalanx.grid.copying import MAX_ON_THE_WAY, CopySender, Destination
 from phalanx.grid.pacing import CopyPacer
 from phalanx.grid.protection import Guard
+from phalanx.grid.readable import ReadableJournals
 from phalanx.grid.store import Replica
+from phalanx.grid.streams import Stream, StreamState
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import CopyAck, ErrorReply, Probe, ProbeAnswer, Replicate, ReplicateAck, Reply
-
-RESEND_AFTER_MS = 1_000
-"""Silence of a stream that owes acknowledgements, after which it is asked what it has."""
-LATE_AFTER_MS = 500
-"""How long a backup may owe the acknowledgement of a write until people are told that it lacks something."""
-COPY_UNHEARD_AFTER_MS = 2_000
-"""A copy of which nothing at all was acknowledged begins anew: the destination may not have heard that this member is
-one, and then it takes nothing from it."""
-COPY_STALLED_AFTER_MS = 10_000
-"""A copy whose destination acknowledges nothing for so long begins anew."""
-
-
-class StreamState(enum.Enum):
-    PROBING = enum.auto()
-    COPYING = enum.auto()
-    CATCHING_UP = enum.auto()
-    IN_SYNC = enum.auto()
-
-
-class Stream:
-    """One replica that follows this owner."""
-
-    __slots__ = (
-        "acked", "copy", "counts", "heard_at", "index", "is_unreachable", "member", "ordered", "owed_seq", "owed_since",
-        "state", "target_seq",
-    )  # fmt: skip
-
-    def __init__(self, member: MemberId, index: int, acked: int, now: Millis, ordered: Destination | None) -> None:
-        self.member = member
-        self.index = index
-        """Its place among the backups that there are, or the index that it will have: the first so many confirm a write."""
-        self.acked = acked
-        """The replica has all writes up to this number (a replica being copied: the number at which it began)."""
-        self.state = StreamState.PROBING if ordered is None else StreamState.COPYING
-        self.ordered = ordered
-        """The migration of which it is the destination; None for a backup of the table."""
-        self.counts = ordered is None
-        """Whether writes wait for its acknowledgement."""
-        self.target_seq = 0
-        """CATCHING_UP ends when this is acknowledged: what was confirmed before its acknowledgement was waited for."""
-        self.is_unreachable = False
-        """Whether to ask it what it has as soon as a connection opens."""
-        self.copy: CopySender | None = None
-        self.heard_at = now
-        self.owed_seq = acked
-        """A write that it had not acknowledged when that was looked at last, and since when it is known to owe that."""
-        self.owed_since = now
-
-    def __repr__(self) -> str:
-        return f"Stream({self.member}, {self.state.name}, acked={self.acked}, counts={self.counts})"
 
 
 class PendingWrite(msgspec.Struct, gc=False):
@@ -104,37 +45,11 @@ class PendingWrite(msgspec.Struct, gc=False):
     """Whose protection counts when it is to be acknowledged; empty: none, as where kept data is handed in."""
 
 
-class JournalMarks:
-    """How far a journal had come with which write, from the oldest write that is not confirmed."""
-
-    __slots__ = ("_marks", "_readable")
-
-    def __init__(self, seq: int, next_sequence: int, readable: int = -1) -> None:
-        self._marks = deque([(seq, next_sequence)])
-        self._readable = readable
-
-    def note(self, seq: int, next_sequence: int) -> None:
-        self._marks.append((seq, next_sequence))
-
-    def confirm(self, seq: int) -> int:
-        """All have the writes up to this number: up to which event one may read. -1: that is not known."""
-        marks = self._marks
-        while marks and marks[0][0] <= seq:
-            self._readable = marks.popleft()[1]
-        return self._readable
-
-    def forget(self, seq: int) -> None:
-        """Of the writes up to this number only the last one counts."""
-        marks = self._marks
-        while len(marks) > 1 and marks[1][0] <= seq:
-            marks.popleft()
-
-
 class OwnedPartition:
     """A partition that this member owns, from the table that said so to the table that says otherwise."""
 
     __slots__ = (
-        "_base", "_guard", "_log", "_log_from", "_marks", "_of", "_out", "_pacer", "_waiting", "maps", "number", "replica",
+        "_base", "_guard", "_log", "_log_from", "_of", "_out", "_pacer", "_readable", "_waiting", "maps", "number", "replica",
         "streams", "view",
     )  # fmt: skip
 
@@ -174,8 +89,7 @@ class OwnedPartition:
         began_anew = epoch > replica.epoch or (epoch == replica.epoch and this != replica.ruler)
         invariant(began_anew, "no two rules over a partition have one epoch and ruler", replica=replica, epoch=epoch)
         replica.begin_rule(epoch, this)
-        self._marks = {name: JournalMarks(replica.seq, journal.next) for name, journal in replica.journals.items()}
-        """Of the maps with journals: how much of them may be read."""
+        self._readable = ReadableJournals(replica)
 
     def __repr__(self) -> str:
         return f"OwnedPartition({self.number}, {self.replica}, {list(self.streams.values())}, log={len(self._log)})"
@@ -209,7 +123,7 @@ class OwnedPartition:
             waits = waits or (stream.counts and stream.index <= coldest)
         self._log.append(message)
         if self.replica.journals:
-            self._mark(message.map, message.seq)
+            self._readable.note(message.map, message.seq)
         if waits and write is not None:
             waiting = self._waiting.get(coldest)
             if waiting is None:
@@ -239,16 +153,6 @@ class OwnedPartition:
             elif stream.copy is not None and made and stream.copy.lacks([of]):
                 stream.copy.send_also(made)
 
-    def _mark(self, name: str, seq: int) -> None:
-        """A write is applied: how far the journal of its map has come."""
-        journal, marks = self.replica.journals.get(name), self._marks.get(name)
-        if journal is None:
-            self._marks.pop(name, None)
-        elif marks is None:
-            self._marks[name] = JournalMarks(seq, journal.next)
-        else:
-            marks.note(seq, journal.next)
-
     def readable(self, name: str) -> int:
         """The number behind the newest event of the map's journal that may be read: all have it who must confirm a write.
 
@@ -256,16 +160,14 @@ class OwnedPartition:
         has not told yet, or gets a copy, nobody knows: until it has, no more than before. -1: of no event is it known. The
         number may be below that of the oldest event that is kept: what nobody may read can be dropped, too.
         """
-        journal = self.replica.journals[name]
-        marks = self._marks.get(name)
-        if not self.streams or marks is None:
-            return journal.next
+        if not self.streams:
+            return self._readable.end(name, None)
         coldest, confirmed = self.maps.of(name).backups.synchronous, self.replica.seq
         for stream in self.streams.values():
             if stream.counts and stream.index <= coldest:
                 is_known = stream.state in (StreamState.IN_SYNC, StreamState.CATCHING_UP)
                 confirmed = min(confirmed, stream.acked if is_known else -1)
-        return marks.confirm(confirmed)
+        return self._readable.end(name, confirmed)
 
     def put_unshared(self, name: str, key: bytes, stored: bytes, now: Millis) -> None:
         """Store a stamped value for ever while there is no stream: nobody has to hear of it."""
@@ -296,25 +198,9 @@ class OwnedPartition:
         if message.seq > stream.acked:
             stream.acked = message.seq
         if stream.state is StreamState.COPYING and stream.copy is not None and stream.copy.is_complete:
-            self._end_copy(stream)
+            stream.end_copy(self.replica.seq)
         self._confirm(now)
-        self._end_catching_up(stream)
-
-    def _end_catching_up(self, stream: Stream) -> None:
-        """A new destination that has what was confirmed without it is in sync: the master may count on it."""
-        if stream.state is StreamState.CATCHING_UP and stream.acked >= stream.target_seq:
-            stream.state = StreamState.IN_SYNC
-
-    def _end_copy(self, stream: Stream) -> None:
-        stream.copy = None
-        if stream.ordered is None:
-            stream.state = StreamState.IN_SYNC
-            return
-        # From here on nothing is confirmed without it. What was confirmed before, it must have too before the master
-        # may count on it: writes of the last round trip are on their way.
-        stream.counts = True
-        stream.state = StreamState.CATCHING_UP
-        stream.target_seq = self.replica.seq
+        stream.end_catching_up()
 
     def _confirm(self, now: Millis) -> None:
         """Tell callers whose writes every stream that counts has acknowledged; forget what all have."""
@@ -346,9 +232,8 @@ class OwnedPartition:
             # A new destination whose copy breaks off gets another copy: the log need not grow as long as it takes.
             if stream.acked < kept_from and (stream.counts or stream.copy is None):
                 kept_from = stream.acked
-        if self._marks:
-            for marks in self._marks.values():
-                marks.forget(kept_from)
+        if self.replica.journals:
+            self._readable.forget(kept_from)
         log = self._log
         while log and log[0].seq <= kept_from:
             self._log_from = log.popleft().seq
@@ -359,7 +244,7 @@ class OwnedPartition:
         """The master's table tells the backups. `reconfirmed`: another master than before stands behind it."""
         backups, version = table.replicas(self.number)[1:], table.versions[self.number]
         if self._of and not self.streams:
-            self._note_alone()
+            self._readable.note_alone()
         self.maps, self._of = table.maps, table.partition_count
         # Where a hotter replica is missing, the next one confirms in its stead.
         for index, member in enumerate(backups, start=1):
@@ -368,7 +253,7 @@ class OwnedPartition:
                 stream = self.streams[member] = Stream(member, index, self._base[1], now, None)
                 self._probe(stream)
                 continue
-            self._take_index(stream, index)
+            stream.take_index(index, self.replica.seq)
             # Its copy is committed: an ordinary backup from now on.
             stream.ordered = None
             stream.counts = True
@@ -377,13 +262,6 @@ class OwnedPartition:
             if ordered is None or ordered.base_version < version or reconfirmed:
                 del self.streams[member]
         self._confirm(now)
-
-    def _note_alone(self) -> None:
-        """Until now nobody else had the partition: all that is in its journals may be read."""
-        replica = self.replica
-        self._marks = {
-            name: JournalMarks(replica.seq, journal.next, journal.next) for name, journal in replica.journals.items()
-        }
 
     def on_view(self, view: ViewId, members: Collection[MemberId], now: Millis) -> None:
         """A new destination that has left will not be in any table: nothing waits for it. (Backups leave by the table.)"""
@@ -400,20 +278,12 @@ class OwnedPartition:
         stream = self.streams.get(member)
         if stream is None:
             if not self.streams:
-                self._note_alone()
+                self._readable.note_alone()
             stream = self.streams[member] = Stream(member, index, self.replica.seq, now, destination)
             self._start_copy(stream, copy_id, chunk_bytes, now)
         else:
-            self._take_index(stream, min(index, stream.index))
-            self._end_catching_up(stream)
-
-    def _take_index(self, stream: Stream, index: int) -> None:
-        """Writes that a hotter replica must confirm, and a colder one need not, may be on their way to it still."""
-        if index < stream.index:
-            stream.target_seq = self.replica.seq
-            if stream.state is StreamState.IN_SYNC and stream.acked < stream.target_seq:
-                stream.state = StreamState.CATCHING_UP
-        stream.index = index
+            stream.take_index(min(index, stream.index), self.replica.seq)
+            stream.end_catching_up()
 
     def on_probe_answer(
         self, member: MemberId, message: ProbeAnswer, copy_id: int, chunk_bytes: int, now: Millis
@@ -445,7 +315,7 @@ class OwnedPartition:
             if logged.seq > stream.acked:
                 self._out.send(member, logged)
         self._confirm(now)
-        self._end_catching_up(stream)
+        stream.end_catching_up()
 
     def on_link_lost(self, member: MemberId, now: Millis, *, is_refused: bool = False) -> None:
         """Messages to or from a replica may be lost: a destination that does not count yet is given up.
@@ -476,10 +346,8 @@ class OwnedPartition:
     def ask_if_silent(self, now: Millis) -> None:
         """Ask streams that owe acknowledgements, and have said nothing for a while, what they have."""
         for stream in self.streams.values():
-            if stream.acked >= stream.owed_seq:
-                stream.owed_seq, stream.owed_since = self.replica.seq, now
-            waiting = stream.state is StreamState.PROBING or stream.acked < self.replica.seq
-            if waiting and stream.copy is None and now - stream.heard_at >= RESEND_AFTER_MS:
+            stream.note_owed(self.replica.seq, now)
+            if stream.is_silent(self.replica.seq, now):
                 self._doubt(stream, now)
 
     def has_late_backup(self, now: Millis) -> bool:
@@ -492,19 +360,13 @@ class OwnedPartition:
         alone = min(count.synchronous for count in self.maps.backup_counts) == 0
         return (
             any(stream.state is not StreamState.IN_SYNC for stream in backups)
-            or any(s.acked < s.owed_seq and now - s.owed_since >= LATE_AFTER_MS for s in owing)
+            or any(stream.is_late(now) for stream in owing)
             or (alone and bool(owing) and len(owing) == len(backups))
         )
 
     def stalled_copies(self, now: Millis) -> list[MemberId]:
         """Destinations that acknowledged no chunk for so long that the copy should begin anew."""
-        stalled = []
-        for stream in self.streams.values():
-            if stream.copy is not None and stream.copy.is_owed:
-                patience_ms = COPY_STALLED_AFTER_MS if stream.copy.is_heard else COPY_UNHEARD_AFTER_MS
-                if now - stream.heard_at >= patience_ms:
-                    stalled.append(stream.member)
-        return stalled
+        return [stream.member for stream in self.streams.values() if stream.is_stalled(now)]
 
     def on_copy_ack(self, member: MemberId, message: CopyAck, now: Millis) -> None:
         stream = self.streams.get(member)

@@ -1,0 +1,73 @@
+"""How far the journals of an owned partition may be read: as far as all have it who must confirm a write."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from phalanx.grid.store import Replica
+
+
+class JournalMarks:
+    """How far a journal had come with which write, from the oldest write that is not confirmed."""
+
+    __slots__ = ("_marks", "_readable")
+
+    def __init__(self, seq: int, next_sequence: int, readable: int = -1) -> None:
+        self._marks = deque([(seq, next_sequence)])
+        self._readable = readable
+
+    def note(self, seq: int, next_sequence: int) -> None:
+        self._marks.append((seq, next_sequence))
+
+    def confirm(self, seq: int) -> int:
+        """All have the writes up to this number: up to which event one may read. -1: that is not known."""
+        marks = self._marks
+        while marks and marks[0][0] <= seq:
+            self._readable = marks.popleft()[1]
+        return self._readable
+
+    def forget(self, seq: int) -> None:
+        """Of the writes up to this number only the last one counts."""
+        marks = self._marks
+        while len(marks) > 1 and marks[1][0] <= seq:
+            marks.popleft()
+
+
+class ReadableJournals:
+    """The marks of all journals of one partition."""
+
+    __slots__ = ("_marks", "_replica")
+
+    def __init__(self, replica: Replica) -> None:
+        """Of what there is now it is not known who else has it."""
+        self._replica = replica
+        self._marks = {name: JournalMarks(replica.seq, journal.next) for name, journal in replica.journals.items()}
+
+    def note_alone(self) -> None:
+        """Until now nobody else had the partition: all that is in its journals may be read."""
+        replica = self._replica
+        self._marks = {
+            name: JournalMarks(replica.seq, journal.next, journal.next) for name, journal in replica.journals.items()
+        }
+
+    def note(self, name: str, seq: int) -> None:
+        """A write is applied: how far the journal of its map has come."""
+        journal, marks = self._replica.journals.get(name), self._marks.get(name)
+        if journal is None:
+            self._marks.pop(name, None)
+        elif marks is None:
+            self._marks[name] = JournalMarks(seq, journal.next)
+        else:
+            marks.note(seq, journal.next)
+
+    def forget(self, seq: int) -> None:
+        """All have the writes up to this number."""
+        for marks in self._marks.values():
+            marks.forget(seq)
+
+    def end(self, name: str, confirmed: int | None) -> int:
+        """The number behind the newest event that may be read, where so many writes are confirmed. None: there is nobody
+        who would have to. -1: of no event is it known.
+        """
+        marks = self._marks.get(name)
+        return self._replica.journals[name].next if confirmed is None or marks is None else marks.confirm(confirmed)
