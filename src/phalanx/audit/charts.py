@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -27,23 +28,22 @@ MOST_BARS = 400
 MOST_POINTS = 1_500
 
 
-def gather(spark: SparkSession, t: Tables, history: str, found: dict[str, Found]) -> dict[str, Any]:
-    """All charts' data. Raises `UsageError` if there is no such history."""
+def gather(
+    spark: SparkSession, t: Tables, history: str, found: dict[str, Found], pool: ThreadPoolExecutor
+) -> dict[str, Any]:
+    """All charts' data, asked for at once. Raises `UsageError` if there is no such history."""
     chosen = _choose(t, history, found)
     span = t.spans.where(t.spans.history == chosen).collect()[0]
     of = _Of(spark, t, chosen, span.begins, span.ends)
-    charts: dict[str, Any] = {
+    names = ("members", "lists", "replicas", "suspicions", "lost", "outages", "refusals")
+    asked = {name: pool.submit(getattr(of, name)) for name in names}
+    moved = pool.submit(of.migrations)
+    charts = {
         "history": chosen,
         "begins": span.begins,
         "ends": span.ends,
-        "members": of.members(),
-        "lists": of.lists(),
-        "replicas": of.replicas(),
-        **of.migrations(),
-        "suspicions": of.suspicions(),
-        "lost": of.lost(),
-        "outages": of.outages(),
-        "refusals": of.refusals(),
+        **{name: rows.result() for name, rows in asked.items()},
+        **moved.result(),
         "left_out": of.left_out,
     }
     return _named(charts)

@@ -32,8 +32,32 @@ def suspicions(
 
     What is asked, and who heard whom, is kept: it is looked at four times, and planned as often where it is not.
     """
-    spark = kept.spark
-    asked = kept.save(spark.sql(
+    asked = kept.save(_asked(kept.spark, events, gone), "asked")
+    silences = kept.save(_silences(kept.spark, events, views), "silences")
+    return kept.spark.sql(
+        f"""
+        select history, member, log, line, event, at, suspect, reason, did, taken_back_at,
+            kind, case kind when 'crashed' then greatest(at - coalesce(crashed_at, least(ended_at, last_at), last_at), 0)
+                when 'hung' then at - hung_since end as took_ms,
+            kind = 'crashed' and crashed_at is null as is_bound, left_at
+        from (
+            select *, case
+                when hung_since is not null then 'hung'
+                when not is_known then 'no log'
+                when coalesce(crashed_at, ended_at) <= at + {ENDED_WITHIN_MS} then 'crashed'
+                when last_at < at and taken_back_at is null then 'crashed'
+                when is_cut then 'cut off'
+                else 'false' end as kind
+            from {{told}}
+        )
+        """,
+        told=_with_what_suspects_tell(kept.spark, asked, silences, events, members, away),
+    )
+
+
+def _asked(spark: SparkSession, events: DataFrame, gone: DataFrame) -> DataFrame:
+    """What has to be judged: suspicions, and removals by others that no farewell and no new incarnation explains."""
+    return spark.sql(
         """
         select history, member, log, line, event, at, suspect, reason, 'suspected' as did
         from {events} where family = 'others' and event = 'MemberSuspected' and suspect is not null
@@ -48,9 +72,12 @@ def suspicions(
         where g.maker <> g.member and coalesce(r.reason, '') <> 'it left' and coalesce(r.rule, '') not like 'PD%'
         """,
         events=events, gone=gone,
-    ), "asked")  # fmt: skip
-    # What a member's own detector said, and that of whoever made its lists; not what it was told by others (CS-40).
-    there = kept.save(spark.sql(
+    )  # fmt: skip
+
+
+def _silences(spark: SparkSession, events: DataFrame, views: DataFrame) -> DataFrame:
+    """Whom a member did not hear, by its own detector or that of whoever made its lists; not what others told it (CS-40)."""
+    return spark.sql(
         """
         with own as (
             select history, member, suspect, at from {events}
@@ -63,8 +90,15 @@ def suspicions(
         on v.history = o.history and v.maker = o.member
         """,
         events=events, views=views,
-    ), "there")  # fmt: skip
-    judged = spark.sql(
+    )  # fmt: skip
+
+
+def _with_what_suspects_tell(
+    spark: SparkSession, asked: DataFrame, silences: DataFrame, events: DataFrame, members: DataFrame, away: DataFrame
+) -> DataFrame:
+    """Beside each: whether the suspect is known, when it ended, since when it hung, whether it heard nothing either
+    (`is_cut`), and when the suspicion was taken back."""
+    return spark.sql(
         """
         select a.*, m.member is not null and m.first_at is not null as is_known, m.last_at, m.ended_at, m.crashed_at, m.left_at,
             w.since as hung_since, c.at is not null as is_cut, t.at as taken_back_at
@@ -76,7 +110,7 @@ def suspicions(
         ) w on w.history = a.history and w.suspect = a.suspect and w.at = a.at
         left join (
             select distinct x.history, x.suspect, x.member, x.at as asked_at, x.at from {asked} x
-            join {there} y on y.history = x.history and y.member = x.suspect and y.suspect = x.member
+            join {silences} y on y.history = x.history and y.member = x.suspect and y.suspect = x.member
                 and y.at between x.at - {within} and x.at + {within}
         ) c on c.history = a.history and c.suspect = a.suspect and c.member = a.member and c.asked_at = a.at
         left join (
@@ -85,32 +119,15 @@ def suspicions(
             on y.history = x.history and y.member = x.member and y.suspect = x.suspect and y.at >= x.at group by all
         ) t on t.history = a.history and t.suspect = a.suspect and t.member = a.member and t.asked_at = a.at
         """,
-        asked=asked, members=members, away=away, events=events, there=there, within=MUTUAL_WITHIN_MS,
+        asked=asked, silences=silences, members=members, away=away, events=events, within=MUTUAL_WITHIN_MS,
     )  # fmt: skip
-    return spark.sql(
-        f"""
-        select history, member, log, line, event, at, suspect, reason, did, taken_back_at,
-            kind, case kind when 'crashed' then greatest(at - coalesce(crashed_at, least(ended_at, last_at), last_at), 0)
-                when 'hung' then at - hung_since end as took_ms,
-            kind = 'crashed' and crashed_at is null as is_bound, left_at
-        from (
-            select *, case
-                when hung_since is not null then 'hung'
-                when not is_known then 'no log'
-                when coalesce(crashed_at, ended_at) <= at + {ENDED_WITHIN_MS} then 'crashed'
-                when last_at < at and taken_back_at is null then 'crashed'
-                when is_cut then 'cut off'
-                else 'false' end as kind
-            from {{judged}}
-        )
-        """,
-        judged=judged,
-    )
 
 
-def removal_findings(spark: SparkSession, judged: DataFrame, events: DataFrame) -> DataFrame:
-    """Live members that were removed."""
-    return spark.sql(
+def removal_findings(spark: SparkSession, judged: DataFrame, events: DataFrame) -> list[DataFrame]:
+    """Live members that were removed; what they did next is looked for only if there are any."""
+    if judged.where("did = 'removed' and kind = 'false'").isEmpty():
+        return []
+    found = spark.sql(
         f"""
         select 'detector' as property, r.history, r.at, concat(r.suspect, ' was removed by ', r.member, ', and ran') as what,
             array({line_of("r", "r.reason")}, alive) as lines
@@ -124,6 +141,7 @@ def removal_findings(spark: SparkSession, judged: DataFrame, events: DataFrame) 
         """,
         judged=judged, events=events,
     )  # fmt: skip
+    return [found]
 
 
 def quality(spark: SparkSession, judged: DataFrame) -> DataFrame:

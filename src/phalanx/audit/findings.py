@@ -57,5 +57,17 @@ def collect(findings: Iterable[DataFrame], folder: str) -> dict[str, Found]:
     return told
 
 
+def merged(parts: Iterable[dict[str, Found]]) -> dict[str, Found]:
+    """Of all parts together."""
+    told: dict[str, Found] = defaultdict(Found)
+    for part in parts:
+        for name, found in part.items():
+            told[name].count += found.count
+            told[name].first = sorted(
+                [*told[name].first, *found.first], key=lambda each: (each.at, each.history, each.what)
+            )[:TOLD_FINDINGS]
+    return told
+
+
 def _line(row: Row, folder: str) -> Line:
     return Line(shown_log(row.log, folder), row.line, row.at, row.member, row.event, row.told or "")

@@ -30,20 +30,27 @@ class Reign(msgspec.Struct):
     until: int
 
 
-def lives(spark: SparkSession, events: DataFrame) -> DataFrame:
+LIFE = f"""
+    min(at) filter (where bad is null) as oldest, max(at) filter (where bad is null) as newest,
+    min(at) filter (where bad is null and event <> '{PROCESS_EVENT}') as first_at,
+    max(at) filter (where bad is null and event <> '{PROCESS_EVENT}') as last_at,
+    min(at) filter (where bad is null and event = 'Left') as left_at,
+    min(at) filter (where bad is null and (event in ('Left', 'Ejected')
+        or event = '{PROCESS_EVENT}' and what not in ('started', 'paused', 'resumed'))) as ended_at,
+    min(at) filter (where bad is null and event = '{PROCESS_EVENT}' and what like 'crashed%') as crashed_at
+"""
+"""SQL: what is asked of some lines of a member."""
+
+
+def lives(spark: SparkSession, pieces: DataFrame) -> DataFrame:
     """Of each member: its first and last own line, when it ended (NULL: not told), and by which word."""
     return spark.sql(
-        f"""
-        select history, member,
-            min(at) filter (where event <> '{PROCESS_EVENT}') as first_at,
-            max(at) filter (where event <> '{PROCESS_EVENT}') as last_at,
-            min(at) filter (where event = 'Left') as left_at,
-            min(at) filter (where event in ('Left', 'Ejected')
-                            or event = '{PROCESS_EVENT}' and what not in ('started', 'paused', 'resumed')) as ended_at,
-            min(at) filter (where event = '{PROCESS_EVENT}' and what like 'crashed%') as crashed_at
-        from {{events}} group by history, member
+        """
+        select history, member, min(first_at) as first_at, max(last_at) as last_at, min(left_at) as left_at,
+            min(ended_at) as ended_at, min(crashed_at) as crashed_at
+        from {pieces} where good > 0 group by history, member
         """,
-        events=events,
+        pieces=pieces,
     )
 
 

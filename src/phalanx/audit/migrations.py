@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from phalanx.audit.findings import line_of
+from phalanx.audit.scratch import Scratch
 from phalanx.audit.views import PATIENCE_MS
 
 _ENDS = "'MigrationCommitted', 'MigrationRolledBack'"
@@ -30,12 +31,17 @@ def migrations(spark: SparkSession, events: DataFrame) -> DataFrame:
 
 
 def result_findings(
-    spark: SparkSession, events: DataFrame, moves: DataFrame, reigns: DataFrame, members: DataFrame
+    kept: Scratch, events: DataFrame, moves: DataFrame, reigns: DataFrame, members: DataFrame
 ) -> list[DataFrame]:
     """Migrations with two results: of one master, or of it and a participant. Two masters may each have ordered the same:
-    what a master rolled back that nobody followed any more binds nobody."""
-    told = "concat(r.kind, ' of partition ', r.partition, ' (version ', r.partition_version, ')')"
+    what a master rolled back that nobody followed any more binds nobody.
+
+    Whether there are any such results is asked first: that needs few columns, and most often the answer is no.
+    """
+    spark, told = kept.spark, "concat(r.kind, ' of partition ', r.partition, ' (version ', r.partition_version, ')')"
     results = spark.sql("select * from {events} where family = 'ends'", events=events)
+    keys = ["history", "partition", "partition_version", "member"]
+    again = kept.save(results.groupBy(*keys).count().where("count > 1").drop("count"), "again")
     twice = spark.sql(
         f"""
         select 'one_result' as property, history, first.at as at,
@@ -48,30 +54,36 @@ def result_findings(
             from {{results}} r group by all
         ) where results > 1
         """,
-        results=results,
+        results=results.join(again, keys, "left_semi"),
     )
-    participants = spark.sql(
+    clashes = kept.save(spark.sql(
         f"""
-        select 'one_result' as property, r.history, r.at,
+        select r.history, r.member, r.partition, r.partition_version, r.at, f.at as final_at, f.member as participant,
             concat({told}, ' is ', if(f.committed, 'committed', 'rolled back'), ' for ', f.member, ', and for its master ',
                    if(f.committed, 'rolled back', 'committed')) as what,
             array({line_of("r", told)}, {line_of("f", "concat(f.endpoint, if(f.committed, ': committed', ': rolled back'))")})
                 as lines
-        from {{results}} r join {{reigns}} g on g.history = r.history and g.master = r.member and r.at between g.since and g.until
-        join {{moves}} o on o.history = r.history and o.master = r.member and o.partition = r.partition
-            and o.partition_version = r.partition_version
-        join {{events}} f on f.history = r.history and f.family = 'finals' and f.event = 'MigrationFinalized' and f.partition = r.partition
-            and f.partition_version = r.partition_version and f.at >= o.at
+        from {{results}} r join {{events}} f on f.history = r.history and f.family = 'finals' and f.event = 'MigrationFinalized'
+            and f.partition = r.partition and f.partition_version = r.partition_version
             and f.member = if(f.endpoint = 'source', r.source, r.destination)
             and f.committed <> (r.event = 'MigrationCommitted')
             and f.current_replica_index = if(f.endpoint = 'source', r.source_current_index, r.destination_current_index)
             and f.new_replica_index = if(f.endpoint = 'source', r.source_new_index, r.destination_new_index)
-        join {{members}} m on m.history = f.history and m.member = f.member
-        where m.removed_at is null or m.removed_at > greatest(f.at, r.at)
         """,
-        results=results, moves=moves, reigns=reigns, events=events, members=members,
+        results=results, events=events,
+    ), "clashes")  # fmt: skip
+    participants = spark.sql(
+        """
+        select 'one_result' as property, c.history, c.at, c.what, c.lines
+        from {clashes} c join {reigns} g on g.history = c.history and g.master = c.member and c.at between g.since and g.until
+        join {moves} o on o.history = c.history and o.master = c.member and o.partition = c.partition
+            and o.partition_version = c.partition_version and c.final_at >= o.at
+        join {members} m on m.history = c.history and m.member = c.participant
+        where m.removed_at is null or m.removed_at > greatest(c.final_at, c.at)
+        """,
+        clashes=clashes, moves=moves, reigns=reigns, members=members,
     )  # fmt: skip
-    return [twice, participants]
+    return [each for each, found in ((twice, again), (participants, clashes)) if not found.isEmpty()]
 
 
 def open_orders(

@@ -11,22 +11,32 @@
 from __future__ import annotations
 
 import functools
+import os
+import shutil
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import cast
 from urllib.parse import unquote
 
 import msgspec
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
+from phalanx.audit.here import is_readable, read_here
+from phalanx.audit.lives import LIFE
 from phalanx.audit.schema import TRACE_DDL
 from phalanx.audit.scratch import Scratch, small
 from phalanx.common.errors import UsageError
 
 TOLD_BAD_LINES = 20
 SHOWN_CHARACTERS = 200
-NAMES = "*.{jsonl,jsonl.*,jsonl-*,parquet}"
+NAMES = ("*.jsonl", "*.jsonl.*", "*.jsonl-*", "*.parquet")
 """Which files of a folder are read; others are none of ours."""
+_DAMAGED = "a file is damaged, and what stands behind the damage is left out"
+_DOUBTFUL_DDL = "log string, block bigint, id bigint, text string"
 
 _ENVELOPE = "at bigint, cluster string, member string, event string"
 _FIELDS = """
@@ -60,6 +70,8 @@ class Reading(msgspec.Struct, frozen=True):
     events: DataFrame
     """`history`, `log`, `line`, `at`, `member`, `event` and the fields; the order of one member's events is `at`, `place`,
     `line`."""
+    pieces: DataFrame
+    """What `_pieces` says of them."""
     files: int
     count: int
     bad_count: int
@@ -72,8 +84,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 def read_events(scratch: Scratch, folder: str) -> Reading:
     """All events of a folder, kept in the scratch. Raises `UsageError` if there are none."""
-    spark = scratch.spark
-    files = _files_in(spark, folder)
+    files = _files_here(Path(folder)) if scratch.here and Path(folder).is_dir() else _files_in(scratch.spark, folder)
     if not files:
         raise UsageError(f"{folder} holds no event log (*.jsonl, *.jsonl.gz, *.parquet): give the folder that members had "
                          "as --event-log, or one with traces of simulated histories")  # fmt: skip
@@ -81,7 +92,7 @@ def read_events(scratch: Scratch, folder: str) -> Reading:
         return _read(scratch, folder, files, skips_damage=False)
     except PySparkException as error:
         damage = _one_line(error)
-    told = f"a file is damaged, and what stands behind the damage is left out: {damage}"
+    told = f"{_DAMAGED}: {damage}"
     try:
         read = _read(scratch, folder, files, skips_damage=True)
     except PySparkException as error:
@@ -97,7 +108,8 @@ def shown_log(log: str, folder: str) -> str:
 
 def _files_in(spark: SparkSession, folder: str) -> dict[str, int]:
     """Path to size. Their content is not read: the format has it in a column that nobody asks for."""
-    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").option("pathGlobFilter", NAMES)
+    glob = f"{{{','.join(NAMES)}}}"
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").option("pathGlobFilter", glob)
     try:
         rows = reader.load(folder).select("path", "length").collect()
     except AnalysisException as error:
@@ -106,50 +118,101 @@ def _files_in(spark: SparkSession, folder: str) -> dict[str, int]:
         raise UsageError(f"{folder} cannot be read: {_one_line(error)}") from error
     except PySparkException as error:
         raise UsageError(f"{folder} cannot be read: {_one_line(error)}") from error
-    return {row.path: row.length for row in sorted(rows)} | _empty_in(Path(folder))
+    return {row.path: row.length for row in sorted(rows)}
 
 
-def _empty_in(folder: Path) -> dict[str, int]:
-    """Spark leaves out files without a byte. Where the folder is one of this machine they are found all the same: they tell
-    that a member recorded nothing."""
-    found = (path for path in folder.rglob("*.jsonl*") if path.is_file() and not path.stat().st_size)
-    return {f"file://{path.absolute()}": 0 for path in sorted(found)}
+def _files_here(folder: Path) -> dict[str, int]:
+    """The same of a folder of this machine, and files without a byte: they tell that a member recorded nothing."""
+    found: dict[str, int] = {}
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(("_", "."))]
+        for name in names:
+            if not name.startswith(("_", ".")) and any(fnmatchcase(name, each) for each in NAMES):
+                path = Path(place, name).absolute()
+                found[f"file://{path}"] = path.stat().st_size
+    return dict(sorted(found.items()))
 
 
 def _read(scratch: Scratch, folder: str, files: dict[str, int], *, skips_damage: bool) -> Reading:
-    parts, spark = [], scratch.spark
+    spark = scratch.spark
     lines = [path for path, size in files.items() if size and not path.endswith(".parquet")]
     tables = [path for path, size in files.items() if size and path.endswith(".parquet")]
-    if lines:
-        parts.append(_lines(spark, lines, skips_damage))
-    if tables:
-        parts.append(_tables(spark, tables, skips_damage))
-    if not parts:
+    if not lines and not tables:
         raise UsageError(f"{folder}: its {len(files)} event logs are empty")
-    parsed = scratch.save_events(functools.reduce(DataFrame.unionByName, parts), "events")
-    blocks, bad_count, good = _blocks(spark, parsed)
-    numbered = parsed.join(F.broadcast(blocks), ["log", "block"])
-    line = F.when(F.col("block") < 0, F.col("id")).otherwise(F.col("id") - F.col("first") + F.col("above") + 1)
-    numbered = numbered.withColumn("line", line).drop("block", "id", "first", "above")
+    here = [path for path in lines if scratch.here and path.startswith("file:") and is_readable(path)]
+    doubtful, notes = _read_here(scratch, here)
+    others = [path for path in lines if path not in set(here)]
+    parts = [
+        *([_parsed(doubtful)] if doubtful is not None else []),
+        *([_lines(spark, others, skips_damage)] if others else []),
+        *([_tables(spark, tables, skips_damage)] if tables else []),
+    ]
+    if parts:
+        parsed = scratch.save_events(functools.reduce(DataFrame.unionByName, parts), "events")
+    else:
+        parsed = scratch.read_events(_parsed(small(spark, [], _DOUBTFUL_DDL)), "events")
+    pieces = scratch.save(_pieces(parsed), "pieces")
+    whole = spark.sql(
+        """
+        select sum(bad) as bad, sum(good) as good,
+            (select count(*) from (select 1 from {p} where good > 0 group by history, member having count(distinct log) > 1)) as several
+        from {p}
+        """,
+        p=pieces,
+    ).collect()[0]  # fmt: skip
+    bad_count, good = whole.bad, whole.good
+    if others or whole.several:
+        numbered = parsed.join(F.broadcast(_blocks(spark, pieces)), ["log", "block"])
+        line = F.when(F.col("block") < 0, F.col("id")).otherwise(F.col("id") - F.col("first") + F.col("above") + 1)
+        numbered = numbered.withColumn("line", line).drop("block", "id", "first", "above")
+    else:  # lines have their numbers, and no member has two files of which one came first
+        numbered = parsed.withColumn("line", F.col("id")).withColumn("place", F.lit(0)).drop("block", "id")
     told = numbered.where("bad is not null").orderBy("log", "line").limit(TOLD_BAD_LINES).collect() if bad_count else []
     bad = tuple(BadLine(shown_log(row.log, folder), row.line, row.bad, row.text) for row in told)
     if not good:
         first = f"; the first of them: {bad[0].log} line {bad[0].line}: {bad[0].why}" if bad else ""
         raise UsageError(f"{folder} holds no event: {bad_count} lines are none{first}")
-    events, copies = _once(numbered.where("bad is null and event is not null").drop("bad", "text"))
+    events, copies = numbered.where("bad is null and event is not null").drop("bad", "text"), 0
+    if whole.several:
+        events, copies = _once(events, pieces)
     if copies:  # what tells copies apart is worked out once, and not by every query again
         events = scratch.save_events(events, "once")
-    notes = (f"{copies} lines stand in more than one file, and count once",) if copies else ()
+        notes.append(f"{copies} lines stand in more than one file, and count once")
     empty = tuple(shown_log(path, folder) for path, size in files.items() if not size)
-    return Reading(events, len(files), good - copies, bad_count, bad, empty, notes)
+    return Reading(events, pieces, len(files), good - copies, bad_count, bad, empty, tuple(notes))
 
 
-def _blocks(spark: SparkSession, parsed: DataFrame) -> tuple[DataFrame, int, int]:
-    """Of each piece of a file the first number, the lines above it, and the `place` of the file: when it begins. And how
-    many lines are bad, and good."""
-    found = parsed.groupBy("log", "block").agg(
-        F.min("id").alias("first"), F.count(F.lit(1)).alias("lines"), F.min("at").alias("begins"),
-        F.count("bad").alias("bad"), F.count(F.when(F.col("bad").isNull(), F.col("event"))).alias("good"),
+def _read_here(scratch: Scratch, paths: list[str]) -> tuple[DataFrame | None, list[str]]:
+    """Lines of these files that are doubtful, all others being among the events; and what is damaged."""
+    if scratch.here is None or not paths:
+        return None, []
+    events, doubtful = scratch.here / "events", scratch.here / "doubtful"
+    shutil.rmtree(events, ignore_errors=True)
+    shutil.rmtree(doubtful, ignore_errors=True)
+    events.mkdir()
+    fields = to_arrow_schema(cast(StructType, StructType.fromDDL(f"{_ENVELOPE}, {_FIELDS}")))
+    threads = scratch.spark.sparkContext.defaultParallelism
+    damage = read_here([Path(path.removeprefix("file:")) for path in paths], events, doubtful, fields, threads)
+    left = scratch.spark.read.schema(_DOUBTFUL_DDL).parquet(str(doubtful)) if doubtful.is_dir() else None
+    return left, [f"{_DAMAGED}: {each}" for each in damage]
+
+
+def _pieces(parsed: DataFrame) -> DataFrame:
+    """Of each member in each piece of a file what has to be known of all lines: they are looked at once for all of it."""
+    return parsed.sparkSession.sql(
+        f"""
+        select history, member, log, block, min(id) as first, count(*) as lines, min(at) as begins, count(bad) as bad,
+            count(event) filter (where bad is null) as good, {LIFE}
+        from {{parsed}} group by history, member, log, block
+        """,
+        parsed=parsed,
+    )
+
+
+def _blocks(spark: SparkSession, pieces: DataFrame) -> DataFrame:
+    """Of each piece of a file the first number, the lines above it, and the `place` of the file: when it begins."""
+    found = pieces.groupBy("log", "block").agg(
+        F.min("first").alias("first"), F.sum("lines").alias("lines"), F.min("begins").alias("begins")
     ).collect()  # fmt: skip
     begins: dict[str, int] = {}
     for row in found:
@@ -161,21 +224,24 @@ def _blocks(spark: SparkSession, parsed: DataFrame) -> tuple[DataFrame, int, int
         told.append((row.log, row.block, row.first, above.get(row.log, 0), begins.get(row.log, 0)))
         above[row.log] = above.get(row.log, 0) + row.lines
     ddl = "log string, block bigint, first bigint, above bigint, place bigint"
-    return small(spark, told, ddl), sum(row.bad for row in found), sum(row.good for row in found)
+    return small(spark, told, ddl)
 
 
 def _lines(spark: SparkSession, paths: list[str], skips_damage: bool) -> DataFrame:
-    schema = f"{_ENVELOPE}, {_FIELDS}, _damage string"
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_damage"}
     raw = spark.read.option("ignoreCorruptFiles", skips_damage).text(paths)
-    read = raw.select(
-        F.lit("").alias("history"),
+    return _parsed(raw.select(
         F.col("_metadata.file_path").alias("log"),
         F.col("_metadata.file_block_start").alias("block"),
         F.monotonically_increasing_id().alias("id"),
         F.col("value").alias("text"),
-        F.from_json("value", schema, options).alias("e"),
-    )
+    ))  # fmt: skip
+
+
+def _parsed(lines: DataFrame) -> DataFrame:
+    """Of `log`, `block`, `id` and `text`."""
+    schema = f"{_ENVELOPE}, {_FIELDS}, _damage string"
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_damage"}
+    read = lines.withColumn("history", F.lit("")).withColumn("e", F.from_json("text", schema, options))
     return _judged(read.select("history", "log", "block", "id", "text", "e.*"))
 
 
@@ -211,9 +277,11 @@ def _judged(read: DataFrame) -> DataFrame:
     return read.withColumn("bad", bad).withColumn("text", shown).withColumn("history", named).drop("_damage", "cluster")
 
 
-def _once(events: DataFrame) -> tuple[DataFrame, int]:
+def _once(events: DataFrame, pieces: DataFrame) -> tuple[DataFrame, int]:
     """Without what stands in a second file of the same member; and how many lines that were."""
-    spans = events.groupBy("history", "member", "log").agg(F.min("at").alias("begins"), F.max("at").alias("ends"))
+    spans = pieces.where("good > 0").groupBy("history", "member", "log").agg(
+        F.min("oldest").alias("begins"), F.max("newest").alias("ends")
+    )  # fmt: skip
     behind = Window.partitionBy("history", "member").orderBy("begins", "log").rowsBetween(Window.unboundedPreceding, -1)
     spans = spans.withColumn("until", F.max("ends").over(behind)).where("begins <= until")
     doubtful = [(row.history, row.member) for row in spans.select("history", "member").distinct().collect()]

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from phalanx.audit.findings import line_of
 from phalanx.audit.lives import FOREVER
+from phalanx.audit.scratch import Scratch
 from phalanx.audit.views import PATIENCE_MS
 
 
@@ -116,11 +117,34 @@ def held(spark: SparkSession, rows: DataFrame, gone: DataFrame) -> DataFrame:
 
 
 def replica_findings(
-    spark: SparkSession, events: DataFrame, members: DataFrame, rows: DataFrame, replicas: DataFrame
-) -> DataFrame:
+    kept: Scratch, events: DataFrame, members: DataFrame, rows: DataFrame, replicas: DataFrame
+) -> list[DataFrame]:
     """Commits that left a partition with fewer replicas than it had, where there are members for as many: those that are
-    leaving do not count, nor what they held."""
-    return spark.sql(
+    leaving do not count, nor what they held.
+
+    Partitions that had fewer of them after any commit are found first, by numbers alone.
+    """
+    spark, keys = kept.spark, ["history", "partition"]
+    fewer = kept.save(spark.sql(
+        """
+        with counts as (
+            select history, partition, n, count_if(gone_at is null or gone_at > at) as has,
+                count_if(gone_at is null or gone_at > until) as keeps
+            from {replicas} group by history, partition, n
+        ),
+        steps as (
+            select r.history, r.partition, r.event, r.kind, coalesce(c.has, 0) as has,
+                lag(coalesce(c.keeps, 0)) over (partition by r.history, r.partition order by r.n) as had
+            from {rows} r left join counts c on c.history = r.history and c.partition = r.partition and c.n = r.n
+        )
+        select distinct history, partition from steps where event = 'MigrationCommitted' and kind <> 'clear' and has < had
+        """,
+        rows=rows, replicas=replicas,
+    ), "fewer")  # fmt: skip
+    if fewer.isEmpty():
+        return []
+    rows, replicas = rows.join(fewer, keys, "left_semi"), replicas.join(fewer, keys, "left_semi")
+    found = spark.sql(
         f"""
         with counts as (
             select history, partition, n,
@@ -150,6 +174,7 @@ def replica_findings(
         """,
         events=events, members=members, rows=rows, replicas=replicas,
     )  # fmt: skip
+    return [found]
 
 
 def _row_told(row: str) -> str:

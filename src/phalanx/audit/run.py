@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -11,11 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from phalanx.audit import detector, lives, migrations, replicas, views
 from phalanx.audit.charts import gather
-from phalanx.audit.findings import Found, collect
+from phalanx.audit.findings import Found, collect, merged
 from phalanx.audit.reading import Reading, read_events
 from phalanx.audit.scratch import Scratch, scratch, small
 from phalanx.audit.verdicts import PROPERTIES, TOLD_FINDINGS, Property, Report, Status, Verdict
 
+AT_ONCE = 3
+"""So many queries: while one is planned, others keep the cores busy."""
 UNTOLD_DDL = "property string, history string, what string"
 
 
@@ -43,60 +48,91 @@ class Tables(msgspec.Struct, frozen=True):
 def audit(spark: SparkSession, folder: str, *, with_charts: bool = False, history: str = "") -> Report:
     """Judge the event logs of a folder. Raises `UsageError` if there are none, or no such history."""
     began = time.monotonic()
-    with scratch(spark, folder) as kept:
+    with scratch(spark, folder) as kept, _threads() as pool:
         reading = read_events(kept, folder)
-        tables = _tables(kept, reading.events)
-        found, untold = _judge(spark, tables, folder, reading.empty_logs)
-        figures = _figures(spark, tables)
-        charts = gather(spark, tables, history, found) if with_charts or history else {}
-        return _report(reading, folder, tables, found, untold, figures, charts, began)
+        tables = _tables(kept, reading, pool)
+        figures = pool.submit(_figures, spark, tables)
+        circles, unsearched = views.order_findings(spark, tables.views)
+        untold = pool.submit(_untold, spark, tables, reading.empty_logs, unsearched)
+        parts = [pool.submit(_found, find, folder) for find in _finders(kept, tables, circles)]
+        found = merged(part.result() for part in parts)
+        charts = gather(spark, tables, history, found, pool) if with_charts or history else {}
+        return _report(reading, folder, tables, found, untold.result(), figures.result(), charts, began)
 
 
-def _tables(kept: Scratch, events: DataFrame) -> Tables:
-    spark = kept.spark
+@contextlib.contextmanager
+def _threads() -> Iterator[ThreadPoolExecutor]:
+    """What is not begun when something fails is not begun any more."""
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _tables(kept: Scratch, reading: Reading, pool: ThreadPoolExecutor) -> Tables:
+    """Those on which others stand are made one after another, and beside them those that nobody waits for."""
+    spark, events = kept.spark, reading.events
+
+    def later(name: str, make: Callable[..., DataFrame], *of: Any) -> Future[DataFrame]:
+        return pool.submit(lambda: kept.save(make(*of), name))
+
+    away = later("away", lives.absences, spark, events)
+    moves = later("moves", migrations.migrations, spark, events)
     seen = kept.save(views.installed_views(spark, events), "views")
-    lived = kept.save(lives.lives(spark, events), "lives")
+    lived = kept.save(lives.lives(spark, reading.pieces), "lives")
     line = lives.main_line(spark, seen, lived)
     reigns = kept.save(small(spark, [msgspec.structs.astuple(each) for each in line], lives.REIGNS_DDL), "reigns")
+    rows = later("rows", replicas.rows_of_table, spark, events, reigns)
+    lost = later("lost", replicas.losses, spark, events, reigns)
     gone = kept.save(replicas.departures(spark, seen, reigns), "gone")
     removed = gone.selectExpr("history", "member", "at as removed_at")
     members = kept.save(lived.join(removed, ["history", "member"], "left"), "members")
+    judged = later("judged", detector.suspicions, kept, events, members, away.result(), gone, seen)
+    waits = later("waits", replicas.refusals, spark, events, members)
     spans = kept.save(
         spark.sql("select history, min(first_at) as begins, max(last_at) as ends from {m} group by history", m=lived),
         "spans",
     )
-    away = kept.save(lives.absences(spark, events), "away")
-    rows = kept.save(replicas.rows_of_table(spark, events, reigns), "rows")
-    held = kept.save(replicas.held(spark, rows, gone), "held")
+    held = kept.save(replicas.held(spark, rows.result(), gone), "held")
+    outages = kept.save(
+        replicas.outages(spark, events, held, gone, members, away.result(), reigns), "outages"
+    )  # fmt: skip
     return Tables(
-        events, seen, members, spans, reigns, gone, away, rows, held,
-        kept.save(migrations.migrations(spark, events), "moves"),
-        kept.save(replicas.losses(spark, events, reigns), "lost"),
-        kept.save(replicas.refusals(spark, events, members), "waits"),
-        kept.save(replicas.outages(spark, events, held, gone, members, away, reigns), "outages"),
-        kept.save(detector.suspicions(kept, events, members, away, gone, seen), "judged"),
-        line,
+        events, seen, members, spans, reigns, gone, away.result(), rows.result(), held, moves.result(), lost.result(),
+        waits.result(), outages, judged.result(), line,
     )  # fmt: skip
 
 
-def _judge(
-    spark: SparkSession, t: Tables, folder: str, empty: tuple[str, ...]
-) -> tuple[dict[str, Found], dict[str, list[str]]]:
-    """Findings of each property, and what is missing to judge it."""
-    late, early = views.agreement(spark, t.views, t.members, t.spans)
-    circles, unsearched = views.order_findings(spark, t.views)
-    findings = [
-        *views.view_findings(spark, t.events, t.views),
-        late,
-        *([circles] if circles is not None else []),
-        *migrations.result_findings(spark, t.events, t.moves, t.reigns, t.members),
-        replicas.replica_findings(spark, t.events, t.members, t.rows, t.held),
-        replicas.loss_findings(spark, t.lost),
-        *replicas.write_findings(spark, t.waits, t.outages, t.spans),
-        detector.removal_findings(spark, t.judged, t.events),
+def _found(find: Callable[[], list[DataFrame]], folder: str) -> dict[str, Found]:
+    findings = find()
+    return collect(findings, folder) if findings else {}
+
+
+def _finders(kept: Scratch, t: Tables, circles: list[DataFrame]) -> list[Callable[[], list[DataFrame]]]:
+    """Findings of all properties, in parts that are asked for at once; those that take longest first."""
+    spark = kept.spark
+    return [
+        lambda: migrations.result_findings(kept, t.events, t.moves, t.reigns, t.members),
+        lambda: replicas.replica_findings(kept, t.events, t.members, t.rows, t.held),
+        lambda: views.table_findings(spark, t.events),
+        lambda: views.view_findings(spark, t.events, t.views, t.members),
+        lambda: [
+            views.agreement(spark, t.views, t.members, t.spans)[0],
+            *circles,
+            replicas.loss_findings(spark, t.lost),
+            *replicas.write_findings(spark, t.waits, t.outages, t.spans),
+            *detector.removal_findings(spark, t.judged, t.events),
+        ],
     ]
+
+
+def _untold(
+    spark: SparkSession, t: Tables, empty: tuple[str, ...], unsearched: list[tuple[str, str, str]]
+) -> dict[str, list[str]]:
+    """What is missing to judge each property."""
     missing = [
-        early,
+        views.agreement(spark, t.views, t.members, t.spans)[1],
         _unread(spark, t, empty),
         migrations.open_orders(spark, t.moves, t.reigns, t.members, t.spans),
         small(spark, unsearched, UNTOLD_DDL),
@@ -116,7 +152,7 @@ def _judge(
     for row in counted.collect():
         more = row["count"] - len(row.first)
         told[row.property] = [*row.first, *([f"and {more} more"] if more > 0 else [])]
-    return collect(findings, folder), told
+    return told
 
 
 def _unread(spark: SparkSession, t: Tables, empty: tuple[str, ...]) -> DataFrame:

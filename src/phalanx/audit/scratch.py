@@ -10,6 +10,7 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
@@ -28,15 +29,18 @@ FAMILIES = {
     "MigrationStarted": "moves", "MigrationCopied": "copies", "MigrationCommitted": "ends", "MigrationRolledBack": "ends",
     "MigrationFinalized": "finals", "PartitionSealed": "finals",
 }  # fmt: skip
-"""Kinds of events of which there are many, and with which others they are looked at; all others together are `others`."""
+"""Kinds of events of which there are many, and with which others they are looked at; all others together are `OTHERS`."""
+OTHERS = "others"
 
 
 class Scratch:
     """Tables by name, in one folder."""
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
+    def __init__(self, spark: SparkSession, root: str, here: Path | None = None) -> None:
         self.spark = spark
         self._root = root
+        self.here = here
+        """The folder, where Spark runs on this machine."""
 
     def save(self, table: DataFrame, name: str) -> DataFrame:
         """The table as it stands in a file."""
@@ -45,15 +49,19 @@ class Scratch:
         return self.spark.read.schema(table.schema).parquet(path)
 
     def save_events(self, events: DataFrame, name: str) -> DataFrame:
-        """By family, so that who asks for some kinds reads no others: `family` is a column then."""
-        family = F.lit("others")
+        """By family, so that who asks for some kinds reads no others: `family` is a column then. Beside what stands there."""
+        family = F.lit(OTHERS)
         for each in sorted(set(FAMILIES.values())):
             kinds = [kind for kind, value in FAMILIES.items() if value == each]
             family = F.when(F.col("event").isin(kinds), F.lit(each)).otherwise(family)
         named = events.withColumn("family", family)
-        path = f"{self._root}/{name}"
-        named.write.mode("overwrite").partitionBy("family").parquet(path)
-        return self.spark.read.schema(named.schema).parquet(path)
+        named.write.mode("append").partitionBy("family").parquet(f"{self._root}/{name}")
+        return self.read_events(events, name)
+
+    def read_events(self, like: DataFrame, name: str) -> DataFrame:
+        """What stands there, with these columns and `family`."""
+        schema = StructType(like.schema.fields).add("family", "string")
+        return self.spark.read.schema(schema).parquet(f"{self._root}/{name}")
 
 
 def small(spark: SparkSession, rows: list[tuple[Any, ...]], ddl: str) -> DataFrame:
@@ -73,7 +81,7 @@ def scratch(spark: SparkSession, folder: str) -> Iterator[Scratch]:
     can be written there."""
     if str(spark.sparkContext.master).startswith("local"):
         with tempfile.TemporaryDirectory(prefix="phalanx-audit-", ignore_cleanup_errors=True) as root:
-            yield Scratch(spark, root)
+            yield Scratch(spark, root, Path(root))
         return
     root = f"{folder.rstrip('/')}/_phalanx-audit-{uuid4()}"
     try:

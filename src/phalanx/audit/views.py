@@ -40,11 +40,15 @@ def installed_views(spark: SparkSession, events: DataFrame) -> DataFrame:
     )
 
 
-def view_findings(spark: SparkSession, events: DataFrame, views: DataFrame) -> list[DataFrame]:
-    """All but M1 and M2."""
+def view_findings(spark: SparkSession, events: DataFrame, views: DataFrame, members: DataFrame) -> list[DataFrame]:
+    """All of lists but M1 and M2."""
     kinds = [_INTEGRITY, _ONE_LIST, _FIRST_IS_MASTER, _VERSION_BACK, _MAKER, _MASTER_UNKNOWN, _MASTER_OLD, _NO_CLAIM]
-    found = [spark.sql(kind, views=views, events=events) for kind in (*kinds, _NOT_AGREED)]
-    return [*found, spark.sql(_TABLE_BACK, events=events)]
+    return [spark.sql(kind, views=views, events=events, members=members) for kind in (*kinds, _NOT_AGREED)]
+
+
+def table_findings(spark: SparkSession, events: DataFrame) -> list[DataFrame]:
+    """Tables that went back."""
+    return [spark.sql(_TABLE_BACK, events=events)]
 
 
 _INTEGRITY = f"""
@@ -132,7 +136,7 @@ _NOT_AGREED = f"""
         select *, explode(filter(members, x -> x <> member)) as other
         from {{views}} where maker = member and prev.master <> member
     ) v
-    left semi join (select distinct history, member from {{events}}) k on k.history = v.history and k.member = v.other
+    left semi join {{members}} k on k.history = v.history and k.member = v.other
     left anti join (select history, member, claimer from {{events}} where family = 'others' and event = 'ClaimAnswered' and accepted) c
     on c.history = v.history and c.member = v.other and c.claimer = v.member
     group by v.history, v.log, v.line, v.at, v.member, v.event, v.view_version, v.maker, v.members
@@ -201,7 +205,7 @@ _IS_LATE = f"(ends >= at + {PATIENCE_MS} and (lived_until >= at + {PATIENCE_MS} 
 # --- M1 -------------------------------------------------------------------------------------------------------------
 
 
-def order_findings(spark: SparkSession, views: DataFrame) -> tuple[DataFrame | None, list[tuple[str, str, str]]]:
+def order_findings(spark: SparkSession, views: DataFrame) -> tuple[list[DataFrame], list[tuple[str, str, str]]]:
     """M1: findings; and what cannot be told, as rows of `property`, `history`, `what`."""
     steps = spark.sql(
         f"""
@@ -229,7 +233,7 @@ def order_findings(spark: SparkSession, views: DataFrame) -> tuple[DataFrame | N
             f"{step.first.lines[1].member} installed {step.from_version}, then {step.view_version}" for step in circle
         )
         rows.append(("view_order", circle[0].history, circle[0].first.at, f"a circle of views: {who}", lines))
-    return (spark.createDataFrame(rows, FINDING_DDL) if rows else None), untold
+    return ([spark.createDataFrame(rows, FINDING_DDL)] if rows else []), untold
 
 
 def _circles(steps: list[Any]) -> list[list[Any]]:

@@ -22,11 +22,8 @@ if TYPE_CHECKING:
 
 SETTINGS = {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "2g"}
 HERE = {
-    # A hundred queries over small tables run once each: the best compiler's work, and new plans halfway, never pay. It
-    # gets only what runs very often, which is to read the lines of many logs.
-    "spark.driver.extraJavaOptions": "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=30000 "
-    "-XX:Tier4CompileThreshold=100000 -XX:Tier4BackEdgeThreshold=1000000 -XX:ReservedCodeCacheSize=240m "
-    "-XX:+UseSerialGC",
+    # A hundred queries over small tables run once each: the best compiler's work, and new plans halfway, never pay.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     # Families of events are written side by side, not sorted by family first.

@@ -114,6 +114,8 @@ const packed = (rows, field, most) => {
     return { ...row, track };
   });
 };
+// What was last goes on until the logs end.
+const untilTheEnd = (rows) => rows.length ? [...rows, { ...rows[rows.length - 1], at: charts.ends }] : rows;
 const rowsOf = (rows, field) => new Set(rows.map((row) => row[field])).size;
 const wide = { minExtent: 190, maxExtent: 190 }; // so that one moment stands in one place in all of them
 const lane = (field) => ({ field, type: "nominal", sort: null, axis: { title: null, labelLimit: 185, grid: false, ...wide } });
@@ -140,9 +142,10 @@ function plots(theme) {
     },
     {
       title: "Members in the list", about: "Of the cluster that went on; each step is a list of its master.", left: "lists", rows: c.lists, height: 110,
-      spec: { data: { values: c.lists }, layer: [
-        { mark: { type: "area", interpolate: "step-after", opacity: .18, clip: true }, encoding: { x: at("at"), y: { field: "size", type: "quantitative", axis: { title: null, tickMinStep: 1, ...wide } } } },
-        { mark: { type: "line", interpolate: "step-after", clip: true, point: { size: 18, opacity: .9 } }, encoding: { x: at("at"), y: { field: "size", type: "quantitative" },
+      spec: { layer: [
+        ...["area", "line"].map((type) => ({ data: { values: untilTheEnd(c.lists) }, mark: { type, interpolate: "step-after", opacity: type === "area" ? .18 : 1, clip: true },
+          encoding: { x: at("at"), y: { field: "size", type: "quantitative", axis: { title: null, tickMinStep: 1, ...wide } } } })),
+        { data: { values: c.lists }, mark: { type: "point", filled: true, size: 18, opacity: .9, clip: true }, encoding: { x: at("at"), y: { field: "size", type: "quantitative" },
           tooltip: told({ at: "at", size: "members", version: "version", master: "master", lists: "lists in this piece of time" }) } }] },
     },
     {
