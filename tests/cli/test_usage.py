@@ -123,12 +123,13 @@ def test_commands_come_without_any_extra():
         (["export", "{folder}/full/file", "--at", "127.0.0.1:1"], "is a file: give a folder"),
         (["export", "{folder}/new", "--at", "127.0.0.1:1"], "127.0.0.1:1: "),
         (["restore", "{folder}/new", "--at", "127.0.0.1:1"], "is no archive: there is nothing"),
+        (["audit", "{folder}/new"], "there is no folder"),
         (["restore", "{folder}/full", "--at", "127.0.0.1:1"], "no export into it has come to its end"),
         (["restore", "{folder}/archive", "--at", "127.0.0.1:1"], "127.0.0.1:1: "),
         (["restore", "{folder}/archive", "--at", "127.0.0.1:1", "--map", "typo"], "the archive has no map 'typo'"),
     ],
 )
-def test_what_is_wrong_with_an_archive_or_a_cluster_is_told_before_spark_starts(
+def test_what_is_wrong_with_a_folder_or_a_cluster_is_told_before_spark_starts(
     phalanx_command, monkeypatch, tmp_path, arguments, told
 ):
     def start(*_: object, **__: object) -> None:

@@ -41,6 +41,10 @@ class LocalFolder:
         self.address = address
         self._path = path
 
+    def exists(self) -> bool:
+        """Whether there is something of that name."""
+        return self._path.exists()
+
     def of(self, name: str) -> str:
         return str(self._path / name)
 

@@ -86,7 +86,7 @@ def check_free(client: Client, chosen: Sequence[ArchivedMap]) -> None:
     """Raises `UsageError` if one of the maps has entries."""
     taken = sorted({each.name for each in chosen} & set(client.map_names()))
     if taken:
-        more = f" (and {len(taken) - 1} more of these)" if len(taken) > 1 else ""
+        more = f", and {len(taken) - 1} more of the archive's" if len(taken) > 1 else ""
         raise UsageError(
             f"there is a map {taken[0]!r} already{more}: give --append (IfExists.APPEND) to put into what it holds, or "
             "--replace (IfExists.REPLACE) to put the archive's entries in the place of all that"

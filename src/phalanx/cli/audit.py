@@ -30,6 +30,8 @@ HERE = {
     "spark.sql.maxConcurrentOutputFileWriters": "10",
 }
 """Where Spark runs on this machine."""
+PATTERN = set("*?[{")
+"""What makes a pattern of a folder's name, to Spark."""
 COLORS = {"holds": "green", "broken": "bold red", "cannot be told": "yellow"}
 
 
@@ -80,8 +82,12 @@ def audit(
 
 def _judged(folder: str, master: str, history: str, *, with_charts: bool) -> Report:
     """Spark is imported only here: no other command needs it."""
+    from phalanx.archive.folder import find_local
     from phalanx.audit.run import audit as judge
 
+    local = find_local(folder, master)
+    if local is not None and not local.exists() and not set(folder) & PATTERN:
+        raise UsageError(f"there is no folder {folder}")  # as the audit would say, but before Spark starts
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # what is wrong is said in one line
     settings = SETTINGS | (HERE if master.startswith("local") else {})
     with spark_session(master, f"{folder} cannot be judged", settings) as spark, doing(f"judges {folder}"):
