@@ -100,7 +100,7 @@ class Story:
             options = {"members": self._cluster.addresses, "cluster": CLUSTER}
             self._grid = {
                 file.table.name: session.read.format("phalanx")
-                .options(**options, map=file.table.name, key=",".join(file.table.key))
+                .options(**options, map=file.table.name, key=",".join(file.table.key), ifMissing="empty")
                 .schema(self._csv[file.table.name].schema)
                 .load()
                 for file in self._files
