@@ -1,5 +1,7 @@
 """Whole histories in which jobs stage what they write, while members crash, come, go and give partitions away."""
 
+from collections import Counter
+
 import pytest
 
 from histories import play_all
@@ -17,10 +19,11 @@ SEEDS = range(16)
 FOUND_BY = {
     "forget-batches": {ONCE},
     "take-all-attempts": {NEVER_SEEN},
+    "forget-what-is-gone": {WHOLE},
     "apply-while-copying": {WHOLE, "who is given a replica has it", "replicas are equal at rest"},
 }
 """Canary to what must tell of it."""
-LATE = {"apply-while-copying": range(64)}
+LATE = {"apply-while-copying": range(64), "forget-what-is-gone": range(10, 13)}
 """Where more histories have to be looked at: a step has to meet a copy, and then that copy has to become the owner."""
 
 
@@ -40,14 +43,24 @@ def test_the_same_in_many_more_histories(block: int) -> None:
     play_all(range(1_000 + 10 * block, 1_010 + 10 * block), Profile.STAGING)
 
 
+def test_jobs_that_stop_for_long_and_go_on_are_refused_or_whole_through_cuts_too() -> None:
+    counts: Counter[str] = Counter()
+    for result in play_all(range(12), Profile.STAGING_CUTS):
+        counts.update(result.counts)
+    assert counts["staged jobs stopped"] > 20
+    assert counts["staged jobs refused"] > 10
+    assert counts["partitions with batches applied"] > 100
+
+
 def test_every_bug_of_staging_has_an_expectation() -> None:
     assert set(FOUND_BY) == set(STAGING_CANARIES)
 
 
 @pytest.mark.parametrize("canary", FOUND_BY)
 def test_bugs_of_staging_are_found(canary: str) -> None:
+    profile = Profile.STAGING_CUTS if canary == "forget-what-is-gone" else Profile.STAGING
     for seed in LATE.get(canary, SEEDS):
-        found = {violation.what for violation in run(draw_options(seed, Profile.STAGING), canary).violations}
+        found = {violation.what for violation in run(draw_options(seed, profile), canary).violations}
         if FOUND_BY[canary] & found:
             return
     raise AssertionError(f"{canary} was planted and not found")
@@ -113,3 +126,15 @@ def test_what_is_wrong_with_contents_is_reported() -> None:
     assert judged(batch(2), {}, made) == {REPLACED}
     assert judged(batch(2), dict(list(made.content_of(2).items())[1:]), made) == {REPLACED}
     assert judged(batch(2), made.content_of(1) | made.content_of(2), made) == {REPLACED}
+
+
+def test_of_sides_that_merged_only_entries_that_no_content_has_are_reported() -> None:
+    made = jobs()
+    made.decisions = [Decision(1, 10, 20, MEMBER), Decision(2, 30, 40, MEMBER)]
+    both = made.content_of(1) | made.content_of(2)
+    lacking = next(key for key in made.keys if key not in made.content_of(1))
+    for replaced, wanted in ((both, set()), ({lacking: TEXT + b"1"}, {REPLACED}), (made.content_of(3), {REPLACED})):
+        findings = Findings()
+        checker = StagingChecker(findings, NothingLost(), made, has_sides=True)  # type: ignore[arg-type]
+        checker.check([batch(1)], [replaced], 100)
+        assert {violation.what for violation in findings.violations} == wanted

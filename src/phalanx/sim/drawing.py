@@ -54,6 +54,8 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
     if profile is Profile.STAGING:
         drawn = draw_options(seed // len(STAGING_AS), STAGING_AS[seed % len(STAGING_AS)])
         return msgspec.structs.replace(drawn, seed=seed, profile=profile, staging=True)
+    if profile is Profile.STAGING_CUTS:
+        return _draw_staging_with_cuts(seed)
     # What is measured without leases are the histories that are judged with them.
     drawn_as = Profile.LEASE if profile is Profile.WINDOW else profile
     options = _draw(Random(f"{drawn_as}:{seed}"), seed, profile)
@@ -80,6 +82,21 @@ def _draw_journals(seed: int) -> Options:
         journal=capacity,
         merges_sides=options.has_sides,
         heal_within_ms=5 * options.heal_within_ms,
+    )
+
+
+def _draw_staging_with_cuts(seed: int) -> Options:
+    """A history of CUTS, or one of those of STAGING; what nobody touches is dropped within seconds in two of three."""
+    as_profile = Profile.STAGING if seed % 2 else Profile.CUTS
+    drawn = draw_options(seed // 2, as_profile)
+    staging_ms = Random(f"staging:{seed}").choice((0, 1_000, 2_500))
+    return msgspec.structs.replace(
+        drawn,
+        seed=seed,
+        profile=Profile.STAGING_CUTS,
+        staging=True,
+        merges_sides=drawn.has_sides,
+        member_settings=drawn.member_settings | ({"staging_ms": staging_ms} if staging_ms else {}),
     )
 
 

@@ -5,7 +5,7 @@ while a workload runs, connections break, members pause for less than the heartb
 disaster after another under heavy load, with time to recover between them. `membership`: everything that can go wrong
 between members, and no data (`membership_profile`). `migrations`: replicas move all the time, and whoever takes part is
 hurt at some step of it (`migration_profile`). `cuts`: the network breaks in parts, all sides write, and it heals
-(`cuts_profile`). `timeouts`: members pause, the network stalls, one hangs for good (`timeouts_profile`). `quiet`: no faults. `bench`: five members under a steady load, for the rate.
+(`cuts_profile`). `staging-cuts`: jobs that stage, stop in the middle and go on, in such histories and in others. `timeouts`: members pause, the network stalls, one hangs for good (`timeouts_profile`). `quiet`: no faults. `bench`: five members under a steady load, for the rate.
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ class Profile(enum.StrEnum):
     """Histories of other profiles, DEFAULT, FAILOVER, MIGRATIONS and CUTS in turn, in which journals are written and read."""
     STAGING = "staging"
     """Histories of MIGRATIONS, DEFAULT and FAILOVER in turn, in which jobs stage what they write."""
+    STAGING_CUTS = "staging-cuts"
+    """Histories of CUTS and of those in turn: jobs stage page by page, and in most of them stop for longer than members keep
+    what nobody touches."""
     MEMBERSHIP = "membership"
     MIGRATIONS = "migrations"
     TIMEOUTS = "timeouts"

@@ -282,7 +282,7 @@ class _Run:
         self._counts["excused losses"] += data.excused_losses
 
     def _check_staging(self, jobs: StagedJobs, joined: list[Host], partition_count: int, now: Millis) -> None:
-        checker = StagingChecker(self._findings, self._tables, jobs)
+        checker = StagingChecker(self._findings, self._tables, jobs, has_sides=self._options.has_sides)
         held = [held_by_owners(joined, name, partition_count) for name in (APPLIED, REPLACED)]
         checker.check(held[0], held[1], now)
         check_journals(joined, self._findings, now)
@@ -290,6 +290,7 @@ class _Run:
         self._counts["partitions with batches applied"] += len(jobs.applied)
         self._counts["contents replaced"] += sum(decision.replier is not None for decision in jobs.decisions)
         self._counts["staged jobs refused"] += jobs.refused
+        self._counts["staged jobs stopped"] += jobs.stopped
 
     def _has_started(self) -> bool:
         """Whether a cluster has ever had the members that it waits for; before that it answers nothing."""

@@ -7,6 +7,9 @@ its checkpoint. Beside it attempts go on that nobody named, and write what must 
 directly, and asks for batch n once more under another job. Whoever begins anew stages the batch again that was not done
 everywhere.
 
+In histories of STAGING_CUTS rows are staged in two pages, and some programs stop between them for longer than members keep
+what nobody touches: they must be refused then, and begin anew.
+
 *Contents.* Job n gives map `w` another set of keys, each with the value n. Two programs do so at the same time; some give
 up before they ask for the decision.
 """
@@ -25,7 +28,7 @@ from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.partition.hashing import partition_of
 from phalanx.sim.history import NEVER
 from phalanx.sim.host import Host
-from phalanx.sim.options import APPLIED, REPLACED, Options
+from phalanx.sim.options import APPLIED, REPLACED, Options, Profile
 from phalanx.sim.world import World
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Call
@@ -60,6 +63,14 @@ class Ack(NamedTuple):
     end: Millis
 
 
+class Page(NamedTuple):
+    """One that was staged."""
+
+    partition: int
+    of: int
+    number: int
+
+
 class Decision(NamedTuple):
     """A wish that a content be placed; confirmed, or perhaps fulfilled at any time."""
 
@@ -92,6 +103,11 @@ class StagedJobs:
 
     def __init__(self, options: Options) -> None:
         self._rng = Random(f"staged:{options.profile}:{options.seed}")
+        self._pages = 2 if options.profile is Profile.STAGING_CUTS else 1
+        self._stop_ms = 2 * int(options.member_settings.get("staging_ms", 0))
+        """For how long a program stops between two pages; 0: for none."""
+        self.stopped = 0
+        """How often one has."""
         count = options.partitions * KEYS_PER_PARTITION
         self.keys = [TEXT + b"s%d" % number for number in range(count)]
         self.direct = frozenset(self.keys[::KEYS_PER_PARTITION])
@@ -191,8 +207,8 @@ class StagedJobs:
         number = self._batch
         rows = dict.fromkeys(self.keys, TEXT + b"%d" % number)
         job = self._new_job("b")
-        yield from self._stage(host, APPLIED, job, "zombie", dict.fromkeys(self.keys[::2], UNSEEN), None)
-        where = yield from self._stage(host, APPLIED, job, "real", rows, (self.staged, number))
+        yield from self._stage(host, APPLIED, job, "zombie", dict.fromkeys(self.keys[::2], UNSEEN), None, [])
+        where = yield from self._stage_pages(host, APPLIED, job, rows, (self.staged, number))
         self.begun = number
         yield from self._step(host, APPLIED, Step.APPLY, job, number, where, self.applied)
         for key in sorted(self.direct):
@@ -202,7 +218,7 @@ class StagedJobs:
                 count = self._count(host)
                 self.written[key] = Ack(number, partition_of(key, count), count, *found[1:])
         again = self._new_job("b")
-        where = yield from self._stage(host, APPLIED, again, "real", rows, None)
+        where = yield from self._stage_pages(host, APPLIED, again, rows, None)
         yield from self._step(host, APPLIED, Step.APPLY, again, number, where, None)
         self._batch = number + 1
 
@@ -210,9 +226,9 @@ class StagedJobs:
         self._contents = number = self._contents + 1
         job = self._new_job("c")
         stamp, _ = yield from self._wish(host, job, m.Replacement.BEGIN)
-        yield from self._stage(host, REPLACED, job, "zombie", dict.fromkeys(self.keys[::2], UNSEEN), None)
+        yield from self._stage(host, REPLACED, job, "zombie", dict.fromkeys(self.keys[::2], UNSEEN), None, [])
         rows = self.content_of(number)
-        where = yield from self._stage(host, REPLACED, job, "real", rows, (self.prepared, number))
+        where = yield from self._stage_pages(host, REPLACED, job, rows, (self.prepared, number))
         yield from self._step(host, REPLACED, Step.ASSEMBLE, job, number, where, self.prepared)
         if self._rng.random() < 0.2:
             if self._rng.random() < 0.5:
@@ -239,6 +255,19 @@ class StagedJobs:
     def _count(self, host: Host) -> int:
         return host.table.partition_count if host.table is not None else 1
 
+    def _stage_pages(
+        self, host: Host, name: str, job: str, rows: dict[bytes, bytes], into: tuple[list[Ack], int] | None
+    ) -> Generator[list[Ask] | Millis, list[Any], list[Page]]:
+        """Stage rows that count, perhaps in pages. Which pages there are."""
+        pages: list[Page] = []
+        for number in range(self._pages):
+            if number and self._stop_ms and self._rng.random() < 0.3:
+                self.stopped += 1
+                yield self._stop_ms
+            some = {key: value for place, (key, value) in enumerate(rows.items()) if place % self._pages == number}
+            yield from self._stage(host, name, job, "real", some, into, pages)
+        return pages
+
     def _stage(
         self,
         host: Host,
@@ -247,10 +276,11 @@ class StagedJobs:
         attempt: str,
         rows: dict[bytes, bytes],
         into: tuple[list[Ack], int] | None,
-    ) -> Generator[list[Ask] | Millis, list[Any], list[tuple[int, int]]]:
-        """Stage rows, those of a partition together; until all are, or the job turns out to be over. Where they are: each
-        partition, and of how many it is."""
-        hidden, where = hidden_name(name, job, Kind.ATTEMPT, attempt), []
+        pages: list[Page],
+    ) -> Steps:
+        """Stage rows, those of a partition in a page behind those that there are; until all are, or the job turns out to be
+        over."""
+        hidden, before = hidden_name(name, job, Kind.ATTEMPT, attempt), list(pages)
         left = dict(rows)
         while left:
             count = self._count(host)
@@ -259,21 +289,26 @@ class StagedJobs:
                 parts.setdefault(partition_of(key, count), []).append(key)
             some = list(parts.items())[:AT_ONCE]
             asked: list[Ask] = [
-                (part, m.PutAll(0, hidden, keys, [rows[key] for key in keys], 0, count, ((part, 1),)), None)
+                (
+                    part,
+                    m.PutAll(
+                        0, hidden, keys, [rows[key] for key in keys], 0, count, ((part, _last(before, part) + 1),)
+                    ),
+                    None,
+                )
                 for part, keys in some
             ]
             replies = yield asked
             for (part, keys), (reply, *told) in zip(some, replies, strict=True):
                 if isinstance(reply, m.DoneReply):
                     left = {key: value for key, value in left.items() if key not in keys}
-                    where.append((part, count))
+                    pages.append(Page(part, count, _last(before, part) + 1))
                     if into is not None:
                         into[0].append(Ack(into[1], part, count, *told))
                 elif isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.INVALID:
                     raise Refused
             if left:
                 yield RETRY_MS if len(left) == len(rows) else 1
-        return where
 
     def _step(
         self,
@@ -282,7 +317,7 @@ class StagedJobs:
         step: Step,
         job: str,
         number: int,
-        where: list[tuple[int, int]],
+        where: list[Page],
         into: list[Ack] | None,
     ) -> Steps:
         """Do a step in every partition; begin with all of them again where they were divided meanwhile."""
@@ -295,7 +330,7 @@ class StagedJobs:
             some = left[:AT_ONCE]
             asked: list[Ask] = []
             for part in some:
-                pages = ((int(any(part % of == staged for staged, of in where)),),)
+                pages = ((_last(where, part),),)
                 request = m.ChangeStaged(0, name, [part], count, step, job, ["real"], query, number, pages)
                 asked.append((part, request, None))
             replies = yield asked
@@ -325,3 +360,8 @@ class StagedJobs:
             if isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.INVALID:
                 raise Refused
             yield RETRY_MS
+
+
+def _last(pages: list[Page], partition: int) -> int:
+    """The number of the last page in a partition, or in the one from which it was divided."""
+    return max((page.number for page in pages if partition % page.of == page.partition), default=0)

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
+from phalanx.common.hidden import Step
 from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.copying import CopySender
 from phalanx.grid.staged import Staged
@@ -77,6 +78,47 @@ def apply_while_copying(node: Node) -> None:
     _before_each_step(node, on_change)
 
 
+class _Careless(Staged):
+    """A memory that keeps nothing of what was dropped."""
+
+    __slots__ = ()
+
+    def note_job(self, name: str, job: str, step: Step) -> None:
+        if step is not Step.DROP:
+            super().note_job(name, job, step)
+
+
+def forget_what_is_gone(node: Node) -> None:
+    """Nobody remembers a job whose rows were dropped, nor asks how many pages of rows there were."""
+    followed, put, replicate = node.grid.followed, node._handlers[m.PutAll], node.grid.followed.on_replicate
+
+    def forget() -> None:
+        copies = [copy.replica for copy in followed.copies.values()]
+        for replica in [*node.grid._replicas(), *followed.undivided.replicas(), *copies]:
+            replica.staged.__class__ = _Careless
+
+    def on_put(caller: Any, request: m.PutAll, now: Millis) -> None:
+        forget()
+        numbers = dict(request.pages)
+        for owned in node.grid.all_owned():
+            pages = owned.replica.staged.pages
+            if numbers.get(owned.number, 0) > pages.get(request.map, 0) + 1:
+                pages[request.map] = numbers[owned.number] - 1
+        put(caller, request, now)
+
+    def on_replicate(sender: MemberId, message: m.Replicate, now: Millis) -> None:
+        forget()
+        replicate(sender, message, now)
+
+    def on_change(request: m.ChangeStaged) -> m.ChangeStaged:
+        forget()
+        return structs.replace(request, pages=((0,) * len(request.partitions),) * len(request.attempts))
+
+    node._handlers[m.PutAll] = on_put
+    node._handlers[m.ReplicateStaged] = on_replicate
+    _before_each_step(node, on_change)
+
+
 def _before_each_step(node: Node, change: Callable[[m.ChangeStaged], m.ChangeStaged]) -> None:
     handler = node._handlers[m.ChangeStaged]
 
@@ -90,4 +132,5 @@ STAGING_CANARIES: dict[str, Callable[[Node], None]] = {
     "forget-batches": forget_batches,
     "take-all-attempts": take_all_attempts,
     "apply-while-copying": apply_while_copying,
+    "forget-what-is-gone": forget_what_is_gone,
 }

@@ -12,6 +12,7 @@ from phalanx.common.map_settings import Protection
 from phalanx.common.view import MembersView
 from phalanx.node.node import Node
 from phalanx.sim.checkers.findings import Findings
+from phalanx.sim.staged_jobs import JOBS_FROM
 from phalanx.wire.effects import Answer, Call, Effect, Input, Record, Send
 from phalanx.wire.events import ViewInstalled
 from phalanx.wire.messages import DoneReply, ErrorReply, FlagReply, ValueReply, ValuesReply
@@ -59,6 +60,8 @@ class ProtectionChecker:
     def _judge_answer(self, node: Node, view: MembersView | None, reply: object, now: Millis) -> None:
         if isinstance(reply, ErrorReply):
             self.refused += reply.code is ErrorCode.NOT_ENOUGH_MEMBERS
+        elif isinstance(reply, FlagReply) and not reply.flag and reply.id > JOBS_FROM:
+            return  # A job gave up to replace a map: that writes nothing.
         elif isinstance(reply, self._kinds) and reply.id < self._wishes_from and view is not None:
             present = len(view.data_members)
             if present < self._minimum:

@@ -8,6 +8,10 @@
 * Nobody sees what attempts have staged that were not named.
 
 Excused is what was lost with all replicas in sync, as for any other write.
+
+Where sides of a cut go on for long, each applies and replaces what is asked of it, and the merge takes the newer of each
+key. What is left of this then: a batch is in a partition whole, and each entry of a replaced map is of a content that has
+it, and whose job asked for the decision.
 """
 
 from __future__ import annotations
@@ -31,8 +35,9 @@ Contents = list[dict[bytes, bytes]]
 class StagingChecker:
     """Judges a history when it is over."""
 
-    def __init__(self, findings: Findings, tables: TableChecker, jobs: StagedJobs) -> None:
+    def __init__(self, findings: Findings, tables: TableChecker, jobs: StagedJobs, *, has_sides: bool = False) -> None:
         self._findings = findings
+        self._has_sides = has_sides
         self._tables = tables
         self._jobs = jobs
         self.excused_losses = 0
@@ -44,7 +49,10 @@ class StagingChecker:
                     self._findings.add(now, NEVER_SEEN, f"{_word(key)} has what an attempt staged that nobody named")
         for partition, held in enumerate(applied):
             self._check_batch(partition, held, len(applied), now)
-        self._check_content(replaced, now)
+        if self._has_sides:
+            self._check_entries(replaced, now)
+        else:
+            self._check_content(replaced, now)
 
     # --- batches ---------------------------------------------------------------------------------------------------
 
@@ -63,7 +71,7 @@ class StagingChecker:
         if len(plain) > 1:
             self._findings.add(now, WHOLE, f"partition {partition} has {told}")
         for key, (number, is_direct) in found.items():
-            if is_direct:
+            if is_direct or self._has_sides:
                 continue  # A write of a program that has died may come late.
             if not confirmed <= number <= jobs.begun:
                 self._findings.add(now, KEPT, f"{_word(key)} of {told}: batch {confirmed} was confirmed")
@@ -113,6 +121,14 @@ class StagingChecker:
                 why = f"{later[0]} was confirmed" if later else f"partition {partition} lacks or has more than its part"
                 self._findings.add(now, REPLACED, f"there is that of job {number}, but {why}: {story}")
                 return
+
+    def _check_entries(self, replaced: Contents, now: Millis) -> None:
+        asked = {decision.number for decision in self._jobs.decisions}
+        for held in replaced:
+            for key, value in held.items():
+                number = _batch_of(value)[0]
+                if number and (number not in asked or key not in self._jobs.content_of(number)):
+                    self._findings.add(now, REPLACED, f"{_word(key)} is of job {number}, which never replaced it so")
 
     def _is_of_lost_side(self, decision: Decision, count: int) -> bool:
         """Whether the master that confirmed it was that of a side that was given up: then a merge says what stays."""
