@@ -149,22 +149,25 @@ class _Of:
         )  # fmt: skip
 
     def migrations(self) -> dict[str, list[dict[str, Any]]]:
-        """Each one where there are few, the longest where there are many; and how many in each piece of time."""
+        """Each one where there are few, the longest where there are many; and how many in each piece of time. An order without
+        a result is over with its master."""
+        over = f"greatest(at, coalesce(least(m.ended_at, m.removed_at), {self._ends}))"
         bars = self._rows(
             f"""
-            select partition, kind, source, destination, master, at as since, coalesce(ended_at, {self._ends}) as until,
+            select partition, kind, source, destination, master, at as since, coalesce(o.ended_at, {over}) as until,
                 case result when 'MigrationCommitted' then 'committed' when 'MigrationRolledBack' then 'rolled back'
                      else 'no result' end as result, coalesce(reason, '') as reason,
-                struct(result = 'MigrationCommitted', at - coalesce(ended_at, {self._ends}), at, partition) as rank_
-            from {{moves}}
+                struct(result = 'MigrationCommitted', at - coalesce(o.ended_at, {over}), at, partition) as rank_
+            from {{moves}} o left join {{members}} m on m.member = o.master
             """,
-            MOST_BARS, "migrations", moves=self._t.moves,
+            MOST_BARS, "migrations", moves=self._t.moves, members=self._t.members,
         )  # fmt: skip
         pieces = self._rows(
             f"""
             select at div {self._piece} * {self._piece} as at, coalesce(destination, source) as destination, count(*) as migrations,
                 count_if(result = 'MigrationRolledBack') as rolled_back, count_if(result is null) as without_result,
-                percentile(ended_at - at, 0.5) as median_ms, max(ended_at - at) as max_ms, at div {self._piece} as rank_
+                percentile(ended_at - at, 0.5) as median_ms, max(ended_at - at) as max_ms,
+                struct(at div {self._piece}, coalesce(destination, source)) as rank_
             from {{moves}} group by at div {self._piece}, coalesce(destination, source)
             """,
             PIECES * 40, "pieces of migrations", moves=self._t.moves,

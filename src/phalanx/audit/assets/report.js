@@ -121,6 +121,7 @@ const wide = { minExtent: 190, maxExtent: 190 }; // so that one moment stands in
 const lane = (field) => ({ field, type: "nominal", sort: null, axis: { title: null, labelLimit: 185, grid: false, ...wide } });
 
 function plots(theme) {
+  const bins = { maxbins: 40, extent: [0, Math.max(...detections().map((row) => row.seconds), .1)] }; // nothing is quick or slow but from zero
   const c = charts, hue = (pair) => pair[theme];
   const color = (names, pairs, title) => ({ type: "nominal", title, scale: { domain: names, range: pairs.map(hue) }, legend: { orient: "top" } });
   const masters = [...new Set(c.members.map((row) => row.master))];
@@ -181,9 +182,9 @@ function plots(theme) {
     {
       title: "How long detection took", about: "From the end, or the beginning of a hang, until the first who noticed.", left: null, rows: detections(), height: 120, apart: true,
       spec: { data: { values: detections() }, mark: { type: "bar", opacity: .85 }, encoding: {
-        x: { field: "seconds", type: "quantitative", bin: { maxbins: 40 }, title: "seconds" }, y: { aggregate: "count", type: "quantitative", title: "ends", axis: { tickMinStep: 1 } },
+        x: { field: "seconds", type: "quantitative", bin: bins, title: "seconds" }, y: { aggregate: "count", type: "quantitative", title: "ends", axis: { tickMinStep: 1 } },
         color: { field: "kind", ...color(["crashed", "hung"], [good, { light: "#2f6fde", dark: "#7aa7ff" }], null) },
-        tooltip: [{ field: "seconds", bin: { maxbins: 40 }, title: "seconds" }, { aggregate: "count", title: "ends" }, { field: "kind", title: "the other had" }] } },
+        tooltip: [{ field: "seconds", bin: bins, title: "seconds" }, { aggregate: "count", title: "ends" }, { field: "kind", title: "the other had" }] } },
     },
     {
       title: "Where writes waited", about: "Partitions whose owner was gone until others owned them, and maps that were refused for want of members.", left: "outages",
