@@ -132,3 +132,15 @@ def test_what_is_prepared_again_after_another_job_took_the_turn_is_newer_than_it
     assert set(entries) == set(KEYS[:2])
     assert all(int.from_bytes(stored[:8], "big") > cleared_at for stored in entries.values())
     assert c.kept("A") == c.kept("B")
+
+
+def test_of_a_map_that_nobody_has_replaced_in_the_end_the_table_says_nothing() -> None:
+    c = cluster()
+    replaced(c, "j1")
+    for number in range(5):
+        job = jobs.Job(c, "j2", f"map-{number}")
+        job.wish_until("A", BEGIN)
+        assert c.table("B").maps.content_of(f"map-{number}").pending == "j2"
+        assert not job.wish_until("A", m.Replacement.ABORT).flag
+    c.settle()
+    assert [each.map for each in c.table("B").maps.contents] == [MAP]

@@ -241,9 +241,11 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return next((content for content in self.contents if content.map == name), Content(name))
 
     def with_content(self, content: Content) -> MapPlan:
-        """The plan with another content of a map."""
+        """The plan with another content of a map. Of a map whose content was never replaced, and is not about to be, nothing
+        is in the plan: every wish of every program would stay in every table."""
         others = [each for each in self.contents if each.map != content.map]
-        contents = tuple(sorted([*others, content], key=lambda each: each.map))
+        said = [content] if content != Content(content.map) else []
+        contents = tuple(sorted([*others, *said], key=lambda each: each.map))
         return MapPlan(self.version + 1, self.usual, self.maps, contents)
 
 

@@ -39,6 +39,8 @@ from phalanx.wire import events
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import ReplaceContent, Replacement
 
+MAX_KNOWN = 10_000
+"""Of what was said of maps; of the rest is asked as if it had just been said."""
 NOT_KNOWN = "not every member knows of it yet: ask again"
 
 
@@ -121,6 +123,8 @@ class Replacing:
 
     def _is_known(self, content: Content, others: Collection[MemberId]) -> bool:
         """Whether every member has a table that says this of the map. A new master asks as if it had just been said."""
+        if len(self._known_from) > MAX_KNOWN:
+            self._known_from.clear()
         said = f"{content.job}/{content.pending}/{content.is_decided}"
         known_from = self._known_from.setdefault((content.map, said), self._keeper.table.version)
         return self._publishing.have(others, known_from)
