@@ -198,6 +198,8 @@ class _Run:
             self._jobs.stop()
         self._faults.heal()
         healed_after_ms = self._liveness()
+        if self._jobs is not None and self._jobs.settle_ms and not world.is_over:
+            world.run_until(world.now + self._jobs.settle_ms)
         if not world.is_over:
             self._check_at_rest()
         return self._result(time.process_time() - began, healed_after_ms)

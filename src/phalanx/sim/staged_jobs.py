@@ -106,6 +106,8 @@ class StagedJobs:
         self._pages = 2 if options.profile is Profile.STAGING_CUTS else 1
         self._stop_ms = 2 * int(options.member_settings.get("staging_ms", 0))
         """For how long a program stops between two pages; 0: for none."""
+        self.settle_ms = 2 * self._stop_ms
+        """How long after the end owners may still drop what nobody has touched."""
         self.stopped = 0
         """How often one has."""
         count = options.partitions * KEYS_PER_PARTITION
