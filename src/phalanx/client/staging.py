@@ -131,13 +131,18 @@ class StagedAttempt:
 
     def _put_page(self, keys: list[bytes], values: list[bytes], ttl_ms: int) -> None:
         """One page. Where it failed, the same page may be asked for again, or another in its place."""
+        touched: dict[int, dict[int, None]] = {}
+        """Count of partitions to those of the rows, where they were so many."""
 
         def pages(part: list[bytes], of: int) -> tuple[tuple[int, int], ...]:
             self._follow_division(of)
-            return tuple((each, self._pages[each] + 1) for each in dict.fromkeys(partitions_of(part, of)))
+            partitions = dict.fromkeys(partitions_of(part, of))
+            touched.setdefault(of, {}).update(partitions)
+            return tuple((each, self._pages[each] + 1) for each in partitions)
 
         self._rows.stage_data(keys, values, ttl_ms, pages)
-        for partition in dict.fromkeys(partitions_of(keys, self._of)):
+        # To hash all keys once more is for what hardly ever happens: a division half way.
+        for partition in touched[self._of] if len(touched) == 1 else dict.fromkeys(partitions_of(keys, self._of)):
             self._pages[partition] += 1
 
     def _follow_division(self, of: int) -> None:
