@@ -47,15 +47,23 @@ class ProtectionChecker:
 
     def _judge(self, node: Node, before: MembersView | None, event: Input, effects: list[Effect], now: Millis) -> None:
         view = before
+        # Two lists that came as one input are installed one after the other, with answers between them.
         for effect in effects:
             if isinstance(effect, Record):
                 if isinstance(effect.event, ViewInstalled):
-                    view = node.membership.view
+                    view = self._as_installed(effect.event, before, node.membership.view)
             elif isinstance(effect, Send):
                 self._judge_answer(node, view, effect.message, now)
             elif isinstance(effect, Answer) and isinstance(event, Call):
                 # The member's own, given at once. Of others it cannot be told here who gave them.
                 self._judge_answer(node, view, effect.reply, now)
+
+    @staticmethod
+    def _as_installed(event: ViewInstalled, before: MembersView | None, after: MembersView | None) -> MembersView:
+        """The list that the event tells of, as far as it counts here."""
+        traits = {m: t for view in (before, after) if view is not None for m, t in view.traits}
+        told = tuple((member, traits[member]) for member in event.members if member in traits)
+        return MembersView(event.view_version, event.maker, event.members, told)
 
     def _judge_answer(self, node: Node, view: MembersView | None, reply: object, now: Millis) -> None:
         if isinstance(reply, ErrorReply):
