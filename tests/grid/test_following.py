@@ -11,7 +11,7 @@ from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import build_table
 from phalanx.grid.following import Followed
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Outbox, Send
+from phalanx.wire.effects import Outbox, Received, Send
 
 A, B, C, L = (lone_id(name) for name in "ABCL")
 KEY, OTHER = TEXT + b"k", TEXT + b"o"
@@ -324,3 +324,18 @@ def test_what_a_master_orders_whose_claim_has_yet_to_be_heard_of_stays() -> None
     assert set(e.node.grid.followed.copies) == {0}
     e.hear("C", m.CopyStart(0, 7, 1, 8, 1, 1, step, ordered_by=lone_id("X")))
     assert e.node.grid.followed.copies[0].ordered_by == lone_id("D"), "X is no member: others have come after it"
+
+
+def test_who_followed_an_owner_before_it_had_a_table_goes_on_alone_with_what_it_holds() -> None:
+    """It may be the last who has it. The table that it assigns anew begins with a version below that of the owner's rule."""
+    c = Lone("C", "ABC", 4)
+    c.hear("B", m.Probe(0, 7, 0, 0, "", 1))
+    c.hear("B", m.ReplicatePut(0, 7, 1, MAP, [KEY], [OLD], 0))
+    assert c.node.grid.followed.replicas[0].epoch == 7
+    c.refuse("AB")
+    c.advance(2_000)
+    assert c.view() == "C"
+    c.feed(Received("client/1", m.GetTable(1, True)))  # type: ignore[arg-type]  # a client's id
+    assert c.node.keeper.table.versions == (1,)
+    c.feed(Received("client/1", m.Get(2, MAP, KEY)))  # type: ignore[arg-type]  # a client's id
+    assert c.sent[-1][1] == m.ValueReply(2, OLD[8:])

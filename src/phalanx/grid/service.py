@@ -222,7 +222,10 @@ class GridService:
             self.clock.observe(max(content.stamp, content.pending_stamp), now)
         self.counts_reads = counts_reads(table.maps)
         reconfirmed = confirmed_by != self._confirmed_by
-        self._confirmed_by = confirmed_by
+        if table.version:
+            # A table that assigns nothing confirms no rule. 1. This member follows an owner as its backup before it has a
+            # table. 2. A cut leaves it alone: as the master it finds no table. 3. It assigns one, beginning with version 1.
+            self._confirmed_by = confirmed_by
         before, self.table, self.table_at = self.table, table, now
         is_divided = before.partition_count != table.partition_count
         if is_divided and not before.version:
