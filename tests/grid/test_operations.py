@@ -110,7 +110,7 @@ def test_empty_bulk_requests_are_answered() -> None:
 
 
 def test_a_reply_ends_where_it_would_become_too_big(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phalanx.grid.operations.REPLY_BYTES", 1_000)
+    monkeypatch.setattr("phalanx.grid.bulk.REPLY_BYTES", 1_000)
     c = alone()
     keys = [TEXT + b"%d" % number for number in range(10)]
     ask(c, m.PutAll, keys, [b"\0\0\0\1" + b"x" * 296] * 10, 0)

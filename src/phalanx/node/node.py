@@ -17,10 +17,11 @@ from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import MemberId, Millis, is_client
 from phalanx.common.invariant import invariant
 from phalanx.common.stable import Carried
+from phalanx.grid.bulk import on_bulk_request
 from phalanx.grid.calls import CallRouter, why_no_owners
 from phalanx.grid.keeping import FIRST_ID, Keeping
 from phalanx.grid.kept import Kept
-from phalanx.grid.operations import on_bulk_request, on_key_request
+from phalanx.grid.operations import on_key_request
 from phalanx.grid.service import GridService
 from phalanx.grid.taking_in import on_merge_request
 from phalanx.membership.service import MembershipService

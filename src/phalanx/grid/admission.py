@@ -1,0 +1,170 @@
+"""Whether a request may be served here: who owns what it names, what protects the map, and whether what is written fits.
+
+Whoever asked is told why not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.hidden import HIDDEN, MAX_HIDDEN_LENGTH, Kind, is_hidden, job_of, kind_of
+from phalanx.common.ids import MAX_TTL_MS, Millis, Target
+from phalanx.common.invariant import invariant
+from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
+from phalanx.grid.once import was_noted
+from phalanx.grid.replication import OwnedPartition
+from phalanx.grid.steps import REMOVES
+from phalanx.wire.messages import (
+    OPERATIONS,
+    WRITES,
+    BulkRequest,
+    KeyRequest,
+    Put,
+    PutAll,
+    PutIfAbsent,
+    Replace,
+)
+
+if TYPE_CHECKING:
+    from phalanx.grid.service import GridService
+
+TYPE_ID_BYTES = 4
+"""What every serialised key and value begins with."""
+OVERHEAD_BYTES = 10
+"""Of one entry in a message, at most."""
+
+
+def is_refused(grid: GridService, owned: OwnedPartition, caller: Target, request: KeyRequest, now: Millis) -> bool:
+    """Whether the map may not be used here now; then the caller is told."""
+    is_write = isinstance(request, OPERATIONS)
+    why = grid.guard.why_refused(request.map, is_write=is_write, now=now)
+    if not why:
+        return False
+    if isinstance(request, OPERATIONS) and was_noted(owned, caller, request):
+        # An earlier try was applied, and perhaps nobody was told so: what became of it is not for this side to say.
+        grid.fail(caller, request.id, ErrorCode.INDETERMINATE, f"an earlier try was applied or is over: {why}")
+    else:
+        grid.fail(caller, request.id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
+    return True
+
+
+def owned_at(grid: GridService, partition: int) -> OwnedPartition:
+    owned = grid.owned[partition]
+    invariant(owned is not None, "ownership was checked for the whole request", partition=partition)
+    return owned  # type: ignore[return-value]  # held by the invariant
+
+
+def owned_of(
+    grid: GridService, caller: Target, request: BulkRequest, partitions: list[int], now: Millis
+) -> list[OwnedPartition] | None:
+    """The owned partitions of these numbers; None, and the caller is told, if another member owns one of them or the map
+    may not be used.
+    """
+    owned_by_number = grid.owned
+    found = [owned_by_number[partition] for partition in partitions]
+    if not all(found):
+        grid.refuse(caller, request, partitions[found.index(None)])
+        return None
+    if grid.guard.watches(request.map) and _is_bulk_refused(grid, caller, request, now):
+        return None
+    return found  # type: ignore[return-value]  # none of them is None
+
+
+def owns_all(
+    grid: GridService,
+    caller: Target,
+    request: BulkRequest,
+    partitions: Sequence[int] | dict[int, Any],
+    of: int,
+    now: Millis,
+) -> bool:
+    if of != len(grid.owned):
+        # The caller or this member has yet to hear that they were divided: the numbers mean other partitions.
+        text = f"there are {len(grid.owned)} partitions here, and {of} where the request comes from"
+        grid.fail(caller, request.id, ErrorCode.NOT_OWNER, text)
+        return False
+    for partition in partitions:
+        if not 0 <= partition < of:
+            text = f"there is no partition {partition}: this cluster has {of}"
+            grid.fail(caller, request.id, ErrorCode.INVALID, text)
+            return False
+        if grid.owned[partition] is None:
+            grid.refuse(caller, request, partition)
+            return False
+    return not (grid.guard.watches(request.map) and _is_bulk_refused(grid, caller, request, now))
+
+
+def _is_bulk_refused(grid: GridService, caller: Target, request: BulkRequest, now: Millis) -> bool:
+    why = grid.guard.why_refused(request.map, is_write=isinstance(request, WRITES), now=now)
+    if why:
+        grid.fail(caller, request.id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
+    return bool(why)
+
+
+def fits_one(grid: GridService, caller: Target, request: Put | PutIfAbsent | Replace) -> bool:
+    """As `_fits`, without its cost where all is well."""
+    config = grid.config
+    if (
+        TYPE_ID_BYTES <= len(request.key) <= config.max_key_bytes
+        and TYPE_ID_BYTES <= len(request.value) <= config.max_value_bytes
+        and 0 < len(request.map) <= MAX_MAP_NAME_LENGTH
+        and 0 <= request.ttl_ms <= MAX_TTL_MS
+        and request.map[0] != HIDDEN
+    ):
+        return True
+    return fits(grid, caller, request, (request.key,), (request.value,))
+
+
+def is_kept_from_users(grid: GridService, caller: Target, request: KeyRequest | BulkRequest) -> bool:
+    """Whether a write is for a hidden map: those change by what their job asks for, and nobody else's wish."""
+    if is_hidden(request.map):
+        text = f"{request.map!r} is the name of a hidden map: none can write there"
+        grid.fail(caller, request.id, ErrorCode.INVALID, text)
+        return True
+    return False
+
+
+def fits(
+    grid: GridService,
+    caller: Target,
+    request: Put | PutIfAbsent | Replace | PutAll,
+    keys: Sequence[bytes],
+    values: Sequence[bytes],
+) -> bool:
+    """Check limits before anything is changed: what is stored must be readable, and fit a frame to the backups."""
+    config, request_id, ttl_ms = grid.config, request.id, request.ttl_ms
+    total = 0
+    is_staged = is_hidden(request.map)
+    longest_name = MAX_MAP_NAME_LENGTH + (MAX_HIDDEN_LENGTH if is_staged else 0)
+    is_attempt = type(request) is PutAll and kind_of(request.map) is Kind.ATTEMPT and bool(job_of(request.map))
+    if not is_attempt and is_kept_from_users(grid, caller, request):
+        return False
+    for what, limit, sizes in (
+        ("key", config.max_key_bytes, list(map(len, keys))),
+        ("value", config.max_value_bytes, list(map(len, values))),
+    ):
+        total += sum(sizes)
+        largest = max(sizes, default=0)
+        if largest > limit:
+            text = f"a {what} of {largest} bytes is over the limit of {limit} bytes (max_{what}_bytes of the members)"
+            grid.fail(caller, request_id, ErrorCode.TOO_LARGE, text)
+            return False
+        if min(sizes, default=TYPE_ID_BYTES) < TYPE_ID_BYTES:
+            text = f"a {what} of {min(sizes)} bytes is none: each begins with the {TYPE_ID_BYTES} bytes of its type id"
+            grid.fail(caller, request_id, ErrorCode.INVALID, text)
+            return False
+    if len(keys) > 1 and total + OVERHEAD_BYTES * len(keys) > config.max_bulk_bytes:
+        text = f"{len(keys)} entries of {total} bytes are over the limit of one request: send fewer entries at a time"
+        grid.fail(caller, request_id, ErrorCode.TOO_LARGE, text)
+        return False
+    if not 0 < len(request.map) <= longest_name:
+        text = f"a text of {len(request.map)} characters cannot name a map: give 1 to {MAX_MAP_NAME_LENGTH}"
+        grid.fail(caller, request_id, ErrorCode.INVALID, text)
+        return False
+    if not (REMOVES if is_staged else 0) <= ttl_ms <= MAX_TTL_MS:
+        text = f"ttl_ms is {ttl_ms}: give 0 (for ever) to {MAX_TTL_MS} (ten years)"
+        grid.fail(caller, request_id, ErrorCode.INVALID, text)
+        return False
+    return True

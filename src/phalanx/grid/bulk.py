@@ -1,0 +1,238 @@
+"""What each request for many keys, or for partitions, does at their owner: all of it, or nothing where one is owned elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from phalanx.common.clock import STAMP_BYTES
+from phalanx.common.errors import ErrorCode
+from phalanx.common.hidden import Kind, Step, is_hidden, job_of, kind_of, target_of
+from phalanx.common.ids import Millis, Target
+from phalanx.grid.admission import fits, is_kept_from_users, owned_at, owned_of, owns_all
+from phalanx.grid.conditions import BadCondition, wanted_by
+from phalanx.grid.ending import end_before_write
+from phalanx.grid.packing import NOTHING, packed_page
+from phalanx.grid.replication import OwnedPartition, PendingWrite
+from phalanx.grid.staging import on_change, take_pages
+from phalanx.grid.steps import header_of
+from phalanx.grid.store import Replica
+from phalanx.partition.hashing import partitions_of
+from phalanx.wire.messages import (
+    BulkRequest,
+    ChangeStaged,
+    ClearPartitions,
+    CountReply,
+    DoneReply,
+    GetAll,
+    PackedReply,
+    PageReply,
+    PutAll,
+    ReadJournal,
+    ReplicateClear,
+    ReplicatePut,
+    ScanPacked,
+    ScanPartition,
+    SizeOf,
+    ValuesReply,
+)
+
+if TYPE_CHECKING:
+    from phalanx.grid.service import GridService
+
+REPLY_BYTES = 8 * 1024 * 1024
+"""A reply with many values ends here; the caller asks for the rest."""
+
+
+def on_bulk_request(grid: GridService, caller: Target, request: BulkRequest, now: Millis) -> None:
+    """A request for many keys or partitions: all of them must be owned here, or nothing is done."""
+    _BULK_OPERATIONS[type(request)](grid, caller, request, now)
+
+
+def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) -> None:
+    keys, name = request.keys, request.map
+    owned_ones = owned_of(grid, caller, request, partitions_of(keys, len(grid.owned)), now)
+    if owned_ones is None:
+        return
+    values = [
+        None
+        if (store := owned.replica.maps.get(name)) is None
+        else store.get(key, now)
+        if store.expires_at
+        else stored[STAMP_BYTES:]
+        if (stored := store.entries.get(key)) is not None
+        else None
+        for key, owned in zip(keys, owned_ones, strict=True)
+    ]
+    values = _as_many_as_fit(values)
+    if grid.counts_reads:
+        for key, owned, value in zip(keys, owned_ones, values, strict=False):
+            if value is not None:
+                grid.note_read(owned, name, key, now)
+    grid.out.send(caller, ValuesReply(request.id, values))
+
+
+def _as_many_as_fit(values: list[bytes | None]) -> list[bytes | None]:
+    """The first values, as many as one reply may hold; at least one."""
+    if sum(map(len, filter(None, values))) <= REPLY_BYTES:
+        return values
+    size = 0
+    for number, value in enumerate(values):
+        size += len(value) if value is not None else 0
+        if size > REPLY_BYTES and number:
+            return values[:number]
+    return values
+
+
+def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) -> None:
+    if len(request.keys) != len(request.values):
+        text = f"{len(request.keys)} keys and {len(request.values)} values: send one value for each key"
+        grid.fail(caller, request.id, ErrorCode.INVALID, text)
+        return
+    if not fits(grid, caller, request, request.keys, request.values):
+        return
+    owned_ones = owned_of(grid, caller, request, partitions_of(request.keys, len(grid.owned)), now)
+    if owned_ones is None:
+        return
+    name, ttl_ms = request.map, request.ttl_ms
+    stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
+    late: Collection[OwnedPartition] | None = ()
+    if is_hidden(name):
+        # What is staged lives from its application on, and says till then how long.
+        late = take_pages(grid, caller, request, owned_ones, now)
+        if late is None:
+            return
+        stamp, ttl_ms = stamp + header_of(ttl_ms), 0
+    shared: dict[OwnedPartition, tuple[list[bytes], list[bytes]]] = {}
+    for key, value, owned in zip(request.keys, request.values, owned_ones, strict=True):
+        stored = stamp + value
+        if late and owned in late:
+            continue
+        if not ttl_ms and not owned.streams:
+            owned.put_unshared(name, key, stored, now)
+        elif owned in shared:
+            shared[owned][0].append(key)
+            shared[owned][1].append(stored)
+        else:
+            shared[owned] = ([key], [stored])
+    write = PendingWrite(caller, DoneReply(request.id), 0, name)
+    pages = dict(request.pages)
+    for owned, (keys, values) in shared.items():
+        replica = owned.replica
+        if replica.journals:
+            end_before_write(grid, owned, name, keys, now)
+        replica.map(name).put_many(keys, values, ttl_ms, now)
+        if ttl_ms:
+            grid.note_expiry(owned)
+        replica.seq += 1
+        if owned.streams:
+            grid.unsettled[owned.number] = owned
+        message = ReplicatePut(
+            owned.number, replica.epoch, replica.seq, name, keys, values, ttl_ms, page=pages.get(owned.number, 0)
+        )
+        if owned.append(message, write):
+            write.partitions_left += 1
+    if write.partitions_left == 0:
+        grid.out.send(caller, write.reply)
+
+
+def _change_staged(grid: GridService, caller: Target, request: ChangeStaged, now: Millis) -> None:
+    if owns_all(grid, caller, request, request.partitions, request.of, now):
+        owned_ones = [owned_at(grid, partition) for partition in dict.fromkeys(request.partitions)]
+        on_change(grid, caller, request, owned_ones, now)
+
+
+def _size_of(grid: GridService, caller: Target, request: SizeOf, now: Millis) -> None:
+    if not owns_all(grid, caller, request, request.partitions, request.of, now):
+        return
+    size = 0
+    for partition in dict.fromkeys(request.partitions):
+        store = owned_at(grid, partition).replica.maps.get(request.map)
+        size += store.size(now) if store is not None else 0
+    grid.out.send(caller, CountReply(request.id, size))
+
+
+def _clear(grid: GridService, caller: Target, request: ClearPartitions, now: Millis) -> None:
+    if is_kept_from_users(grid, caller, request) or not owns_all(
+        grid, caller, request, request.partitions, request.of, now
+    ):
+        return
+    stamp = grid.clock.stamp(now)
+    write = PendingWrite(caller, DoneReply(request.id), 0, request.map)
+    for partition in dict.fromkeys(request.partitions):
+        owned = owned_at(grid, partition)
+        replica = owned.replica
+        if replica.journals:
+            end_before_write(grid, owned, request.map, None, now)
+        store = replica.maps.get(request.map)
+        if store is None or not store.entries:
+            continue
+        replica.clear(request.map, stamp)
+        replica.seq += 1
+        if owned.append(ReplicateClear(partition, replica.epoch, replica.seq, request.map, stamp), write):
+            write.partitions_left += 1
+        if owned.streams:
+            grid.unsettled[partition] = owned
+    if write.partitions_left == 0:
+        grid.out.send(caller, write.reply)
+
+
+def _scan(grid: GridService, caller: Target, request: ScanPartition, now: Millis) -> None:
+    if not owns_all(grid, caller, request, (request.partition,), request.of, now):
+        return
+    store = owned_at(grid, request.partition).replica.maps.get(request.map)
+    if store is not None and is_hidden(request.map):
+        grid.staging.touch(request.map, now)
+    max_bytes = min(max(request.max_bytes, 1), REPLY_BYTES)
+    keys, values, more = store.page(request.after_key, max_bytes, now) if store is not None else ([], [], False)
+    grid.out.send(caller, PageReply(request.id, keys, values, more))
+
+
+def _scan_packed(grid: GridService, caller: Target, request: ScanPacked, now: Millis) -> None:
+    if not owns_all(grid, caller, request, (request.partition,), request.of, now):
+        return
+    try:
+        wanted = wanted_by(request.conditions, request.key_parts) if request.conditions else None
+    except BadCondition as error:
+        grid.fail(caller, request.id, ErrorCode.INVALID, f"a condition of the scan means nothing: {error}")
+        return
+    replica = owned_at(grid, request.partition).replica
+    store = replica.maps.get(request.map)
+    if is_hidden(request.map) and not _is_there(grid, replica, request.map, now):
+        text = f"the snapshot of map {target_of(request.map)!r} is gone: nobody had read it for the members' staging_ms"
+        grid.fail(
+            caller, request.id, ErrorCode.INVALID, f"{text}, or all replicas of a partition were lost; make another"
+        )
+        return
+    max_bytes = min(max(request.max_bytes, 1), REPLY_BYTES)
+    page = NOTHING
+    if store is not None:
+        page = packed_page(store, request.after_key, max_bytes, wanted, now, with_ttls=request.with_ttls)
+    grid.out.send(caller, PackedReply(request.id, *page))
+
+
+def _is_there(grid: GridService, replica: Replica, name: str, now: Millis) -> bool:
+    """Whether a hidden map is still what it was made as, perhaps without entries; then it is used now."""
+    if name in replica.maps:
+        grid.staging.touch(name, now)
+        return True
+    return (
+        kind_of(name) is not Kind.SNAPSHOT or replica.staged.jobs.get((target_of(name), job_of(name))) is Step.SNAPSHOT
+    )
+
+
+def _read_journal(grid: GridService, caller: Target, request: ReadJournal, now: Millis) -> None:
+    if owns_all(grid, caller, request, (request.partition,), request.of, now):
+        grid.out.send(caller, grid.read_journal(owned_at(grid, request.partition), request))
+
+
+_BULK_OPERATIONS: dict[type, Callable[[GridService, Target, Any, Millis], None]] = {
+    GetAll: _get_all,
+    PutAll: _put_all,
+    SizeOf: _size_of,
+    ClearPartitions: _clear,
+    ScanPartition: _scan,
+    ScanPacked: _scan_packed,
+    ReadJournal: _read_journal,
+    ChangeStaged: _change_staged,
+}
