@@ -8,6 +8,7 @@ from phalanx.common.clock import stamp_of, value_of
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
 from phalanx.grid.kept import Kept
+from phalanx.grid.kept_sending import Batch
 from phalanx.grid.store import Replica
 from phalanx.sim.checkers.commit_checker import Held, Peek
 from phalanx.sim.checkers.merged_data import Copy
@@ -118,7 +119,22 @@ def copies(hosts: Iterable[Host], name: str) -> dict[bytes, list[Copy]]:
                 found.setdefault(key, []).append(Copy(host.address, stamp_of(stored)))
             for key, stamp in store.tombstones.items():
                 found.setdefault(key, []).append(Copy(host.address, stamp))
+        for key, stamp in _handed_in(host, name):
+            found.setdefault(key, []).append(Copy(host.address, stamp))
     return found
+
+
+def _handed_in(host: Host, name: str) -> Iterator[tuple[bytes, int]]:
+    """What a host has handed in of a map and nobody has acknowledged: it is handed in again for as long as the host lives."""
+    for sending in host.node.keeping.sendings if host.node is not None else ():
+        if (store := sending.replica.maps.get(name)) is None:
+            continue
+        batches = [each for each in sending.on_the_way.values() if isinstance(each, Batch) and each.map == name]
+        for key in [key for batch in batches for key in batch.keys]:
+            if key in store.entries:
+                yield key, stamp_of(store.entries[key])
+            elif key in store.tombstones:
+                yield key, store.tombstones[key]
 
 
 def _lasting(host: Host) -> Iterator[Replica]:
