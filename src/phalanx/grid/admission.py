@@ -72,6 +72,17 @@ def owned_of(
     return found  # type: ignore[return-value]  # none of them is None
 
 
+def has_as_many(grid: GridService, caller: Target, request_id: int, of: int) -> bool:
+    """Whether the numbers of partitions mean the same here: the caller, or this member, may have yet to hear that they were
+    divided.
+    """
+    if of == len(grid.owned):
+        return True
+    text = f"there are {len(grid.owned)} partitions here, and {of} where the request comes from"
+    grid.fail(caller, request_id, ErrorCode.NOT_OWNER, text)
+    return False
+
+
 def owns_all(
     grid: GridService,
     caller: Target,
@@ -80,10 +91,7 @@ def owns_all(
     of: int,
     now: Millis,
 ) -> bool:
-    if of != len(grid.owned):
-        # The caller or this member has yet to hear that they were divided: the numbers mean other partitions.
-        text = f"there are {len(grid.owned)} partitions here, and {of} where the request comes from"
-        grid.fail(caller, request.id, ErrorCode.NOT_OWNER, text)
+    if not has_as_many(grid, caller, request.id, of):
         return False
     for partition in partitions:
         if not 0 <= partition < of:

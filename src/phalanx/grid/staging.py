@@ -20,6 +20,7 @@ from phalanx.common.clock import stamp_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, Step, hidden_name, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis, Target
+from phalanx.grid.admission import has_as_many
 from phalanx.grid.ending import end_before_write
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.steps import attempts_here, carry_out, consumed_by, is_newer, replacement
@@ -149,9 +150,7 @@ def take_pages(
     None: they can not be staged, and the caller is told. After the end of their job nothing would become of them; and what
     comes behind pages that are gone would be taken for the whole.
     """
-    if request.of != len(grid.owned):
-        text = f"there are {len(grid.owned)} partitions here, and {request.of} where the rows come from"
-        grid.fail(caller, request.id, ErrorCode.NOT_OWNER, text)
+    if not has_as_many(grid, caller, request.id, request.of):
         return None
     name, job, pages = target_of(request.map), job_of(request.map), dict(request.pages)
     here = dict.fromkeys(owned_ones)

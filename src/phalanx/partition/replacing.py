@@ -80,15 +80,14 @@ class Replacing:
                         return f"the content of job {content.pending} is being put in its place: ask again"
                     self._set(_with_pending(content, request, stamp), now)
             case Replacement.DECIDE:
-                began = {content.job: content.stamp, content.pending: content.pending_stamp}
-                if began.get(job) == request.stamp and job == content.pending:
-                    if not content.is_decided:
-                        self._set(msgspec.structs.replace(content, is_decided=True), now)
-                elif began.get(job) != request.stamp:
+                began = self.begun(request.map, job)
+                if not began or began != request.stamp:
                     raise UsageError(
                         f"the content of {request.map!r} was not replaced: job {job} is not about to do it any more, "
                         f"because another job began to, or it waited too long; run it again"
                     )
+                if job == content.pending and not content.is_decided:
+                    self._set(msgspec.structs.replace(content, is_decided=True), now)
             case Replacement.ABORT:
                 if job == content.pending and not content.is_decided:
                     self._set(content.as_given_up, now)

@@ -26,19 +26,14 @@ class _Forgetful(Staged):
 
 def forget_batches(node: Node) -> None:
     """Nobody looks at which batches a partition has applied."""
-    followed, original = node.grid.followed, node.grid.followed.on_replicate
-
-    def forget() -> None:
-        copies = [copy.replica for copy in followed.copies.values()]
-        for replica in [*node.grid._replicas(), *followed.undivided.replicas(), *copies]:
-            replica.staged.__class__ = _Forgetful
+    original = node.grid.followed.on_replicate
 
     def on_replicate(sender: MemberId, message: m.Replicate, now: Millis) -> None:
-        forget()
+        _remember_as(node, _Forgetful)
         original(sender, message, now)
 
     def on_change(request: m.ChangeStaged) -> m.ChangeStaged:
-        forget()
+        _remember_as(node, _Forgetful)
         return request
 
     node._handlers[m.ReplicateStaged] = on_replicate
@@ -90,15 +85,10 @@ class _Careless(Staged):
 
 def forget_what_is_gone(node: Node) -> None:
     """Nobody remembers a job whose rows were dropped, nor asks how many pages of rows there were."""
-    followed, put, replicate = node.grid.followed, node._handlers[m.PutAll], node.grid.followed.on_replicate
-
-    def forget() -> None:
-        copies = [copy.replica for copy in followed.copies.values()]
-        for replica in [*node.grid._replicas(), *followed.undivided.replicas(), *copies]:
-            replica.staged.__class__ = _Careless
+    put, replicate = node._handlers[m.PutAll], node.grid.followed.on_replicate
 
     def on_put(caller: Any, request: m.PutAll, now: Millis) -> None:
-        forget()
+        _remember_as(node, _Careless)
         numbers = dict(request.pages)
         for owned in node.grid.all_owned():
             pages = owned.replica.staged.pages
@@ -107,16 +97,24 @@ def forget_what_is_gone(node: Node) -> None:
         put(caller, request, now)
 
     def on_replicate(sender: MemberId, message: m.Replicate, now: Millis) -> None:
-        forget()
+        _remember_as(node, _Careless)
         replicate(sender, message, now)
 
     def on_change(request: m.ChangeStaged) -> m.ChangeStaged:
-        forget()
+        _remember_as(node, _Careless)
         return structs.replace(request, pages=((0,) * len(request.partitions),) * len(request.attempts))
 
     node._handlers[m.PutAll] = on_put
     node._handlers[m.ReplicateStaged] = on_replicate
     _before_each_step(node, on_change)
+
+
+def _remember_as(node: Node, kind: type[Staged]) -> None:
+    """Give all replicas that a member holds such a memory."""
+    followed = node.grid.followed
+    copies = [copy.replica for copy in followed.copies.values()]
+    for replica in [*node.grid._replicas(), *followed.undivided.replicas(), *copies]:
+        replica.staged.__class__ = kind
 
 
 def _before_each_step(node: Node, change: Callable[[m.ChangeStaged], m.ChangeStaged]) -> None:
