@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pyspark.sql import is_remote
+
 from phalanx.common.errors import UsageError
 from phalanx.spark.options import SINK, STREAM_BATCH, parse_options
 
@@ -12,6 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _QUERY_ID = "sql.streaming.queryId"
+_UNSEEN = (
+    "phalanx.spark.each_batch is for foreachBatch of a streaming query, and the query's id is not to be seen here: "
+    "give a name that stays the same with the checkpoint, each_batch(query='...')"
+)
 
 
 def each_batch(query: str = "", **options: str) -> Callable[[DataFrame, int], None]:
@@ -25,6 +31,8 @@ def each_batch(query: str = "", **options: str) -> Callable[[DataFrame, int], No
     stands in the place of the query's id in a session of Spark Connect, which does not show it. Raises `UsageError`.
     """
     parse_options(options, SINK)
+    if not query and is_remote():
+        raise UsageError(_UNSEEN)  # here, and not with the first batch out of the server
 
     def write(frame: DataFrame, number: int) -> None:
         batch = f"{_query_id(frame, query)}/{number}"
@@ -39,8 +47,5 @@ def _query_id(frame: DataFrame, query: str) -> str:
     except Exception:  # Spark Connect has no SparkContext
         found = None
     if not found and not query:
-        raise UsageError(
-            "phalanx.spark.each_batch is for foreachBatch of a streaming query, and the query's id is not to be seen here: "
-            "give a name that stays the same with the checkpoint, each_batch(query='...')"
-        )
+        raise UsageError(_UNSEEN)
     return ":".join(part for part in (found, query) if part)

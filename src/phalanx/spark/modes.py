@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrameWriter
 
 from phalanx.spark.errors import told_in
@@ -23,6 +22,8 @@ _OPTION = "ifExists"
 
 def offer_save_modes() -> None:
     """Let writers of this Python process take these modes. Once is enough, again does nothing."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # not there with a client of Spark Connect
+
     plain = DataFrameWriter.save
     if getattr(plain, "offers_save_modes", False):
         return
