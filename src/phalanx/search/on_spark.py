@@ -59,6 +59,8 @@ def _context(url: str) -> SparkContext:
     """A context without SQL: it starts sooner, and nothing here is a table."""
     from pyspark import SparkConf, SparkContext
 
+    from phalanx.spark.quiet import quiet_start
+
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     conf = SparkConf().setMaster(url).setAppName("phalanx simulate")
@@ -67,7 +69,8 @@ def _context(url: str) -> SparkContext:
         conf.set("spark.driver.bindAddress", "127.0.0.1").set("spark.driver.host", "127.0.0.1")
         conf.setIfMissing("spark.driver.memory", "1g")
         conf.setIfMissing("spark.driver.extraJavaOptions", FRUGAL)
-    context = SparkContext.getOrCreate(conf)
+    with quiet_start():
+        context = SparkContext.getOrCreate(conf)
     context.setLogLevel("FATAL" if url.startswith("local") else "ERROR")
     return context
 

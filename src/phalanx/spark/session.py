@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, is_remote
 
 from phalanx.spark.modes import offer_save_modes
+from phalanx.spark.quiet import quiet_start
 from phalanx.spark.source import PhalanxSource
 
 _LOCAL_DEFAULTS = {
@@ -26,7 +27,8 @@ def register(spark: SparkSession) -> None:
     calling thread, and a new thread has none until something like this call makes the session active.
     """
     spark.dataSource.register(PhalanxSource)
-    offer_save_modes()
+    if not is_remote():
+        offer_save_modes()
     spark.createDataFrame([], "key string")
 
 
@@ -43,7 +45,8 @@ def session(master: str = "local[2]", **conf: str) -> SparkSession:
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    with quiet_start():
+        spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
     return spark
