@@ -160,7 +160,7 @@ def test_operators_do_it_with_two_commands(one: Cluster, other: Cluster, tmp_pat
         assert (done.returncode, json.loads(done.stdout)) == (0, {"folder": folder, "maps": {"by command": 1}})
         back = ("restore", folder, "--at", other.addresses, "--cluster", "other")
         done = command(*back)
-        assert (done.returncode, done.stdout) == (0, "by command\t1 entries\n")
+        assert (done.returncode, done.stdout) == (0, "by command\t1 entry\n")
         assert dict(copy.map("by command").items()) == {"k": "v"}
         done = command(*back)
         assert done.returncode == 2
@@ -217,7 +217,7 @@ def test_a_map_with_missing_files_keeps_what_it_held(
         grid.map("settled").clear()
         grid.map("settled")["mine"] = 1
         for how in (IfExists.REPLACE, IfExists.APPEND):
-            with pytest.raises(UsageError, match="the archive's files hold 1 entries, and the manifest says 2"):
+            with pytest.raises(UsageError, match="the archive's files hold 1 entry, and the manifest says 2"):
                 restore_maps(spark, source_of(other), str(broken), ["settled"], if_exists=how)
             assert dict(grid.map("settled").items()) == {"mine": 1}
 

@@ -55,7 +55,7 @@ def test_settings_that_were_looked_up_do_not_outlive_a_change() -> None:
     [
         (Protection(), False, "off"),
         (Protection(0, True), True, "the majority of the last stable view for reads and writes"),
-        (Protection(1), True, "at least 1 members for reads and writes"),
+        (Protection(1), True, "at least 1 member for reads and writes"),
         (Protection(3, reads=False), True, "at least 3 members for writes"),
         (Protection(3, True, writes=False), True, "at least 3 members and the majority of the last stable view for reads"),
         (Protection(3, reads=False, writes=False), False, "off"),

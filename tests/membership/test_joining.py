@@ -170,7 +170,7 @@ def test_without_a_seed_the_cluster_works_on_and_nobody_new_comes_in() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value", "reason"),
-    [("cluster", "other", "cluster 'phalanx', not to 'other'"), ("partition_count", 7, "1 partitions, the joiner is configured for 7")],
+    [("cluster", "other", "cluster 'phalanx', not to 'other'"), ("partition_count", 7, "1 partition, the joiner is configured for 7")],
 )  # fmt: skip
 @pytest.mark.rows("CS-09")
 def test_what_members_must_agree_on_is_checked_before_admission(field: str, value: object, reason: str) -> None:

@@ -156,7 +156,7 @@ def test_a_member_that_joins_with_other_settings_goes_by_the_clusters_and_says_s
     assert c.table("C").maps.of(MAP).protection == Protection(2)
     (told,) = c.events_of("C", events.MapSettingsDiffer)
     assert told.differences == (
-        f"{MAP}: protection at least 1 members for reads and writes, and the cluster's is at least 2 members for reads and "
+        f"{MAP}: protection at least 1 member for reads and writes, and the cluster's is at least 2 members for reads and "
         f"writes",
     )
     assert not c.events_of("B", events.MapSettingsDiffer)

@@ -136,7 +136,7 @@ def test_migrations_under_way_end_first_and_no_other_begins() -> None:
     begun = len(c.events_of("A", events.MigrationStarted))
     answer = c.replies[c.ask("A", m.ChangePartitionCount, 2)]
     assert isinstance(answer, m.ErrorReply)
-    assert (answer.code, "1 migrations are under way" in answer.text) == (ErrorCode.NOT_READY, True)
+    assert (answer.code, "1 migration is under way" in answer.text) == (ErrorCode.NOT_READY, True)
     assert count_of(c, "A") == 1
     c.release()
     c.settle()

@@ -28,7 +28,7 @@ A, B = (member_id(Address(f"10.0.0.{number}:5701"), "1") for number in (1, 2))
             e.TableSearchEnded(B, 12, (3, 4), (5,)),
             logging.INFO,
             "goes on as the master with partition table ver 12 of 10.0.0.2:5701; 2 migrations under way are rolled back; "
-            "1 partitions are taken as their replicas have them",
+            "1 partition is taken as its replicas have it",
         ),
         (
             e.ContentReplaced("m", "j1", 9),

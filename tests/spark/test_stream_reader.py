@@ -349,7 +349,7 @@ def test_an_overrun_of_a_batch_that_is_repeated_is_one_too(journals: Journals) -
     partition = journals.put("a", {"n": 1})
     journals.drop(partition, 1)
     query.start()
-    with pytest.raises(UsageError, match=rf"partition {partition}: 1 events, from number 0 on, have dropped out"):
+    with pytest.raises(UsageError, match=rf"partition {partition}: 1 event, from number 0 on, has dropped out"):
         query.run()
 
 
@@ -398,7 +398,7 @@ def test_a_history_that_did_not_last_is_an_error(journals: Journals) -> None:
     journals.part(partition, 1, 77)
     journals.put("a", {"n": 8})
     journals.put("a", {"n": 9})
-    with pytest.raises(UsageError, match=rf"partition {partition}: 1 events that were read did not outlive"):
+    with pytest.raises(UsageError, match=rf"partition {partition}: 1 event that was read did not outlive"):
         query.batch()
 
 

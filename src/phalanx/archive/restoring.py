@@ -21,6 +21,7 @@ from phalanx.client.staging import StagedAttempt, StagedRows, Staging, new_job_i
 from phalanx.client.sync import Client
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.map_settings import MapChange, MapSettings
+from phalanx.common.words import counted
 
 TTL_STEP_MS = 1_000
 """Entries whose times to live end within this are staged together: the later end counts for all of them."""
@@ -122,7 +123,7 @@ def _restore(
         found = sum(row.entries + row.over for row in told)
         if found != archived.entries:
             raise UsageError(
-                f"map {name!r}: the archive's files hold {found} entries, and the manifest says {archived.entries}: "
+                f"map {name!r}: the archive's files hold {counted(found, 'entry', 'entries')}, and the manifest says {archived.entries}: "
                 "files are missing, or do not belong to it"
             )
         attempts = sorted(StagedRows(row.attempt, row.of, tuple(row.pages)) for row in told)

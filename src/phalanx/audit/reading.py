@@ -30,6 +30,7 @@ from phalanx.audit.lives import LIFE
 from phalanx.audit.schema import TRACE_DDL
 from phalanx.audit.scratch import Scratch, small
 from phalanx.common.errors import UsageError
+from phalanx.common.words import counted
 
 TOLD_BAD_LINES = 20
 SHOWN_CHARACTERS = 200
@@ -171,13 +172,14 @@ def _read(scratch: Scratch, folder: str, files: dict[str, int], *, skips_damage:
     bad = tuple(BadLine(shown_log(row.log, folder), row.line, row.bad, row.text) for row in told)
     if not good:
         first = f"; the first of them: {bad[0].log} line {bad[0].line}: {bad[0].why}" if bad else ""
-        raise UsageError(f"{folder} holds no event: {bad_count} lines are none{first}")
+        raise UsageError(f"{folder} holds no event: {counted(bad_count, 'line is', 'lines are')} none{first}")
     events, copies = numbered.where("bad is null and event is not null").drop("bad", "text"), 0
     if whole.several:
         events, copies = _once(events, pieces)
     if copies:  # what tells copies apart is worked out once, and not by every query again
         events = scratch.save_events(events, "once")
-        notes.append(f"{copies} lines stand in more than one file, and count once")
+        stand, count = counted(copies, "line stands", "lines stand"), "counts" if copies == 1 else "count"
+        notes.append(f"{stand} in more than one file, and {count} once")
     empty = tuple(shown_log(path, folder) for path, size in files.items() if not size)
     return Reading(events, pieces, len(files), good - copies, bad_count, bad, empty, tuple(notes))
 

@@ -17,6 +17,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from phalanx.common.words import counted
 from phalanx.partition.assignment import assign, count_moves, find_fewest_moves
 from phalanx.partition.planner import plan_migrations, prioritize
 
@@ -110,7 +111,7 @@ def planning(
 
 
 def _print(figures: Sequence[Planned], backups: int, console: Console) -> None:
-    table = Table(title=f"Planning, with {backups} backup{'' if backups == 1 else 's'}", box=SIMPLE_HEAD)
+    table = Table(title=f"Planning, with {counted(backups, 'backup')}", box=SIMPLE_HEAD)
     for name in ("partitions", "members", "change", "assign, ms", "plan, ms", "both, ms", "steps", "moves",
                  "of least"):  # fmt: skip
         table.add_column(name, justify="right")

@@ -19,6 +19,7 @@ from phalanx.chaos.plan import Options, Plan, draw_plan
 from phalanx.chaos.writers import ReaderTask, Surroundings, WriterTask
 from phalanx.client.aio import connect
 from phalanx.common.errors import UnavailableError
+from phalanx.common.words import counted
 
 THREADS = 64
 """Each waits for one process, or asks."""
@@ -222,7 +223,7 @@ class Run:
                 told = ", ".join(f"{name} {each.entries}" for name, each in held.items())
                 return [
                     Violation(
-                        f"the members hold {found} entries ({told}), but {entries} keys with all replicas are {expected}"
+                        f"the members hold {counted(found, 'entry', 'entries')} ({told}), but {entries} keys with all replicas are {expected}"
                     )
                 ]
             await asyncio.sleep(TICK_S)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from phalanx.client.ask import Placement
 from phalanx.common.ids import Address, MemberId, address_of
+from phalanx.common.words import counted
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,6 @@ def _find_missing_replica(placement: Placement) -> str | None:
     if not placement.table.is_assigned:
         return "the partitions are not assigned"
     if lacking:
-        return (
-            f"{len(lacking)} partitions have fewer than {placement.wanted_replicas} replicas by table version {version}"
-        )
+        have = counted(len(lacking), "partition has", "partitions have")
+        return f"{have} fewer than {placement.wanted_replicas} replicas by table version {version}"
     return None

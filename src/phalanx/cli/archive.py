@@ -12,6 +12,7 @@ from phalanx.cli.on_spark import spark_session
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import print_json
 from phalanx.common.errors import UsageError
+from phalanx.common.words import counted
 from phalanx.runtime.extras import require_spark
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def export(
 
     def tell(done: ArchivedMap) -> None:
         if not json:
-            print(f"{done.name}\t{done.entries} entries")
+            print(f"{done.name}\t{counted(done.entries, 'entry', 'entries')}")
 
     with spark_session(spark, f"{folder} is no archive, the export failed", status=FAILED) as engine:
         manifest = export_maps(engine, source, folder, maps or (), consistent=not inconsistent, tell=tell)
@@ -102,8 +103,8 @@ def restore(
 
     def tell(done: Restored) -> None:
         if not json:
-            over = f", {done.over} left out: their time was over" if done.over else ""
-            print(f"{done.name}\t{done.entries} entries{over}")
+            over = f", {done.over:,} left out: their time was over" if done.over else ""
+            print(f"{done.name}\t{counted(done.entries, 'entry', 'entries')}{over}")
 
     with spark_session(spark, "the restore failed", status=FAILED) as engine:
         done = restore_maps(

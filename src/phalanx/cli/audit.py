@@ -15,6 +15,7 @@ from phalanx.cli.on_spark import doing, spark_session
 from phalanx.cli.options import Json
 from phalanx.cli.output import console, print_json, table
 from phalanx.common.errors import UsageError
+from phalanx.common.words import counted
 from phalanx.runtime.extras import require_charts, require_spark
 
 if TYPE_CHECKING:
@@ -97,8 +98,10 @@ def _judged(folder: str, master: str, history: str, *, with_charts: bool) -> Rep
 def _show(report: Report, html: Path | None) -> None:
     out = console()
     span = f"{_clock(report.begins)} to {_clock(report.ends)}" if report.ends else "no time"
-    whose = f"{report.members:,} members" + (f" in {report.histories:,} histories" if report.histories > 1 else "")
-    out.print(Text(f"{report.events:,} events of {whose} in {report.files:,} files, {span}", style="bold"))
+    whose = counted(report.members, "member") + (f" in {report.histories:,} histories" if report.histories > 1 else "")
+    out.print(
+        Text(f"{counted(report.events, 'event')} of {whose} in {counted(report.files, 'file')}, {span}", style="bold")
+    )
     shown = table("", "", "property", "", "rows")
     for verdict in report.verdicts:
         color = COLORS[verdict.status]
@@ -119,7 +122,7 @@ def _show(report: Report, html: Path | None) -> None:
     for bad in report.bad:
         out.print(Text(f"no event: {bad.log}:{bad.line}: {bad.why}: {bad.text}", style="yellow"), soft_wrap=True)
     if report.bad_lines > len(report.bad):
-        out.print(Text(f"no event: {report.bad_lines - len(report.bad):,} more lines", style="yellow"))
+        out.print(Text(f"no event: {counted(report.bad_lines - len(report.bad), 'more line')}", style="yellow"))
     for note in report.notes:
         out.print(Text(note, style="yellow"))
     if html is not None:

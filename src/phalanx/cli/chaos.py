@@ -21,6 +21,7 @@ from phalanx.chaos.run import Report, Run, run_chaos
 from phalanx.cli.output import print_json
 from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.errors import UsageError
+from phalanx.common.words import counted
 
 TOLD_VIOLATIONS = 20
 
@@ -111,11 +112,11 @@ def _folder(kept: Path | None) -> Iterator[Path]:
 def _show(console: Console, report: Report, kept: Path | None) -> None:
     outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in report.outcomes.items())
     console.print(
-        f"[bold]{report.operations:,} writes in {report.seconds:.0f} s[/] ({report.operations_per_s:,.0f} a second): {outcomes}"
+        f"[bold]{counted(report.operations, 'write')} in {report.seconds:.0f} s[/] ({report.operations_per_s:,.0f} a second): {outcomes}"
     )
     struck = ", ".join(f"{kind} {count}" for kind, count in report.faults.items())
     console.print(
-        f"members struck: {struck or 'none'}; the oldest {report.masters_struck} times; {report.members_started} processes"
+        f"members struck: {struck or 'none'}; the oldest {counted(report.masters_struck, 'time')}; {report.members_started} processes"
     )
     if report.until_whole_s is not None:
         times = report.until_whole_s
@@ -128,7 +129,8 @@ def _show(console: Console, report: Report, kept: Path | None) -> None:
         )  # fmt: skip
     if report.reads_missed:
         console.print(
-            f"{report.reads_missed} acknowledged keys were not found by a reader at some time", style="yellow"
+            f"{counted(report.reads_missed, 'acknowledged key was', 'acknowledged keys were')} not found by a reader at some time",
+            style="yellow",
         )
     for removal in report.unexplained_removals:
         console.print(f"a member was removed that never hung: {removal}", style="yellow", markup=False, soft_wrap=True)

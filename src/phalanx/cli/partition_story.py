@@ -16,6 +16,7 @@ import msgspec
 from phalanx.cli.rules import cite
 from phalanx.cli.story import Decision, Source
 from phalanx.common.ids import MemberId, address_of, incarnation_of, may_be_member
+from phalanx.common.words import counted
 
 Held = tuple[str | None, ...]
 """Who holds the partition, by replica index; None where nobody does."""
@@ -138,7 +139,7 @@ class PartitionStory:
                 return f"orders a {_ends(fields)}; {sends} (partition version {fields['partition_version']})"
             case "MigrationCopied":
                 entries = int(decision.fields["entries"])
-                return f"{fields['destination']} has everything: {entries:,} entries in {fields['took_ms']} ms"
+                return f"{fields['destination']} has everything: {counted(entries, 'entry', 'entries')} in {fields['took_ms']} ms"
             case "PartitionSealed":
                 return f"answers nothing about it until it knows whether {fields['destination']} is the owner now"
             case "MigrationCommitted":

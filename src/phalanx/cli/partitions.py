@@ -14,6 +14,7 @@ from phalanx.cli.progress import Seen, Watched, as_object, in_one_line, watch
 from phalanx.client.ask import Inquirer, Placement
 from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import MemberId, address_of, parse_addresses
+from phalanx.common.words import counted
 from phalanx.wire.messages import ReplicasReply
 
 Holdings = dict[MemberId, ReplicasReply | None]
@@ -114,7 +115,7 @@ def _as_object(seen: Seen, holdings: Holdings, *, every: bool) -> dict[str, Any]
 
 def _show(seen: Seen, holdings: Holdings, *, every: bool) -> None:
     out, placement, partition_table = console(), seen.placement, seen.placement.table
-    title = f"{partition_table.partition_count} partitions, table version {partition_table.version}"
+    title = f"{counted(partition_table.partition_count, 'partition')}, table version {partition_table.version}"
     rows = table(title, "member", "owned", "backups", "entries", "MiB", "unconfirmed", right=5)
     for member, (owned, backups) in placement.counts().items():
         held = holdings[member]
@@ -126,7 +127,7 @@ def _show(seen: Seen, holdings: Holdings, *, every: bool) -> None:
     for member, held in holdings.items():
         if held is not None and held.kept_entries:
             out.print(
-                f"[yellow]{address_of(member)} keeps {held.kept_entries:,} entries of a side that gave up its cluster, and "
+                f"[yellow]{address_of(member)} keeps {counted(held.kept_entries, 'entry', 'entries')} of a side that gave up its cluster, and "
                 f"merges them.[/yellow]"
             )
     if every:

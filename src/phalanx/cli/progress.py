@@ -17,6 +17,7 @@ from phalanx.client.ask import Inquirer, Placement
 from phalanx.common.errors import ConnectError, UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.migration import Migration
+from phalanx.common.words import counted
 from phalanx.wire.messages import MigrationsReply
 
 LOOK_EVERY_S = 0.25
@@ -139,14 +140,15 @@ def in_one_line(seen: Seen) -> str:
         return f"{members}, {_state(seen)}"
     parts = [members, _state(seen)]
     if told.remaining or told.planned:
-        parts.append(f"{told.arrived} of {told.planned} partitions moved")
-    parts += [f"{address_of(each.member)} has {each.replicas} replicas to hand over" for each in told.leaving]
+        parts.append(f"{told.arrived} of {counted(told.planned, 'partition')} moved")
+    parts += [
+        f"{address_of(each.member)} has {counted(each.replicas, 'replica')} to hand over" for each in told.leaving
+    ]
     return ", ".join(parts)
 
 
 def _count_members(placement: Placement) -> str:
-    count = len(placement.view.members)
-    return f"{count} member{'' if count == 1 else 's'}"
+    return counted(len(placement.view.members), "member")
 
 
 def _state(seen: Seen) -> str:
@@ -162,9 +164,9 @@ def _state(seen: Seen) -> str:
     if seen.is_whole:
         return "all is whole"
     if told.leaving:
-        return f"{len(told.leaving)} {'member leaves' if len(told.leaving) == 1 else 'members leave'}"
+        return counted(len(told.leaving), "member leaves", "members leave")
     if told.lacking:
-        return f"{told.lacking} partitions lack replicas"
+        return f"{counted(told.lacking, 'partition lacks', 'partitions lack')} replicas"
     if told.remaining or told.under_way:
         return "rebalancing"
     if told.without_table:
@@ -179,7 +181,7 @@ def render(seen: Seen, watched: Watched) -> RenderableType:
     """Everything that was seen, to be drawn over what was there."""
     placement, told = seen.placement, seen.migrations
     head = Text.assemble(
-        (f"{placement.table.partition_count} partitions", "bold"),
+        (counted(placement.table.partition_count, "partition"), "bold"),
         f" on {_count_members(placement)}, table version {placement.table.version}: ",
         (_state(seen), "green" if seen.is_whole else "yellow"),
     )
@@ -197,7 +199,11 @@ def _bars(told: MigrationsReply, watched: Watched) -> Table:
     bars.add_column(no_wrap=True)
     bars.add_column(min_width=8, max_width=BAR_WIDTH)
     bars.add_column(no_wrap=True)
-    said = f"{told.arrived} of {told.planned} partitions, {told.done} migrations" if told.planned else ""
+    said = (
+        f"{told.arrived} of {counted(told.planned, 'partition')}, {counted(told.done, 'migration')}"
+        if told.planned
+        else ""
+    )
     _add_bar(bars, "rebalancing", told.arrived, told.planned, said or "nothing to do")
     for each in told.leaving:
         done, held = watched.handed_over(each.member, each.replicas)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from phalanx.common.ids import MemberId, address_of
+from phalanx.common.words import counted
 from phalanx.wire.messages import MigrationsReply, SafetyReply
 
 WAIT = "wait until it is done: add `--wait 60` to this command"
@@ -84,7 +85,7 @@ def _about_kept(own: SafetyReply) -> Iterable[Reason]:
     """What may be nowhere in this cluster yet."""
     if own.kept:
         said = (
-            f"it keeps {_count(own.kept_entries, 'entry', 'entries')} in {_partitions(own.kept)} of a side that gave up its "
+            f"it keeps {counted(own.kept_entries, 'entry', 'entries')} in {_partitions(own.kept)} of a side that gave up its "
             f"cluster, and has not merged them yet"
         )
         yield Reason("kept", own.kept, said, f"{WAIT}, or {DRAIN}")
@@ -114,7 +115,7 @@ def _about_its_migrations(member: MemberId, own: SafetyReply, master: MasterSays
     under_way = master.migrations.under_way if master is not None else []
     by_master = sum(member in (each.owner, *each.migration.participants) for each in under_way)
     if migrating := max(own.migrating, by_master):
-        yield Reason("migrating", migrating, f"it takes part in {_count(migrating, 'migration')} under way")
+        yield Reason("migrating", migrating, f"it takes part in {counted(migrating, 'migration')} under way")
 
 
 def _about_the_others(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Iterable[Reason]:
@@ -132,7 +133,7 @@ def _about_the_others(member: MemberId, own: SafetyReply, master: MasterSays | N
         yield Reason("rebalancing", told.remaining, said)
     for each in told.leaving:
         if each.member != member and each.replicas:
-            said = f"{address_of(each.member)} is leaving, and has {_count(each.replicas, 'replica')} to hand over"
+            said = f"{address_of(each.member)} is leaving, and has {counted(each.replicas, 'replica')} to hand over"
             yield Reason("leaving", each.replicas, said)
     behind = [each for each in told.without_table if each != member]
     if behind:
@@ -177,17 +178,13 @@ def _notes(member: MemberId, own: SafetyReply, held: int) -> list[str]:
     notes = [f"it owns {_partitions(own.owned)} and backs up {own.backups}"]
     if own.wanted_replicas < own.configured_replicas:
         holders = own.view.data_members
-        members = _count(len(holders), "member" if len(holders) == len(own.view.members) else "data member")
+        members = counted(len(holders), "member" if len(holders) == len(own.view.members) else "data member")
         notes.append(f"{own.configured_replicas} replicas are configured, and {members} can hold {own.wanted_replicas}")
     return notes
 
 
 def _partitions(count: int) -> str:
-    return _count(count, "partition")
-
-
-def _count(count: int, thing: str, things: str = "") -> str:
-    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
+    return counted(count, "partition")
 
 
 def _names(members: Iterable[MemberId]) -> str:

@@ -23,6 +23,7 @@ from phalanx.cli.story import LISTS, Decision, Source, Story, find_incarnations,
 from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of
+from phalanx.common.words import counted
 from phalanx.wire.messages import HistoryReply
 
 ASKED_AT_ONCE = 16
@@ -172,7 +173,7 @@ def read_logs(folder: Path, cluster: str, partition: int | None = None) -> Sourc
         others = ", ".join(map(repr, sorted(names))) or "none"
         raise UsageError(f"{folder} holds nothing of cluster {cluster!r}; of these: {others}; see --cluster")
     if bad:
-        source.notes.append(f"{bad} {'line is' if bad == 1 else 'lines are'} no event, and left out")
+        source.notes.append(f"{counted(bad, 'line is', 'lines are')} no event, and left out")
     source.decisions.sort(key=lambda decision: decision.at_ms)
     return source
 

@@ -25,6 +25,7 @@ import msgspec
 from phalanx.common.backups import BackupCount, check_backups
 from phalanx.common.errors import UsageError
 from phalanx.common.hidden import is_hidden, target_of
+from phalanx.common.words import counted
 
 MAX_MAP_NAME_LENGTH = 200
 """Characters in the name of a map: it goes along with every request and every write to a backup."""
@@ -63,7 +64,7 @@ class Protection(msgspec.Struct, frozen=True, array_like=True):
     def __str__(self) -> str:
         if not self.is_on:
             return "off"
-        wanted = [f"at least {self.minimum} members"] if self.minimum else []
+        wanted = [f"at least {counted(self.minimum, 'member')}"] if self.minimum else []
         wanted += ["the majority of the last stable view"] if self.majority else []
         return f"{' and '.join(wanted)} for {self.of_what}"
 

@@ -23,6 +23,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, Millis, address_of, incarnation_of, parse_address
 from phalanx.common.stable import Memory
+from phalanx.common.words import counted
 from phalanx.wire.effects import LinkLost, LinkRefused, Outbox
 from phalanx.wire.events import JoinAttemptFailed, JoinWaits
 from phalanx.wire.messages import (
@@ -71,7 +72,7 @@ def refusal_of(
     is_former = has_data and request.partition_count > 0 and partition_count % request.partition_count == 0
     if request.partition_count not in (config.partition_count, partition_count) and not is_former:
         return (
-            f"this cluster has {partition_count} partitions, the joiner is configured for "
+            f"this cluster has {counted(partition_count, 'partition')}, the joiner is configured for "
             f"{request.partition_count}: set partition_count to the same number"
         )
     return ""

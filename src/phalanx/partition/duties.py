@@ -17,6 +17,7 @@ from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MapChange
 from phalanx.common.table import Slots
 from phalanx.common.view import MembersView
+from phalanx.common.words import counted
 from phalanx.partition.evacuation import Evacuating, find_endangered
 from phalanx.partition.holders import Holders
 from phalanx.partition.keeper import PartitionKeeper
@@ -191,10 +192,10 @@ class MasterDuties:
         if not self._wishes.want_count(count):
             return ""
         self._go_on(now)
-        under_way = len(self.migrating.underway)
-        return f"{under_way} migrations are under way, and no other begins until they have ended: ask again" * bool(
-            self._wishes.count
-        )
+        if not self._wishes.count:
+            return ""
+        under_way = counted(len(self.migrating.underway), "migration is", "migrations are")
+        return f"{under_way} under way, and no other begins until that has ended: ask again"
 
     def _divide(self, now: Millis) -> None:
         self._wishes.divide(now)

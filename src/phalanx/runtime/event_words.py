@@ -8,6 +8,7 @@ from typing import Any
 
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.map_settings import Protection
+from phalanx.common.words import counted
 from phalanx.wire.events import (
     BackupsChanged,
     ClaimEnded,
@@ -139,10 +140,8 @@ def _protection_changed(event: ProtectionChanged) -> Told:
     if event.refuses:
         of_what = Protection(event.minimum, event.majority, event.reads, event.writes).of_what
         return logging.WARNING, f"refuses {of_what} of {_which(event.map)} from now on: {event.reason}"
-    return (
-        logging.WARNING,
-        f"refuses {_which(event.map)} no more: {event.present} members that hold data are here",
-    )
+    here = counted(event.present, "member that holds data is", "members that hold data are")
+    return logging.WARNING, f"refuses {_which(event.map)} no more: {here} here"
 
 
 def _map_settings_differ(event: MapSettingsDiffer) -> Told:
@@ -152,7 +151,7 @@ def _map_settings_differ(event: MapSettingsDiffer) -> Told:
 
 def _migrations_planned(event: MigrationsPlanned) -> Told:
     lacking = f"; {event.lacking} lack replicas" if event.lacking else ""
-    said = f"plans {event.migrations} migrations of {event.partitions} partitions{lacking}: {event.reason}"
+    said = f"plans {counted(event.migrations, 'migration')} of {_partitions(event.partitions)}{lacking}: {event.reason}"
     return logging.INFO, said
 
 
@@ -175,16 +174,17 @@ def _fully_replicated(event: FullyReplicated) -> Told:
 
 
 def _data_kept(event: DataKept) -> Told:
-    said = f"keeps {event.entries} entries of {event.partitions} partitions, to merge them where it rejoins"
+    said = f"keeps {_entries(event.entries)} of {_partitions(event.partitions)}, to merge them where it rejoins"
     return logging.WARNING, said
 
 
 def _merge_started(event: MergeStarted) -> Told:
-    return logging.INFO, f"merges {event.entries} entries of {event.partitions} partitions that it has kept"
+    return logging.INFO, f"merges {_entries(event.entries)} of {_partitions(event.partitions)} that it has kept"
 
 
 def _merge_ended(event: MergeEnded) -> Told:
-    left = f"; {event.left_to_others} partitions were left to others" if event.left_to_others else ""
+    others = counted(event.left_to_others, "partition was", "partitions were")
+    left = f"; {others} left to others" if event.left_to_others else ""
     said = f"has merged what it had kept: {event.sent} handed in, {event.taken} taken, {event.took_ms} ms{left}"
     return logging.INFO, said
 
@@ -239,7 +239,7 @@ def _resolution_taken_back(event: ResolutionTakenBack) -> Told:
 
 def _evacuation_started(event: EvacuationStarted) -> Told:
     nobody = f"; {event.without_taker} of them nobody can take" if event.without_taker else ""
-    said = f"lets others take {event.partitions} partitions that only {_names(event.removed)} have{nobody}"
+    said = f"lets others take {_partitions(event.partitions)} that only {_names(event.removed)} have{nobody}"
     return logging.INFO, said
 
 
@@ -247,7 +247,7 @@ def _evacuation_ended(event: EvacuationEnded) -> Told:
     took = f"after {event.took_ms / 1000:.1f} s"
     if event.left:
         listed = ", ".join(map(str, event.left[:20])) + (", ..." if len(event.left) > 20 else "")
-        said = f"{_names(event.removed)} still had {len(event.left)} partitions {took}: {listed}"
+        said = f"{_names(event.removed)} still had {_partitions(len(event.left))} {took}: {listed}"
         return logging.WARNING, f"ends the move of what only others have; {said}"
     return logging.INFO, f"has let others take all that only {_names(event.removed)} had, {took}"
 
@@ -255,11 +255,21 @@ def _evacuation_ended(event: EvacuationEnded) -> Told:
 def _search(event: TableSearchEnded) -> Told:
     parts = [f"goes on as the master with partition table ver {event.table_version} of {address_of(event.found_at)}"]
     if event.rolled_back:
-        parts.append(f"{len(event.rolled_back)} migrations under way are rolled back")
+        under_way = counted(len(event.rolled_back), "migration under way is", "migrations under way are")
+        parts.append(f"{under_way} rolled back")
     if event.adopted:
-        parts.append(f"{len(event.adopted)} partitions are taken as their replicas have them")
+        are_taken = counted(len(event.adopted), "partition is taken as its", "partitions are taken as their")
+        parts.append(f"{are_taken} replicas have {'it' if len(event.adopted) == 1 else 'them'}")
     # A table without owners is what every new cluster begins with.
     return logging.INFO if event.table_version else logging.DEBUG, "; ".join(parts)
+
+
+def _partitions(count: int) -> str:
+    return counted(count, "partition")
+
+
+def _entries(count: int) -> str:
+    return counted(count, "entry", "entries")
 
 
 def _which(name: str) -> str:

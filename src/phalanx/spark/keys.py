@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phalanx.common.errors import UsageError
+from phalanx.common.words import counted
 from phalanx.grid import serialization as ids
 from phalanx.grid.serialization import MSGPACK_PREFIX, from_key_data
 from phalanx.spark import cells, fallback
@@ -148,7 +149,7 @@ def key_parts(key: bytes, options: Options) -> Sequence[Any]:
         form = f"a list of {len(parts)}" if isinstance(content, tuple) else f"one {type(content).__name__}"
         raise UsageError(
             f"map {options.map!r} has the key {fallback.show(content)}, which is {form}, but option 'key' names "
-            f"{len(options.key)} column{'s' if len(options.key) > 1 else ''} ({', '.join(options.key)}); name one column "
+            f"{counted(len(options.key), 'column')} ({', '.join(options.key)}); name one column "
             f"for each part of the key"
         )
     return parts

@@ -20,6 +20,7 @@ from typing import Any
 
 from phalanx.client.journal import Bounds, Position
 from phalanx.common.errors import UsageError
+from phalanx.common.words import counted
 
 _TOLD = 3
 """Partitions that an error names."""
@@ -114,7 +115,7 @@ def check_same(offsets: Offsets, cluster: str, map_name: str, count: int) -> Non
         )
     if len(offsets.places) != count:
         raise UsageError(
-            f"the checkpoint (or startingOffsets) of the map {map_name!r} counts {len(offsets.places)} partitions, and the "
+            f"the checkpoint (or startingOffsets) of the map {map_name!r} counts {counted(len(offsets.places), 'partition')}, and the "
             f"cluster {cluster!r} has {count}: partitions were divided since then, and their changes are numbered anew; "
             f"start with a new checkpoint, and load the map with spark.read for what was before"
         )
@@ -162,11 +163,13 @@ def _in_words(partition: int, place: Position, bound: Bounds, known: int, missin
             f"it are dropped already"
         )
     if known < place.sequence:
+        void = counted(place.sequence - known, "event that was read", "events that were read")
         return (
-            f"partition {partition}: {place.sequence - known} events that were read did not outlive a lost owner or a merge, and "
+            f"partition {partition}: {void} did not outlive a lost owner or a merge, and "
             f"{missing} of those in their place are dropped already"
         )
-    return f"partition {partition}: {missing} events, from number {place.sequence} on, have dropped out of the journal unread"
+    missed, have = counted(missing, "event"), "has" if missing == 1 else "have"
+    return f"partition {partition}: {missed}, from number {place.sequence} on, {have} dropped out of the journal unread"
 
 
 def admit(places: Sequence[Position], bounds: Sequence[Bounds], most: int | None) -> Places:
