@@ -54,6 +54,22 @@ def lives(spark: SparkSession, pieces: DataFrame) -> DataFrame:
     )
 
 
+def heard(spark: SparkSession, pieces: DataFrame) -> DataFrame:
+    """Members whose own lines would be here if there were any: what they did not tell they did not do.
+
+    What others noted of a process does not stand for its log, if it stands apart from all members' own lines; in a log of
+    all that happened (a simulated history) it tells that the member was there, and came to nothing.
+    """
+    return spark.sql(
+        """
+        select distinct p.history, p.member from {pieces} p
+        left semi join (select distinct history, log from {pieces} where first_at is not null) o
+            on o.history = p.history and o.log = p.log
+        """,
+        pieces=pieces,
+    )
+
+
 def absences(spark: SparkSession, events: DataFrame) -> DataFrame:
     """`since` and `until` of each time in which a member did not run, though its process went on."""
     return spark.sql(

@@ -53,7 +53,7 @@ def audit(spark: SparkSession, folder: str, *, with_charts: bool = False, histor
         tables = _tables(kept, reading, pool)
         figures = pool.submit(_figures, spark, tables)
         circles, unsearched = views.order_findings(spark, tables.views)
-        untold = pool.submit(_untold, spark, tables, reading.empty_logs, unsearched)
+        untold = pool.submit(_untold, spark, tables, reading, unsearched)
         parts = [pool.submit(_found, find, folder) for find in _finders(kept, tables, circles)]
         found = merged(part.result() for part in parts)
         charts = gather(spark, tables, history, found, pool) if with_charts or history else {}
@@ -128,12 +128,12 @@ def _finders(kept: Scratch, t: Tables, circles: list[DataFrame]) -> list[Callabl
 
 
 def _untold(
-    spark: SparkSession, t: Tables, empty: tuple[str, ...], unsearched: list[tuple[str, str, str]]
+    spark: SparkSession, t: Tables, reading: Reading, unsearched: list[tuple[str, str, str]]
 ) -> dict[str, list[str]]:
     """What is missing to judge each property."""
     missing = [
         views.agreement(spark, t.views, t.members, t.spans)[1],
-        _unread(spark, t, empty),
+        _unread(spark, t, reading),
         migrations.open_orders(spark, t.moves, t.reigns, t.members, t.spans),
         small(spark, unsearched, UNTOLD_DDL),
     ]
@@ -155,18 +155,18 @@ def _untold(
     return told
 
 
-def _unread(spark: SparkSession, t: Tables, empty: tuple[str, ...]) -> DataFrame:
+def _unread(spark: SparkSession, t: Tables, reading: Reading) -> DataFrame:
     """Members that are in lists and left no log: what they installed nobody can tell. An empty one tells: nothing."""
-    silent = [(name.rpartition("/")[2].partition(".jsonl")[0],) for name in empty]
+    silent = [(name.rpartition("/")[2].partition(".jsonl")[0],) for name in reading.empty_logs]
     return spark.sql(
         """
         select property, m.history, concat('the log of ', m.member, ', which is in lists of others') as what
         from (select distinct history, explode(members) as member from {views}) m
-        left anti join {members} k on k.history = m.history and k.member = m.member
+        left anti join {heard} k on k.history = m.history and k.member = m.member
         left anti join {silent} s on s.name = translate(m.member, '/:', '__')
         cross join (select explode(array('view_order', 'view_integrity', 'versions')) as property)
         """,
-        views=t.views, members=t.members, silent=small(spark, silent, "name string"),
+        views=t.views, heard=lives.heard(spark, reading.pieces), silent=small(spark, silent, "name string"),
     )  # fmt: skip
 
 
