@@ -74,8 +74,13 @@ def test_settings_are_changed_one_by_one_through_any_member(ask):
         "backups": {"sync": 2, "async": 0},
         "protection": {"on": True, "minimum": 2, "majority": True, "reads": True, "writes": False},
         "merge_policy": "discard",
+        "max_entries": 0,
         "journal": {"capacity": 0, "max_bytes": 16 * 1024 * 1024},
     }
+    assert "prices\tmax entries 500" in ask("map", "max-entries", "prices", "500")
+    assert "max entries   500" in ask("map", "settings", "prices")
+    assert ask("map", "max-entries", "prices", "600", "--json")["prices"]["max_entries"] == 600
+    assert "prices\tmax entries any number" in ask("map", "max-entries", "prices", "0", at=2)
     assert "protection off" in ask("map", "protect", "prices", "--off")
     assert "only a * at the end" not in ask("map", "protect", "prices*", "--off")
     assert "only a * at the end stands for others" in ask("map", "protect", "p*s", "--off")
@@ -96,6 +101,8 @@ def test_settings_are_changed_one_by_one_through_any_member(ask):
         (("merge-policy", "", "discard"), "the name of the map is empty"),
         (("backups", "", "--sync", "2"), "the name of the map is empty"),
         (("settings", ""), "the name of the map is empty"),
+        (("max-entries", "m", "many"), "Invalid value for 'entries'"),
+        (("max-entries", "", "5"), "the name of the map is empty"),
         (("merge-policy", "m", "best"), "'best' is no merge policy: give one of latest-update"),
     ],
 )

@@ -463,6 +463,7 @@ STEPS = st.lists(
         st.tuples(st.just("remove"), st.integers(0, 5)),
         st.tuples(st.just("expire"), st.integers(0, 5)),
         st.tuples(st.just("clear"), st.just(0)),
+        st.tuples(st.just("evict"), st.integers(1, 3)),
         st.tuples(st.sampled_from(["stage", "stage", "stage a removal"]), st.integers(0, 11)),
         st.tuples(st.sampled_from(["apply", "replace"]), st.just(0)),
         st.tuples(st.just("limit"), st.integers(0, 12)),
@@ -487,6 +488,9 @@ def test_a_copy_that_grows_while_events_are_written_ends_as_the_owners(
             c.write(m.ReplicateRemove, [_key(number)], [stamp], None, stamp if step == "expire" else 0)
         elif step == "clear":
             c.write(m.ReplicateClear, stamp)
+        elif step == "evict":
+            oldest = c.owner.maps[MAP].oldest(number) if MAP in c.owner.maps else []
+            c.write(m.ReplicateRemove, oldest, [], None, stamp, True)
         elif step.startswith("stage"):
             c.stage(f"j{job}", f"a{number // 6}", number % 6, stamp, removes=step != "stage")
         elif step in ("apply", "replace"):

@@ -264,7 +264,7 @@ def test_a_purge_is_bounded_and_what_is_purged_is_not_above_what_it_remembers(
 
 OPERATIONS = st.lists(
     st.tuples(
-        st.sampled_from(["put", "put for a while", "remove", "clear", "end", "purge", "chunk", "chunk"]),
+        st.sampled_from(["put", "put for a while", "remove", "clear", "end", "evict", "purge", "chunk", "chunk"]),
         st.integers(0, 2),
         st.sampled_from([MAP, "other"]),
     ),
@@ -305,6 +305,8 @@ class Owner:
             keys = replica.maps[name].take_expired(self.now, 3)
             if keys:
                 message = m.ReplicateRemove(0, 1, seq, name, keys, replica.maps[name].end_stamps(keys))
+        elif what == "evict" and name in replica.maps and replica.maps[name].entries:
+            message = m.ReplicateRemove(0, 1, seq, name, replica.maps[name].oldest(1), [], evicted=True)
         elif what == "purge":
             replica.purge(stamp - (30 << 16), 2)
         if message is not None:
@@ -333,8 +335,9 @@ def told(replica: Replica, above: int = 0) -> dict[str, Any]:
     for name, store in replica.maps.items():
         removed = {key: stamp for key, stamp in store.tombstones.items() if stamp > above}
         cleared_at = store.cleared_at if store.cleared_at > above else 0
-        if store.entries or removed or cleared_at:
-            known[name] = (store.entries, set(store.expires_at), removed, cleared_at)
+        evicted_to = store.evicted_to if store.evicted_to > above else 0
+        if store.entries or removed or cleared_at or evicted_to:
+            known[name] = (store.entries, set(store.expires_at), removed, cleared_at, evicted_to)
     return known
 
 

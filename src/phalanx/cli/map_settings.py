@@ -1,4 +1,4 @@
-"""`phalanx map settings|backups|protect|merge-policy`: what maps are to be like, shown and changed while they are used."""
+"""`phalanx map settings|backups|protect|merge-policy|max-entries`: what maps are to be like, shown and changed while they are used."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from phalanx.common.backups import MAX_BACKUPS, BackupCount
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import address_of
 from phalanx.common.map_settings import (
+    MAX_BOUND,
     MAX_MINIMUM,
     MERGE_POLICIES,
     MapChange,
@@ -45,7 +46,7 @@ def settings(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Show backups, protection, merge policy and journal of one map, or of all for which something was set."""
+    """Show backups, protection, merge policy, bound and journal of one map, or of all for which something was set."""
     check_name(name)
     plan = ask_plan(at, cluster)
     told = _told(plan) if name is None else {OTHERS: plan.usual} if name == "*" else {name: plan.of(name)}
@@ -54,7 +55,7 @@ def settings(
         return
     for each, found in told.items():
         print(f"{each}\n  backups       {found.backups}\n  protection    {found.protection}")
-        print(f"  merge policy  {found.merge_policy}\n  journal       {found.journal}")
+        print(f"  merge policy  {found.merge_policy}\n  max entries   {_bound(found)}\n  journal       {found.journal}")
 
 
 @app.command()
@@ -139,6 +140,28 @@ def merge_policy(
     _tell_changed(ask_change(at, cluster, name, MapChange(merge_policy=policy)), name, json=json)
 
 
+@app.command("max-entries")
+def max_entries(
+    name: Pattern,
+    entries: Annotated[int, typer.Argument(min=0, max=MAX_BOUND, help="Entries at most; 0: any number.")],
+    at: At,
+    cluster: ClusterName = "phalanx",
+    secret_file: SecretFile = None,
+    json: Json = False,
+) -> None:
+    """Bound a map: each partition holds its share of so many entries, at least 1, and evicts those that were written
+    longest ago when it has more.
+    """
+    check_name(name)
+    plan = ask_change(at, cluster, name, MapChange(max_entries=entries))
+    told = OTHERS if name == "*" else name
+    found = plan.usual if name == "*" else plan.of(name)
+    if json:
+        print_json({told: _as_json(found)})
+    else:
+        print(f"{told}\tmax entries {_bound(found)}")
+
+
 def check_name(name: str | None) -> None:
     """An empty name, as of a variable that a script has not set, must not mean all maps. Raises UsageError."""
     if name == "":
@@ -183,6 +206,10 @@ def _tell_changed(plan: MapPlan, name: str, *, json: bool) -> None:
         print(f"set by themselves, and not changed: {', '.join(others)}")
 
 
+def _bound(found: MapSettings) -> str:
+    return str(found.max_entries) if found.max_entries else "any number"
+
+
 def _as_json(found: MapSettings) -> dict[str, Any]:
     protection = found.protection
     return {
@@ -195,5 +222,6 @@ def _as_json(found: MapSettings) -> dict[str, Any]:
             "writes": protection.writes,
         },
         "merge_policy": found.merge_policy,
+        "max_entries": found.max_entries,
         "journal": {"capacity": found.journal.capacity, "max_bytes": found.journal.max_bytes},
     }

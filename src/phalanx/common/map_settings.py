@@ -1,7 +1,8 @@
 """What each map is to be like: a value that travels with the partition table, and that only the master changes.
 
-A map has four aspects: its backups, its protection against a cluster that has become too small, the policy by which its
-entries are merged after a split, and its journal. Each but the last is looked up by itself, in this order:
+A map has five aspects: its backups, its protection against a cluster that has become too small, the policy by which its
+entries are merged after a split, how many entries it may have, and its journal. Each but the last is looked up by itself, in
+this order:
 
 1. what was set for the map's own name;
 2. what was set for a name that ends with `*` and begins like the map's: of several, the longest;
@@ -39,6 +40,8 @@ MAX_JOURNAL_EVENTS = 10_000_000
 """In one partition."""
 JOURNAL_BYTES = 16 * 1024 * 1024
 """Of the events in one partition, where nothing else is said."""
+MAX_BOUND = 1_000_000_000_000
+"""Entries; no cluster has more."""
 MAX_REPLACING_QUERIES = 8
 """Of one map, of which the last batch is known."""
 REMEMBERED_NAMES = 10_000
@@ -99,6 +102,12 @@ class MapSettings(msgspec.Struct, frozen=True, array_like=True):
     protection: Protection = Protection()
     merge_policy: str = DEFAULT_MERGE_POLICY
     journal: JournalSettings = NO_JOURNAL
+    max_entries: int = 0
+    """In all partitions together; 0: any number."""
+
+    def share(self, partition_count: int) -> int:
+        """How many entries one partition may hold: all of them together no more than the map, but for one in each. 0: any."""
+        return max(self.max_entries // partition_count, 1) if self.max_entries else 0
 
     def with_change(self, change: MapChange) -> MapSettings:
         """These settings where the change says nothing else."""
@@ -107,6 +116,7 @@ class MapSettings(msgspec.Struct, frozen=True, array_like=True):
             self.protection if change.protection is None else change.protection,
             self.merge_policy if change.merge_policy is None else change.merge_policy,
             self.journal if change.journal is None else change.journal,
+            self.max_entries if change.max_entries is None else change.max_entries,
         )
 
 
@@ -117,6 +127,7 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
     protection: Protection | None = None
     merge_policy: str | None = None
     journal: JournalSettings | None = None
+    max_entries: int | None = None
 
     def over(self, other: MapChange) -> MapChange:
         """These aspects, and the other's where there is none."""
@@ -125,6 +136,7 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
             other.protection if self.protection is None else self.protection,
             other.merge_policy if self.merge_policy is None else self.merge_policy,
             other.journal if self.journal is None else self.journal,
+            other.max_entries if self.max_entries is None else self.max_entries,
         )
 
 
@@ -199,6 +211,11 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return [protection for protection in dict.fromkeys(all_of_them) if protection.is_on]
 
     @property
+    def has_bounds(self) -> bool:
+        """Whether some map may be bounded."""
+        return self.usual.max_entries > 0 or any(change.max_entries for _, change in self.maps)
+
+    @property
     def journals(self) -> dict[str, JournalSettings]:
         """The maps that have a journal; kept beside the value, as it is asked for of every partition."""
         found: dict[str, JournalSettings] | None = self.__dict__.get("_journals")
@@ -261,6 +278,7 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     merge_policy: str | None = None
     journal_capacity: int | None = None
     journal_max_bytes: int = JOURNAL_BYTES
+    max_entries: int | None = None
 
     def as_change(self, usual: BackupCount) -> MapChange:
         """Raises `UsageError` for what `protects` cannot be."""
@@ -276,7 +294,7 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             protection = Protection(self.minimum_members or 0, bool(self.majority), reads, writes)
         if self.journal_capacity is not None:
             journal = JournalSettings(self.journal_capacity, self.journal_max_bytes)
-        return MapChange(backups, protection, self.merge_policy, journal)
+        return MapChange(backups, protection, self.merge_policy, journal, self.max_entries)
 
 
 def plan_of(usual: BackupCount, maps: Mapping[str, MapConfig]) -> MapPlan:
@@ -298,6 +316,7 @@ def differences(configured: MapPlan, present: MapPlan) -> list[str]:
         wanted.backups if wanted.backups != default.backups else None,
         wanted.protection if wanted.protection != default.protection else None,
         wanted.merge_policy if wanted.merge_policy != default.merge_policy else None,
+        max_entries=wanted.max_entries if wanted.max_entries != default.max_entries else None,
     )
     for name, wish in (("*", usual), *configured.maps):
         has = present.usual if name == "*" else present.of(name)
@@ -306,6 +325,7 @@ def differences(configured: MapPlan, present: MapPlan) -> list[str]:
             ("protection", wish.protection, has.protection),
             ("merge policy", wish.merge_policy, has.merge_policy),
             ("journal", wish.journal, has.journal),
+            ("max_entries", wish.max_entries, has.max_entries),
         ):
             if wish_for is not None and wish_for != there:
                 found.append(f"{name}: {what} {wish_for}, and the cluster's is {there}")
@@ -330,7 +350,7 @@ def check_change(name: str, change: MapChange) -> None:
     if len(name) > MAX_MAP_NAME_LENGTH:
         raise UsageError(f"a text of {len(name)} characters cannot name a map: give at most {MAX_MAP_NAME_LENGTH}")
     if change == MapChange():
-        raise UsageError("nothing to change: give backups, a protection, a merge policy or a journal")
+        raise UsageError("nothing to change: give backups, a protection, a merge policy, a journal or a bound")
     if change.backups is not None:
         check_backups(change.backups.synchronous, change.backups.asynchronous)
     protection = change.protection
@@ -340,6 +360,8 @@ def check_change(name: str, change: MapChange) -> None:
         raise UsageError("a protection of neither reads nor writes protects nothing: give reads, writes or both")
     if change.merge_policy is not None and change.merge_policy not in MERGE_POLICIES:
         raise UsageError(f"merge_policy: {change.merge_policy!r} is none of {', '.join(MERGE_POLICIES)}")
+    if change.max_entries is not None and not 0 <= change.max_entries <= MAX_BOUND:
+        raise UsageError(f"max_entries: {change.max_entries} is not between 0 (any number) and {MAX_BOUND}")
     if change.journal is not None:
         _check_journal(name, change.journal)
 

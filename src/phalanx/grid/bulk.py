@@ -132,6 +132,9 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         )
         if owned.append(message, write):
             write.partitions_left += 1
+    if grid.evictor.is_on:
+        for owned in dict.fromkeys(owned_ones):
+            grid.evictor.after_write(owned, name, len(request.keys), now)
     if write.partitions_left == 0:
         grid.out.send(caller, write.reply)
 

@@ -252,9 +252,9 @@ def _ttls(store: MapStore, keys: list[bytes], now: Millis) -> list[Millis]:
 
 def _forgotten(replica: Replica) -> tuple[Forgotten, ...]:
     told = [
-        Forgotten(name, store.cleared_at, store.purged_to)
+        Forgotten(name, store.cleared_at, store.purged_to, store.evicted_to)
         for name, store in replica.maps.items()
-        if store.cleared_at or store.purged_to
+        if store.cleared_at or store.purged_to or store.evicted_to
     ]
     return (*told, Forgotten("", 0, replica.purged_to)) if replica.purged_to else tuple(told)
 
@@ -294,7 +294,7 @@ class IncomingCopy:
         for each in chunk.forgotten:
             if each.map:
                 store = self.replica.map(each.map)
-                store.cleared_at, store.purged_to = each.cleared_at, each.purged_to
+                store.cleared_at, store.purged_to, store.evicted_to = each.cleared_at, each.purged_to, each.evicted_to
             else:
                 self.replica.purged_to = each.purged_to
 

@@ -67,9 +67,9 @@ def divide(replica: Replica, partition: int, of: int, partition_count: int) -> d
         for key, child in zip(keys, partitions_of(keys, partition_count), strict=True):
             divided[child].map(name).tombstones[key] = store.tombstones[key]
         for each in divided.values():
-            if name in each.maps or store.cleared_at:
+            if name in each.maps or store.cleared_at or store.evicted_to:
                 own = each.map(name)
-                own.cleared_at, own.purged_to = store.cleared_at, store.purged_to
+                own.cleared_at, own.purged_to, own.evicted_to = store.cleared_at, store.purged_to, store.evicted_to
             else:
                 each.purged_to = max(each.purged_to, store.purged_to)
     return divided

@@ -57,7 +57,7 @@ def apply_write(replica: Replica, message: Replicate, now: Millis) -> list[MapSt
         if message.page:
             replica.staged.pages[message.map] = message.page
     elif isinstance(message, ReplicateRemove):
-        replica.remove(message.map, message.keys, message.stamps, message.ended_at)
+        replica.remove(message.map, message.keys, message.stamps, message.ended_at, evicted=message.evicted)
     elif isinstance(message, ReplicateJournal):
         apply_journal(replica, message)
         return []

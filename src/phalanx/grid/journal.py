@@ -33,7 +33,7 @@ from phalanx.common.invariant import invariant
 from phalanx.wire.replication_messages import JournalPart
 
 ADDED, UPDATED, REMOVED, EXPIRED, EVICTED, MERGED = range(1, 7)
-"""Kinds of events, as they travel. Nothing evicts entries yet."""
+"""Kinds of events, as they travel."""
 EVENT_BYTES = 128
 """What an event counts besides its key and values."""
 OLD_VALUE_WITHIN_BYTES = 16 * 1024 * 1024

@@ -144,6 +144,9 @@ class Verdict(enum.Enum):
     """What is here was written when the other side had ended: it is no conflict of two sides, and newer."""
     TOO_OLD = enum.auto()
     """Nothing is here, but this side has forgotten removals that are newer: one of them may have been of this key."""
+    EVICTED = enum.auto()
+    """Nothing is here, and this side has evicted newer entries of the bounded map: this one would have gone before them, and
+    what went may have been a newer value of this key."""
 
     @property
     def is_taken(self) -> bool:
@@ -155,12 +158,17 @@ class Verdict(enum.Enum):
         return self in (Verdict.WINS, Verdict.LOSES)
 
 
-def decide(policy: str, kept: Version, here: Version | None, ended: int, purged_to: int) -> Verdict:
+def decide(
+    policy: str, kept: Version, here: Version | None, ended: int, purged_to: int, evicted_to: int = 0
+) -> Verdict:
     """What becomes of a version of a side that has ended, when its clock showed `ended`.
 
     `purged_to`: the stamp of the newest removal that the side which goes on has forgotten, of the key's partition.
+    `evicted_to`: the stamp of the newest entry that it has evicted there.
     """
     if here is None:
+        if kept.stamp <= evicted_to:
+            return Verdict.SAME if kept.is_removal else Verdict.EVICTED
         if kept.stamp <= purged_to:
             return Verdict.SAME if kept.is_removal else Verdict.TOO_OLD
         return Verdict.LOSES if policy == "discard" else Verdict.ALONE

@@ -74,6 +74,8 @@ def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put,
     ):
         owned.put_unshared(request.map, request.key, grid.clock.stamped(request.value, now), now)
         grid.out.send(caller, DoneReply(request.id))
+        if grid.evictor.is_on:
+            grid.evictor.after_write(owned, request.map, 1, now)
     elif not was_applied(grid, owned, caller, request):
         _store(grid, owned, caller, request, DoneReply(request.id), None, now)
 
@@ -134,6 +136,8 @@ def _store(
     if not ttl_ms and not owned.streams:
         owned.put_unshared(request.map, request.key, stored, now)
         grid.out.send(caller, reply)
+        if grid.evictor.is_on:
+            grid.evictor.after_write(owned, request.map, 1, now)
         return
     replica = owned.replica
     if replica.journals:
@@ -146,6 +150,8 @@ def _store(
         owned.number, replica.epoch, replica.seq, request.map, [request.key], [stored], ttl_ms, applied
     )  # fmt: skip
     grid.write(owned, message, caller, reply)
+    if grid.evictor.is_on:
+        grid.evictor.after_write(owned, request.map, 1, now)
 
 
 _KEY_OPERATIONS: dict[type, Callable[[GridService, OwnedPartition, Target, Any, Millis], None]] = {

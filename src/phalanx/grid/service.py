@@ -19,6 +19,7 @@ from phalanx.common.view import MembersView
 from phalanx.grid.anti_entropy import AntiEntropy
 from phalanx.grid.dividing import OwnedLater
 from phalanx.grid.ending import remove_ended
+from phalanx.grid.evicting import Evictor
 from phalanx.grid.following import Followed
 from phalanx.grid.held import HeldRequests
 from phalanx.grid.journalling import follow_journal_settings, read_journal
@@ -97,6 +98,7 @@ class GridService:
         self._checks = AntiEntropy(config.anti_entropy_interval_ms)
         self._purger = Purger(config.tombstone_ms, clock, self._replicas)
         self.staging = StagingKeeper(self, config.staging_ms)
+        self.evictor = Evictor(self, table.maps)
         self.counts_reads = counts_reads(table.maps)
         """Whether it may matter when and how often entries are read."""
         self._expiring: dict[int, OwnedPartition] = {}
@@ -174,12 +176,13 @@ class GridService:
         """The embedding program's short way: store a value at once, if no other member has to hear of it.
 
         False, and nothing done, where this member does not own the partition, a backup must confirm, a limit is hit, or the
-        map is protected.
+        map is protected, or may be bounded.
         """
         owned = self.owned[partition]
         if (
             owned is None
             or owned.streams
+            or self.evictor.is_on
             or self.guard.watches(name)
             or len(key) > self._max_key
             or len(value) > self._max_value
@@ -221,6 +224,7 @@ class GridService:
             # What is assembled for it is to be newer.
             self.clock.observe(max(content.stamp, content.pending_stamp), now)
         self.counts_reads = counts_reads(table.maps)
+        self.evictor.on_plan(table.maps)
         reconfirmed = confirmed_by != self._confirmed_by
         if table.version:
             # A table that assigns nothing confirms no rule. 1. This member follows an owner as its backup before it has a
@@ -275,6 +279,7 @@ class GridService:
     def _follow_table(self, owned: OwnedPartition, reconfirmed: bool, now: Millis) -> None:
         owned.follow_table(self.table, reconfirmed, now)
         follow_journal_settings(self, owned)
+        self.evictor.look_at(owned, now)
         if not owned.is_settled:
             self.unsettled[owned.number] = owned
 
@@ -318,6 +323,7 @@ class GridService:
         """Stop to be the owner. Whether writes that wait have reached the new owner is not known here."""
         why = why or f"partition {owned.number} got another owner"
         self.outgoing.let_go(owned.number)
+        self.evictor.let_go(owned.number)
         self.owned[owned.number] = None
         self.unsettled.pop(owned.number, None)
         self._expiring.pop(owned.number, None)
@@ -453,7 +459,7 @@ class GridService:
         chunk_at = self.pacer.next_deadline() if self.pacer is not None else None
         look_at = self._look_at if self.unsettled or self._expiring else None
         others = self.followed.discarded.next_deadline(), self._purger.next_deadline(), self.staging.next_deadline()
-        for deadline in (chunk_at, look_at, *others):
+        for deadline in (chunk_at, look_at, self.evictor.next_deadline(), *others):
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
         return earliest
@@ -468,6 +474,7 @@ class GridService:
         self.followed.discarded.on_time(now)
         self._purger.on_time(now)
         self.staging.on_time(now)
+        self.evictor.on_time(now)
         for owned in self._checks.due(self.owned, now):
             owned.check_backups()
         if now < self._look_at:

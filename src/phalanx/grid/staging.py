@@ -200,6 +200,8 @@ def _do(
         grid.unsettled[owned.number] = owned
         made = made if made in replica.maps else ""
         owned.on_step(needed, made, message.map, grid.next_copy_id, grid.config.copy_chunk_bytes, now)
+    if grid.evictor.is_on and step in (Step.APPLY, Step.REPLACE):
+        grid.evictor.after_write(owned, message.map, 0, now)
     return waits
 
 

@@ -169,6 +169,7 @@ def _replace(replica: Replica, message: ReplicateStaged) -> list[MapStore]:
     after = replica.maps.pop(hidden_name(name, message.job, Kind.WHOLE), None) or MapStore()
     after.cleared_at = max(message.stamp, before.cleared_at if before is not None else 0)
     after.purged_to = before.purged_to if before is not None else replica.purged_to
+    after.evicted_to = before.evicted_to if before is not None else 0
     if before is not None:
         _outdate(before, after, message.stamp)
     if (journal := replica.journals.get(name)) is not None:

@@ -21,6 +21,11 @@ side, is newer than what ended here and stays. But what ended may stand over an 
 other side (1. both have K for ever; 2. here K is put for a second; 3. it is gone, and the other side still has the old
 one), or over a tombstone. Such a key is remembered, and leaves a tombstone with the stamp of the value that ended.
 
+An entry that is evicted, for the map is bounded (`evicting`), leaves none either: a map that is always full would have no
+bound. The entries with the least stamps go first, so the greatest stamp that has gone tells of all of them (`evicted_to`):
+of a key that is missing here, nothing that another side has with a stamp up to it comes back. It would have gone here, too;
+and it may be older than what has.
+
 Scan order is (hash of the key, key): the same on every replica, so a scan goes on at another one. The sorted keys are
 kept until the set of keys changes.
 """
@@ -35,20 +40,24 @@ from itertools import repeat
 from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.hidden import is_hidden
 from phalanx.common.ids import MemberId, Millis
-from phalanx.grid.journal import EXPIRED, REMOVED, Journal
+from phalanx.grid.journal import EVICTED, EXPIRED, REMOVED, Journal
 from phalanx.grid.outcomes import Outcomes
 from phalanx.grid.readings import Readings
 from phalanx.grid.staged import Staged
 from phalanx.partition.hashing import scan_position
 
 Position = tuple[int, bytes]
+RANKED_AT_LEAST = 64
+RANKED_OF = 4
+"""Entries are ranked by age when the oldest are wanted: one of so many is remembered, so that it is seldom done."""
 
 
 class MapStore:
     """The entries of one map in one partition."""
 
     __slots__ = (
-        "_due", "cleared_at", "covering", "entries", "expires_at", "journal", "purged_to", "sorted_positions", "tombstones",
+        "_by_age", "_due", "cleared_at", "covering", "entries", "evicted_to", "expires_at", "journal", "purged_to",
+        "sorted_positions", "tombstones",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -66,6 +75,11 @@ class MapStore:
         """The stamp of the last clear; 0: none, or purged."""
         self.purged_to = 0
         """The greatest stamp of a removal or clear of which nothing is kept any more."""
+        self.evicted_to = 0
+        """The greatest stamp of an entry that was evicted; 0: none was, or it is purged."""
+        self._by_age: list[tuple[bytes, bytes]] = []
+        """Stamps and keys of the oldest entries, the oldest last, as it was when they were ranked. What has another stamp
+        by now, or is gone, is none of them any more; what came since is newer."""
         self.covering: set[bytes] = set()
         """Of the keys that expire: those that leave a tombstone then."""
         self.journal: Journal | None = None
@@ -83,6 +97,8 @@ class MapStore:
         entries = self.entries
         if self.journal is not None:
             self.journal.put(key, stored, entries.get(key), merged=merged)
+        if merged and self._by_age:
+            self._by_age = []  # It may be older than what is here.
         if self.sorted_positions is not None and key not in entries:
             self.sorted_positions = None
         if ttl_ms:
@@ -115,6 +131,8 @@ class MapStore:
                 self.put(key, value, ttl_ms, now, merged=merged)
         else:
             self.sorted_positions = None
+            if merged and self._by_age:
+                self._by_age = []
             self.entries.update(zip(keys, values, strict=True))
             if self.tombstones:
                 for key in keys:
@@ -137,21 +155,44 @@ class MapStore:
         heapq.heapify(copied._due)
         return copied
 
-    def remove(self, key: bytes, stamp: int = 0, ended_at: int = 0) -> None:
+    def remove(self, key: bytes, stamp: int = 0, ended_at: int = 0, *, evicted: bool = False) -> None:
         """Drop an entry and leave a tombstone, whether or not the key is here: a copy may not have come to it yet.
 
-        0: leave none. `ended_at`: when it was found that its time was over; 0: somebody removes it.
+        0: leave none. `ended_at`: when it was found that its time was over; 0: somebody removes it. `evicted`: it is not
+        over, but there are too many; `ended_at` is when that was found.
         """
         old = self.entries.pop(key, None)
         if old is not None:
             if self.journal is not None:
-                self.journal.gone(key, old, ended_at or stamp, EXPIRED if ended_at else REMOVED)
+                kind = EVICTED if evicted else EXPIRED if ended_at else REMOVED
+                self.journal.gone(key, old, ended_at or stamp, kind)
+            if evicted:
+                self.evicted_to = max(self.evicted_to, stamp_of(old))
             self.sorted_positions = None
             self.expires_at.pop(key, None)
             self.covering.discard(key)
         if stamp:
             self.tombstones.pop(key, None)
             self.tombstones[key] = stamp
+
+    def oldest(self, limit: int) -> list[bytes]:
+        """The keys of the entries with the least stamps, the oldest first: at most `limit`, and at least one if there is any."""
+        found = self._next_by_age(limit)
+        if not found and self.entries:
+            ranked = sorted([(stored[:STAMP_BYTES], key) for key, stored in self.entries.items()])
+            self._by_age = ranked[: max(len(ranked) // RANKED_OF, RANKED_AT_LEAST)]
+            self._by_age.reverse()
+            found = self._next_by_age(limit)
+        return found
+
+    def _next_by_age(self, limit: int) -> list[bytes]:
+        entries, by_age = self.entries, self._by_age
+        found: list[bytes] = []
+        while by_age and len(found) < limit:
+            stamp, key = by_age.pop()
+            if (stored := entries.get(key)) is not None and stored.startswith(stamp):
+                found.append(key)
+        return found
 
     def ended(self, keys: Iterable[bytes], now: Millis) -> list[bytes]:
         """Those of the keys whose time is over, and which are still stored."""
@@ -180,6 +221,8 @@ class MapStore:
         """Drop tombstones with stamps up to `to`, in the order in which they came, at most `limit`; how many it was."""
         if 0 < self.cleared_at <= to:
             self.purged_to, self.cleared_at = max(self.purged_to, self.cleared_at), 0
+        if 0 < self.evicted_to <= to:
+            self.purged_to, self.evicted_to = max(self.purged_to, self.evicted_to), 0
         purged: list[bytes] = []
         for key, stamp in self.tombstones.items():
             if stamp > to or len(purged) == limit:
@@ -195,7 +238,7 @@ class MapStore:
     @property
     def is_empty(self) -> bool:
         """Whether it knows of no key."""
-        return not self.entries and not self.tombstones and not self.cleared_at
+        return not self.entries and not self.tombstones and not self.cleared_at and not self.evicted_to
 
     def size(self, now: Millis) -> int:
         """How many entries there are whose time is not over."""
@@ -332,10 +375,23 @@ class Replica:
         store = self.maps.get(name)
         return store.purged_to if store is not None else self.purged_to
 
-    def remove(self, name: str, keys: Sequence[bytes], stamps: Sequence[int] = (), ended_at: int = 0) -> None:
+    def evicted_to_of(self, name: str) -> int:
+        """Up to which stamp entries of the map were evicted."""
+        store = self.maps.get(name)
+        return store.evicted_to if store is not None else 0
+
+    def remove(
+        self,
+        name: str,
+        keys: Sequence[bytes],
+        stamps: Sequence[int] = (),
+        ended_at: int = 0,
+        *,
+        evicted: bool = False,
+    ) -> None:
         """Drop entries. `stamps`: of the tombstones, one for each key (0: none) or one for all; without, none is left.
 
-        `ended_at`: as in `MapStore.remove`.
+        `ended_at` and `evicted`: as in `MapStore.remove`.
         """
         store = self.maps.get(name)
         if store is None:
@@ -344,7 +400,7 @@ class Replica:
             store = self.map(name)
         if not stamps:
             for key in keys:
-                store.remove(key, 0, ended_at)
+                store.remove(key, 0, ended_at, evicted=evicted)
         else:
             for key, stamp in zip(keys, stamps if len(stamps) > 1 else repeat(stamps[0], len(keys)), strict=True):
                 store.remove(key, stamp, ended_at)
@@ -365,7 +421,7 @@ class Replica:
         """Drop tombstones with stamps up to `to`, at most `limit`; how many it was."""
         purged = 0
         for name, store in list(self.maps.items()):
-            if store.tombstones or store.cleared_at:
+            if store.tombstones or store.cleared_at or store.evicted_to:
                 purged += store.purge(to, limit - purged)
                 self._drop_if_empty(name, store)
                 if purged >= limit:

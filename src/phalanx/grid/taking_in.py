@@ -108,7 +108,8 @@ def _judge(owned_ones: list[OwnedPartition], message: MergeEntries, policy: str,
     for owned, key, *kept_of in zip(owned_ones, message.keys, message.versions, ttls, accessed, hits, strict=True):
         kept, replica = Version(*kept_of), owned.replica
         here = version_of(replica, message.map, key, now)
-        verdict = decide(policy, kept, here, message.ended, replica.purged_to_of(message.map))
+        forgotten = replica.purged_to_of(message.map), replica.evicted_to_of(message.map)
+        verdict = decide(policy, kept, here, message.ended, *forgotten)
         judged.append(Judged(owned, key, kept, here, verdict))
     return judged
 
@@ -154,6 +155,8 @@ def _apply(
             grid.note_expiry(owned)
         replica.seq += 1
         replicate(ReplicatePut(owned.number, replica.epoch, replica.seq, name, keys, versions, ttl_ms, merged=True))
+    if values and grid.evictor.is_on:
+        grid.evictor.after_write(owned, name, len(values), now)
 
 
 def _record(grid: GridService, message: MergeEntries, policy: str, judged: list[Judged]) -> None:

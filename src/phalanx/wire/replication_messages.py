@@ -63,7 +63,10 @@ class ReplicateRemove(WireMessage, tag=41, frozen=True):
     """Of the tombstones that they leave: one for each key (0: it leaves none), or one for all; empty: none leaves one."""
     applied: AppliedOperation | None = None
     ended_at: int = 0
-    """The stamp of the moment when the owner found that their time was over, where the map has a journal; 0: else."""
+    """The stamp of the moment when the owner found that their time was over, or that there are too many, where the map has a
+    journal; 0: else."""
+    evicted: bool = False
+    """There are too many entries, and these are the oldest."""
 
 
 class ReplicateClear(WireMessage, tag=42, frozen=True):
@@ -199,6 +202,7 @@ class Forgotten(WireMessage, frozen=True):
     """Empty: of all maps of which it knows nothing else."""
     cleared_at: int
     purged_to: int
+    evicted_to: int = 0
 
 
 class JournalPart(WireMessage, frozen=True):

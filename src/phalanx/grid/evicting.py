@@ -1,0 +1,132 @@
+"""Entries of bounded maps, dropped by the owner where there are too many.
+
+A bound is of a whole map (`MapSettings.max_entries`); each partition holds its share of it, and evicts when it has more. It
+evicts what was written longest ago, by the stamps of the writes: these are the same on every replica and after every
+failover, so an owner goes on where the one before it was. Reads do not count. What a merge brings has the stamp of its write.
+Whose time is over ends first; no partition evicts below its share.
+
+An eviction is a write of its own, behind the one that was too much, and nobody waits for it: the owner says which keys are
+gone, and its backups do not work it out. A write evicts as many as it may have brought, and some more; what is still too much
+then, because a bound was lowered or a step has written many rows, goes in turns.
+
+The oldest are found by ranking all entries of the partition now and then (`MapStore.oldest`): a write costs little more for it,
+and a partition with a million entries pays a second once in a quarter of a million evictions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from phalanx.common.hidden import is_hidden
+from phalanx.common.ids import Millis
+from phalanx.common.map_settings import MapPlan
+from phalanx.grid.ending import remove_ended
+from phalanx.grid.replication import OwnedPartition
+from phalanx.wire.messages import ReplicateRemove
+
+if TYPE_CHECKING:
+    from phalanx.grid.service import GridService
+
+KEYS_AT_ONCE = 200
+"""Of one eviction."""
+WITH_A_WRITE = 200
+"""Entries that a write evicts besides those that it may have brought."""
+IN_A_TURN = 1_000
+"""Entries that are evicted in one turn, of all partitions."""
+PAUSE_MS: Millis = 5
+"""Between two turns."""
+SEALED_PAUSE_MS: Millis = 100
+"""The same, where all that is left to evict is in sealed partitions."""
+
+
+class Evictor:
+    """What one member does about maps that are bounded, in the partitions that it owns."""
+
+    def __init__(self, grid: GridService, plan: MapPlan) -> None:
+        self._grid = grid
+        self.is_on = plan.has_bounds
+        """Whether some map may be bounded."""
+        self._due: dict[int, OwnedPartition] = {}
+        """Partitions that may hold too much."""
+        self._look_at: Millis | None = None
+
+    def __repr__(self) -> str:
+        return f"Evictor(is_on={self.is_on}, due={list(self._due)})"
+
+    def on_plan(self, plan: MapPlan) -> None:
+        """These settings hold from now on; the partitions are told of one by one."""
+        self.is_on = plan.has_bounds
+
+    def share(self, name: str) -> int:
+        """How many entries of a map a partition may hold; 0: any number, as of hidden ones."""
+        table = self._grid.table
+        return 0 if is_hidden(name) else table.maps.of(name).share(table.partition_count)
+
+    def after_write(self, owned: OwnedPartition, name: str, written: int, now: Millis) -> None:
+        """So many keys of a map were written, and their backups told."""
+        share = self.share(name)
+        store = owned.replica.maps.get(name)
+        if not share or store is None or len(store.entries) <= share:
+            return
+        self.trim(owned, name, share, written + WITH_A_WRITE, now)
+        if len(store.entries) > share:
+            self._note(owned, now)
+
+    def look_at(self, owned: OwnedPartition, now: Millis) -> None:
+        """The owner, its maps, or what they are to be like may be others than before."""
+        if self.is_on and self._too_full(owned):
+            self._note(owned, now)
+
+    def let_go(self, partition: int) -> None:
+        """It is not owned here any more."""
+        self._due.pop(partition, None)
+
+    def next_deadline(self) -> Millis | None:
+        return self._look_at if self._due else None
+
+    def on_time(self, now: Millis) -> None:
+        if not self._due or (self._look_at is not None and now < self._look_at):
+            return
+        left, sealed = IN_A_TURN, self._grid.outgoing.sealed
+        for owned in list(self._due.values()):
+            if owned.number in sealed:
+                continue  # What it holds stays as its next owner has it; it may be this one again.
+            for name in self._too_full(owned):
+                left -= self.trim(owned, name, self.share(name), left, now)
+            if left <= 0:
+                break
+            del self._due[owned.number]
+        self._look_at = now + (SEALED_PAUSE_MS if self._due.keys() <= sealed.keys() else PAUSE_MS)
+
+    def _note(self, owned: OwnedPartition, now: Millis) -> None:
+        if not self._due:
+            self._look_at = now + PAUSE_MS
+        self._due[owned.number] = owned
+
+    def _too_full(self, owned: OwnedPartition) -> list[str]:
+        """The maps of which a partition holds more than their share."""
+        held = owned.replica.maps.items()
+        return [name for name, store in held if 0 < self.share(name) < len(store.entries)]
+
+    def trim(self, owned: OwnedPartition, name: str, share: int, limit: int, now: Millis) -> int:
+        """Bring a map down to its share, or drop as many entries as the limit says; how many it was."""
+        store = owned.replica.maps[name]
+        over, left = len(store.entries) - share, limit
+        while over > 0 and left > 0 and (ended := store.take_expired(now, min(left, KEYS_AT_ONCE))):
+            remove_ended(self._grid, owned, name, ended, now)
+            over, left = over - len(ended), left - len(ended)
+        while over > 0 and left > 0:
+            oldest = store.oldest(min(over, left, KEYS_AT_ONCE))
+            self._evict(owned, name, oldest, now)
+            over, left = over - len(oldest), left - len(oldest)
+        return limit - left
+
+    def _evict(self, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
+        grid, replica = self._grid, owned.replica
+        evicted_at = grid.clock.stamp(now) if replica.maps[name].journal is not None else 0
+        replica.remove(name, keys, (), evicted_at, evicted=True)
+        replica.seq += 1
+        message = ReplicateRemove(owned.number, replica.epoch, replica.seq, name, keys, [], None, evicted_at, True)
+        owned.append(message, None)
+        if owned.streams:
+            grid.unsettled[owned.number] = owned
