@@ -5,6 +5,7 @@ import pytest
 from phalanx.sim.canaries import CANARIES
 from phalanx.sim.cut_canaries import CUT_CANARIES
 from phalanx.sim.drawing import draw_options
+from phalanx.sim.eviction_canaries import EVICTION_CANARIES
 from phalanx.sim.journal_canaries import JOURNAL_CANARIES
 from phalanx.sim.lease_canaries import LEASE_CANARIES
 from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
@@ -119,6 +120,7 @@ def test_every_canary_has_an_expectation() -> None:
         *MEMBERSHIP_CANARIES,
         *PROTECTION_CANARIES,
         *LEASE_CANARIES,
+        *EVICTION_CANARIES,
         *JOURNAL_CANARIES,
         *STAGING_CANARIES,
     }

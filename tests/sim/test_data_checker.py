@@ -60,7 +60,7 @@ class Calls:
         self.final[self.key] = self.get(value, at, at, by)
 
     def found(self) -> list[str]:
-        checker = DataChecker(self.findings, self.tables, {self.key: 0})
+        checker = DataChecker(self.findings, self.tables, {self.key: 0}, {})
         checker.check(self.operations, self.final, 100)
         self.stale, self.excused = checker.stale_reads, checker.excused_losses
         return [violation.what for violation in self.findings.violations]

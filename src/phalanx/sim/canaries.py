@@ -19,6 +19,7 @@ from phalanx.grid.streams import StreamState
 from phalanx.membership.role import Role
 from phalanx.node.node import Node
 from phalanx.sim.cut_canaries import CUT_CANARIES
+from phalanx.sim.eviction_canaries import EVICTION_CANARIES
 from phalanx.sim.journal_canaries import JOURNAL_CANARIES
 from phalanx.sim.lease_canaries import LEASE_CANARIES
 from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
@@ -190,6 +191,7 @@ CANARIES: dict[str, Callable[[Node], None]] = {
     "serve-when-too-small": serve_when_too_small,
     "confirm-when-too-small": confirm_when_too_small,
     **CUT_CANARIES,
+    **EVICTION_CANARIES,
     **JOURNAL_CANARIES,
     **LEASE_CANARIES,
     **MIGRATION_CANARIES,

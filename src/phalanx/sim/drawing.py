@@ -51,6 +51,8 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         return draw_timeouts(seed)
     if profile is Profile.JOURNAL:
         return _draw_journals(seed)
+    if profile is Profile.BOUNDED:
+        return _draw_bounds(seed)
     if profile is Profile.STAGING:
         drawn = draw_options(seed // len(STAGING_AS), STAGING_AS[seed % len(STAGING_AS)])
         return msgspec.structs.replace(drawn, seed=seed, profile=profile, staging=True)
@@ -82,6 +84,23 @@ def _draw_journals(seed: int) -> Options:
         journal=capacity,
         merges_sides=options.has_sides,
         heal_within_ms=5 * options.heal_within_ms,
+    )
+
+
+def _draw_bounds(seed: int) -> Options:
+    """A history of JOURNAL with bounds between one entry for each partition and one for each key, which may change."""
+    options = draw_options(seed, Profile.JOURNAL)
+    rng = Random(f"bounds:{seed}")
+    keys = options.registers + options.counters
+    bounds = (1, keys // 4, keys // 2, keys)
+    last = options.duration_ms - 1
+    changes = [
+        Fault(rng.choice((rng.randrange(last), last)), FaultKind.BOUND, MASTER, nth=rng.choice((0, *bounds)))
+        for _ in range(rng.choice((0, 0, 1, 3)))
+    ]
+    faults = tuple(sorted((*options.faults, *changes), key=lambda fault: fault.at_ms))
+    return msgspec.structs.replace(
+        options, profile=Profile.BOUNDED, max_entries=max(rng.choice(bounds), 1), faults=faults
     )
 
 

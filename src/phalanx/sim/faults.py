@@ -6,13 +6,14 @@ from collections import Counter
 
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
+from phalanx.common.map_settings import MapChange
 from phalanx.sim.host import Host
-from phalanx.sim.options import DESTINATION, MASTER, OTHER_REPLICA, OWNER, Fault, FaultKind
+from phalanx.sim.options import DESTINATION, MAP, MASTER, OTHER_REPLICA, OWNER, Fault, FaultKind
 from phalanx.sim.story import Story
 from phalanx.sim.world import World
 from phalanx.wire.effects import Call, LeaveWanted
 from phalanx.wire.events import MigrationStarted
-from phalanx.wire.messages import ChangePartitionCount
+from phalanx.wire.messages import ChangeMap, ChangePartitionCount
 
 LEFT_FOR_GOOD = 0
 WISHES_FROM = 1 << 40
@@ -137,6 +138,10 @@ class Faults:
                 world.touch(host)
             case FaultKind.DIVIDE:
                 self._divide(host, fault.nth)
+            case FaultKind.BOUND:
+                self._wishes += 1
+                change = ChangeMap(WISHES_FROM + self._wishes, MAP, MapChange(max_entries=fault.nth))
+                world.feed(host, host.node.this, Call(0, change, host.node.this))  # type: ignore[union-attr]  # it runs
             case FaultKind.CUT_GROUP:
                 self._cut_group(fault.nth, world.now + fault.lasts_ms)
             case _:
@@ -175,7 +180,7 @@ class Faults:
                 return host.has_joined and not host.is_leaving and self._others(host, staying=True)
             case (
                 FaultKind.CRASH_ON | FaultKind.CRASH_SENDING | FaultKind.CUT_ON | FaultKind.PAUSE_ON
-                | FaultKind.PAUSE | FaultKind.CLOCK_STEP | FaultKind.DIVIDE
+                | FaultKind.PAUSE | FaultKind.CLOCK_STEP | FaultKind.DIVIDE | FaultKind.BOUND
             ):  # fmt: skip
                 return host.node is not None
             case FaultKind.CUT_GROUP:

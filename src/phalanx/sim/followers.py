@@ -6,12 +6,13 @@ follow one of their own, whose entries live for a short time only.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 from phalanx.common.ids import Millis
 from phalanx.partition.hashing import children_of, partition_of
 from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.journal_checker import JournalChecker, Run
+from phalanx.sim.checkers.journal_checker import JournalChecker, Run, Told
 from phalanx.sim.checkers.table_checker import TableChecker
 from phalanx.sim.faults import WISHES_FROM
 from phalanx.sim.history import Operation
@@ -64,6 +65,12 @@ class Followers:
     @property
     def read(self) -> int:
         return self._checker.read
+
+    def events(self) -> Iterator[tuple[str, Told]]:
+        """All that readers were told, without a gap, with the maps."""
+        for (_, name, _, _), reader in self._readers.items():
+            for event in reader.run.events:
+                yield name, event
 
     def begin(self, world: World) -> None:
         self._world = world

@@ -5,7 +5,7 @@ while a workload runs, connections break, members pause for less than the heartb
 disaster after another under heavy load, with time to recover between them. `membership`: everything that can go wrong
 between members, and no data (`membership_profile`). `migrations`: replicas move all the time, and whoever takes part is
 hurt at some step of it (`migration_profile`). `cuts`: the network breaks in parts, all sides write, and it heals
-(`cuts_profile`). `staging-cuts`: jobs that stage, stop in the middle and go on, in such histories and in others. `timeouts`: members pause, the network stalls, one hangs for good (`timeouts_profile`). `quiet`: no faults. `bench`: five members under a steady load, for the rate.
+(`cuts_profile`). `bounded`: maps that are bounded, in such histories and in others. `staging-cuts`: jobs that stage, stop in the middle and go on, in such histories and in others. `timeouts`: members pause, the network stalls, one hangs for good (`timeouts_profile`). `quiet`: no faults. `bench`: five members under a steady load, for the rate.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class Profile(enum.StrEnum):
     """The same histories without leases: what they are for is measured."""
     JOURNAL = "journal"
     """Histories of other profiles, DEFAULT, FAILOVER, MIGRATIONS and CUTS in turn, in which journals are written and read."""
+    BOUNDED = "bounded"
+    """Histories of JOURNAL in which maps are bounded, and the bound is changed."""
     STAGING = "staging"
     """Histories of MIGRATIONS, DEFAULT and FAILOVER in turn, in which jobs stage what they write."""
     STAGING_CUTS = "staging-cuts"
@@ -85,6 +87,8 @@ class FaultKind(enum.StrEnum):
     """The host's clock jumps `nth` milliseconds ahead."""
     LAG = "lag"
     """Messages between two hosts take `nth` milliseconds longer, for `lasts_ms`."""
+    BOUND = "bound"
+    """An operator bounds the workload's map: `nth` entries, 0: any number."""
     DIVIDE = "divide"
     """An operator asks for `nth` times as many partitions."""
     PAUSE = "pause"
@@ -177,6 +181,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Of the calls that the workload would make only those whose turn is in one of these ranges, ends included; None: all."""
     journal: int = 0
     """How many events each partition keeps; 0: no map has a journal."""
+    max_entries: int = 0
+    """Of the map that the workload uses, and 1 of BRIEF; 0: they are not bounded."""
     merges_sides: bool = False
     """Drawn like a profile with sides."""
     staging: bool = False
@@ -216,7 +222,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         if self.staging and self.seed % 2:
             maps |= dict.fromkeys((APPLIED, REPLACED), MapConfig(journal_capacity=STAGING_JOURNAL))
         if self.journal:
-            maps |= dict.fromkeys((MAP, BRIEF), MapConfig(journal_capacity=self.journal))
+            bound, brief = (self.max_entries, 1) if self.max_entries else (None, None)
+            maps[MAP] = MapConfig(journal_capacity=self.journal, max_entries=bound)
+            maps[BRIEF] = MapConfig(journal_capacity=self.journal, max_entries=brief)
         return NodeConfig(
             zone=zone,
             capacity_weight=weight,

@@ -19,7 +19,9 @@ OUTCOMES = "(outcomes)"
 STAGED = "(staged)"
 """Instead of a map's name: what is remembered of jobs."""
 REMOVED = "(removed from) "
-"""Before a map's name: its tombstones, and under the empty key the stamp of the last clear."""
+"""Before a map's name: its tombstones, under the empty key the stamp of the last clear, and under EVICTED that of what was
+evicted."""
+EVICTED = b"(evicted)"
 
 
 def member_on(host: Host) -> MemberId:
@@ -79,7 +81,7 @@ def _entries_of(replica: Replica, purged: int) -> dict[str, dict[bytes, bytes]]:
     held = {name: store.entries for name, store in replica.maps.items()}
     held |= {OUTCOMES: _remembered(replica), STAGED: _jobs_of(replica)}
     for name, store in replica.maps.items():
-        stamps = store.tombstones | {b"": store.cleared_at}
+        stamps = store.tombstones | {b"": store.cleared_at, EVICTED: store.evicted_to}
         held[REMOVED + name] = {key: b"%d" % stamp for key, stamp in stamps.items() if stamp > purged}
     return held
 

@@ -20,6 +20,7 @@ from phalanx.sim.canaries import CANARIES
 from phalanx.sim.checkers.acknowledgement_checker import AcknowledgementChecker
 from phalanx.sim.checkers.commit_checker import CommitChecker
 from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
+from phalanx.sim.checkers.eviction_checker import EvictionChecker
 from phalanx.sim.checkers.findings import Findings, Violation
 from phalanx.sim.checkers.linearizability import calls_on, is_linearizable
 from phalanx.sim.checkers.liveness import find_unmet
@@ -162,6 +163,7 @@ class _Run:
         )
         self._faults = Faults(self._world, self._story)
         self._followers = Followers(options, self._findings, self._tables) if options.journal else None
+        self._evictions = EvictionChecker(self._findings)
 
     def _adapt(self, node: Node) -> None:
         """What is done to each new member: a bug is planted, and somebody looks."""
@@ -172,6 +174,8 @@ class _Run:
             self._protection.watch(node)
         if self._options.protection.majority:
             self._acknowledgements.watch(node)
+        if self._options.max_entries:
+            self._evictions.watch(node)
 
     def _partitions_of(self, number: int) -> list[int]:
         """Of the keys of one of the workload's calls."""
@@ -258,6 +262,10 @@ class _Run:
         self._views.check_agreement({member_on(h): h.node.membership.view.members for h in joined}, now)  # type: ignore[union-attr]
         if self._followers is not None and table is not None and table.version:
             self._followers.check(operations, now)
+            if self._options.max_entries:
+                self._evictions.check_events(self._followers.events())
+        if self._options.max_entries:
+            self._evictions.check_bounds(joined, now)
         if table is not None and table.version:
             rows = [table.replicas(partition) for partition in range(table.partition_count)]
             purged = purged_to(joined)
@@ -268,17 +276,19 @@ class _Run:
 
     def _check_data(self, operations: list[Operation], now: Millis) -> None:
         final = self._workload.final
+        evictions = {key: several for (name, key), several in self._evictions.of.items() if name == MAP}
         if self._options.has_sides:
             merged = MergedDataChecker(
-                self._findings, self._survival, self._options.accuracy_ms, self._options.prompt_ms
-            )
+                self._findings, self._survival, self._options.accuracy_ms, self._options.prompt_ms, evictions,
+                lambda key: self._evictions.may_have_gone(MAP, key),
+            )  # fmt: skip
             merged.check(operations, final, now)
             self._counts["excused losses"] += merged.excused_losses
             self._counts["refused for want of members"] = self._protection.refused
             self._counts["late effects"] += merged.late_effects
             return
         parts = {key: partition_of(key, len(self._tables.lines)) for key in self._workload.keys}
-        data = DataChecker(self._findings, self._tables, parts)
+        data = DataChecker(self._findings, self._tables, parts, evictions)
         data.check(operations, final, now)
         self._counts["stale reads"] += data.stale_reads
         self._counts["excused losses"] += data.excused_losses
@@ -329,6 +339,8 @@ class _Run:
                 for key in operation.keys:
                     by_key.setdefault(key, []).append(operation)
         for key, operations in by_key.items():
+            if any(each.at < until for each in self._evictions.of.get((MAP, key), ())):
+                continue  # No call of a program has ended its value.
             answer = is_linearizable(calls_on(key, operations, until))
             self._counts["keys checked for an order" if answer is not None else "keys not decided"] += 1
             if answer is False:
@@ -346,6 +358,8 @@ class _Run:
             self._counts["acknowledgements looked at"] = self._acknowledgements.checked
             self._counts["conflicting acknowledgements"] = self._acknowledgements.conflicts
             self._counts["longest window ms"] = self._acknowledgements.longest_ms
+        if self._options.max_entries:
+            self._counts["entries evicted"] = self._evictions.count
         if self._followers is not None:
             self._counts["events read"] = self._followers.read
             self._counts["readers too late"] = self._followers.overruns

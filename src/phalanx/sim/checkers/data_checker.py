@@ -13,13 +13,18 @@ What is promised, and therefore checked:
 * A counter goes from each number to the next by one call: by one that was acknowledged, or by one that is unknown; an
   acknowledged one has raised it, and one that was told that it changed nothing has not.
 * Of the callers of put-if-absent at most one is told that it stored, and its value stays.
+
+Of a bounded map an entry may be evicted: then its key has no value, until it is written again, and what counters and locks
+promise ends.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.sim.checkers.eviction_checker import Eviction
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.table_checker import TableChecker
 from phalanx.sim.history import NEVER, Operation, Outcome
@@ -81,6 +86,14 @@ def unchanged_by_value(operations: list[Operation], key: bytes) -> dict[bytes | 
     return found
 
 
+def evictions_of(evictions: Sequence[Eviction], writes: Sequence[Write]) -> list[Write]:
+    """Evictions of a key as what they did to it: they end a value, and nothing that was written later."""
+    ends: dict[bytes | None, Millis] = {}
+    for write in writes:
+        ends[write.value] = max(write.end, ends.get(write.value, -1))
+    return [Write(None, each.at, ends.get(each.value, -1), False, None) for each in evictions]
+
+
 def read_of(operation: Operation, key: bytes) -> Read | None:
     """What a call told about a key; None: nothing."""
     if operation.outcome is not Outcome.OK or not isinstance(operation.result, tuple):
@@ -94,8 +107,15 @@ def read_of(operation: Operation, key: bytes) -> Read | None:
 class DataChecker:
     """Judges a whole history when it is over."""
 
-    def __init__(self, findings: Findings, tables: TableChecker, partitions: dict[bytes, int]) -> None:
+    def __init__(
+        self,
+        findings: Findings,
+        tables: TableChecker,
+        partitions: dict[bytes, int],
+        evictions: Mapping[bytes, Sequence[Eviction]],
+    ) -> None:
         self._findings = findings
+        self._evictions = evictions
         self._tables = tables
         self._partitions = partitions
         self.stale_reads = 0
@@ -112,16 +132,18 @@ class DataChecker:
         for key, of_key in by_key.items():
             last = final.get(key)
             if key[4:5] == b"c":
-                self._check_counter(key, of_key, last, now)
+                if key not in self._evictions:
+                    self._check_counter(key, of_key, last, now)
             else:
                 self._check_register(key, of_key, last, now)
-            if key[4:5] == b"l":
+            if key[4:5] == b"l" and key not in self._evictions:
                 self._check_lock(key, of_key, now)
 
     # --- registers -------------------------------------------------------------------------------------------------
 
     def _check_register(self, key: bytes, operations: list[Operation], last: Operation | None, now: Millis) -> None:
         writes = [INITIAL, *(write for operation in operations if (write := write_of(operation, key)))]
+        writes += evictions_of(self._evictions.get(key, ()), writes)
         by_value: dict[bytes | None, list[Write]] = {}
         for write in writes:
             by_value.setdefault(write.value, []).append(write)

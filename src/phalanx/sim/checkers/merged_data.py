@@ -6,18 +6,21 @@ The latest update of a key wins, whichever side it was made on. So in the end:
 * its value is not older than a write that was acknowledged on any side, and a deleted entry does not come back. Which of
   two writes is the later one is known up to the accuracy of the grid's clock: what is nearer together than that may be
   ordered either way;
-* unless the write was lost with the last process that held it: `Survival` knows which.
+* unless the write was lost with the last process that held it: `Survival` knows which;
+* unless, of a bounded map, a side has evicted what was written as late as that: it may have been that write, or one in whose
+  place what it had before cannot come back, and no merge takes what is older.
 
 Whether reads meanwhile are old depends on the side that is asked, and is not judged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from phalanx.common.ids import Millis
-from phalanx.sim.checkers.data_checker import INITIAL, Write, read_of, unchanged_by_value, write_of
+from phalanx.sim.checkers.data_checker import INITIAL, Write, evictions_of, read_of, unchanged_by_value, write_of
+from phalanx.sim.checkers.eviction_checker import Eviction
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.history import NEVER, Operation
 
@@ -57,14 +60,30 @@ class Survival:
 class MergedDataChecker:
     """Judges a whole history when it is over."""
 
-    def __init__(self, findings: Findings, survival: Survival, accuracy_ms: Millis, prompt_ms: Millis) -> None:
-        """`prompt_ms`: a call that is answered within this time was asked once."""
+    def __init__(
+        self,
+        findings: Findings,
+        survival: Survival,
+        accuracy_ms: Millis,
+        prompt_ms: Millis,
+        evictions: Mapping[bytes, Sequence[Eviction]],
+        in_its_partition: Callable[[bytes], Sequence[Eviction]],
+    ) -> None:
+        """`prompt_ms`: a call that is answered within this time was asked once. `evictions`: by key; `in_its_partition`: of
+        all keys of the partition that a key is in.
+        """
         self._findings = findings
+        self._evictions = evictions
+        self._in_its_partition = in_its_partition
+        self._written_by: dict[bytes, Millis] = {}
+        """Value to when its write was over."""
         self._survival = survival
         self._accuracy_ms = accuracy_ms
         self._prompt_ms = prompt_ms
         self.excused_losses = 0
         """Acknowledged writes that were lost with the last process that held them."""
+        self.evicted = 0
+        """Acknowledged writes that may have been evicted."""
         self.late_effects = 0
         """Keys whose value was made by a call that had been told that it changed nothing: its first owner was on another
         side by then."""
@@ -75,6 +94,7 @@ class MergedDataChecker:
         for operation in operations:
             for key in operation.keys:
                 by_key[key].append(operation)
+            self._written_by |= dict.fromkeys(operation.values, operation.end)
         for key, of_key in by_key.items():
             self._check_key(key, of_key, final[key], now)
 
@@ -83,6 +103,8 @@ class MergedDataChecker:
         if read is None:
             return
         writes = [INITIAL, *(write for operation in operations if (write := write_of(operation, key)))]
+        writes += evictions_of(self._evictions.get(key, ()), writes)
+        gone_to = max((self._written_by.get(each.value, -1) for each in self._in_its_partition(key)), default=-1)
         sources = [write.end for write in writes if write.value == read.value]
         # 1. The first try of a call is carried out, and its answer lost with a link. 2. It is asked again on another side,
         # where there is nothing to change. 3. Both sides come together: the first try shows.
@@ -102,6 +124,9 @@ class MergedDataChecker:
                 continue
             if write.begin <= self._survival.lost_at.get(key, -1):
                 self.excused_losses += 1
+                continue
+            if write.begin <= gone_to + self._accuracy_ms:
+                self.evicted += 1
                 continue
             self._findings.add(now, "no acknowledged write is lost", _story(last, write))
             return
