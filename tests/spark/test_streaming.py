@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from phalanx.client.ask import Inquirer
 from phalanx.client.journal import Journal
 from phalanx.common.map_settings import JournalSettings, MapChange
 from phalanx.spark import each_batch
-from processes import Cluster
+from processes import Cluster, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -103,6 +104,27 @@ def test_changes_come_once_across_restarts_from_the_checkpoint(streams: Streams,
     rows = streams.collect(frame)
     assert sorted((row.kind, row.key, row.old.n) for row in rows) == [("removed", "k2", 2), ("updated", "k1", 1)]
     assert streams.collect(frame) == []
+
+
+def test_what_a_bounded_map_evicts_comes_once_with_the_value_that_went(streams: Streams, grid: Client) -> None:
+    streams.journal("bounded", 1000)
+    with Inquirer(streams.members.members[0].address, cluster=streams.members.name) as master:
+        master.change_map("bounded", MapChange(max_entries=1))
+    bounded, count = grid.map("bounded"), 3 * grid.partition_table().partition_count
+    for number in range(count):
+        bounded.put(f"k{number}", {"n": number})
+    wait_for(lambda: len(bounded) <= count // 3, "one entry in each partition")
+    left = {key: value["n"] for key, value in bounded.items()}
+    frame, rows = streams.changes("bounded", maxEventsPerTrigger="100"), []
+    deadline = time.monotonic() + 60
+    # An eviction may be read when the backups have it, and nobody waits for that.
+    while len(rows) < 2 * count - len(left) and time.monotonic() < deadline:
+        rows += streams.collect(frame)
+    evicted = [(row.key, row.old.n, row.new) for row in rows if row.kind == "evicted"]
+    gone = {f"k{number}": number for number in range(count) if f"k{number}" not in left}
+    assert left
+    assert sorted(evicted) == sorted((key, number, None) for key, number in gone.items())
+    assert sorted((row.key, row.new.n) for row in rows if row.kind == "added") == sorted((left | gone).items())
 
 
 def test_no_batch_has_more_than_the_limit_and_progress_shows_the_offsets(streams: Streams, grid: Client) -> None:
