@@ -7,7 +7,7 @@ from phalanx.client.staging import StagedRows
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, Step, hidden_name
 from phalanx.common.map_settings import Batch
-from phalanx.partition.hashing import partition_of
+from phalanx.grid.rows import rows_by_partition
 from phalanx.wire import messages as m
 
 
@@ -30,12 +30,11 @@ class Job:
         """`page`: what to say instead of the number that is due."""
         of = self.c.table(at).partition_count
         before = self.staged.get(attempt, StagedRows(attempt)).in_partitions(range(of), of)
-        touched = sorted({partition_of(key, of) for key in keys})
-        numbers = tuple((partition, page or before[partition] + 1) for partition in touched)
-        values = [value] * len(keys)
-        request = self.c.ask(at, m.PutAll, self.hidden(Kind.ATTEMPT, attempt), keys, values, ttl_ms, of, numbers)
+        rows = rows_by_partition(keys, [value] * len(keys), of)
+        said = {partition: page or before[partition] + 1 for partition in rows}
+        parts = tuple(m.PackedRows(partition, rows[partition], said[partition]) for partition in sorted(rows))
+        request = self.c.ask(at, m.PutPacked, self.hidden(Kind.ATTEMPT, attempt), parts, of, ttl_ms)
         if not isinstance(self.c.replies.get(request), m.ErrorReply):
-            said = dict(numbers)
             after = tuple(max(count, said.get(partition, 0)) for partition, count in enumerate(before))
             self.staged[attempt] = StagedRows(attempt, of, after)
         return request

@@ -6,6 +6,7 @@ from harness import KEY, MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, hidden_name
 from phalanx.common.ids import MAX_TTL_MS
+from phalanx.grid.rows import pack_rows
 from phalanx.wire import messages as m
 
 V = TEXT + b"v"
@@ -55,7 +56,8 @@ def test_a_time_to_live_that_nothing_can_carry_is_refused(ttl_ms: int) -> None:
     asked = [
         c.ask("A", m.Put, MAP, KEY, V, ttl_ms),
         c.ask("A", m.PutAll, MAP, [KEY], [V], ttl_ms),
-        c.ask("A", m.PutAll, attempt, [KEY], [V], ttl_ms, 1, ((0, 1),)),
+        c.ask("A", m.PutPacked, MAP, (m.PackedRows(0, pack_rows([KEY], [V])),), 1, ttl_ms),
+        c.ask("A", m.PutPacked, attempt, (m.PackedRows(0, pack_rows([KEY], [V]), 1),), 1, ttl_ms),
     ]
     for each in asked:
         reply = c.replies[each]

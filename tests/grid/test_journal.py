@@ -19,7 +19,8 @@ from phalanx.grid.discarding import ENTRIES_AT_ONCE, Discarded
 from phalanx.grid.following import apply_write
 from phalanx.grid.journal import ENDED_LINEAGES, EVENT_BYTES, OLD_VALUE_WITHIN_BYTES, Journal, lineage_of
 from phalanx.grid.readable import JournalMarks
-from phalanx.grid.steps import FOREVER, REMOVAL, consumed_by
+from phalanx.grid.rows import pack_rows
+from phalanx.grid.steps import FOREVER, REMOVAL, consumed_by, page_key
 from phalanx.grid.store import Replica
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Send
@@ -431,9 +432,12 @@ class Copying:
             self.chunk()
 
     def stage(self, job: str, attempt: str, number: int, stamp: int, *, removes: bool) -> None:
-        """A row of an attempt, as its owner stores it."""
-        row = with_stamp(stamp, REMOVAL if removes else FOREVER + TEXT + b"%d" % stamp)
-        self.write(m.ReplicatePut, [_key(number)], [row], 0, name=hidden_name(MAP, job, Kind.ATTEMPT, attempt))
+        """A page of an attempt, of one row, as its owner stores it."""
+        name = hidden_name(MAP, job, Kind.ATTEMPT, attempt)
+        page = self.owner.staged.pages.get(name, 0) + 1
+        rows = pack_rows([_key(number)], [TEXT + b"%d" % stamp])
+        stored = with_stamp(stamp, (REMOVAL if removes else FOREVER) + rows)
+        self.write(m.ReplicatePut, [page_key(page)], [stored], 0, None, False, page, name=name)
 
     def chunk(self) -> None:
         if self.sender is None:

@@ -6,6 +6,7 @@ import jobs
 from harness import MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, Step, hidden_name
+from phalanx.grid.rows import pack_rows
 from phalanx.grid.staged import MAX_JOBS
 from phalanx.grid.steps import REMOVES
 from phalanx.partition.hashing import partition_of
@@ -147,11 +148,11 @@ def test_a_page_that_is_asked_for_again_is_the_same_page_and_an_earlier_one_chan
     assert c.entries("A") == c.entries("B") == dict.fromkeys(KEYS[:2], NEW)
 
 
-@pytest.mark.parametrize("pages", [(), ((0, 0),), ((1, 1),)])
-def test_rows_of_no_page_are_refused(pages: tuple[tuple[int, int], ...]) -> None:
+@pytest.mark.parametrize("page", [0, -1])
+def test_rows_of_no_page_are_refused(page: int) -> None:
     c = Cluster("AB")
     c.assign(rows=["AB"])
-    request = c.ask("A", m.PutAll, ATTEMPT, KEYS[:1], [NEW], 0, 1, pages)
+    request = c.ask("A", m.PutPacked, ATTEMPT, (m.PackedRows(0, pack_rows(KEYS[:1], [NEW]), page),), 1, 0)
     assert "come without the number of their page" in refused(c, request)
     assert pages_at(c, "A") == {}
 
@@ -182,3 +183,57 @@ def test_the_parts_of_a_divided_partition_have_its_pages_also_those_without_rows
     asked = [job.ask(name, Step.APPLY, "t1") for name in "AB"]
     assert sum(count(c, each) for each in asked) == 4
     assert (c.get(c.replicas("A", partition_of(KEYS[0], 4))[0], KEYS[0]), c.get(owner, key)) == (NEW, LATER)
+
+
+def test_rows_that_were_staged_before_a_division_are_applied_each_in_its_part() -> None:
+    c = Cluster("AB", backup_count=1)
+    c.assign(rows=["AB"])
+    job = jobs.Job(c)
+    c.put("A", KEYS[35], OLD)
+    job.stage("A", "t1", KEYS[:20], NEW)
+    job.stage("A", "t1", KEYS[10:30], LATER)
+    job.stage("A", "t1", [KEYS[5], KEYS[35]], b"\0\0\0\0", REMOVES)
+    job.stage("A", "t1", KEYS[:2], LATER, 60_000)
+    c.settle()
+    c.ask("A", m.ChangePartitionCount, 4)
+    c.settle()
+    c.advance(2_000)
+    asked = [job.ask(name, Step.APPLY, "t1") for name in "AB"]
+    assert sum(count(c, each) for each in asked) == 4
+    wanted = {key: LATER if key in KEYS[:2] + KEYS[10:30] else NEW for key in KEYS[:30] if key != KEYS[5]}
+    owners = {key: c.replicas("A", partition_of(key, 4))[0] for key in KEYS}
+    assert {key: found for key in KEYS if (found := c.get(owners[key], key)) is not None} == wanted
+    c.advance(61_000)
+    assert [c.get(owners[key], key) for key in KEYS[:3]] == [None, None, NEW]
+
+
+def test_of_one_key_the_page_that_was_staged_last_counts_however_many_there_were() -> None:
+    c = Cluster("AB")
+    c.assign(rows=["AB"])
+    job = jobs.Job(c)
+    for number in range(300):
+        job.stage("A", "t1", KEYS[:2], TEXT + b"%d" % number)
+    job.ask("A", Step.APPLY, "t1")
+    c.settle()
+    assert c.entries("A") == c.entries("B") == dict.fromkeys(KEYS[:2], TEXT + b"299")
+
+
+def test_rows_of_a_partition_that_come_twice_in_one_request_are_refused() -> None:
+    c = Cluster("AB")
+    c.assign(rows=["AB"])
+    rows = pack_rows(KEYS[:1], [NEW])
+    twice = (m.PackedRows(0, rows, 1), m.PackedRows(0, rows, 2))
+    assert "come twice" in refused(c, c.ask("A", m.PutPacked, ATTEMPT, twice, 1, 0))
+    assert pages_at(c, "A") == {}
+
+
+@pytest.mark.parametrize("name", [MAP, ATTEMPT])
+def test_what_is_no_rows_is_refused_and_nothing_of_the_request_is_stored(name: str) -> None:
+    c = Cluster("A", partition_count=2)
+    c.assign(rows=["A", "A"])
+    good = pack_rows(KEYS[:1], [NEW])
+    for bad in (b"", good[:-1], good + b"x", pack_rows([b"abc"], [NEW]), pack_rows(KEYS[:1], [b""])):
+        parts = (m.PackedRows(0, good, 1), m.PackedRows(1, bad, 1))
+        assert refused(c, c.ask("A", m.PutPacked, name, parts, 2, 0))
+    assert c.entries("A") == {}
+    assert pages_at(c, "A") == {}

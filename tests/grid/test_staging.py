@@ -8,6 +8,7 @@ import jobs
 from harness import KEY, MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.hidden import HiddenName, Kind, Step, check_part, hidden_name, is_hidden, job_of, kind_of, target_of
+from phalanx.grid.rows import pack_rows
 from phalanx.grid.staged import MAX_JOBS, MAX_SNAPSHOTS, Staged
 from phalanx.grid.steps import REMOVES
 from phalanx.maps.requests import check_map_name
@@ -650,12 +651,15 @@ def test_hidden_maps_are_no_maps_in_what_a_member_tells() -> None:
 @pytest.mark.parametrize("kind", [Kind.WHOLE, Kind.SNAPSHOT])
 def test_nobody_writes_into_hidden_maps_but_rows_into_attempts(kind: Kind) -> None:
     c, job = two()
+    rows = m.PackedRows(0, pack_rows(KEYS[:1], [NEW]), 1)
     asked = [
         c.ask("A", m.PutAll, job.hidden(kind), KEYS[:1], [NEW], 0),
+        c.ask("A", m.PutAll, job.hidden(Kind.ATTEMPT, "t1"), KEYS[:1], [NEW], 0),
+        c.ask("A", m.PutPacked, job.hidden(kind), (rows,), 1, 0),
         c.ask("A", m.Put, job.hidden(Kind.ATTEMPT, "t1"), KEY, NEW, 0),
         c.ask("A", m.Remove, job.hidden(kind), KEY),
         c.ask("A", m.ClearPartitions, job.hidden(Kind.ATTEMPT, "t1"), [0], 1),
-        c.ask("A", m.PutAll, job.hidden(Kind.ATTEMPT, "t1"), KEYS[:1], [NEW], REMOVES - 1, 1, ((0, 1),)),
+        c.ask("A", m.PutPacked, job.hidden(Kind.ATTEMPT, "t1"), (rows,), 1, REMOVES - 1),
     ]
     assert [code(c.replies[each]) for each in asked] == [ErrorCode.INVALID] * len(asked)
     assert hidden_at(c, "A") == {}

@@ -1,10 +1,11 @@
 """A grid in this process, in place of a cluster: what the data source asks of a client, and what it was asked."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from phalanx.grid.conditions import wanted_by
+from phalanx.grid.rows import unpack_rows
 from phalanx.grid.serialization import from_data, from_key_data, to_data, to_key_data
 from phalanx.partition.hashing import partition_of
 from phalanx.spark.options import Options
@@ -12,6 +13,19 @@ from phalanx.wire.conditions import Condition
 from phalanx.wire.messages import PackedReply
 
 PARTITIONS = 7
+
+
+def unpacked(parts: Mapping[int, bytes], of: int) -> tuple[list[bytes], list[bytes]]:
+    """The rows of all partitions, each of which must be where it belongs."""
+    assert of == PARTITIONS
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    for partition, rows in parts.items():
+        some, their = unpack_rows(rows)
+        assert {partition_of(key, of) for key in some} == {partition}
+        keys += some
+        values += their
+    return keys, values
 
 
 class FakeGrid:
@@ -50,7 +64,12 @@ class FakeGrid:
     def owners(self) -> list[str | None]:
         return [self.owner_names[partition % len(self.owner_names)] for partition in range(PARTITIONS)]
 
-    def put_data(self, map_name: str, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
+    @property
+    def partition_count(self) -> int:
+        return PARTITIONS
+
+    def put_packed(self, map_name: str, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
+        keys, values = unpacked(parts, of)
         self.calls.append(("put", map_name, len(keys), ttl_ms))
         self.maps.setdefault(map_name, {}).update(zip(keys, values, strict=True))
 

@@ -7,7 +7,7 @@ from phalanx.client.staging import StagedRows
 from phalanx.common.errors import JournalOverrun
 from phalanx.grid.serialization import to_data, to_key_data
 from phalanx.partition.hashing import partition_of
-from spark.fakes import PARTITIONS, FakeGrid
+from spark.fakes import PARTITIONS, FakeGrid, unpacked
 
 Rows = dict[bytes, bytes | None]
 """Of one attempt: what each key is to hold; None: nothing."""
@@ -42,7 +42,8 @@ class FakeAttempt:
     def staged(self) -> StagedRows:
         return StagedRows(self.name, 1, (self.pages,))
 
-    def put_rows(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
+    def put_packed(self, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
+        keys, values = unpacked(parts, of)
         assert len(keys) == len(set(keys)) == len(values)
         self.rows.update(zip(keys, values, strict=True))
         self.pages += 1

@@ -13,12 +13,21 @@ from hypothesis import strategies as st
 from phalanx.common.errors import UsageError
 from phalanx.grid.serialization import to_data, to_key_data
 from phalanx.spark import fallback
+from phalanx.spark import keys as keys_module
 from phalanx.spark import layouts as layouts_module
 from phalanx.spark import rows as rows_module
-from phalanx.spark.keys import encode_keys
+from phalanx.spark.arrow import to_bytes_list
 from phalanx.spark.options import Options, parse_options
-from phalanx.spark.rows import decode_entries, encode_rows
+from phalanx.spark.rows import decode_entries
 from spark.schemas import as_batch, key_scalars, tables, types
+
+
+def encode_keys(batch: Any, chosen: Options) -> list[bytes]:
+    return to_bytes_list(keys_module.encode_keys(batch, chosen))
+
+
+def encode_rows(batch: Any, chosen: Options) -> list[bytes]:
+    return to_bytes_list(rows_module.encode_rows(batch, chosen))
 
 
 def options(**changes: str) -> Options:

@@ -51,7 +51,8 @@ GOALS = (
     ("read", READ, PARQUET, None),
 )
 """Of whom to whom, and how many times as fast the first is to be."""
-PROFILED_ROWS = 10_000
+PROFILED_ROWS = 40_000
+PROFILED_PARTITIONS = 271
 
 
 class Rate(msgspec.Struct):
@@ -317,44 +318,52 @@ def _check(server: Server, count: int) -> None:
 def _profile(frame: DataFrame) -> list[Step]:
     from phalanx.common.clock import STAMP_BYTES
     from phalanx.grid.packing import packed_page
+    from phalanx.grid.rows import sizes_of, unpack_rows
     from phalanx.grid.store import MapStore
-    from phalanx.partition.hashing import partitions_of
     from phalanx.spark.keys import encode_keys
     from phalanx.spark.options import READ as USE
     from phalanx.spark.options import parse_options
+    from phalanx.spark.packing import rows_by_partition
     from phalanx.spark.pages import Page
     from phalanx.spark.rows import decode_entries, encode_rows
     from phalanx.wire.codec import encode_frame, message_decoder, reply_decoder
-    from phalanx.wire.messages import PackedReply, PutAll
+    from phalanx.wire.messages import PackedReply, PackedRows, PutPacked
 
     (batch,) = frame.limit(PROFILED_ROWS).toArrow().combine_chunks().to_batches()
     options = parse_options({"members": "127.0.0.1:1", "map": MAP}, USE)
     keys, values = encode_keys(batch, options), encode_rows(batch, options)
-    request = PutAll(1, MAP, keys, values, 0)
+    parts = rows_by_partition(keys, values, PROFILED_PARTITIONS)
+    request = PutPacked(1, MAP, tuple(PackedRows(*part) for part in parts.items()), PROFILED_PARTITIONS, 0)
     frame_in = encode_frame(request)[4:]
     stamp = bytes(STAMP_BYTES)
-    stored = [stamp + value for value in values]
-    store = MapStore()
-    store.put_many(keys, stored, 0, 0)
-    page = packed_page(store, b"", 1 << 30, None, 0)
-    frame_out = encode_frame(PackedReply(1, *page))[4:]
+    unpacked = [unpack_rows(rows, 0, stamp) for rows in parts.values()]
+    stores = [MapStore() for _ in parts]
+
+    def store() -> None:
+        for each, rows in zip(stores, unpacked, strict=True):
+            each.put_many(*rows, 0, 0)
+
+    store()
+    pages = [packed_page(each, b"", 1 << 30, None, 0) for each in stores]
+    replies = [encode_frame(PackedReply(1, *page))[4:] for page in pages]
 
     def decode() -> list[Any]:
-        pages = Page.packed([page[:2]], 0), Page.packed([page[2:4]], STAMP_BYTES)
-        return list(decode_entries(*pages, batch.schema, options))
+        keys = Page.packed([page[:2] for page in pages], 0)
+        values = Page.packed([page[2:4] for page in pages], STAMP_BYTES)
+        return list(decode_entries(keys, values, batch.schema, options))
 
     return [
         Step("task", "encode keys", _ns(lambda: encode_keys(batch, options))),
         Step("task", "encode rows", _ns(lambda: encode_rows(batch, options))),
-        Step("task", "hash keys (several owners)", _ns(lambda: partitions_of(keys, 271))),
+        Step("task", "pack by partition", _ns(lambda: rows_by_partition(keys, values, PROFILED_PARTITIONS))),
         Step("task", "make the request", _ns(lambda: encode_frame(request))),
         Step("member", "take the request apart", _ns(lambda: message_decoder.decode(frame_in))),
-        Step("member", "hash keys", _ns(lambda: partitions_of(keys, 271))),
-        Step("member", "stamp", _ns(lambda: [stamp + value for value in values])),
-        Step("member", "store", _ns(lambda: MapStore().put_many(keys, stored, 0, 0))),
-        Step("member", "make a page", _ns(lambda: packed_page(store, b"", 1 << 30, None, 0))),
-        Step("member", "make the reply", _ns(lambda: encode_frame(PackedReply(1, *page)))),
-        Step("task", "take the reply apart", _ns(lambda: reply_decoder.decode(frame_out))),
+        Step("member", "check sizes", _ns(lambda: [sizes_of(rows) for rows in parts.values()])),
+        Step("member", "unpack and stamp", _ns(lambda: [unpack_rows(rows, 0, stamp) for rows in parts.values()])),
+        Step("member", "store", _ns(store)),
+        Step("member", "make pages", _ns(lambda: [packed_page(each, b"", 1 << 30, None, 0) for each in stores])),
+        Step("member", "make replies", _ns(lambda: [encode_frame(PackedReply(1, *page)) for page in pages])),
+        Step("task", "take replies apart", _ns(lambda: [reply_decoder.decode(reply) for reply in replies])),
         Step("task", "decode rows", _ns(decode)),
     ]
 

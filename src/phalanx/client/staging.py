@@ -39,18 +39,19 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+from phalanx.client.packed_rows import put_round, rounds_of
 from phalanx.client.sync import Client
 from phalanx.client.sync_map import SyncMap
 from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
 from phalanx.common.hidden import HiddenName, Kind, Step, check_part, hidden_name
 from phalanx.common.map_settings import Batch
+from phalanx.grid.rows import rows_by_partition
 from phalanx.grid.steps import REMOVES
-from phalanx.maps.grouping import BATCH_BYTES
 from phalanx.maps.requests import check_map_name, expect, raise_error
-from phalanx.partition.hashing import partitions_of
+from phalanx.partition.hashing import children_of
 from phalanx.wire.messages import ChangeStaged, CountReply, ErrorReply, FlagReply, ReplaceContent, Replacement
 
 PARTITIONS_AT_ONCE = 16
@@ -107,47 +108,41 @@ class StagedAttempt:
 
     def put_rows(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
         """Stage serialised entries; the time that they live (0: for ever) begins when they are applied."""
+        if len(keys) != len(values):
+            raise UsageError(f"put_rows: {len(keys)} keys and {len(values)} values; give one value for each key")
+        of = self._rows.client.partition_table().partition_count
+        self.put_packed(rows_by_partition(keys, values, of), of, ttl_ms)
+
+    def put_packed(self, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
+        """As `put_rows`, of rows that are packed already (`grid.rows`), by their partitions among `of`."""
         if ttl_ms < 0:
             raise UsageError(f"ttl_ms is {ttl_ms}: give 0 (for ever) or more")
-        self._put(keys, values, ttl_ms)
+        self._put(parts, of, ttl_ms)
 
     def delete_keys(self, keys: list[bytes]) -> None:
         """Stage removals of serialised keys."""
-        self._put(keys, [NO_VALUE] * len(keys), REMOVES)
+        of = self._rows.client.partition_table().partition_count
+        self._put(rows_by_partition(keys, [NO_VALUE] * len(keys), of), of, REMOVES)
 
-    def _put(self, keys: list[bytes], values: list[bytes], ttl_ms: int) -> None:
-        """In pages that one request to each owner can hold: so each partition takes them one after the other."""
-        if len(keys) != len(values):
-            raise UsageError(f"put_rows: {len(keys)} keys and {len(values)} values; give one value for each key")
-        sizes = [len(key) + len(value) for key, value in zip(keys, values, strict=True)]
-        first = size = 0
-        for place, more in enumerate(sizes if sum(sizes) > BATCH_BYTES else ()):
-            if size + more > BATCH_BYTES and place > first:
-                self._put_page(keys[first:place], values[first:place], ttl_ms)
-                first, size = place, 0
-            size += more
-        if keys:
-            self._put_page(keys[first:], values[first:], ttl_ms)
+    def _put(self, parts: Mapping[int, bytes], of: int, ttl_ms: int) -> None:
+        """In pages that one request to each owner can hold: so each partition takes them one after the other.
 
-    def _put_page(self, keys: list[bytes], values: list[bytes], ttl_ms: int) -> None:
-        """One page. Where it failed, the same page may be asked for again, or another in its place."""
-        touched: dict[int, dict[int, None]] = {}
-        """Count of partitions to those of the rows, where they were so many."""
+        Where a page failed, the same may be asked for again, or another in its place.
+        """
+        for some in rounds_of(parts):
+            done = put_round(self._rows, some, of, ttl_ms, self._next_page, "staging rows")
+            for partition, count in done:
+                self._follow_division(count)
+                for part in children_of(partition, self._of, count):
+                    self._pages[part] += 1
 
-        def pages(part: list[bytes], of: int) -> tuple[tuple[int, int], ...]:
-            self._follow_division(of)
-            partitions = dict.fromkeys(partitions_of(part, of))
-            touched.setdefault(of, {}).update(partitions)
-            return tuple((each, self._pages[each] + 1) for each in partitions)
-
-        self._rows.stage_data(keys, values, ttl_ms, pages)
-        # To hash all keys once more is for what hardly ever happens: a division half way.
-        for partition in touched[self._of] if len(touched) == 1 else dict.fromkeys(partitions_of(keys, self._of)):
-            self._pages[partition] += 1
+    def _next_page(self, partition: int, of: int) -> int:
+        self._follow_division(of)
+        return self._pages[partition] + 1
 
     def _follow_division(self, of: int) -> None:
         """There are more partitions than there were: each has the pages of the one from which it comes."""
-        if self._of != of:
+        if self._of < of:
             self._pages = [self._pages[partition % self._of] if self._of else 0 for partition in range(of)]
             self._of = of
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, MutableMapping, Sequence, ValuesView
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from phalanx.client.packed_rows import put_round, rounds_of
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.table import PartitionTable
 from phalanx.grid.serialization import from_data, from_key_data, keys_to_data, to_data, to_key_data
@@ -104,7 +105,7 @@ class SyncMap(MutableMapping[Any, Any]):
 
     def __init__(self, name: str, client: Client) -> None:
         self.name = name
-        self._client = client
+        self.client = client
         self._owner_groups = OwnerGroups()
 
     def __repr__(self) -> str:
@@ -138,16 +139,14 @@ class SyncMap(MutableMapping[Any, Any]):
         return self.size()
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, SyncMap) and (self.name, self._client) == (other.name, other._client)
-        )
+        return self is other or (isinstance(other, SyncMap) and (self.name, self.client) == (other.name, other.client))
 
     def __hash__(self) -> int:
-        return hash((self.name, id(self._client)))
+        return hash((self.name, id(self.client)))
 
     def get(self, key: object, default: Any = None) -> Any:
         """The value of the key, or the default."""
-        data, client = to_key_data(key), self._client
+        data, client = to_key_data(key), self.client
         reply = client.call(partition_of(data, client.partition_count), Get(client.next_id(), self.name, data))
         value = expect(reply, ValueReply, "get").value
         return default if value is None else from_data(value)
@@ -192,7 +191,7 @@ class SyncMap(MutableMapping[Any, Any]):
 
     def put(self, key: object, value: object, ttl: float | None = None) -> None:
         """Store a value; it lives for `ttl` seconds, or for ever. Returns when all synchronous backups have it."""
-        data, client = to_key_data(key), self._client
+        data, client = to_key_data(key), self.client
         ttl_ms = ttl_to_ms(ttl) if ttl is not None else 0
         request = Put(client.next_id(), self.name, data, to_data(value), ttl_ms, 0, client.open_from)
         expect(client.call(partition_of(data, client.partition_count), request), DoneReply, "put")
@@ -204,14 +203,14 @@ class SyncMap(MutableMapping[Any, Any]):
 
     def replace(self, key: object, value: object, ttl: float | None = None) -> bool:
         """Store a value only if the key has one. Whether it had."""
-        data, client = to_key_data(key), self._client
+        data, client = to_key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
         request = Replace(number, self.name, data, None, to_data(value), ttl_ms, 0, client.open_from)
         return expect(self._call(data, request), FlagReply, "replace").flag
 
     def compare_and_set(self, key: object, expected: object, value: object, ttl: float | None = None) -> bool:
         """Store a value only if the key has exactly the expected one (compared as stored). Whether it had."""
-        data, client = to_key_data(key), self._client
+        data, client = to_key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
         request = Replace(number, self.name, data, to_data(expected), to_data(value), ttl_ms, 0, client.open_from)
         return expect(self._call(data, request), FlagReply, "compare_and_set").flag
@@ -224,7 +223,7 @@ class SyncMap(MutableMapping[Any, Any]):
     def contains(self, key: object) -> bool:
         """Whether the key has a value."""
         data = to_key_data(key)
-        return expect(self._call(data, Contains(self._client.next_id(), self.name, data)), FlagReply, "contains").flag
+        return expect(self._call(data, Contains(self.client.next_id(), self.name, data)), FlagReply, "contains").flag
 
     def get_all(self, keys: Iterable[object]) -> dict[Any, Any]:
         """The values of those of the keys that have one."""
@@ -252,7 +251,7 @@ class SyncMap(MutableMapping[Any, Any]):
         found: list[bytes | None] = [None] * len(keys)
 
         def request(part: Part) -> Any:
-            return GetAll(self._client.next_id(), self.name, part.keys)
+            return GetAll(self.client.next_id(), self.name, part.keys)
 
         def take(part: Part, reply: Any) -> Sequence[int]:
             values = expect(reply, ValuesReply, "get_all").values
@@ -272,7 +271,7 @@ class SyncMap(MutableMapping[Any, Any]):
             raise UsageError(f"put_data: {len(keys)} keys and {len(values)} values; give one value for each key")
 
         def request(part: Part) -> Any:
-            return PutAll(self._client.next_id(), self.name, part.keys, part.values, ttl_ms)
+            return PutAll(self.client.next_id(), self.name, part.keys, part.values, ttl_ms)
 
         def take(part: Part, reply: Any) -> Sequence[int]:
             expect(reply, DoneReply, "put_all")
@@ -280,25 +279,10 @@ class SyncMap(MutableMapping[Any, Any]):
 
         self._in_parts(keys, values, request, take, "put_all")
 
-    def stage_data(
-        self,
-        keys: list[bytes],
-        values: list[bytes],
-        ttl_ms: int,
-        pages: Callable[[list[bytes], int], tuple[tuple[int, int], ...]],
-    ) -> None:
-        """Store serialised entries in a hidden map. `pages`: of keys among so many partitions, the number of each page."""
-
-        def request(part: Part) -> Any:
-            of = self._client.partition_count
-            page = pages(part.keys, of)
-            return PutAll(self._client.next_id(), self.name, part.keys, part.values, ttl_ms, of, page)
-
-        def take(part: Part, reply: Any) -> Sequence[int]:
-            expect(reply, DoneReply, "staging rows")
-            return ()
-
-        self._in_parts(keys, values, request, take, "staging rows")
+    def put_packed(self, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
+        """Store serialised entries that are packed already (`grid.rows`), by their partitions among `of`."""
+        for some in rounds_of(parts):
+            put_round(self, some, of, ttl_ms, lambda partition, of: 0, "put_all")
 
     def scan_data(
         self, partitions: Iterable[int] | None = None, of: int | None = None
@@ -309,7 +293,7 @@ class SyncMap(MutableMapping[Any, Any]):
         """
 
         def request(partition: int, of: int, after: bytes) -> Any:
-            return ScanPartition(self._client.next_id(), self.name, partition, of, after, SCAN_PAGE_BYTES)
+            return ScanPartition(self.client.next_id(), self.name, partition, of, after, SCAN_PAGE_BYTES)
 
         for page in self._pages(request, PageReply, partitions, of):
             if page.keys:
@@ -333,7 +317,7 @@ class SyncMap(MutableMapping[Any, Any]):
 
         def request(partition: int, of: int, after: bytes) -> Any:
             return ScanPacked(
-                self._client.next_id(), self.name, partition, of, after, PACKED_PAGE_BYTES, key_parts, wanted, with_ttls
+                self.client.next_id(), self.name, partition, of, after, PACKED_PAGE_BYTES, key_parts, wanted, with_ttls
             )
 
         most = PACKED_PAGES_AT_ONCE if not wanted else SOUGHT_PAGES_AT_ONCE
@@ -350,12 +334,12 @@ class SyncMap(MutableMapping[Any, Any]):
         most: int = 1,
     ) -> Iterator[R]:
         """The answers to these requests for one page each; pages of so many partitions at most are asked for at once."""
-        count = of or self._client.partition_count
+        count = of or self.client.partition_count
         plan = ScanPlan(range(count) if partitions is None else partitions, count)
         at_once = 1
         while True:
             self._catch_up(plan)
-            positions = plan.next_some(self._client.partition_count, at_once)
+            positions = plan.next_some(self.client.partition_count, at_once)
             if not positions:
                 return
             pages = self._some_pages(request, kind, positions)
@@ -368,32 +352,32 @@ class SyncMap(MutableMapping[Any, Any]):
 
     def _catch_up(self, plan: ScanPlan) -> None:
         """Wait until the table is known by which the partitions were numbered; the time limit of a call ends that."""
-        deadline = time.monotonic() + self._client.call_timeout_s
-        while plan.knows_more_than(self._client.partition_count):
-            text = f"no member has told of {plan.of} partitions: there are {self._client.partition_count}"
-            refusal, table = ErrorReply(0, ErrorCode.UNAVAILABLE, text), self._client.partition_table()
-            self._pause_or_raise(refusal, table, deadline, "scan", was_write=False)
+        deadline = time.monotonic() + self.client.call_timeout_s
+        while plan.knows_more_than(self.client.partition_count):
+            text = f"no member has told of {plan.of} partitions: there are {self.client.partition_count}"
+            refusal, table = ErrorReply(0, ErrorCode.UNAVAILABLE, text), self.client.partition_table()
+            self.pause_or_raise(refusal, table, deadline, "scan", was_write=False)
 
     # --- how parts are asked ---------------------------------------------------------------------------------------
 
     def _get(self, key: object) -> bytes | None:
-        data, client = to_key_data(key), self._client
+        data, client = to_key_data(key), self.client
         reply = client.call(partition_of(data, client.partition_count), Get(client.next_id(), self.name, data))
         return expect(reply, ValueReply, "get").value
 
     def _put_if_absent(self, key: object, value: object, ttl: float | None) -> bytes | None:
-        data, client = to_key_data(key), self._client
+        data, client = to_key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
         request = PutIfAbsent(number, self.name, data, to_data(value), ttl_ms, 0, client.open_from)
         return expect(self._call(data, request), ValueReply, "put_if_absent").value
 
     def _remove(self, key: object) -> bytes | None:
-        data, client = to_key_data(key), self._client
+        data, client = to_key_data(key), self.client
         request = Remove(client.next_id(), self.name, data, 0, client.open_from)
         return expect(self._call(data, request), ValueReply, "remove").value
 
     def _call(self, key: bytes, request: Any) -> Any:
-        return self._client.call(partition_of(key, self._client.partition_count), request)
+        return self.client.call(partition_of(key, self.client.partition_count), request)
 
     def _some_pages(
         self, request: Callable[[int, int, bytes], Any], kind: type[R], positions: Sequence[tuple[int, int, bytes]]
@@ -402,14 +386,14 @@ class SyncMap(MutableMapping[Any, Any]):
 
         None: not this time; its owner changed, or the partitions were divided and this one's number means another.
         """
-        deadline = time.monotonic() + self._client.call_timeout_s
-        while positions[0][1] == self._client.partition_count:
-            table = self._client.partition_table()
-            replies = self._client.call_all([(position[0], request(*position)) for position in positions])
+        deadline = time.monotonic() + self.client.call_timeout_s
+        while positions[0][1] == self.client.partition_count:
+            table = self.client.partition_table()
+            replies = self.client.call_all([(position[0], request(*position)) for position in positions])
             refused = [isinstance(reply, ErrorReply) and reply.code in REGROUP for reply in replies]
             if not all(refused):
                 return [None if no else expect(reply, kind, "scan") for no, reply in zip(refused, replies, strict=True)]
-            self._pause_or_raise(replies[0], table, deadline, "scan", was_write=False)
+            self.pause_or_raise(replies[0], table, deadline, "scan", was_write=False)
         return [None] * len(positions)
 
     def _in_parts(
@@ -421,7 +405,7 @@ class SyncMap(MutableMapping[Any, Any]):
         what: str,
     ) -> None:
         """Ask the owners of all keys; what an owner could not answer is grouped anew until the deadline."""
-        client = self._client
+        client = self.client
         deadline = time.monotonic() + client.call_timeout_s
         table = client.partition_table()
         is_first = True
@@ -442,7 +426,7 @@ class SyncMap(MutableMapping[Any, Any]):
                     else:
                         left += take(part, reply)
             if refusal is not None:
-                self._pause_or_raise(refusal, table, deadline, what, was_write=bool(values))
+                self.pause_or_raise(refusal, table, deadline, what, was_write=bool(values))
             table = client.partition_table()
             parts = self._owner_groups.split(table, keys, values, left) if left else []
 
@@ -450,7 +434,7 @@ class SyncMap(MutableMapping[Any, Any]):
         """Ask the owners of all partitions."""
 
         def request(group: list[int], of: int) -> Any:
-            return kind(self._client.next_id(), self.name, group, of)
+            return kind(self.client.next_id(), self.name, group, of)
 
         return self.everywhere(request, reply_kind, what, is_write=kind is ClearPartitions)
 
@@ -467,8 +451,8 @@ class SyncMap(MutableMapping[Any, Any]):
 
         `request`: for some partitions of so many. `most`: of them in one request, of which then only some are under way.
         """
-        deadline = time.monotonic() + self._client.call_timeout_s
-        table = self._client.partition_table()
+        deadline = time.monotonic() + self.client.call_timeout_s
+        table = self.client.partition_table()
         groups = partitions_by_owner(table)
         replies: list[T] = []
         is_first = True
@@ -480,7 +464,7 @@ class SyncMap(MutableMapping[Any, Any]):
             refusal = None
             for first in range(0, len(groups), PARTS_AT_ONCE):
                 asked = groups[first : first + PARTS_AT_ONCE]
-                results = self._client.call_all([(group[0], request(group, of)) for group in asked])
+                results = self.client.call_all([(group[0], request(group, of)) for group in asked])
                 if is_write:
                     results = as_for_the_whole(results, is_first=is_first)
                 is_first = False
@@ -491,19 +475,19 @@ class SyncMap(MutableMapping[Any, Any]):
                     else:
                         replies.append(expect(reply, reply_kind, what))
             if refusal is not None:
-                self._pause_or_raise(refusal, table, deadline, what, was_write=is_write)
-            table = self._client.partition_table()
+                self.pause_or_raise(refusal, table, deadline, what, was_write=is_write)
+            table = self.client.partition_table()
             groups = regrouped(table, again, of)
         return replies
 
-    def _pause_or_raise(
+    def pause_or_raise(
         self, reply: ErrorReply, table: PartitionTable, deadline: float, what: str, *, was_write: bool
     ) -> None:
         """Before another try: get a newer table than the one by which the refused was asked. Pauses if there is none."""
         if time.monotonic() >= deadline:
             code = ErrorCode.INDETERMINATE if was_write else ErrorCode.UNAVAILABLE
             raise_error(ErrorReply(reply.id, code, reply.text), what)
-        if self._client.partition_table() is not table or self._client.refresh() is not table:
+        if self.client.partition_table() is not table or self.client.refresh() is not table:
             return
         time.sleep(REGROUP_PAUSE_S)
-        self._client.refresh()
+        self.client.refresh()

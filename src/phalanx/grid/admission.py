@@ -15,6 +15,7 @@ from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
 from phalanx.grid.once import was_noted
 from phalanx.grid.replication import OwnedPartition
+from phalanx.grid.rows import Extent, extent_of
 from phalanx.grid.steps import REMOVES
 from phalanx.wire.messages import (
     OPERATIONS,
@@ -24,6 +25,7 @@ from phalanx.wire.messages import (
     Put,
     PutAll,
     PutIfAbsent,
+    PutPacked,
     Replace,
 )
 
@@ -122,7 +124,7 @@ def fits_one(grid: GridService, caller: Target, request: Put | PutIfAbsent | Rep
         and request.map[0] != HIDDEN
     ):
         return True
-    return fits(grid, caller, request, (request.key,), (request.value,))
+    return fits(grid, caller, request, extent_of([[len(request.key)]]), extent_of([[len(request.value)]]))
 
 
 def is_kept_from_users(grid: GridService, caller: Target, request: KeyRequest | BulkRequest) -> bool:
@@ -137,34 +139,29 @@ def is_kept_from_users(grid: GridService, caller: Target, request: KeyRequest | 
 def fits(
     grid: GridService,
     caller: Target,
-    request: Put | PutIfAbsent | Replace | PutAll,
-    keys: Sequence[bytes],
-    values: Sequence[bytes],
+    request: Put | PutIfAbsent | Replace | PutAll | PutPacked,
+    keys: Extent,
+    values: Extent,
 ) -> bool:
     """Check limits before anything is changed: what is stored must be readable, and fit a frame to the backups."""
     config, request_id, ttl_ms = grid.config, request.id, request.ttl_ms
-    total = 0
     is_staged = is_hidden(request.map)
     longest_name = MAX_MAP_NAME_LENGTH + (MAX_HIDDEN_LENGTH if is_staged else 0)
-    is_attempt = type(request) is PutAll and kind_of(request.map) is Kind.ATTEMPT and bool(job_of(request.map))
+    is_attempt = type(request) is PutPacked and kind_of(request.map) is Kind.ATTEMPT and bool(job_of(request.map))
     if not is_attempt and is_kept_from_users(grid, caller, request):
         return False
-    for what, limit, sizes in (
-        ("key", config.max_key_bytes, list(map(len, keys))),
-        ("value", config.max_value_bytes, list(map(len, values))),
-    ):
-        total += sum(sizes)
-        largest = max(sizes, default=0)
-        if largest > limit:
-            text = f"a {what} of {largest} bytes is over the limit of {limit} bytes (max_{what}_bytes of the members)"
+    for what, limit, extent in (("key", config.max_key_bytes, keys), ("value", config.max_value_bytes, values)):
+        if extent.largest > limit:
+            text = f"a {what} of {extent.largest} bytes is over the limit of {limit} bytes (max_{what}_bytes of the members)"
             grid.fail(caller, request_id, ErrorCode.TOO_LARGE, text)
             return False
-        if min(sizes, default=TYPE_ID_BYTES) < TYPE_ID_BYTES:
-            text = f"a {what} of {min(sizes)} bytes is none: each begins with the {TYPE_ID_BYTES} bytes of its type id"
+        if extent.many and extent.smallest < TYPE_ID_BYTES:
+            text = f"a {what} of {extent.smallest} bytes is none: each begins with the {TYPE_ID_BYTES} bytes of its type id"
             grid.fail(caller, request_id, ErrorCode.INVALID, text)
             return False
-    if len(keys) > 1 and total + OVERHEAD_BYTES * len(keys) > config.max_bulk_bytes:
-        text = f"{len(keys)} entries of {total} bytes are over the limit of one request: send fewer entries at a time"
+    total = keys.total + values.total
+    if keys.many > 1 and total + OVERHEAD_BYTES * keys.many > config.max_bulk_bytes:
+        text = f"{keys.many} entries of {total} bytes are over the limit of one request: send fewer entries at a time"
         grid.fail(caller, request_id, ErrorCode.TOO_LARGE, text)
         return False
     if not 0 < len(request.map) <= longest_name:

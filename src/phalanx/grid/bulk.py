@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from phalanx.common.clock import STAMP_BYTES
@@ -14,8 +14,9 @@ from phalanx.grid.conditions import BadCondition, wanted_by
 from phalanx.grid.ending import end_before_write
 from phalanx.grid.packing import NOTHING, packed_page
 from phalanx.grid.replication import OwnedPartition, PendingWrite
+from phalanx.grid.rows import BadRows, extent_of, sizes_of, unpack_rows
 from phalanx.grid.staging import on_change, take_pages
-from phalanx.grid.steps import header_of
+from phalanx.grid.steps import header_of, page_key
 from phalanx.grid.store import Replica
 from phalanx.partition.hashing import partitions_of
 from phalanx.wire.messages import (
@@ -28,6 +29,7 @@ from phalanx.wire.messages import (
     PackedReply,
     PageReply,
     PutAll,
+    PutPacked,
     ReadJournal,
     ReplicateClear,
     ReplicatePut,
@@ -89,25 +91,17 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         text = f"{len(request.keys)} keys and {len(request.values)} values: send one value for each key"
         grid.fail(caller, request.id, ErrorCode.INVALID, text)
         return
-    if not fits(grid, caller, request, request.keys, request.values):
+    extents = extent_of([list(map(len, request.keys))]), extent_of([list(map(len, request.values))])
+    if not fits(grid, caller, request, *extents):
         return
     owned_ones = owned_of(grid, caller, request, partitions_of(request.keys, len(grid.owned)), now)
     if owned_ones is None:
         return
     name, ttl_ms = request.map, request.ttl_ms
     stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
-    late: Collection[OwnedPartition] | None = ()
-    if is_hidden(name):
-        # What is staged lives from its application on, and says till then how long.
-        late = take_pages(grid, caller, request, owned_ones, now)
-        if late is None:
-            return
-        stamp, ttl_ms = stamp + header_of(ttl_ms), 0
     shared: dict[OwnedPartition, tuple[list[bytes], list[bytes]]] = {}
     for key, value, owned in zip(request.keys, request.values, owned_ones, strict=True):
         stored = stamp + value
-        if late and owned in late:
-            continue
         if not ttl_ms and not owned.streams:
             owned.put_unshared(name, key, stored, now)
         elif owned in shared:
@@ -116,27 +110,77 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         else:
             shared[owned] = ([key], [stored])
     write = PendingWrite(caller, DoneReply(request.id), 0, name)
-    pages = dict(request.pages)
     for owned, (keys, values) in shared.items():
-        replica = owned.replica
-        if replica.journals:
-            end_before_write(grid, owned, name, keys, now)
-        replica.map(name).put_many(keys, values, ttl_ms, now)
-        if ttl_ms:
-            grid.note_expiry(owned)
-        replica.seq += 1
-        if owned.streams:
-            grid.unsettled[owned.number] = owned
-        message = ReplicatePut(
-            owned.number, replica.epoch, replica.seq, name, keys, values, ttl_ms, page=pages.get(owned.number, 0)
-        )
-        if owned.append(message, write):
-            write.partitions_left += 1
+        put_in(grid, owned, name, keys, values, ttl_ms, write, now)
     if grid.evictor.is_on:
         for owned in dict.fromkeys(owned_ones):
             grid.evictor.after_write(owned, name, len(request.keys), now)
     if write.partitions_left == 0:
         grid.out.send(caller, write.reply)
+
+
+def _put_packed(grid: GridService, caller: Target, request: PutPacked, now: Millis) -> None:
+    name, ttl_ms = request.map, request.ttl_ms
+    partitions = [part.partition for part in request.parts]
+    try:
+        sizes = [sizes_of(part.rows) for part in request.parts]
+    except BadRows as error:
+        grid.fail(caller, request.id, ErrorCode.INVALID, f"what is to be put into {name!r} means nothing: {error}")
+        return
+    if len(set(partitions)) < len(partitions):
+        grid.fail(
+            caller, request.id, ErrorCode.INVALID, "rows of a partition come twice: send each partition's together"
+        )
+        return
+    extents = extent_of([each.keys for each in sizes]), extent_of([each.values for each in sizes])
+    if not fits(grid, caller, request, *extents) or not owns_all(grid, caller, request, partitions, request.of, now):
+        return
+    stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
+    write = PendingWrite(caller, DoneReply(request.id), 0, name)
+    if is_hidden(name):
+        late = take_pages(grid, caller, request, now)
+        if late is None:
+            return
+        for part in request.parts:
+            if part.partition not in late:
+                page, row = page_key(part.page), stamp + header_of(ttl_ms) + part.rows
+                put_in(grid, owned_at(grid, part.partition), name, [page], [row], 0, write, now, page=part.page)
+    else:
+        for part in request.parts:
+            keys, values = unpack_rows(part.rows, 0, stamp)
+            if keys:
+                put_in(grid, owned_at(grid, part.partition), name, keys, values, ttl_ms, write, now)
+                if grid.evictor.is_on:
+                    grid.evictor.after_write(owned_at(grid, part.partition), name, len(keys), now)
+    if write.partitions_left == 0:
+        grid.out.send(caller, write.reply)
+
+
+def put_in(
+    grid: GridService,
+    owned: OwnedPartition,
+    name: str,
+    keys: list[bytes],
+    values: list[bytes],
+    ttl_ms: Millis,
+    write: PendingWrite,
+    now: Millis,
+    *,
+    page: int = 0,
+) -> None:
+    """Store stamped values in one partition, and have its backups do so; the write waits for them."""
+    replica = owned.replica
+    if replica.journals:
+        end_before_write(grid, owned, name, keys, now)
+    replica.map(name).put_many(keys, values, ttl_ms, now)
+    if ttl_ms:
+        grid.note_expiry(owned)
+    replica.seq += 1
+    if owned.streams:
+        grid.unsettled[owned.number] = owned
+    message = ReplicatePut(owned.number, replica.epoch, replica.seq, name, keys, values, ttl_ms, page=page)
+    if owned.append(message, write):
+        write.partitions_left += 1
 
 
 def _change_staged(grid: GridService, caller: Target, request: ChangeStaged, now: Millis) -> None:
@@ -232,6 +276,7 @@ def _read_journal(grid: GridService, caller: Target, request: ReadJournal, now: 
 _BULK_OPERATIONS: dict[type, Callable[[GridService, Target, Any, Millis], None]] = {
     GetAll: _get_all,
     PutAll: _put_all,
+    PutPacked: _put_packed,
     SizeOf: _size_of,
     ClearPartitions: _clear,
     ScanPartition: _scan,

@@ -19,12 +19,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from phalanx.common.hidden import Kind, is_hidden, kind_of
 from phalanx.common.ids import Target
 from phalanx.common.table import PartitionTable
 from phalanx.grid.held import HeldRequests, Request
 from phalanx.grid.journal import Journal
 from phalanx.grid.outcomes import Outcomes
 from phalanx.grid.staged import Staged
+from phalanx.grid.steps import divided_page
 from phalanx.grid.store import MapStore, Replica
 from phalanx.partition.hashing import children_of, partitions_of
 
@@ -56,6 +58,11 @@ def divide(replica: Replica, partition: int, of: int, partition_count: int) -> d
             each.keep_journal(name, Journal(*limits, replica.seq, each.epoch, each.ruler))
         each.staged = Staged(replica.staged.export())
     for name, store in replica.maps.items():
+        if is_hidden(name) and kind_of(name) is Kind.ATTEMPT:
+            for key, page in store.entries.items():
+                for child, rows in divided_page(page, partition_count).items():
+                    divided[child].map(name).entries[key] = rows
+            continue
         keys = list(store.entries)
         stores: dict[int, MapStore] = {}
         for key, child in zip(keys, partitions_of(keys, partition_count), strict=True):

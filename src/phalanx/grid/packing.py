@@ -5,19 +5,22 @@ Nothing is made for a single entry where all are wanted: what is stored is joine
 
 from __future__ import annotations
 
-import sys
-from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from phalanx.common.ids import Millis
 from phalanx.grid.conditions import Wanted
+from phalanx.grid.rows import number_bytes
 from phalanx.grid.store import MapStore
 from phalanx.partition.hashing import scan_position
 
 EXAMINED_AT_MOST: Final = 8_192
 """Entries that are looked at for one page: with conditions that few entries fulfil, a member is held up no longer."""
+
+NEAR: Final = 256
+"""Entries that are gone through together: so many stay in the fastest memory."""
 
 
 class PackedPage(NamedTuple):
@@ -44,16 +47,12 @@ def packed_page(
     """
     entries = store.entries
     if not after_key and not store.expires_at and (wanted is None or len(entries) <= EXAMINED_AT_MOST):
-        if wanted is None:
-            keys, values = list(entries), list(entries.values())
-        else:
-            found = [entry for entry in entries.items() if wanted(*entry)]
-            keys, values = [key for key, _ in found], [value for _, value in found]
-        if sum(map(len, keys)) + sum(map(len, values)) <= max_bytes:
-            return _packed(keys, values, more=False, after_key=b"")
+        page = _page_of_all(entries, max_bytes, wanted)
+        if page is not None:
+            return page
     page, keys = _page_in_order(store, after_key, max_bytes, wanted, now)
     if with_ttls and store.expires_at:
-        return page._replace(ttls=_numbers("q", [store.remaining_ms(key, now) for key in keys]))
+        return page._replace(ttls=number_bytes([store.remaining_ms(key, now) for key in keys], "q"))
     return page
 
 
@@ -84,16 +83,45 @@ def _page_in_order(
     return _packed(keys, values, more=False, after_key=b""), keys
 
 
+def _page_of_all(entries: dict[bytes, bytes], max_bytes: int, wanted: Wanted | None) -> PackedPage | None:
+    """All wanted entries, in no special order; None: they are more than `max_bytes`.
+
+    Some at a time: entries lie all over the memory, and what is to be fetched from there once is dear enough.
+    """
+    pieces: list[PackedPage] = []
+    size = 0
+    for keys, values in _some_at_a_time(entries, wanted):
+        piece = _packed(keys, values, more=False, after_key=b"")
+        size += len(piece.key_data) + len(piece.value_data)
+        if size > max_bytes:
+            return None
+        pieces.append(piece)
+    if len(pieces) == 1:
+        return pieces[0]
+    return PackedPage(
+        b"".join([piece.key_data for piece in pieces]),
+        b"".join([piece.key_sizes for piece in pieces]),
+        b"".join([piece.value_data for piece in pieces]),
+        b"".join([piece.value_sizes for piece in pieces]),
+        False,
+        b"",
+    )
+
+
+def _some_at_a_time(entries: dict[bytes, bytes], wanted: Wanted | None) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    keys, values = iter(entries), iter(entries.values())
+    while some := list(islice(keys, NEAR)):
+        their = list(islice(values, NEAR))
+        if wanted is None:
+            yield some, their
+        else:
+            found = [entry for entry in zip(some, their, strict=True) if wanted(*entry)]
+            yield [key for key, _ in found], [value for _, value in found]
+
+
 def _packed(keys: Sequence[bytes], values: Sequence[bytes], *, more: bool, after_key: bytes) -> PackedPage:
     return PackedPage(b"".join(keys), _sizes(keys), b"".join(values), _sizes(values), more, after_key)
 
 
 def _sizes(parts: Sequence[bytes]) -> bytes:
-    return _numbers("I", map(len, parts))
-
-
-def _numbers(kind: str, values: Iterable[int]) -> bytes:
-    numbers = array(kind, values)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers.tobytes()
+    return number_bytes(map(len, parts))

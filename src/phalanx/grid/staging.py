@@ -11,6 +11,7 @@ job that is still to be decided, and it is the master that gives those up.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,11 @@ from phalanx.common.clock import stamp_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, Step, hidden_name, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis, Target
-from phalanx.grid.admission import has_as_many
+from phalanx.grid.admission import owned_at
 from phalanx.grid.ending import end_before_write
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.steps import attempts_here, carry_out, consumed_by, is_newer, replacement
-from phalanx.wire.messages import ChangeStaged, CountReply, PutAll, ReplicateRemove, ReplicateStaged
+from phalanx.wire.messages import ChangeStaged, CountReply, PutPacked, ReplicateRemove, ReplicateStaged
 
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
@@ -141,39 +142,37 @@ def _is_stale(grid: GridService, owned: OwnedPartition, request: ChangeStaged) -
     return any(stamp_of(row) < content.pending_stamp for row in islice(whole.entries.values(), 1))
 
 
-def take_pages(
-    grid: GridService, caller: Target, request: PutAll, owned_ones: list[OwnedPartition], now: Millis
-) -> list[OwnedPartition] | None:
+def take_pages(grid: GridService, caller: Target, request: PutPacked, now: Millis) -> Collection[int] | None:
     """Rows of an attempt are about to be staged: count their pages. Returns the partitions of which this is an earlier page
     that comes once more, to be left out: what was staged since may be newer.
 
     None: they can not be staged, and the caller is told. After the end of their job nothing would become of them; and what
     comes behind pages that are gone would be taken for the whole.
     """
-    if not has_as_many(grid, caller, request.id, request.of):
-        return None
-    name, job, pages = target_of(request.map), job_of(request.map), dict(request.pages)
-    here = dict.fromkeys(owned_ones)
-    why = ""
-    for owned in here:
-        staged, page = owned.replica.staged, pages.get(owned.number, 0)
+    name, job = target_of(request.map), job_of(request.map)
+    for part in request.parts:
+        staged = owned_at(grid, part.partition).replica.staged
         before = staged.pages.get(request.map, 0)
+        why = ""
         if staged.has_ended(name, job):
             why = f"job {job} for the map {name!r} is over: nothing can be staged for it any more"
-        elif page < 1:
-            why = f"rows of partition {owned.number} for the map {name!r} come without the number of their page"
-        elif page > before + 1:
+        elif part.page < 1:
+            why = f"rows of partition {part.partition} for the map {name!r} come without the number of their page"
+        elif part.page > before + 1:
             why = (
-                f"of what job {job} had staged for the map {name!r}, rows are gone (partition {owned.number}: {before} of "
-                f"{page - 1} pages): {WHY_GONE}; {NOTHING_DONE}run the job again"
+                f"of what job {job} had staged for the map {name!r}, rows are gone (partition {part.partition}: {before} of "
+                f"{part.page - 1} pages): {WHY_GONE}; {NOTHING_DONE}run the job again"
             )
         if why:
             grid.fail(caller, request.id, ErrorCode.INVALID, why)
             return None
-    late = [owned for owned in here if pages[owned.number] < owned.replica.staged.pages.get(request.map, 0)]
-    for owned in here:
-        if owned not in late:
-            owned.replica.staged.pages[request.map] = pages[owned.number]
+    late: list[int] = []
+    for part in request.parts:
+        pages = owned_at(grid, part.partition).replica.staged.pages
+        if part.page < pages.get(request.map, 0):
+            late.append(part.partition)
+        else:
+            pages[request.map] = part.page
     grid.staging.touch(request.map, now)
     return late
 

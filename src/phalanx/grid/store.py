@@ -38,11 +38,12 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 
 from phalanx.common.clock import STAMP_BYTES, stamp_of
-from phalanx.common.hidden import is_hidden
+from phalanx.common.hidden import Kind, is_hidden, kind_of
 from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.journal import EVICTED, EXPIRED, REMOVED, Journal
 from phalanx.grid.outcomes import Outcomes
 from phalanx.grid.readings import Readings
+from phalanx.grid.rows import PREFIX_BYTES, row_count
 from phalanx.grid.staged import Staged
 from phalanx.partition.hashing import scan_position
 
@@ -439,8 +440,12 @@ class Replica:
         return sum(len(store.entries) for name, store in self.maps.items() if not is_hidden(name))
 
     def hidden_count(self) -> int:
-        """Entries of hidden maps."""
-        return sum(len(store.entries) for name, store in self.maps.items() if is_hidden(name))
+        """Entries of hidden maps, and rows that are staged."""
+        hidden = [(kind_of(name), store.entries) for name, store in self.maps.items() if is_hidden(name)]
+        return sum(
+            sum(row_count(page, PREFIX_BYTES) for page in entries.values()) if kind is Kind.ATTEMPT else len(entries)
+            for kind, entries in hidden
+        )
 
     def byte_count(self) -> int:
         """Bytes of all serialised keys and values, hidden ones too; stamps are none of them."""

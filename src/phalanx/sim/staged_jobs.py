@@ -25,6 +25,7 @@ from msgspec import structs
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, Step, hidden_name
 from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.grid.rows import pack_rows
 from phalanx.partition.hashing import partition_of
 from phalanx.sim.history import NEVER
 from phalanx.sim.host import Host
@@ -293,8 +294,12 @@ class StagedJobs:
             asked: list[Ask] = [
                 (
                     part,
-                    m.PutAll(
-                        0, hidden, keys, [rows[key] for key in keys], 0, count, ((part, _last(before, part) + 1),)
+                    m.PutPacked(
+                        0,
+                        hidden,
+                        (m.PackedRows(part, pack_rows(keys, [rows[key] for key in keys]), _last(before, part) + 1),),
+                        count,
+                        0,
                     ),
                     None,
                 )

@@ -85,11 +85,11 @@ class _Careless(Staged):
 
 def forget_what_is_gone(node: Node) -> None:
     """Nobody remembers a job whose rows were dropped, nor asks how many pages of rows there were."""
-    put, replicate = node._handlers[m.PutAll], node.grid.followed.on_replicate
+    put, replicate = node._handlers[m.PutPacked], node.grid.followed.on_replicate
 
-    def on_put(caller: Any, request: m.PutAll, now: Millis) -> None:
+    def on_put(caller: Any, request: m.PutPacked, now: Millis) -> None:
         _remember_as(node, _Careless)
-        numbers = dict(request.pages)
+        numbers = {part.partition: part.page for part in request.parts}
         for owned in node.grid.all_owned():
             pages = owned.replica.staged.pages
             if numbers.get(owned.number, 0) > pages.get(request.map, 0) + 1:
@@ -104,7 +104,7 @@ def forget_what_is_gone(node: Node) -> None:
         _remember_as(node, _Careless)
         return structs.replace(request, pages=((0,) * len(request.partitions),) * len(request.attempts))
 
-    node._handlers[m.PutAll] = on_put
+    node._handlers[m.PutPacked] = on_put
     node._handlers[m.ReplicateStaged] = on_replicate
     _before_each_step(node, on_change)
 

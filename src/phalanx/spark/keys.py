@@ -61,8 +61,8 @@ def check_key_types(schema: Any, options: Options) -> None:
                 )
 
 
-def encode_keys(batch: Any, options: Options) -> list[bytes]:
-    """The key of each row of a batch. Raises `UsageError` for one that cannot be a key; then none may be written."""
+def encode_keys(batch: Any, options: Options) -> Array:
+    """The key of each row of a batch, as a binary array. Raises `UsageError` for one that cannot be a key; then none may be written."""
     columns = []
     for name in options.key:
         column = batch.column(name)
@@ -78,7 +78,7 @@ def encode_keys(batch: Any, options: Options) -> list[bytes]:
         pieces = _scalar_pieces(columns[0]) if len(columns) == 1 else cells.list_pieces(MSGPACK_PREFIX, columns)
     except cells.Unstorable as refusal:
         raise UsageError(f"a key column ({', '.join(options.key)}) {refusal.reason}") from None
-    return to_bytes_list(cells.join(pieces))
+    return cells.join(pieces)
 
 
 def _no_key(name: str, batch: Any, bad: Array, what: str) -> UsageError:
@@ -128,7 +128,7 @@ def encode_literals(choices: Sequence[Sequence[Any]], schema: Any, options: Opti
     except fallback.UNFIT:
         return None
     batch = pa.RecordBatch.from_arrays(columns, names=list(options.key))
-    return list(dict.fromkeys(encode_keys(batch, options)))
+    return list(dict.fromkeys(to_bytes_list(encode_keys(batch, options))))
 
 
 def _may_be_uuid(value: object) -> bool:

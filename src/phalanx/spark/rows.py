@@ -15,7 +15,7 @@ import pyarrow as pa
 from phalanx.common.errors import UsageError
 from phalanx.grid.serialization import MSGPACK_PREFIX
 from phalanx.spark import cells, fallback
-from phalanx.spark.arrow import Array, from_numpy, to_bytes_list
+from phalanx.spark.arrow import Array, binary_scalar, from_numpy
 from phalanx.spark.keys import decode_keys
 from phalanx.spark.layouts import read_layout
 from phalanx.spark.options import Options
@@ -29,18 +29,18 @@ _MIN_ROWS = 24
 """With fewer rows than this, reading row by row is faster."""
 
 
-def encode_rows(batch: Any, options: Options) -> list[bytes]:
-    """The stored form of each row of a batch. Raises `UsageError` that names a column which cannot be stored."""
+def encode_rows(batch: Any, options: Options) -> Array:
+    """The stored form of each row of a batch, as a binary array. Raises `UsageError` that names a column which cannot be stored."""
     names = [name for name in batch.schema.names if options.key_in_value or name not in options.key]
     if not names:
-        return [MSGPACK_PREFIX + cells.length_header(0, cells.MAP)] * int(batch.num_rows)
+        return pa.repeat(binary_scalar(MSGPACK_PREFIX + cells.length_header(0, cells.MAP)), batch.num_rows)
     try:
         pieces = cells.row_pieces(MSGPACK_PREFIX, names, [batch.column(name) for name in names])
     except cells.Unstorable as refusal:
         raise UsageError(
             f"column '{'.'.join(refusal.path)}' {refusal.reason}; nothing of this batch of {batch.num_rows} rows was written"
         ) from None
-    return to_bytes_list(cells.join(pieces))
+    return cells.join(pieces)
 
 
 def decode_entries(

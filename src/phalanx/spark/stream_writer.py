@@ -27,10 +27,12 @@ from pyspark.sql.types import StructType
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.invariant import invariant
 from phalanx.spark import grid
+from phalanx.spark.arrow import to_bytes_list
 from phalanx.spark.errors import explained
 from phalanx.spark.fallback import sql_name
 from phalanx.spark.keys import check_key_columns, encode_keys
 from phalanx.spark.options import Options
+from phalanx.spark.packing import rows_by_partition
 from phalanx.spark.rows import encode_rows
 from phalanx.spark.types import arrow_schema
 from phalanx.spark.writer import MAX_BATCH_BYTES, cut, take_step
@@ -88,10 +90,11 @@ class _Sink:
         options = self._options
         rows = 0
         with explained(), grid.connect(options) as client:
+            client.partition_table()  # By which rows are packed.
             attempt = grid.staging(client, options.map, self._job).attempt(uuid.uuid4().hex)
             for whole in iterator:
                 for batch in cut(whole, MAX_BATCH_BYTES):
-                    stage(attempt, batch, options)
+                    stage(attempt, batch, options, client.partition_count)
                     rows += batch.num_rows
         return Staged(self._job, attempt.staged(), self._query(), rows)
 
@@ -156,18 +159,21 @@ class EachBatchWriter(_Sink, DataSourceArrowWriter):
         self._abort(messages)
 
 
-def stage(attempt: grid.StagedAttempt, batch: Any, options: Options) -> None:
-    """Stage the rows of an Arrow batch: of each key the last one, which stores or removes."""
+def stage(attempt: grid.StagedAttempt, batch: Any, options: Options, of: int) -> None:
+    """Stage the rows of an Arrow batch: of each key the last one, which stores or removes. `of`: how many partitions there are."""
     column = options.delete_column
     removes = [False] * batch.num_rows if column is None else removing(batch.column(column), column)
-    keys = encode_keys(batch, options)
+    column_of_keys = encode_keys(batch, options)
+    keys = to_bytes_list(column_of_keys)
     last = {key: row for row, key in enumerate(keys)}
     if column is not None:
         batch = batch.drop_columns([column])
     stored = [row for row in last.values() if not removes[row]]
     if stored:
-        rows = batch if len(stored) == batch.num_rows else batch.take(pa.array(stored, pa.int32()))
-        attempt.put_rows([keys[row] for row in stored], encode_rows(rows, options), options.ttl_ms)
+        if len(stored) < batch.num_rows:
+            rows = pa.array(stored, pa.int32())
+            batch, column_of_keys = batch.take(rows), column_of_keys.take(rows)
+        attempt.put_packed(rows_by_partition(column_of_keys, encode_rows(batch, options), of), of, options.ttl_ms)
     if len(stored) < len(last):
         attempt.delete_keys([key for key, row in last.items() if removes[row]])
 

@@ -27,6 +27,7 @@ from phalanx.spark import grid
 from phalanx.spark.errors import explained
 from phalanx.spark.keys import check_key_columns, encode_keys
 from phalanx.spark.options import APPEND, ERROR, Options
+from phalanx.spark.packing import rows_by_partition
 from phalanx.spark.rows import encode_rows
 from phalanx.spark.types import arrow_schema
 
@@ -91,16 +92,17 @@ class PhalanxWriter(DataSourceArrowWriter):
         if self._skips:
             return Written(0)
         with explained(), grid.connect(options) as client:
+            client.partition_table()  # By which rows are packed.
             if options.staged:
                 attempt = grid.staging(client, options.map, self._job).attempt(grid.new_job_id())
             for whole in together(iterator, MAX_BATCH_BYTES):
                 for batch in cut(whole, MAX_BATCH_BYTES):
-                    keys = encode_keys(batch, options)
-                    values = encode_rows(batch, options)
+                    of = client.partition_count
+                    parts = rows_by_partition(encode_keys(batch, options), encode_rows(batch, options), of)
                     if options.staged:
-                        attempt.put_rows(keys, values, options.ttl_ms)
+                        attempt.put_packed(parts, of, options.ttl_ms)
                     else:
-                        client.put_data(options.map, keys, values, options.ttl_ms)
+                        client.put_packed(options.map, parts, of, options.ttl_ms)
                     rows += batch.num_rows
             if options.staged and rows:
                 staged = attempt.staged()

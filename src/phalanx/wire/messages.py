@@ -102,9 +102,11 @@ from phalanx.wire.requests import (
     GetReplicas,
     GetSafety,
     GetTable,
+    PackedRows,
     Put,
     PutAll,
     PutIfAbsent,
+    PutPacked,
     ReadJournal,
     Remove,
     Replace,
@@ -153,7 +155,16 @@ KeyRead = Get | Contains
 KeyWrite = Put | PutIfAbsent | Replace | Remove
 KeyRequest = KeyRead | KeyWrite
 BulkRequest = (
-    GetAll | PutAll | SizeOf | ClearPartitions | ScanPartition | ScanPacked | ReadJournal | ChangeStaged | MergeRequest
+    GetAll
+    | PutAll
+    | PutPacked
+    | SizeOf
+    | ClearPartitions
+    | ScanPartition
+    | ScanPacked
+    | ReadJournal
+    | ChangeStaged
+    | MergeRequest
 )
 Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations
 Administration = ChangeMap | ChangePartitionCount | ChangeLite | AcceptView | ReplaceContent
@@ -168,7 +179,7 @@ Message = MembershipMessage | WakingMessage | TableMessage | ReplicationMessage 
 
 OPERATIONS = (Put, PutIfAbsent, Replace, Remove)
 """Writes that an owner applies once, however often they are asked for."""
-WRITES = (Put, PutIfAbsent, Replace, Remove, PutAll, ClearPartitions, ChangeStaged)
+WRITES = (Put, PutIfAbsent, Replace, Remove, PutAll, PutPacked, ClearPartitions, ChangeStaged)
 """Requests that change something."""
 
 __all__ = [
@@ -257,6 +268,7 @@ __all__ = [
     "NamesReply",
     "OutcomeValue",
     "PackedReply",
+    "PackedRows",
     "PageReply",
     "PlacedContent",
     "Probe",
@@ -265,6 +277,7 @@ __all__ = [
     "Put",
     "PutAll",
     "PutIfAbsent",
+    "PutPacked",
     "ReachAnswer",
     "ReachProbe",
     "ReadJournal",

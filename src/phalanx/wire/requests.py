@@ -89,10 +89,28 @@ class PutAll(WireMessage, tag=67, frozen=True):
     keys: list[bytes]
     values: list[bytes]
     ttl_ms: Millis
-    of: int = 0
-    """Of staged rows: how many partitions there are where the request comes from. Of others: 0."""
-    pages: tuple[tuple[int, int], ...] = ()
-    """Of staged rows: each partition, and the how manieth page of their attempt this is for it, from 1 on."""
+
+
+class PackedRows(WireMessage, frozen=True):
+    """Rows of one partition."""
+
+    partition: int
+    rows: bytes
+    """As `grid.rows` has them."""
+    page: int = 0
+    """Of staged rows: the how manieth page of their attempt this is in the partition, from 1 on."""
+
+
+class PutPacked(WireMessage, tag=78, frozen=True):
+    """As `PutAll`, of rows whose partitions the caller has found; or rows to be staged, under the name of a hidden map."""
+
+    id: int
+    map: str
+    parts: tuple[PackedRows, ...]
+    """Each of another partition."""
+    of: int
+    """As in `SizeOf`."""
+    ttl_ms: Millis
 
 
 class SizeOf(WireMessage, tag=68, frozen=True):

@@ -1,0 +1,81 @@
+"""Rows that the caller has packed by partition, to their owners: what costs a member least for each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from phalanx.common.errors import UsageError
+from phalanx.common.table import PartitionTable
+from phalanx.grid.rows import cut_rows, divided_rows
+from phalanx.maps.grouping import BATCH_BYTES, PARTS_AT_ONCE
+from phalanx.maps.requests import REGROUP, as_for_the_whole, expect
+from phalanx.wire.messages import DoneReply, ErrorReply, PackedRows, PutPacked
+
+if TYPE_CHECKING:
+    from phalanx.client.sync_map import SyncMap
+
+PageNumber = Callable[[int, int], int]
+"""Of a partition of so many: the number of the page of rows that is put there."""
+
+
+def rounds_of(parts: Mapping[int, bytes]) -> Iterator[dict[int, bytes]]:
+    """The rows of each partition, so many of them at once as a request can hold, in their order."""
+    pieces = {partition: cut_rows(rows, BATCH_BYTES) for partition, rows in parts.items()}
+    while pieces:
+        yield {partition: some[0] for partition, some in pieces.items()}
+        pieces = {partition: some[1:] for partition, some in pieces.items() if len(some) > 1}
+
+
+def put_round(
+    rows_map: SyncMap, parts: Mapping[int, bytes], of: int, ttl_ms: int, number: PageNumber, what: str
+) -> list[tuple[int, int]]:
+    """Put rows of partitions of `of`; what one owner could not take is asked for again until the deadline.
+
+    Returns in which partitions, of how many, rows were put: the partitions may be divided in the middle of it.
+    """
+    client = rows_map.client
+    deadline = time.monotonic() + client.call_timeout_s
+    left, done, is_first = dict(parts), list[tuple[int, int]](), True
+    while left:
+        table = client.partition_table()
+        if table.partition_count != of:
+            if table.partition_count % of:
+                raise UsageError(f"rows of {of} partitions cannot be put into a cluster of {table.partition_count}")
+            left, of = divided_rows(left, table.partition_count), table.partition_count
+        refusal = None
+        groups = list(_groups(table, left))
+        for first in range(0, len(groups), PARTS_AT_ONCE):
+            asked = groups[first : first + PARTS_AT_ONCE]
+            requests = []
+            for group in asked:
+                rows = tuple(PackedRows(each, left[each], number(each, of)) for each in group)
+                requests.append((group[0], PutPacked(client.next_id(), rows_map.name, rows, of, ttl_ms)))
+            replies = as_for_the_whole(client.call_all(requests), is_first=is_first)
+            is_first = False
+            for group, reply in zip(asked, replies, strict=True):
+                if isinstance(reply, ErrorReply) and reply.code in REGROUP:
+                    refusal = reply
+                    continue
+                expect(reply, DoneReply, what)
+                done += [(partition, of) for partition in group]
+                for partition in group:
+                    del left[partition]
+        if refusal is not None:
+            rows_map.pause_or_raise(refusal, table, deadline, what, was_write=True)
+    return done
+
+
+def _groups(table: PartitionTable, parts: Mapping[int, bytes]) -> Iterator[list[int]]:
+    """Partitions whose rows one request can hold: each of one owner; one without an owner is alone."""
+    by_owner: dict[int, list[int]] = {}
+    sizes: dict[int, int] = {}
+    for partition in sorted(parts):
+        row, size = table.rows[partition], len(parts[partition])
+        owner = row[0] if row else -1 - partition
+        if owner in by_owner and sizes[owner] + size > BATCH_BYTES:
+            yield by_owner.pop(owner)
+        by_owner.setdefault(owner, []).append(partition)
+        sizes[owner] = (sizes[owner] if len(by_owner[owner]) > 1 else 0) + size
+    yield from by_owner.values()

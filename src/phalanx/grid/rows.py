@@ -1,0 +1,131 @@
+"""Rows side by side: many serialised keys and values in one run of bytes, as they are written by the million and staged.
+
+    number of rows | sizes of the keys | sizes of the values | the keys | the values
+
+Numbers are four bytes each, little-endian. Nothing is made for a single row on its way, nor where it only waits.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Final, NamedTuple
+
+from phalanx.common.clock import STAMP_BYTES
+from phalanx.partition.hashing import partitions_of
+
+NUMBER_BYTES: Final = 4
+HEADER_BYTES: Final = 8
+PREFIX_BYTES: Final = STAMP_BYTES + HEADER_BYTES
+"""What a page of staged rows has before them: its stamp, and a header (`steps`)."""
+
+
+class BadRows(ValueError):
+    """These are no rows."""
+
+
+class Sizes(NamedTuple):
+    """Of all keys and values."""
+
+    keys: array[int]
+    values: array[int]
+
+
+class Extent(NamedTuple):
+    """How long keys are, or values."""
+
+    many: int
+    total: int
+    smallest: int
+    largest: int
+
+
+def extent_of(sizes: Iterable[Sequence[int]]) -> Extent:
+    """Of several runs of sizes together."""
+    some = [each for each in sizes if each]
+    if not some:
+        return Extent(0, 0, 0, 0)
+    return Extent(sum(map(len, some)), sum(map(sum, some)), min(map(min, some)), max(map(max, some)))
+
+
+def sizes_of(data: bytes, start: int = 0) -> Sizes:
+    """What stands before the rows, from a place on. Raises `BadRows` unless exactly the rest has these sizes."""
+    if len(data) < start + NUMBER_BYTES:
+        raise BadRows(f"{len(data) - start} bytes do not say how many rows they are")
+    count = row_count(data, start)
+    begin = start + NUMBER_BYTES
+    middle, end = begin + NUMBER_BYTES * count, begin + 2 * NUMBER_BYTES * count
+    if end > len(data):
+        raise BadRows(f"{len(data) - start} bytes cannot be {count} rows")
+    sizes = Sizes(_numbers(data[begin:middle]), _numbers(data[middle:end]))
+    if sum(sizes.keys) + sum(sizes.values) != len(data) - end:
+        raise BadRows(f"{count} rows are to be {sum(sizes.keys) + sum(sizes.values)} bytes, and are {len(data) - end}")
+    return sizes
+
+
+def row_count(data: bytes, start: int = 0) -> int:
+    """How many rows they say that they are."""
+    return int.from_bytes(data[start : start + NUMBER_BYTES], "little")
+
+
+def pack_rows(keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
+    """Keys and their values side by side."""
+    key_sizes, value_sizes = number_bytes(map(len, keys)), number_bytes(map(len, values))
+    return b"".join([len(keys).to_bytes(NUMBER_BYTES, "little"), key_sizes, value_sizes, *keys, *values])
+
+
+def unpack_rows(data: bytes, start: int = 0, prefix: bytes = b"") -> tuple[list[bytes], list[bytes]]:
+    """The keys, and the values with something before each of them. Raises `BadRows`."""
+    sizes = sizes_of(data, start)
+    begin = start + NUMBER_BYTES + 2 * NUMBER_BYTES * len(sizes.keys)
+    keys = [data[at:to] for at, to in pairwise(accumulate(sizes.keys, initial=begin))]
+    begin += sum(sizes.keys)
+    return keys, [prefix + data[at:to] for at, to in pairwise(accumulate(sizes.values, initial=begin))]
+
+
+def rows_by_partition(keys: Sequence[bytes], values: Sequence[bytes], partition_count: int) -> dict[int, bytes]:
+    """The rows of each partition, in the order in which they are."""
+    places: dict[int, list[int]] = {}
+    for place, partition in enumerate(partitions_of(keys, partition_count)):
+        places.setdefault(partition, []).append(place)
+    return {
+        partition: pack_rows([keys[place] for place in some], [values[place] for place in some])
+        for partition, some in places.items()
+    }
+
+
+def divided_rows(rows: Mapping[int, bytes], partition_count: int) -> dict[int, bytes]:
+    """The rows of partitions, by those of a larger count."""
+    found: dict[int, bytes] = {}
+    for data in rows.values():
+        found.update(rows_by_partition(*unpack_rows(data), partition_count))
+    return found
+
+
+def cut_rows(data: bytes, max_bytes: int) -> list[bytes]:
+    """The same rows in pieces of about so many bytes at most, and of at least one row."""
+    if len(data) <= max_bytes:
+        return [data]
+    keys, values = unpack_rows(data)
+    if len(keys) <= 1:
+        return [data]
+    half = len(keys) // 2
+    parts = (pack_rows(keys[:half], values[:half]), pack_rows(keys[half:], values[half:]))
+    return [piece for part in parts for piece in cut_rows(part, max_bytes)]
+
+
+def number_bytes(numbers: Iterable[int], kind: str = "I") -> bytes:
+    """Numbers as they stand before rows."""
+    found = array(kind, numbers)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found.tobytes()
+
+
+def _numbers(data: bytes) -> array[int]:
+    found = array("I", data)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found
