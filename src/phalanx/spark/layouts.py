@@ -20,18 +20,15 @@ from phalanx.spark import cells
 from phalanx.spark.arrow import Array, Mask, Vector, from_numpy
 from phalanx.spark.pages import (
     ARRAY_WIDTH,
-    BINARY_WIDTH,
-    EXTENSION_LENGTH,
-    EXTENSION_WIDTH,
-    FIXED_SIZE,
     IS_ARRAY,
-    IS_BINARY,
+    IS_CONTAINER,
     IS_EXTENSION,
-    IS_FIXED,
     IS_MAP,
-    IS_TEXT,
+    IS_VALUE,
+    LENGTH_INSIDE,
+    LENGTH_WIDTH,
     MAP_WIDTH,
-    TEXT_WIDTH,
+    VALUES_EACH,
     Finish,
     Page,
     Walk,
@@ -103,23 +100,28 @@ def _read_values(walk: Walk, literals: Sequence[bytes], fields: Sequence[Any]) -
 
 def _step_over(walk: Walk) -> None:
     """Leave out a value of any kind. Rows in which it has too many values inside do not fit."""
-    left = np.ones(len(walk.at), np.int64)
-    rows = np.arange(len(left))
+    left = _step_into(walk)
     for _ in range(_MAX_ROUNDS):
-        part = walk.part(rows)
-        tags = part.tags()
-        texts, extensions, arrays, maps = IS_TEXT[tags], IS_EXTENSION[tags], IS_ARRAY[tags], IS_MAP[tags]
-        part.fits &= IS_FIXED[tags] | texts | IS_BINARY[tags] | extensions | arrays | maps
-        widths = TEXT_WIDTH[tags] + BINARY_WIDTH[tags] + EXTENSION_WIDTH[tags] + ARRAY_WIDTH[tags] + MAP_WIDTH[tags]
-        inside = np.where(texts, tags & 0x1F, FIXED_SIZE[tags] + EXTENSION_LENGTH[tags])
-        lengths = part.lengths(widths, np.where(arrays | maps, tags & 0x0F, inside))
-        part.step(np.where(arrays | maps, 0, lengths + extensions))
-        walk.rejoin(rows, part)
-        left[rows] += np.where(arrays, lengths, 0) + np.where(maps, 2 * lengths, 0) - 1
         rows = np.flatnonzero((left > 0) & walk.fits)
         if len(rows) == 0:
             return
-    walk.fits[rows] = False
+        part = walk.part(rows)
+        left[rows] += _step_into(part) - 1
+        walk.rejoin(rows, part)
+    walk.fits &= left <= 0
+
+
+def _step_into(walk: Walk) -> Vector:
+    """Leave out one value, but not those inside: how many there are."""
+    tags = walk.tags()
+    walk.fits &= IS_VALUE[tags]
+    lengths = walk.lengths(LENGTH_WIDTH[tags], LENGTH_INSIDE[tags])
+    containers = IS_CONTAINER[tags]
+    if not containers.any():
+        walk.step(lengths + IS_EXTENSION[tags])
+        return np.zeros(len(tags), np.int64)
+    walk.step(np.where(containers, 0, lengths + IS_EXTENSION[tags]))
+    return lengths * VALUES_EACH[tags]
 
 
 def _read_struct(walk: Walk, kind: Any) -> Finish:
@@ -128,7 +130,7 @@ def _read_struct(walk: Walk, kind: Any) -> Finish:
     present = np.flatnonzero(~nulls)
     part = walk.part(present)
     finishes = _read_values(part, _names(b"", [field.name for field in kind]), list(kind))
-    walk.step(nulls)
+    walk.step(nulls, 1)
     walk.rejoin(present, part)
 
     def finish(good: Mask | None) -> Array:

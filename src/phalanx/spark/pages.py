@@ -16,8 +16,10 @@ import numpy as np
 
 from phalanx.spark.arrow import Array, Mask, Vector
 
-_PAD = 32
-"""Zero bytes behind the page, so that a gather at its very end stays inside."""
+_SPARE = 256
+"""So far behind the last row positions may stand before they are brought back: rows that do not fit go on somewhere."""
+_PAD = _SPARE + 32
+"""Zero bytes behind the page, so that a gather from there stays inside."""
 
 
 def _table(pairs: Sequence[tuple[int, int]]) -> Vector:
@@ -49,6 +51,14 @@ ARRAY_WIDTH = _table([(0xDC, 2), (0xDD, 4)])
 MAP_WIDTH = _table([(0xDE, 2), (0xDF, 4)])
 IS_ARRAY = (ARRAY_WIDTH > 0) | ((np.arange(256) & 0xF0) == 0x90)
 IS_MAP = (MAP_WIDTH > 0) | ((np.arange(256) & 0xF0) == 0x80)
+IS_CONTAINER = IS_ARRAY | IS_MAP
+# What is to be stepped over, whatever it is: is it anything, the width of its length field, and its length if that has none.
+IS_VALUE = IS_FIXED | IS_TEXT | IS_BINARY | IS_EXTENSION | IS_CONTAINER
+LENGTH_WIDTH = TEXT_WIDTH + BINARY_WIDTH + EXTENSION_WIDTH + ARRAY_WIDTH + MAP_WIDTH
+LENGTH_INSIDE = np.where(IS_TEXT, np.arange(256) & 0x1F, FIXED_SIZE + EXTENSION_LENGTH)
+LENGTH_INSIDE[IS_CONTAINER] = np.arange(256)[IS_CONTAINER] & 0x0F
+VALUES_EACH = np.where(IS_ARRAY, 1, np.where(IS_MAP, 2, 0))
+"""Of a container: values in each of its elements."""
 
 
 class Page:
@@ -111,10 +121,18 @@ class Walk:
         self.page = page
         self.at = at
         self.fits: Mask = np.ones(len(at), np.bool_)
+        self._spare = _SPARE
+        """How much further positions may go before they are brought back."""
 
-    def step(self, by: int | Vector) -> None:
-        """Move on. Rows that do not fit any more may claim any length: they stay inside the page."""
-        self.at = np.minimum(self.at + by, self.page.last)
+    def step(self, by: int | Vector, most: int = _SPARE) -> None:
+        """Move on, by `most` at most if that is known. Rows that do not fit any more may claim any length: they stay inside
+        the page and what is behind it.
+        """
+        self.at = self.at + by
+        self._spare -= most
+        if self._spare <= 0:
+            self.at = np.minimum(self.at, self.page.last)
+            self._spare = _SPARE
 
     def expect(self, literal: bytes) -> None:
         """Every row has these bytes here."""
@@ -123,28 +141,32 @@ class Walk:
             part = literal[start : start + 8]
             unused = np.uint64(8 * (8 - len(part)))
             wanted = np.uint64(int.from_bytes(part, "big"))
-            self.fits &= (words[np.minimum(self.at + start, self.page.last)] >> unused) == wanted
-        self.step(len(literal))
+            found = words[self.at]
+            self.fits &= (found >> unused if unused else found) == wanted
+            self.step(len(part), len(part))
 
     def tags(self) -> Vector:
         """The tag of each row's next value; the walk stands behind it then."""
         tags = self.page.bytes[self.at]
-        self.step(1)
+        self.step(1, 1)
         return tags
 
     def lengths(self, widths: Vector, inside: Vector) -> Vector:
         """Numbers of so many bytes each (up to 4), or what was inside the tag; the walk stands behind them then."""
         raw = self.page.view(">u4")[self.at] >> ((4 - widths) * 8 % 32).astype(np.uint32)
-        self.step(widths)
+        self.step(widths, 4)
         return np.where(widths > 0, raw.astype(np.int64), inside)
 
     def part(self, rows: Vector) -> Walk:
         """A walk of its own over some of the rows, by their places among these."""
-        return Walk(self.page, self.at[rows])
+        part = Walk(self.page, self.at[rows])
+        part._spare = self._spare
+        return part
 
     def rejoin(self, rows: Vector, part: Walk) -> None:
         """Go on where a part of the rows has arrived."""
         self.at[rows] = part.at
+        self._spare = min(self._spare, part._spare)
         self.fits[rows] &= part.fits
 
 

@@ -53,13 +53,13 @@ def integers_at(page: Page, tags: Vector, at: Vector) -> tuple[Vector, Mask]:
 def _read_integer(walk: Walk, kind: Any) -> Finish:
     tags = walk.tags()
     values, fits = integers_at(walk.page, tags, walk.at)
-    walk.step(INT_WIDTH[tags])
+    walk.step(INT_WIDTH[tags], 8)
     if kind.bit_width < 64:
         bound = 1 << (kind.bit_width - 1)
         fits &= (values >= -bound) & (values < bound)
     nulls = tags == 0xC0
     walk.fits &= fits | nulls
-    return _numbers(kind, values.astype(kind.to_pandas_dtype()), nulls)
+    return _numbers(kind, values.astype(kind.to_pandas_dtype(), copy=False), nulls)
 
 
 def _read_floating(walk: Walk, kind: Any) -> Finish:
@@ -73,10 +73,10 @@ def _read_floating(walk: Walk, kind: Any) -> Finish:
         single = tags == 0xCA
         values = np.where(whole, integers, np.where(single, page.view(">f4")[walk.at], values))
         fits |= whole | single
-    walk.step(FIXED_SIZE[tags])
+    walk.step(FIXED_SIZE[tags], 8)
     walk.fits &= fits
     with np.errstate(over="ignore", invalid="ignore"):
-        return _numbers(kind, values.astype(kind.to_pandas_dtype()), nulls)
+        return _numbers(kind, values.astype(kind.to_pandas_dtype(), copy=False), nulls)
 
 
 def _read_boolean(walk: Walk, kind: Any) -> Finish:
@@ -125,7 +125,7 @@ def _read_decimal(walk: Walk, kind: Any) -> Finish:
     nulls = tags == 0xC0
     sizes = walk.lengths(EXTENSION_WIDTH[tags], EXTENSION_LENGTH[tags])
     walk.fits &= nulls | (IS_EXTENSION[tags] & (walk.page.bytes[walk.at] == EXT_DECIMAL))
-    walk.step(np.where(nulls, 0, 1))
+    walk.step(np.where(nulls, 0, 1), 1)
     return _runs(walk, sizes, nulls, kind)
 
 
@@ -141,8 +141,8 @@ def _fixed_extension(walk: Walk, tag_and_code: int, form: str, kind: Any) -> Fin
     number = np.dtype(form)
     nulls = walk.page.bytes[walk.at] == 0xC0
     walk.fits &= nulls | (walk.page.view(">u2")[walk.at] == tag_and_code)
-    values = walk.page.view(form)[np.minimum(walk.at + 2, walk.page.last)].astype(number.newbyteorder("="))
-    walk.step(np.where(nulls, 1, 2 + number.itemsize))
+    values = walk.page.view(form)[walk.at + 2].astype(number.newbyteorder("="))
+    walk.step(np.where(nulls, 1, 2 + number.itemsize), 2 + number.itemsize)
 
     return _numbers(kind, values, nulls)
 
