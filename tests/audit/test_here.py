@@ -40,7 +40,7 @@ def both(spark: SparkSession, folder: Path) -> tuple[list[tuple[object, ...]], R
 
 
 def test_bad_lines_among_many_are_numbered_and_cost_no_good_one(spark: SparkSession, tmp_path: Path) -> None:
-    lines = [event(at, view_version=at) for at in range(1, 1001)]
+    lines = [event(at, "TableInstalled" if at % 2 else "Joined", view_version=at) for at in range(1, 1001)]
     lines[99] = '{"at": 100, "clus'
     lines[499] = ""
     lines[500] = event(501) + event(501)

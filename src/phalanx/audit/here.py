@@ -24,11 +24,15 @@ import pyarrow.parquet as pq
 
 from phalanx.audit.scratch import FAMILIES, OTHERS
 
+NAMED_HERE = "here-"
+"""How names of files begin that are written here."""
 CHUNK_BYTES = 8_000_000
 KEPT_BYTES = 100_000_000
 """So much of tables a thread keeps before it writes."""
 FEW_LINES = 64
 DOUBTFUL = pa.schema({"log": pa.string(), "block": pa.int64(), "id": pa.int64(), "text": pa.string()})
+COUNTED = ("history", "member", "log", "first", "lines", "oldest", "newest")
+"""Of lines of one member, of all families but `OTHERS`, of which each must be looked at."""
 
 _KINDS, _NAMES = pa.array(FAMILIES), pa.array(FAMILIES.values())
 _DAMAGE = (OSError, EOFError, zlib.error)
@@ -40,16 +44,16 @@ def is_readable(path: str) -> bool:
     return not path.endswith((".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz", ".parquet"))
 
 
-def read_here(paths: Sequence[Path], events: Path, doubtful: Path, fields: pa.Schema, threads: int) -> list[str]:
-    """Write the events of files by family, and apart the lines that are doubtful. What is damaged is told; it ends only its
-    own file."""
+def read_here(paths: Sequence[Path], root: Path, fields: pa.Schema, threads: int) -> list[str]:
+    """Write under `root` the `events` of files by family, how many of whom were `counted`, and apart the lines that are
+    `doubtful`. What is damaged is told; it ends only its own file."""
     shares: list[list[Path]] = [[] for _ in range(threads)]
     sizes = [0] * threads
     for path in sorted(paths, key=lambda each: (-each.stat().st_size, each)):
         least = sizes.index(min(sizes))
         shares[least].append(path)
         sizes[least] += path.stat().st_size * (10 if path.suffix == ".gz" else 1)
-    workers = [_Reader(number, events, doubtful, fields) for number in range(threads)]
+    workers = [_Reader(number, root, fields) for number in range(threads)]
     with ThreadPoolExecutor(threads) as pool:
         return [told for each in pool.map(_Reader.read, workers, shares) for told in each]
 
@@ -72,8 +76,8 @@ def _chunks(file: gzip.GzipFile | io.BufferedReader) -> Iterator[bytes]:
 class _Reader:
     """One thread: the tables that it has not written yet, by the folder that they go to."""
 
-    def __init__(self, number: int, events: Path, doubtful: Path, fields: pa.Schema) -> None:
-        self._number, self._events, self._doubtful = number, events, doubtful
+    def __init__(self, number: int, root: Path, fields: pa.Schema) -> None:
+        self._number, self._root = number, root
         self._parsing = pj.ParseOptions(explicit_schema=fields, unexpected_field_behavior="ignore")
         self._tables: dict[Path, list[pa.Table]] = defaultdict(list)
         self._bytes = self._written = 0
@@ -140,13 +144,17 @@ class _Reader:
             table = table.filter(whole)
         families = pc.fill_null(pc.take(_NAMES, pc.index_in(table["event"], _KINDS)), OTHERS)
         for family in sorted(pc.unique(families).to_pylist()):
-            self._keep(self._events / f"family={family}", table.filter(pc.equal(families, family)))
+            self._keep(self._root / "events" / f"family={family}", table.filter(pc.equal(families, family)))
+        many = table.filter(pc.not_equal(families, OTHERS)).group_by(["history", "member", "log"])
+        counts = many.aggregate([("id", "min"), ("id", "count"), ("at", "min"), ("at", "max")])
+        if counts.num_rows:
+            self._keep(self._root / "counted", counts.rename_columns(COUNTED))
         if self._bytes > KEPT_BYTES:
             self._write()
 
     def _leave(self, log: str, lines: list[tuple[int, bytes]]) -> None:
         rows = [{"log": log, "block": 0, "id": number, "text": line.decode(errors="replace")} for number, line in lines]
-        self._keep(self._doubtful, pa.Table.from_pylist(rows, DOUBTFUL))
+        self._keep(self._root / "doubtful", pa.Table.from_pylist(rows, DOUBTFUL))
 
     def _keep(self, folder: Path, table: pa.Table) -> None:
         """Without columns of which it has nothing: a family has few of all."""
@@ -158,6 +166,6 @@ class _Reader:
         for folder, tables in self._tables.items():
             folder.mkdir(parents=True, exist_ok=True)
             whole = pa.concat_tables(tables, promote_options="default")
-            pq.write_table(whole, folder / f"here-{self._number}-{self._written}.parquet")
+            pq.write_table(whole, folder / f"{NAMED_HERE}{self._number}-{self._written}.parquet")
         self._tables.clear()
         self._bytes, self._written = 0, self._written + 1

@@ -25,10 +25,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from phalanx.audit.here import is_readable, read_here
+from phalanx.audit.here import NAMED_HERE, is_readable, read_here
 from phalanx.audit.lives import LIFE
 from phalanx.audit.schema import TRACE_DDL
-from phalanx.audit.scratch import Scratch, small
+from phalanx.audit.scratch import OTHERS, Scratch, small
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
 
@@ -38,6 +38,7 @@ NAMES = ("*.jsonl", "*.jsonl.*", "*.jsonl-*", "*.parquet")
 """Which files of a folder are read; others are none of ours."""
 _DAMAGED = "a file is damaged, and what stands behind the damage is left out"
 _DOUBTFUL_DDL = "log string, block bigint, id bigint, text string"
+_COUNTED_DDL = "history string, member string, log string, first bigint, lines bigint, oldest bigint, newest bigint"
 
 _ENVELOPE = "at bigint, cluster string, member string, event string"
 _FIELDS = """
@@ -152,7 +153,7 @@ def _read(scratch: Scratch, folder: str, files: dict[str, int], *, skips_damage:
         parsed = scratch.save_events(functools.reduce(DataFrame.unionByName, parts), "events")
     else:
         parsed = scratch.read_events(_parsed(small(spark, [], _DOUBTFUL_DDL)), "events")
-    pieces = scratch.save(_pieces(parsed), "pieces")
+    pieces = scratch.save(_pieces(scratch, parsed, bool(parts)), "pieces")
     whole = spark.sql(
         """
         select sum(bad) as bad, sum(good) as good,
@@ -188,20 +189,25 @@ def _read_here(scratch: Scratch, paths: list[str]) -> tuple[DataFrame | None, li
     """Lines of these files that are doubtful, all others being among the events; and what is damaged."""
     if scratch.here is None or not paths:
         return None, []
-    events, doubtful = scratch.here / "events", scratch.here / "doubtful"
-    shutil.rmtree(events, ignore_errors=True)
-    shutil.rmtree(doubtful, ignore_errors=True)
-    events.mkdir()
+    for name in ("events", "counted", "doubtful"):
+        shutil.rmtree(scratch.here / name, ignore_errors=True)
+    (scratch.here / "events").mkdir()
     fields = to_arrow_schema(cast(StructType, StructType.fromDDL(f"{_ENVELOPE}, {_FIELDS}")))
     threads = scratch.spark.sparkContext.defaultParallelism
-    damage = read_here([Path(path.removeprefix("file:")) for path in paths], events, doubtful, fields, threads)
+    damage = read_here([Path(path.removeprefix("file:")) for path in paths], scratch.here, fields, threads)
+    doubtful = scratch.here / "doubtful"
     left = scratch.spark.read.schema(_DOUBTFUL_DDL).parquet(str(doubtful)) if doubtful.is_dir() else None
     return left, [f"{_DAMAGED}: {each}" for each in damage]
 
 
-def _pieces(parsed: DataFrame) -> DataFrame:
-    """Of each member in each piece of a file what has to be known of all lines: they are looked at once for all of it."""
-    return parsed.sparkSession.sql(
+def _pieces(scratch: Scratch, parsed: DataFrame, any_by_spark: bool) -> DataFrame:
+    """Of each member in each piece of a file what has to be known of all lines: they are looked at once for all of it, and
+    those that were counted when they were read are not looked at again. May have several rows for one member and piece."""
+    spark, counted = scratch.spark, scratch.here / "counted" if scratch.here else None
+    if counted is not None:
+        by_spark = f" or _metadata.file_name not like '{NAMED_HERE}%'" if any_by_spark else ""
+        parsed = parsed.where(f"family = '{OTHERS}'{by_spark}")
+    looked_at = spark.sql(
         f"""
         select history, member, log, block, min(id) as first, count(*) as lines, min(at) as begins, count(bad) as bad,
             count(event) filter (where bad is null) as good, {LIFE}
@@ -209,6 +215,17 @@ def _pieces(parsed: DataFrame) -> DataFrame:
         """,
         parsed=parsed,
     )
+    if counted is None or not counted.is_dir():
+        return looked_at
+    counts = spark.sql(
+        """
+        select history, member, log, bigint(0) as block, first, lines, oldest as begins, bigint(0) as bad, lines as good,
+            oldest, newest, oldest as first_at, newest as last_at
+        from {counts}
+        """,
+        counts=spark.read.schema(_COUNTED_DDL).parquet(str(counted)),
+    )
+    return looked_at.unionByName(counts, allowMissingColumns=True)
 
 
 def _blocks(spark: SparkSession, pieces: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from phalanx.audit.findings import line_of
 from phalanx.audit.lives import FOREVER
-from phalanx.audit.scratch import Scratch
+from phalanx.audit.scratch import Scratch, small
 from phalanx.audit.views import PATIENCE_MS
 
 
@@ -37,42 +37,30 @@ def rows_of_table(spark: SparkSession, events: DataFrame, reigns: DataFrame) -> 
     ours = spark.sql(
         """
         select e.history, g.number, e.at, e.place, e.line, e.log, e.member, e.event, e.kind, e.partition, e.replicas,
-            e.replicas_now, e.rows, e.members, e.before, e.after,
-            last(if(e.event = 'MigrationsPlanned', e.reason, null), true) over own as plan,
-            last(if(e.event = 'ViewInstalled', e.members, null), true) over own as list
+            e.replicas_now, e.rows, e.members, e.before, e.after
         from {events} e join {reigns} g on g.history = e.history and g.master = e.member and e.at between g.since and g.until
-        where e.family in ('others', 'ends', 'lists')
-            and e.event in ('PartitionsAssigned', 'MigrationsPlanned', 'MigrationCommitted', 'PartitionLost',
-                            'PartitionsDivided', 'ViewInstalled')
-        window own as (partition by e.history, e.member order by e.at, e.place, e.line)
+        where e.family in ('others', 'ends')
+            and e.event in ('PartitionsAssigned', 'MigrationCommitted', 'PartitionLost', 'PartitionsDivided')
         """,
         events=events, reigns=reigns,
     )  # fmt: skip
-    told = spark.sql(
-        f"""
-        select {_OF_ROW}, partition, if(event = 'PartitionLost', replicas_now, replicas) as replicas
-        from {{ours}} where event in ('MigrationCommitted', 'PartitionLost') and partition is not null
-        union all
-        select {_OF_ROW}, part, transform(held, place_ -> members[place_])
-        from {{ours}} lateral view posexplode(rows) each as part, held where event = 'PartitionsAssigned'
-        """,
-        ours=ours,
-    )
-    divided = spark.sql(
+    divisions = spark.sql(
         """
         select history, number, at, line, cast(before as int) as before, after,
             row_number() over (partition by history order by number, at, place, line) as nth
         from {ours} where event = 'PartitionsDivided'
         """,
         ours=ours,
-    )
-    times = spark.sql("select coalesce(max(nth), 0) from {divided}", divided=divided).collect()[0][0]
-    for nth in range(1, times + 1):
-        told = told.unionByName(_parts(spark, told, divided.where(f"nth = {nth}")))
+    ).collect()
+    told = _told(spark, ours)
+    divided = small(spark, [tuple(row) for row in divisions], _DIVIDED_DDL)
+    of_divided = _told(spark, ours.join(divided, "history", "left_semi"))
+    for nth in range(1, max((row.nth for row in divisions), default=0) + 1):
+        parts = _parts(spark, of_divided, divided.where(f"nth = {nth}"))
+        told, of_divided = told.unionByName(parts), of_divided.unionByName(parts)
     return spark.sql(
         f"""
-        select *, row_number() over own as n, greatest(at, coalesce(lead(at) over own, {FOREVER})) as until,
-            lead(at) over own is null as is_last
+        select *, row_number() over own as n, greatest(at, coalesce(lead(at) over own, {FOREVER})) as until
         from {{told}} where replicas is not null
         window own as (partition by history, partition order by number, at, place, line)
         """,
@@ -80,9 +68,26 @@ def rows_of_table(spark: SparkSession, events: DataFrame, reigns: DataFrame) -> 
     )
 
 
-_OF_ROW = "history, number, at, place, line, log, member, event, kind, plan, list"
+_OF_ROW = "history, number, at, place, line, log, member, event, kind"
+_DIVIDED_DDL = "history string, number int, at bigint, line bigint, before int, after bigint, nth int"
 _HANDS_OVER = "members want to hold nothing any more"
 """Why a plan was made that takes replicas from members which are leaving."""
+
+
+def _told(spark: SparkSession, ours: DataFrame) -> DataFrame:
+    """The rows that events tell: all of a new table, or one."""
+    return spark.sql(
+        f"""
+        select {_OF_ROW}, part as partition, holders as replicas
+        from {{ours}} lateral view inline(case event
+            when 'PartitionsAssigned' then
+                transform(rows, (held, nth) -> struct(nth as part, transform(held, place_ -> members[place_]) as holders))
+            when 'MigrationCommitted' then array(struct(partition as part, replicas as holders))
+            when 'PartitionLost' then array(struct(partition as part, replicas_now as holders)) end) each as part, holders
+        where part is not null
+        """,
+        ours=ours,
+    )
 
 
 def _parts(spark: SparkSession, told: DataFrame, divided: DataFrame) -> DataFrame:
@@ -90,7 +95,7 @@ def _parts(spark: SparkSession, told: DataFrame, divided: DataFrame) -> DataFram
     return spark.sql(
         """
         select history, now.number as number, now.at as at, place, now.line as line, log, member, 'PartitionsDivided' as event,
-            kind, plan, list, part as partition, replicas
+            kind, part as partition, replicas
         from (
             select t.*, struct(d.number, d.at, d.line) as now, row_number() over (
                     partition by t.history, t.partition order by t.number desc, t.at desc, t.place desc, t.line desc) as back,
@@ -107,7 +112,7 @@ def held(spark: SparkSession, rows: DataFrame, gone: DataFrame) -> DataFrame:
     """Each replica of each row: `index` (0: the owner), from `at` until `until`, and `gone_at` where its member left."""
     return spark.sql(
         """
-        select r.history, r.partition, r.n, r.number, r.at, r.until, r.is_last, r.index, r.replica as member, g.at as gone_at
+        select r.history, r.partition, r.n, r.at, r.until, r.index, r.replica as member, g.at as gone_at
         from (select *, posexplode(replicas) as (index, replica) from {rows}) r
         left join {gone} g on g.history = r.history and g.member = r.replica
         where r.replica is not null
@@ -117,12 +122,13 @@ def held(spark: SparkSession, rows: DataFrame, gone: DataFrame) -> DataFrame:
 
 
 def replica_findings(
-    kept: Scratch, events: DataFrame, members: DataFrame, rows: DataFrame, replicas: DataFrame
+    kept: Scratch, events: DataFrame, members: DataFrame, reigns: DataFrame, rows: DataFrame, replicas: DataFrame
 ) -> list[DataFrame]:
     """Commits that left a partition with fewer replicas than it had, where there are members for as many: those that are
     leaving do not count, nor what they held.
 
-    Partitions that had fewer of them after any commit are found first, by numbers alone.
+    Partitions that had fewer of them after any commit are found first, by numbers alone; what the master had told before is
+    looked up for these commits only.
     """
     spark, keys = kept.spark, ["history", "partition"]
     fewer = kept.save(spark.sql(
@@ -163,16 +169,32 @@ def replica_findings(
                 lag(struct(r.log, r.line, r.at, r.member, r.event, r.replicas, coalesce(c.keeps, array()) as keeps)) over (
                     partition by r.history, r.partition order by r.n) as prev
             from {{rows}} r left join counts c on c.history = r.history and c.partition = r.partition and c.n = r.n
+        ),
+        fell as (
+            select * from steps where event = 'MigrationCommitted' and kind <> 'clear' and size(has) < size(prev.keeps)
+        ),
+        told as (
+            select history, member, at, place, line, struct(*) as step, null as reason, null as members from fell
+            union all
+            select e.history, e.member, e.at, e.place, e.line, null, if(e.event = 'MigrationsPlanned', e.reason, null),
+                if(e.event = 'ViewInstalled', e.members, null)
+            from {{events}} e join {{reigns}} g on g.history = e.history and g.master = e.member
+                and e.at between g.since and g.until
+            where e.family in ('others', 'lists') and e.event in ('MigrationsPlanned', 'ViewInstalled')
+        ),
+        known as (
+            select step, last(reason, true) over own as plan, last(members, true) over own as list from told
+            window own as (partition by history, member order by at, place, line)
         )
         select 'replicas' as property, s.history, s.at,
             concat('partition ', partition, ' had ', size(prev.keeps), ' replicas, and ', size(has), ' after a ', kind) as what,
             array({line_of("s.prev", _row_told("s.prev"))}, {line_of("s", _row_told("s"))}) as lines
-        from steps s left join leaving l on l.history = s.history
-        where event = 'MigrationCommitted' and kind <> 'clear' and coalesce(plan, '') <> '{_HANDS_OVER}'
+        from (select step.*, plan, list from known where step is not null) s left join leaving l on l.history = s.history
+        where coalesce(plan, '') <> '{_HANDS_OVER}'
             and size(has) < least(size(prev.keeps), size(array_except(list, coalesce(leavers, array()))))
             and size(array_except(array_except(prev.keeps, has), coalesce(leavers, array()))) > 0
         """,
-        events=events, members=members, rows=rows, replicas=replicas,
+        events=events, members=members, reigns=reigns, rows=rows, replicas=replicas,
     )  # fmt: skip
     return [found]
 

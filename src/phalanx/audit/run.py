@@ -50,11 +50,12 @@ def audit(spark: SparkSession, folder: str, *, with_charts: bool = False, histor
     began = time.monotonic()
     with scratch(spark, folder) as kept, _threads() as pool:
         reading = read_events(kept, folder)
+        on_tables = pool.submit(_found, lambda: views.table_findings(spark, reading.events), folder)
         tables = _tables(kept, reading, pool)
         figures = pool.submit(_figures, spark, tables)
         circles, unsearched = views.order_findings(spark, tables.views)
         untold = pool.submit(_untold, spark, tables, reading, unsearched)
-        parts = [pool.submit(_found, find, folder) for find in _finders(kept, tables, circles)]
+        parts = [on_tables, *(pool.submit(_found, find, folder) for find in _finders(kept, tables, circles))]
         found = merged(part.result() for part in parts)
         charts = gather(spark, tables, history, found, pool) if with_charts or history else {}
         return _report(reading, folder, tables, found, untold.result(), figures.result(), charts, began)
@@ -114,8 +115,7 @@ def _finders(kept: Scratch, t: Tables, circles: list[DataFrame]) -> list[Callabl
     spark = kept.spark
     return [
         lambda: migrations.result_findings(kept, t.events, t.moves, t.reigns, t.members),
-        lambda: replicas.replica_findings(kept, t.events, t.members, t.rows, t.held),
-        lambda: views.table_findings(spark, t.events),
+        lambda: replicas.replica_findings(kept, t.events, t.members, t.reigns, t.rows, t.held),
         lambda: views.view_findings(spark, t.events, t.views, t.members),
         lambda: [
             views.agreement(spark, t.views, t.members, t.spans)[0],

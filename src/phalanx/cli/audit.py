@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
 SETTINGS = {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "2g"}
 HERE = {
     # A hundred queries over small tables run once each: the best compiler's work, and new plans halfway, never pay.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
+    # Nearly all that is made is garbage soon: a young generation that holds a query's rows, from the beginning.
+    "-Xms1g -XX:NewRatio=1 -XX:MetaspaceSize=256m",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     # Families of events are written side by side, not sorted by family first.
@@ -90,9 +94,18 @@ def _judged(folder: str, master: str, history: str, *, with_charts: bool) -> Rep
     if local is not None and not local.exists() and not set(folder) & PATTERN:
         raise UsageError(f"there is no folder {folder}")  # as the audit would say, but before Spark starts
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # what is wrong is said in one line
-    settings = SETTINGS | (HERE if master.startswith("local") else {})
+    threads = threads_here(master)
+    settings = SETTINGS | (HERE | {"spark.sql.shuffle.partitions": str(threads)} if threads else {})
     with spark_session(master, f"{folder} cannot be judged", settings) as spark, doing(f"judges {folder}"):
         return judge(spark, folder, with_charts=with_charts, history=history)
+
+
+def threads_here(master: str) -> int:
+    """How many a Spark on this machine has; 0: it runs elsewhere."""
+    found = re.match(r"local(?:\[(\d+|\*)|$)", master)
+    if found is None:
+        return 0
+    return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
 
 
 def _show(report: Report, html: Path | None) -> None:
