@@ -10,16 +10,19 @@ from phalanx.grid.rows import (
     cut_rows,
     divided_rows,
     extent_of,
+    extents_of,
     pack_rows,
     row_count,
     rows_by_partition,
-    sizes_of,
+    together,
     unpack_rows,
 )
 from phalanx.partition.hashing import partition_of
 
 TEXT = b"\xff\xff\xff\xf5"
-ROWS = st.lists(st.tuples(st.binary(max_size=9).map(TEXT.__add__), st.binary(max_size=300)), max_size=40)
+SAME = st.lists(st.tuples(st.binary(min_size=4, max_size=4), st.sampled_from([b"", b"four"])), max_size=40)
+"""Keys of one length."""
+ROWS = SAME | st.lists(st.tuples(st.binary(max_size=9).map(TEXT.__add__), st.binary(max_size=300)), max_size=40)
 Row = tuple[bytes, bytes]
 
 
@@ -38,9 +41,10 @@ def test_rows_come_out_as_they_went_in_wherever_they_stand(rows: list[Row], befo
     assert keys == [key for key, _ in rows]
     assert values == [prefix + value for _, value in rows]
     assert row_count(data, len(before)) == len(rows)
-    sizes = sizes_of(data, len(before))
-    assert list(sizes.keys) == [len(key) for key, _ in rows]
-    assert list(sizes.values) == [len(value) for _, value in rows]
+    assert extents_of(data, len(before)) == (
+        extent_of([len(key) for key, _ in rows]),
+        extent_of([len(value) for _, value in rows]),
+    )
 
 
 @given(rows=ROWS, count=st.integers(1, 30))
@@ -73,7 +77,7 @@ def test_what_is_cut_short_is_refused(rows: list[Row], end: int) -> None:
     data = packed(rows)
     if end < len(data):
         with pytest.raises(BadRows):
-            sizes_of(data[:end])
+            extents_of(data[:end])
     with pytest.raises(BadRows):
         unpack_rows(data + b"x")
 
@@ -85,5 +89,5 @@ def test_nor_are_more_rows_taken_than_can_be_there(count: int) -> None:
 
 
 def test_the_extent_of_sizes_is_that_of_all_together() -> None:
-    assert extent_of([[], [3, 9], [], [5]]) == (3, 17, 3, 9)
-    assert extent_of([[], []]) == extent_of([]) == (0, 0, 0, 0)
+    assert together(map(extent_of, ([], [3, 9], [], [5]))) == extent_of([3, 9, 5]) == (3, 17, 3, 9)
+    assert together(map(extent_of, ([], []))) == together([]) == (0, 0, 0, 0)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from phalanx.common.errors import EntryTooLarge, ProtocolError
 from phalanx.wire import messages as m
 from phalanx.wire.codec import (
+    COPIED_BYTES,
     HEADER_BYTES,
     FrameReader,
     encode_frame,
@@ -149,3 +150,41 @@ def test_the_wire_numbers_of_messages_are_kept() -> None:
         17: "ExplicitSuspicion", 18: "MastershipClaim", 30: "TableUpdate", 40: "ReplicatePut", 43: "ReplicateAck",
         60: "Get", 61: "Put", 67: "PutAll", 90: "ValueReply", 100: "ErrorReply",
     }  # fmt: skip
+
+
+@given(
+    st.lists(st.integers(0, 3 * COPIED_BYTES) | st.integers(0, 50), max_size=5),
+    st.lists(st.integers(1, COPIED_BYTES), min_size=1, max_size=40),
+)
+def test_long_frames_may_be_received_into_the_room_for_them(sizes: list[int], pieces: list[int]) -> None:
+    sent = [m.PackedReply(number, b"k" * 4, b"", bytes(size), b"", False) for number, size in enumerate(sizes)]
+    data = b"".join(map(encode_frame, sent))
+    reader = FrameReader(reply_decoder)
+    got: list[object] = []
+    at = number = 0
+    while at < len(data):
+        size = pieces[number % len(pieces)]
+        number += 1
+        room = reader.room()
+        if room is not None:
+            part = data[at : at + min(size, len(room))]
+            room[: len(part)] = part
+            got += reader.filled(len(part))
+        else:
+            part = data[at : at + size]
+            got += reader.feed(part)
+        at += len(part)
+    assert got == sent
+    assert reader.room() is None
+    assert reader.rest == b""
+
+
+def test_what_was_put_into_the_room_may_be_no_message() -> None:
+    reader = FrameReader(reply_decoder)
+    assert reader.feed((COPIED_BYTES + 1).to_bytes(HEADER_BYTES, "big")) == []
+    room = reader.room()
+    assert room is not None
+    with pytest.raises(ProtocolError, match=f"{COPIED_BYTES + 1} bytes is no message"):
+        reader.filled(len(room))
+    with pytest.raises(ValueError, match="1 bytes cannot have been put"):
+        reader.filled(1)

@@ -318,7 +318,7 @@ def _check(server: Server, count: int) -> None:
 def _profile(frame: DataFrame) -> list[Step]:
     from phalanx.common.clock import STAMP_BYTES
     from phalanx.grid.packing import packed_page
-    from phalanx.grid.rows import sizes_of, unpack_rows
+    from phalanx.grid.rows import extents_of, unpack_rows
     from phalanx.grid.store import MapStore
     from phalanx.spark.keys import encode_keys
     from phalanx.spark.options import READ as USE
@@ -358,7 +358,7 @@ def _profile(frame: DataFrame) -> list[Step]:
         Step("task", "pack by partition", _ns(lambda: rows_by_partition(keys, values, PROFILED_PARTITIONS))),
         Step("task", "make the request", _ns(lambda: encode_frame(request))),
         Step("member", "take the request apart", _ns(lambda: message_decoder.decode(frame_in))),
-        Step("member", "check sizes", _ns(lambda: [sizes_of(rows) for rows in parts.values()])),
+        Step("member", "check sizes", _ns(lambda: [extents_of(rows) for rows in parts.values()])),
         Step("member", "unpack and stamp", _ns(lambda: [unpack_rows(rows, 0, stamp) for rows in parts.values()])),
         Step("member", "store", _ns(store)),
         Step("member", "make pages", _ns(lambda: [packed_page(each, b"", 1 << 30, None, 0) for each in stores])),

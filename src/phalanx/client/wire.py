@@ -137,10 +137,18 @@ class Wire:
             value = struct.pack("ll", whole, int((wait_s - whole) * 1e6))
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
             self._wait_s = wait_s
+        room = self._reader.room()
         try:
+            if room is not None:
+                return self._filled(self.socket.recv_into(room))
             data = self.socket.recv(RECEIVE_BYTES)
         except BlockingIOError:
             return []
         if not data:
             raise ConnectionResetError("the member closed the connection")
         return self._reader.feed(data)
+
+    def _filled(self, size: int) -> list[Any]:
+        if not size:
+            raise ConnectionResetError("the member closed the connection")
+        return self._reader.filled(size)

@@ -17,6 +17,7 @@ from phalanx.grid.once import was_noted
 from phalanx.grid.replication import OwnedPartition
 from phalanx.grid.rows import Extent, extent_of
 from phalanx.grid.steps import REMOVES
+from phalanx.partition.hashing import TYPE_ID_BYTES
 from phalanx.wire.messages import (
     OPERATIONS,
     WRITES,
@@ -32,8 +33,6 @@ from phalanx.wire.messages import (
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
 
-TYPE_ID_BYTES = 4
-"""What every serialised key and value begins with."""
 OVERHEAD_BYTES = 10
 """Of one entry in a message, at most."""
 
@@ -124,7 +123,7 @@ def fits_one(grid: GridService, caller: Target, request: Put | PutIfAbsent | Rep
         and request.map[0] != HIDDEN
     ):
         return True
-    return fits(grid, caller, request, extent_of([[len(request.key)]]), extent_of([[len(request.value)]]))
+    return fits(grid, caller, request, extent_of([len(request.key)]), extent_of([len(request.value)]))
 
 
 def is_kept_from_users(grid: GridService, caller: Target, request: KeyRequest | BulkRequest) -> bool:

@@ -14,7 +14,7 @@ from phalanx.grid.conditions import BadCondition, wanted_by
 from phalanx.grid.ending import end_before_write
 from phalanx.grid.packing import NOTHING, packed_page
 from phalanx.grid.replication import OwnedPartition, PendingWrite
-from phalanx.grid.rows import BadRows, extent_of, sizes_of, unpack_rows
+from phalanx.grid.rows import BadRows, extent_of, extents_of, together, unpack_rows
 from phalanx.grid.staging import on_change, take_pages
 from phalanx.grid.steps import header_of, page_key
 from phalanx.grid.store import Replica
@@ -91,7 +91,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
         text = f"{len(request.keys)} keys and {len(request.values)} values: send one value for each key"
         grid.fail(caller, request.id, ErrorCode.INVALID, text)
         return
-    extents = extent_of([list(map(len, request.keys))]), extent_of([list(map(len, request.values))])
+    extents = extent_of(list(map(len, request.keys))), extent_of(list(map(len, request.values)))
     if not fits(grid, caller, request, *extents):
         return
     owned_ones = owned_of(grid, caller, request, partitions_of(request.keys, len(grid.owned)), now)
@@ -123,7 +123,7 @@ def _put_packed(grid: GridService, caller: Target, request: PutPacked, now: Mill
     name, ttl_ms = request.map, request.ttl_ms
     partitions = [part.partition for part in request.parts]
     try:
-        sizes = [sizes_of(part.rows) for part in request.parts]
+        extents = [extents_of(part.rows) for part in request.parts]
     except BadRows as error:
         grid.fail(caller, request.id, ErrorCode.INVALID, f"what is to be put into {name!r} means nothing: {error}")
         return
@@ -132,8 +132,10 @@ def _put_packed(grid: GridService, caller: Target, request: PutPacked, now: Mill
             caller, request.id, ErrorCode.INVALID, "rows of a partition come twice: send each partition's together"
         )
         return
-    extents = extent_of([each.keys for each in sizes]), extent_of([each.values for each in sizes])
-    if not fits(grid, caller, request, *extents) or not owns_all(grid, caller, request, partitions, request.of, now):
+    keys, values = together(own for own, _ in extents), together(their for _, their in extents)
+    if not fits(grid, caller, request, keys, values) or not owns_all(
+        grid, caller, request, partitions, request.of, now
+    ):
         return
     stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
     write = PendingWrite(caller, DoneReply(request.id), 0, name)
@@ -147,11 +149,11 @@ def _put_packed(grid: GridService, caller: Target, request: PutPacked, now: Mill
                 put_in(grid, owned_at(grid, part.partition), name, [page], [row], 0, write, now, page=part.page)
     else:
         for part in request.parts:
-            keys, values = unpack_rows(part.rows, 0, stamp)
-            if keys:
-                put_in(grid, owned_at(grid, part.partition), name, keys, values, ttl_ms, write, now)
+            owned, rows = owned_at(grid, part.partition), unpack_rows(part.rows, 0, stamp)
+            if rows[0]:
+                put_in(grid, owned, name, *rows, ttl_ms, write, now)
                 if grid.evictor.is_on:
-                    grid.evictor.after_write(owned_at(grid, part.partition), name, len(keys), now)
+                    grid.evictor.after_write(owned, name, len(rows[0]), now)
     if write.partitions_left == 0:
         grid.out.send(caller, write.reply)
 

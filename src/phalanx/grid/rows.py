@@ -7,9 +7,10 @@ Numbers are four bytes each, little-endian. Nothing is made for a single row on 
 
 from __future__ import annotations
 
+import struct
 import sys
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
@@ -26,15 +27,8 @@ class BadRows(ValueError):
     """These are no rows."""
 
 
-class Sizes(NamedTuple):
-    """Of all keys and values."""
-
-    keys: array[int]
-    values: array[int]
-
-
 class Extent(NamedTuple):
-    """How long keys are, or values."""
+    """How long some keys are, or values."""
 
     many: int
     total: int
@@ -42,16 +36,26 @@ class Extent(NamedTuple):
     largest: int
 
 
-def extent_of(sizes: Iterable[Sequence[int]]) -> Extent:
-    """Of several runs of sizes together."""
-    some = [each for each in sizes if each]
+NOTHING: Final = Extent(0, 0, 0, 0)
+
+
+def extent_of(sizes: Collection[int]) -> Extent:
+    """Of what has these sizes."""
+    different = set(sizes)
+    return Extent(len(sizes), sum(sizes), min(different), max(different)) if sizes else NOTHING
+
+
+def together(extents: Iterable[Extent]) -> Extent:
+    """Of all of them."""
+    some = [each for each in extents if each.many]
     if not some:
-        return Extent(0, 0, 0, 0)
-    return Extent(sum(map(len, some)), sum(map(sum, some)), min(map(min, some)), max(map(max, some)))
+        return NOTHING
+    many, total, smallest, largest = zip(*some, strict=True)
+    return Extent(sum(many), sum(total), min(smallest), max(largest))
 
 
-def sizes_of(data: bytes, start: int = 0) -> Sizes:
-    """What stands before the rows, from a place on. Raises `BadRows` unless exactly the rest has these sizes."""
+def extents_of(data: bytes, start: int = 0) -> tuple[Extent, Extent]:
+    """Of the keys and the values of rows, from a place on. Raises `BadRows` unless exactly the rest has these sizes."""
     if len(data) < start + NUMBER_BYTES:
         raise BadRows(f"{len(data) - start} bytes do not say how many rows they are")
     count = row_count(data, start)
@@ -59,10 +63,19 @@ def sizes_of(data: bytes, start: int = 0) -> Sizes:
     middle, end = begin + NUMBER_BYTES * count, begin + 2 * NUMBER_BYTES * count
     if end > len(data):
         raise BadRows(f"{len(data) - start} bytes cannot be {count} rows")
-    sizes = Sizes(_numbers(data[begin:middle]), _numbers(data[middle:end]))
-    if sum(sizes.keys) + sum(sizes.values) != len(data) - end:
-        raise BadRows(f"{count} rows are to be {sum(sizes.keys) + sum(sizes.values)} bytes, and are {len(data) - end}")
-    return sizes
+    keys, values = _extent(data[begin:middle]), _extent(data[middle:end])
+    if keys.total + values.total != len(data) - end:
+        raise BadRows(f"{count} rows are to be {keys.total + values.total} bytes, and are {len(data) - end}")
+    return keys, values
+
+
+def _extent(sizes: bytes) -> Extent:
+    """Of what has these sizes, which are often all the same."""
+    first, many = sizes[:NUMBER_BYTES], len(sizes) // NUMBER_BYTES
+    if sizes == first * many:
+        size = int.from_bytes(first, "little")
+        return Extent(many, many * size, size, size)
+    return extent_of(_numbers(sizes))
 
 
 def row_count(data: bytes, start: int = 0) -> int:
@@ -78,11 +91,21 @@ def pack_rows(keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
 
 def unpack_rows(data: bytes, start: int = 0, prefix: bytes = b"") -> tuple[list[bytes], list[bytes]]:
     """The keys, and the values with something before each of them. Raises `BadRows`."""
-    sizes = sizes_of(data, start)
-    begin = start + NUMBER_BYTES + 2 * NUMBER_BYTES * len(sizes.keys)
-    keys = [data[at:to] for at, to in pairwise(accumulate(sizes.keys, initial=begin))]
-    begin += sum(sizes.keys)
-    return keys, [prefix + data[at:to] for at, to in pairwise(accumulate(sizes.values, initial=begin))]
+    keys, values = extents_of(data, start)
+    sizes = start + NUMBER_BYTES
+    begin = sizes + 2 * NUMBER_BYTES * keys.many
+    own = _apart(data, sizes, begin, keys)
+    their = _apart(data, sizes + NUMBER_BYTES * keys.many, begin + keys.total, values)
+    return own, [prefix + value for value in their] if prefix else their
+
+
+def _apart(data: bytes, sizes: int, begin: int, extent: Extent) -> list[bytes]:
+    """Each by itself, of so many side by side: where their sizes are, and where they begin."""
+    many, size = extent.many, extent.largest
+    if size and size == extent.smallest:
+        return list(struct.unpack_from(f"{size}s" * many, data, begin))
+    ends = accumulate(_numbers(data[sizes : sizes + NUMBER_BYTES * many]), initial=begin)
+    return [data[at:to] for at, to in pairwise(ends)]
 
 
 def rows_by_partition(keys: Sequence[bytes], values: Sequence[bytes], partition_count: int) -> dict[int, bytes]:

@@ -16,6 +16,8 @@ from typing import Final
 from mmh3 import mmh3_32_sintdigest, mmh3_32_uintdigest
 
 HASH_SEED: Final = 0x01000193
+TYPE_ID_BYTES: Final = 4
+"""What every serialised key and value begins with."""
 
 _POSITIVE: Final = 2**31 - 1
 """The smallest signed 32-bit number has no absolute value of 31 bits. By the public rule it counts as 0, and this mask,

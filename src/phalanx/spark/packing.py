@@ -6,15 +6,15 @@ import numpy as np
 import pyarrow as pa
 
 from phalanx.grid.rows import NUMBER_BYTES
-from phalanx.partition.hashing import partitions_of
-from phalanx.spark.arrow import Array, Ints, from_numpy, to_bytes_list
+from phalanx.spark.arrow import Array, Ints, from_numpy
+from phalanx.spark.hashing import partitions_of
 
 
 def rows_by_partition(keys: Array, values: Array, partition_count: int) -> dict[int, bytes]:
     """The rows of each partition, in the order in which they are: as `grid.rows.rows_by_partition`, of binary arrays."""
     if not len(keys):
         return {}
-    partitions = np.array(partitions_of(to_bytes_list(keys), partition_count), np.int64)
+    partitions = partitions_of(keys, partition_count)
     order = np.argsort(partitions, kind="stable").astype(np.int32)
     rows = from_numpy(order, pa.int32())
     key_data, key_ends = _laid_out(keys.take(rows))

@@ -48,12 +48,15 @@ def encode_frame(message: Message | Handshake, max_frame_bytes: int = DEFAULT_MA
 class FrameReader(Generic[M]):
     """Cuts a byte stream into messages, however the network chopped it."""
 
-    __slots__ = ("_decode", "_max_frame_bytes", "_rest")
+    __slots__ = ("_decode", "_filled", "_long", "_max_frame_bytes", "_rest")
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[M], max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
         self._decode = decoder.decode
         self._max_frame_bytes = max_frame_bytes
         self._rest = bytearray()
+        self._long: bytearray | None = None
+        """Room for a frame of which a part has arrived; only `room` makes it."""
+        self._filled = 0
 
     @property
     def rest(self) -> bytes:
@@ -82,15 +85,45 @@ class FrameReader(Generic[M]):
             if stop > end:
                 break
             start += HEADER_BYTES
-            try:
-                frame = data[start:stop] if length <= COPIED_BYTES else memoryview(data)[start:stop]
-                messages.append(self._decode(frame))
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                raise ProtocolError(f"a frame of {length} bytes is no message: {error}") from error
+            messages.append(self._decoded(data[start:stop] if length <= COPIED_BYTES else memoryview(data)[start:stop]))
             start = stop
         if start < end:
             self._rest += memoryview(data)[start:]
         return messages
+
+    def room(self) -> memoryview | None:
+        """Where what comes next may be put, for `filled`, when it is the rest of a long frame; None: it goes to `feed`.
+
+        For one who trusts its peer: the room is as large as the peer says that the frame is.
+        """
+        if self._long is None:
+            rest = self._rest
+            if len(rest) < HEADER_BYTES:
+                return None
+            (length,) = _length_at(rest)
+            if length <= COPIED_BYTES:
+                return None
+            self._long, self._filled = bytearray(HEADER_BYTES + length), len(rest)
+            self._long[: len(rest)] = rest
+            rest.clear()
+        return memoryview(self._long)[self._filled :]
+
+    def filled(self, size: int) -> list[M]:
+        """So many bytes were put into the room: the message, if it is whole now. Raises as `feed`."""
+        long = self._long
+        if long is None or size > len(long) - self._filled:
+            raise ValueError(f"{size} bytes cannot have been put into the room that there was")
+        self._filled += size
+        if self._filled < len(long):
+            return []
+        self._long = None
+        return [self._decoded(memoryview(long)[HEADER_BYTES:])]
+
+    def _decoded(self, frame: bytes | memoryview) -> M:
+        try:
+            return self._decode(frame)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ProtocolError(f"a frame of {len(frame)} bytes is no message: {error}") from error
 
     def _join(self, data: bytes) -> bytes:
         """What was left over and what has come; nothing while a frame is not whole: it would be copied each time."""
