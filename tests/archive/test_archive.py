@@ -94,7 +94,7 @@ def test_entries_whose_time_is_over_are_left_out_unless_it_starts_anew(
     spark: SparkSession, one: Cluster, other: Cluster, tmp_path: Path
 ) -> None:
     with one.client() as grid:
-        grid.map("short").put_all({n: n for n in range(20)}, ttl=4)
+        grid.map("short").put_all({n: n for n in range(20)}, ttl=12)
         grid.map("short")["for ever"] = True
         export_maps(spark, source_of(one), str(tmp_path / "a"), ["short"])
         wait_for(lambda: len(grid.map("short")) == 1, "the others end")

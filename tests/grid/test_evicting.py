@@ -17,6 +17,7 @@ from phalanx.common.map_settings import MAX_BOUND, JournalSettings, MapChange, M
 from phalanx.grid.dividing import divide
 from phalanx.grid.evicting import IN_A_TURN, WITH_A_WRITE
 from phalanx.grid.merge_policies import POLICIES, Verdict, Version, decide
+from phalanx.grid.rows import pack_rows
 from phalanx.grid.store import RANKED_AT_LEAST, MapStore, Replica
 from phalanx.partition.hashing import partition_of
 from phalanx.wire import messages as m
@@ -156,8 +157,18 @@ def test_other_maps_have_no_bound_nor_has_what_is_hidden() -> None:
     job = Job(c)
     job.stage("A", "a", K[:5], V)
     c.settle()
-    maps = replica(c, "A").maps
-    assert (len(maps["other"].entries), len(maps[hidden_name(MAP, "j1", Kind.ATTEMPT, "a")].entries)) == (5, 5)
+    assert (len(replica(c, "A").maps["other"].entries), replica(c, "A").hidden_count()) == (5, 5)
+    c.ask("A", m.PutPacked, "other", (m.PackedRows(0, pack_rows(K[5:8], [V] * 3)),), 1, 0)
+    assert len(replica(c, "A").maps["other"].entries) == 8
+
+
+def test_rows_that_come_side_by_side_keep_the_bound() -> None:
+    c = cluster(3)
+    fill(c, 0, 1)
+    c.ask("A", m.PutPacked, MAP, (m.PackedRows(0, pack_rows(K[4:6], [V] * 2)),), 1, 0)
+    c.settle()
+    for name in ("A", "B"):
+        assert set(replica(c, name).maps[MAP].entries) == {K[1], *K[4:6]}
 
 
 def test_a_bound_of_many_names_is_one_of_each_map() -> None:
