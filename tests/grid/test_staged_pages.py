@@ -231,9 +231,21 @@ def test_rows_of_a_partition_that_come_twice_in_one_request_are_refused() -> Non
 def test_what_is_no_rows_is_refused_and_nothing_of_the_request_is_stored(name: str) -> None:
     c = Cluster("A", partition_count=2)
     c.assign(rows=["A", "A"])
-    good = pack_rows(KEYS[:1], [NEW])
+    mine, good = partition_of(KEYS[0], 2), pack_rows(KEYS[:1], [NEW])
     for bad in (b"", good[:-1], good + b"x", pack_rows([b"abc"], [NEW]), pack_rows(KEYS[:1], [b""])):
-        parts = (m.PackedRows(0, good, 1), m.PackedRows(1, bad, 1))
+        parts = (m.PackedRows(mine, good, 1), m.PackedRows(1 - mine, bad, 1))
         assert refused(c, c.ask("A", m.PutPacked, name, parts, 2, 0))
     assert c.entries("A") == {}
     assert pages_at(c, "A") == {}
+
+
+@pytest.mark.parametrize("name", [MAP, ATTEMPT])
+def test_rows_of_another_partition_are_refused(name: str) -> None:
+    """Whoever finds partitions otherwise than members do would put keys where nobody finds them."""
+    c = Cluster("A", partition_count=2)
+    c.assign(rows=["A", "A"])
+    other = 1 - partition_of(KEYS[0], 2)
+    request = c.ask("A", m.PutPacked, name, (m.PackedRows(other, pack_rows(KEYS[:1], [NEW]), 1),), 2, 0)
+    assert f"comes as one of partition {other}" in refused(c, request)
+    assert c.entries("A") == {}
+    assert pages_at(c, "A", other) == {}

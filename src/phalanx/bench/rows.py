@@ -16,13 +16,12 @@ profile is processor time of one process for each step of a row's way, without S
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,6 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from phalanx.bench.plan import MAP, SkippedCase
+from phalanx.bench.processor import ProcessorTime
 from phalanx.bench.servers import Server, members, redis_server, redis_version
 from phalanx.bench.spark import MSET_ROWS, SCAN_COUNT, TASKS, check_spark, use_all
 
@@ -126,16 +126,17 @@ def measure(count: int, rounds: int, progress: Console) -> RowsReport:
         frame = _rows(session, count)
         servers = [server.pid] + ([other.pid] if other is not None else [])
         jvm = session.sparkContext._gateway.proc.pid  # type: ignore[union-attr]  # the session has just started it
+        spent = stack.enter_context(ProcessorTime([jvm, *servers]))
         times: dict[tuple[str, str], list[float]] = {}
         cpu: dict[tuple[str, str], list[float]] = {}
         contenders = _contenders(server, other, folder, count)
         for _ in range(rounds + 1):  # the first one warms up: workers start, code is compiled, tables grow
             for (what, name), work in contenders.items():
                 progress.print(f"{what}: {name}", style="dim")
-                began, used = time.perf_counter(), _processor_s(jvm, servers)
+                began, used = time.perf_counter(), spent.seconds()
                 work(frame)
                 times.setdefault((what, name), []).append(time.perf_counter() - began)
-                cpu.setdefault((what, name), []).append(_processor_s(jvm, servers) - used)
+                cpu.setdefault((what, name), []).append(spent.seconds() - used)
         _check(server, count)
         profile = _profile(frame)
     rates = [
@@ -162,26 +163,6 @@ def measure(count: int, rounds: int, progress: Console) -> RowsReport:
         if (what, name) in found and (what, than) in found
     ]
     return RowsReport(count, rounds, ratios, rates, profile)
-
-
-def _processor_s(jvm: int, servers: Sequence[int]) -> float:
-    """Processor time of Spark's process and all below it, those that have ended among them, and of the servers."""
-    ticks: dict[int, int] = {}
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                # Behind the name, which may hold anything: state, parent, …; own time and that of ended children.
-                words = (entry / "stat").read_text().rpartition(")")[2].split()
-                parents[int(entry.name)] = int(words[1])
-                ticks[int(entry.name)] = sum(map(int, words[11:15]))
-    wanted = {jvm, *servers}
-    grown = True
-    while grown:
-        below = {pid for pid, parent in parents.items() if parent in wanted} - wanted
-        wanted |= below
-        grown = bool(below)
-    return sum(ticks.get(pid, 0) for pid in wanted) / os.sysconf("SC_CLK_TCK")
 
 
 def _rows(session: Any, count: int) -> DataFrame:

@@ -14,11 +14,11 @@ from phalanx.grid.conditions import BadCondition, wanted_by
 from phalanx.grid.ending import end_before_write
 from phalanx.grid.packing import NOTHING, packed_page
 from phalanx.grid.replication import OwnedPartition, PendingWrite
-from phalanx.grid.rows import BadRows, extent_of, extents_of, together, unpack_rows
+from phalanx.grid.rows import BadRows, extent_of, extents_of, first_key, together, unpack_rows
 from phalanx.grid.staging import on_change, take_pages
 from phalanx.grid.steps import header_of, page_key
 from phalanx.grid.store import Replica
-from phalanx.partition.hashing import partitions_of
+from phalanx.partition.hashing import partition_of, partitions_of
 from phalanx.wire.messages import (
     BulkRequest,
     ChangeStaged,
@@ -137,6 +137,15 @@ def _put_packed(grid: GridService, caller: Target, request: PutPacked, now: Mill
         grid, caller, request, partitions, request.of, now
     ):
         return
+    for part in request.parts:
+        # One of each: who hashes otherwise than members do is found out before anything is where nobody finds it.
+        key = first_key(part.rows)
+        if key is not None and partition_of(key, request.of) != part.partition:
+            text = (
+                f"key {key.hex()} comes as one of partition {part.partition}, and is of {partition_of(key, request.of)}"
+            )
+            grid.fail(caller, request.id, ErrorCode.INVALID, text)
+            return
     stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
     write = PendingWrite(caller, DoneReply(request.id), 0, name)
     if is_hidden(name):

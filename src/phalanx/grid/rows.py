@@ -83,6 +83,14 @@ def row_count(data: bytes, start: int = 0) -> int:
     return int.from_bytes(data[start : start + NUMBER_BYTES], "little")
 
 
+def first_key(data: bytes) -> bytes | None:
+    """The key of the first row; None: there is none."""
+    count = row_count(data)
+    begin = NUMBER_BYTES + 2 * NUMBER_BYTES * count
+    size = int.from_bytes(data[NUMBER_BYTES : 2 * NUMBER_BYTES], "little")
+    return data[begin : begin + size] if count else None
+
+
 def pack_rows(keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
     """Keys and their values side by side."""
     key_sizes, value_sizes = number_bytes(map(len, keys)), number_bytes(map(len, values))
