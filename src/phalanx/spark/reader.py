@@ -32,7 +32,7 @@ from phalanx.spark.types import arrow_schema
 from phalanx.wire.conditions import Condition
 from phalanx.wire.messages import PackedReply
 
-BATCH_ROWS = 16_384
+BATCH_ROWS = 24_576
 BATCH_BYTES = 4 * 1024 * 1024
 """A batch goes to Spark when it has so many rows or bytes, however small the pages are in which they came."""
 LOOKUP_KEYS = 1_000
