@@ -1,26 +1,15 @@
 """Histories in which maps are bounded, and their bounds are changed, while members crash, hang, come and go, and are cut off."""
 
-from collections import Counter
-
 import pytest
 
-from histories import play_all
-from phalanx.sim.drawing import draw_options
+from histories import assert_found, count_all, play_all
 from phalanx.sim.eviction_canaries import EVICTION_CANARIES
 from phalanx.sim.options import Profile
-from phalanx.sim.run import run
-
-
-def play(seeds: range) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for result in play_all(seeds, Profile.BOUNDED):
-        counts.update(result.counts)
-    return counts
 
 
 @pytest.mark.parametrize("block", range(3))
 def test_no_more_is_evicted_than_must_and_readers_of_journals_are_told_once_whatever_breaks(block: int) -> None:
-    counts = play(range(6 * block, 6 * block + 6))
+    counts = count_all(range(6 * block, 6 * block + 6), Profile.BOUNDED)
     assert counts["entries evicted"] > 500
     assert counts["events read"] > 1_000
 
@@ -28,7 +17,7 @@ def test_no_more_is_evicted_than_must_and_readers_of_journals_are_told_once_what
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(20))
 def test_the_same_in_many_more_histories(block: int) -> None:
-    play(range(1_000 + 20 * block, 1_020 + 20 * block))
+    play_all(range(1_000 + 20 * block, 1_020 + 20 * block), Profile.BOUNDED)
 
 
 FOUND_BY = {
@@ -47,8 +36,4 @@ def test_every_bug_of_bounded_maps_has_an_expectation() -> None:
 
 @pytest.mark.parametrize("canary", FOUND_BY)
 def test_bugs_of_bounded_maps_are_found(canary: str) -> None:
-    for seed in range(90):
-        found = {violation.what for violation in run(draw_options(seed, Profile.BOUNDED), canary).violations}
-        if FOUND_BY[canary] & found:
-            return
-    raise AssertionError(f"{canary} was planted and not found")
+    assert_found(canary, Profile.BOUNDED, range(90), FOUND_BY[canary])

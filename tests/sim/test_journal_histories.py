@@ -1,40 +1,29 @@
 """Histories in which journals are written, copied and read while members crash, hang, come and go, and are cut off."""
 
-from collections import Counter
-
 import pytest
 
-from histories import play_all
+from histories import assert_found, count_all, play_all
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.journal_checker import JournalChecker, Run
-from phalanx.sim.drawing import draw_options
 from phalanx.sim.history import Operation, Outcome
 from phalanx.sim.journal_canaries import JOURNAL_CANARIES
 from phalanx.sim.options import Profile
-from phalanx.sim.run import run
 from phalanx.wire.messages import JournalReply
 
 WHERE = ("m", 0, 7)
 KEY, V, W = b"\xff\xff\xff\xf5r1", b"v", b"w"
 
 
-def play(seeds: range) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for result in play_all(seeds, Profile.JOURNAL):
-        counts.update(result.counts)
-    return counts
-
-
 @pytest.mark.parametrize("block", range(4))
 def test_readers_get_each_event_once_and_in_order_whatever_breaks(block: int) -> None:
-    counts = play(range(6 * block, 6 * block + 6))
+    counts = count_all(range(6 * block, 6 * block + 6), Profile.JOURNAL)
     assert counts["events read"] > 1_000
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(20))
 def test_the_same_in_many_more_histories(block: int) -> None:
-    play(range(1_000 + 20 * block, 1_020 + 20 * block))
+    play_all(range(1_000 + 20 * block, 1_020 + 20 * block), Profile.JOURNAL)
 
 
 FOUND_BY = {
@@ -50,11 +39,7 @@ def test_every_bug_of_journals_has_an_expectation() -> None:
 
 @pytest.mark.parametrize("canary", FOUND_BY)
 def test_bugs_of_journals_are_found(canary: str) -> None:
-    for seed in range(90):
-        found = {violation.what for violation in run(draw_options(seed, Profile.JOURNAL), canary).violations}
-        if FOUND_BY[canary] in found:
-            return
-    raise AssertionError(f"{canary} was planted and not found")
+    assert_found(canary, Profile.JOURNAL, range(90), {FOUND_BY[canary]})
 
 
 # --- the checker itself ---------------------------------------------------------------------------------------------

@@ -1,17 +1,14 @@
 """Whole histories in which jobs stage what they write, while members crash, come, go and give partitions away."""
 
-from collections import Counter
-
 import pytest
 
-from histories import play_all
+from histories import assert_found, count_all, play_all
 from phalanx.common.ids import MemberId
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.staging_checker import KEPT, NEVER_SEEN, ONCE, REPLACED, WHOLE, StagingChecker
 from phalanx.sim.drawing import draw_options
 from phalanx.sim.history import NEVER
 from phalanx.sim.options import Profile
-from phalanx.sim.run import run
 from phalanx.sim.staged_jobs import TEXT, UNSEEN, Ack, Decision, StagedJobs
 from phalanx.sim.staging_canaries import STAGING_CANARIES
 
@@ -44,9 +41,7 @@ def test_the_same_in_many_more_histories(block: int) -> None:
 
 
 def test_jobs_that_stop_for_long_and_go_on_are_refused_or_whole_through_cuts_too() -> None:
-    counts: Counter[str] = Counter()
-    for result in play_all(range(12), Profile.STAGING_CUTS):
-        counts.update(result.counts)
+    counts = count_all(range(12), Profile.STAGING_CUTS)
     assert counts["staged jobs stopped"] > 20
     assert counts["staged jobs refused"] > 10
     assert counts["partitions with batches applied"] > 100
@@ -59,11 +54,7 @@ def test_every_bug_of_staging_has_an_expectation() -> None:
 @pytest.mark.parametrize("canary", FOUND_BY)
 def test_bugs_of_staging_are_found(canary: str) -> None:
     profile = Profile.STAGING_CUTS if canary == "forget-what-is-gone" else Profile.STAGING
-    for seed in LATE.get(canary, SEEDS):
-        found = {violation.what for violation in run(draw_options(seed, profile), canary).violations}
-        if FOUND_BY[canary] & found:
-            return
-    raise AssertionError(f"{canary} was planted and not found")
+    assert_found(canary, profile, LATE.get(canary, SEEDS), FOUND_BY[canary])
 
 
 # --- the checker itself --------------------------------------------------------------------------------------------

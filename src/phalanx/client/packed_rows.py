@@ -10,7 +10,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.table import PartitionTable
 from phalanx.grid.rows import cut_rows, divided_rows
 from phalanx.maps.grouping import BATCH_BYTES, PARTS_AT_ONCE
-from phalanx.maps.requests import REGROUP, as_for_the_whole, expect
+from phalanx.maps.requests import REGROUP, as_for_the_whole, expect, partitions_by_owner
 from phalanx.wire.messages import DoneReply, ErrorReply, PackedRows, PutPacked
 
 if TYPE_CHECKING:
@@ -69,13 +69,17 @@ def put_round(
 
 def _groups(table: PartitionTable, parts: Mapping[int, bytes]) -> Iterator[list[int]]:
     """Partitions whose rows one request can hold: each of one owner; one without an owner is alone."""
-    by_owner: dict[int, list[int]] = {}
-    sizes: dict[int, int] = {}
-    for partition in sorted(parts):
-        row, size = table.rows[partition], len(parts[partition])
-        owner = row[0] if row else -1 - partition
-        if owner in by_owner and sizes[owner] + size > BATCH_BYTES:
-            yield by_owner.pop(owner)
-        by_owner.setdefault(owner, []).append(partition)
-        sizes[owner] = (sizes[owner] if len(by_owner[owner]) > 1 else 0) + size
-    yield from by_owner.values()
+    for group in partitions_by_owner(table):
+        some: list[int] = []
+        size = 0
+        for partition in group:
+            if partition not in parts:
+                continue
+            more = len(parts[partition])
+            if some and size + more > BATCH_BYTES:
+                yield some
+                some, size = [], 0
+            some.append(partition)
+            size += more
+        if some:
+            yield some

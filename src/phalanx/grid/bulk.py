@@ -111,7 +111,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
             shared[owned] = ([key], [stored])
     write = PendingWrite(caller, DoneReply(request.id), 0, name)
     for owned, (keys, values) in shared.items():
-        put_in(grid, owned, name, keys, values, ttl_ms, write, now)
+        _put_in(grid, owned, name, keys, values, ttl_ms, write, now)
     if grid.evictor.is_on:
         for owned in dict.fromkeys(owned_ones):
             grid.evictor.after_write(owned, name, len(request.keys), now)
@@ -155,19 +155,19 @@ def _put_packed(grid: GridService, caller: Target, request: PutPacked, now: Mill
         for part in request.parts:
             if part.partition not in late:
                 page, row = page_key(part.page), stamp + header_of(ttl_ms) + part.rows
-                put_in(grid, owned_at(grid, part.partition), name, [page], [row], 0, write, now, page=part.page)
+                _put_in(grid, owned_at(grid, part.partition), name, [page], [row], 0, write, now, page=part.page)
     else:
         for part in request.parts:
             owned, rows = owned_at(grid, part.partition), unpack_rows(part.rows, 0, stamp)
             if rows[0]:
-                put_in(grid, owned, name, *rows, ttl_ms, write, now)
+                _put_in(grid, owned, name, *rows, ttl_ms, write, now)
                 if grid.evictor.is_on:
                     grid.evictor.after_write(owned, name, len(rows[0]), now)
     if write.partitions_left == 0:
         grid.out.send(caller, write.reply)
 
 
-def put_in(
+def _put_in(
     grid: GridService,
     owned: OwnedPartition,
     name: str,

@@ -79,6 +79,13 @@ def null_where(mask: Mask, column: Array) -> Array:
     return pc.if_else(from_numpy(mask, pa.bool_()), pa.nulls(1, column.type)[0], column)
 
 
+def laid_out(column: Array) -> tuple[Any, Ints]:
+    """The bytes of a binary array without nulls, and where each of its values begins and the last one ends."""
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, np.int32, len(column) + 1, 4 * column.offset).astype(np.int64)
+    return data if data is not None else b"", ends
+
+
 def to_bytes_list(column: Array) -> list[bytes]:
     """A binary array without nulls as bytes objects."""
     found: list[bytes] = column.to_numpy(zero_copy_only=False).tolist()

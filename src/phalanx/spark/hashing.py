@@ -12,7 +12,7 @@ import numpy as np
 
 from phalanx.partition import hashing
 from phalanx.partition.hashing import TYPE_ID_BYTES
-from phalanx.spark.arrow import Array, Ints, to_bytes_list
+from phalanx.spark.arrow import Array, Ints, laid_out, to_bytes_list
 
 _KEYS_EACH = 64
 """Of one length there are to be so many on average."""
@@ -25,8 +25,7 @@ Words = np.ndarray[Any, np.dtype[np.uint32]]
 
 def partitions_of(keys: Array, partition_count: int) -> Ints:
     """The partition of each serialised key of a binary array without nulls."""
-    _, offsets, data = keys.buffers()
-    ends = np.frombuffer(offsets, np.int32, len(keys) + 1, 4 * keys.offset).astype(np.int64)
+    data, ends = laid_out(keys)
     sizes = np.diff(ends) - TYPE_ID_BYTES
     lengths = np.unique(sizes)
     if len(lengths) * _KEYS_EACH > len(keys) or lengths[0] < 0:

@@ -68,7 +68,7 @@ class FrameReader(Generic[M]):
         self._decode = decoder.decode
         self._max_frame_bytes = max_frame_bytes
 
-    def feed(self, data: bytes) -> list[M]:
+    def feed(self, data: bytes | bytearray) -> list[M]:
         """The messages that are whole now. Raises `ProtocolError` for a frame that cannot be one."""
         if self._rest:
             data = self._join(data)
@@ -85,7 +85,11 @@ class FrameReader(Generic[M]):
             if stop > end:
                 break
             start += HEADER_BYTES
-            messages.append(self._decoded(data[start:stop] if length <= COPIED_BYTES else memoryview(data)[start:stop]))
+            try:
+                frame = data[start:stop] if length <= COPIED_BYTES else memoryview(data)[start:stop]
+                messages.append(self._decode(frame))
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise ProtocolError(f"a frame of {length} bytes is no message: {error}") from error
             start = stop
         if start < end:
             self._rest += memoryview(data)[start:]
@@ -117,15 +121,9 @@ class FrameReader(Generic[M]):
         if self._filled < len(long):
             return []
         self._long = None
-        return [self._decoded(memoryview(long)[HEADER_BYTES:])]
+        return self.feed(long)
 
-    def _decoded(self, frame: bytes | memoryview) -> M:
-        try:
-            return self._decode(frame)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise ProtocolError(f"a frame of {len(frame)} bytes is no message: {error}") from error
-
-    def _join(self, data: bytes) -> bytes:
+    def _join(self, data: bytes | bytearray) -> bytes:
         """What was left over and what has come; nothing while a frame is not whole: it would be copied each time."""
         rest = self._rest
         rest += data
