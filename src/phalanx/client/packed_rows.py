@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from phalanx.common.errors import UsageError
+from phalanx.common.hidden import is_hidden
 from phalanx.common.table import PartitionTable
-from phalanx.grid.rows import cut_rows, divided_rows
-from phalanx.maps.grouping import BATCH_BYTES, PARTS_AT_ONCE
+from phalanx.grid.rows import cut_rows, divided_rows, row_count
+from phalanx.maps.grouping import BATCH_BYTES, BATCH_KEYS, PARTS_AT_ONCE
 from phalanx.maps.requests import REGROUP, as_for_the_whole, expect, partitions_by_owner
+from phalanx.wire.limits import MAX_ROWS
 from phalanx.wire.messages import DoneReply, ErrorReply, PackedRows, PutPacked
 
 if TYPE_CHECKING:
@@ -20,9 +22,9 @@ PageNumber = Callable[[int, int], int]
 """Of a partition of so many: the number of the page of rows that is put there."""
 
 
-def rounds_of(parts: Mapping[int, bytes]) -> Iterator[dict[int, bytes]]:
+def rounds_of(parts: Mapping[int, bytes], most_rows: int | None = None) -> Iterator[dict[int, bytes]]:
     """The rows of each partition, so many of them at once as a request can hold, in their order."""
-    pieces = {partition: cut_rows(rows, BATCH_BYTES) for partition, rows in parts.items()}
+    pieces = {partition: cut_rows(rows, BATCH_BYTES, most_rows) for partition, rows in parts.items()}
     while pieces:
         yield {partition: some[0] for partition, some in pieces.items()}
         pieces = {partition: some[1:] for partition, some in pieces.items() if len(some) > 1}
@@ -45,7 +47,7 @@ def put_round(
                 raise UsageError(f"rows of {of} partitions cannot be put into a cluster of {table.partition_count}")
             left, of = divided_rows(left, table.partition_count), table.partition_count
         refusal = None
-        groups = list(_groups(table, left))
+        groups = list(_groups(table, left, None if is_hidden(rows_map.name) else MAX_ROWS))
         for first in range(0, len(groups), PARTS_AT_ONCE):
             asked = groups[first : first + PARTS_AT_ONCE]
             requests = []
@@ -67,19 +69,20 @@ def put_round(
     return done
 
 
-def _groups(table: PartitionTable, parts: Mapping[int, bytes]) -> Iterator[list[int]]:
+def _groups(table: PartitionTable, parts: Mapping[int, bytes], most_rows: int | None) -> Iterator[list[int]]:
     """Partitions whose rows one request can hold: each of one owner; one without an owner is alone."""
     for group in partitions_by_owner(table):
         some: list[int] = []
-        size = 0
+        size = rows = 0
         for partition in group:
             if partition not in parts:
                 continue
-            more = len(parts[partition])
-            if some and size + more > BATCH_BYTES:
+            more, more_rows = len(parts[partition]), row_count(parts[partition])
+            is_full = size + more > BATCH_BYTES or len(some) == BATCH_KEYS
+            if some and (is_full or (most_rows is not None and rows + more_rows > most_rows)):
                 yield some
-                some, size = [], 0
+                some, size, rows = [], 0, 0
             some.append(partition)
-            size += more
+            size, rows = size + more, rows + more_rows
         if some:
             yield some

@@ -52,6 +52,7 @@ from phalanx.grid.rows import rows_by_partition
 from phalanx.grid.steps import REMOVES
 from phalanx.maps.requests import check_map_name, expect, raise_error
 from phalanx.partition.hashing import children_of
+from phalanx.wire.limits import MAX_ATTEMPTS
 from phalanx.wire.messages import ChangeStaged, CountReply, ErrorReply, FlagReply, ReplaceContent, Replacement
 
 PARTITIONS_AT_ONCE = 16
@@ -239,7 +240,8 @@ class Staging:
             )  # fmt: skip
 
         what = f"{step.name.lower()} of job {self.job_id} for map {self.map_name!r}"
-        replies = self._map.everywhere(request, CountReply, what, is_write=True, most=PARTITIONS_AT_ONCE)
+        most = max(min(PARTITIONS_AT_ONCE, MAX_ATTEMPTS // max(len(attempts), 1)), 1)
+        replies = self._map.everywhere(request, CountReply, what, is_write=True, most=most)
         return sum(reply.count for reply in replies)
 
     def _ask_master(self, wish: Replacement, reply_kind: type[R], batch: Batch | None = None) -> R:

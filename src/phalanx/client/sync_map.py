@@ -27,6 +27,7 @@ from phalanx.maps.requests import (
 from phalanx.maps.scanning import ScanPlan
 from phalanx.partition.hashing import partition_of
 from phalanx.wire.conditions import Condition
+from phalanx.wire.limits import MAX_ROWS
 from phalanx.wire.messages import (
     ClearPartitions,
     Contains,
@@ -281,7 +282,7 @@ class SyncMap(MutableMapping[Any, Any]):
 
     def put_packed(self, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
         """Store serialised entries that are packed already (`grid.rows`), by their partitions among `of`."""
-        for some in rounds_of(parts):
+        for some in rounds_of(parts, MAX_ROWS):
             put_round(self, some, of, ttl_ms, lambda partition, of: 0, "put_all")
 
     def scan_data(

@@ -20,6 +20,7 @@ The plan also says by which job the content of a map was replaced last, and whic
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 
@@ -30,6 +31,8 @@ from phalanx.common.words import counted
 
 MAX_MAP_NAME_LENGTH = 200
 """Characters in the name of a map: it goes along with every request and every write to a backup."""
+MAX_TEXT_LENGTH = 4_096
+"""Characters in any text of a request: longer ones are refused while the frame is decoded."""
 MAX_MINIMUM = 10_000
 """Of members; no cluster has more."""
 MERGE_POLICIES = (
@@ -46,6 +49,9 @@ MAX_REPLACING_QUERIES = 8
 """Of one map, of which the last batch is known."""
 REMEMBERED_NAMES = 10_000
 """Whose settings a plan keeps looked up."""
+
+
+Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_LENGTH)]
 
 
 class Protection(msgspec.Struct, frozen=True, array_like=True):
@@ -125,7 +131,7 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
 
     backups: BackupCount | None = None
     protection: Protection | None = None
-    merge_policy: str | None = None
+    merge_policy: Text | None = None
     journal: JournalSettings | None = None
     max_entries: int | None = None
 
@@ -143,7 +149,7 @@ class MapChange(msgspec.Struct, frozen=True, array_like=True):
 class Batch(msgspec.Struct, frozen=True, array_like=True):
     """One of a query's, whose numbers grow."""
 
-    query: str
+    query: Text
     number: int
 
 

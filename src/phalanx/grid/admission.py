@@ -33,6 +33,8 @@ from phalanx.wire.messages import (
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
 
+MAX_REPEATED = 1_000
+"""Partitions that any request may name, also where there are fewer and it names some of them twice."""
 OVERHEAD_BYTES = 10
 """Of one entry in a message, at most."""
 
@@ -93,6 +95,10 @@ def owns_all(
     now: Millis,
 ) -> bool:
     if not has_as_many(grid, caller, request.id, of):
+        return False
+    if len(partitions) > max(of, MAX_REPEATED):
+        text = f"{len(partitions)} partitions are named: this cluster has {of}, name each of them once"
+        grid.fail(caller, request.id, ErrorCode.INVALID, text)
         return False
     for partition in partitions:
         if not 0 <= partition < of:

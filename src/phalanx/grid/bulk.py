@@ -19,6 +19,7 @@ from phalanx.grid.staging import on_change, take_pages
 from phalanx.grid.steps import header_of, page_key
 from phalanx.grid.store import Replica
 from phalanx.partition.hashing import partition_of, partitions_of
+from phalanx.wire.limits import MAX_ATTEMPTS, MAX_ROWS
 from phalanx.wire.messages import (
     BulkRequest,
     ChangeStaged,
@@ -133,6 +134,10 @@ def _put_packed(grid: GridService, caller: Target, request: PutPacked, now: Mill
         )
         return
     keys, values = together(own for own, _ in extents), together(their for _, their in extents)
+    if keys.many > MAX_ROWS and not is_hidden(name):
+        text = f"{keys.many} rows are over the limit of {MAX_ROWS} for one request: send fewer at a time"
+        grid.fail(caller, request.id, ErrorCode.INVALID, text)
+        return
     if not fits(grid, caller, request, keys, values) or not owns_all(
         grid, caller, request, partitions, request.of, now
     ):
@@ -195,6 +200,11 @@ def _put_in(
 
 
 def _change_staged(grid: GridService, caller: Target, request: ChangeStaged, now: Millis) -> None:
+    lookups = len(request.attempts) * len(request.partitions)
+    if lookups > MAX_ATTEMPTS:
+        text = f"{len(request.attempts)} attempts in {len(request.partitions)} partitions are {lookups} to look up in one request"
+        grid.fail(caller, request.id, ErrorCode.INVALID, f"{text}, more than {MAX_ATTEMPTS}: name fewer partitions")
+        return
     if owns_all(grid, caller, request, request.partitions, request.of, now):
         owned_ones = [owned_at(grid, partition) for partition in dict.fromkeys(request.partitions)]
         on_change(grid, caller, request, owned_ones, now)

@@ -34,6 +34,7 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.grid.messagepack import UUID, Json, from_extension
 from phalanx.grid.serialization import MSGPACK_PREFIX, CorruptDataError, from_data, from_key_data
 from phalanx.wire.conditions import Condition, Kind, Relation
+from phalanx.wire.limits import MAX_CONDITIONS, MAX_LITERAL_BYTES, MAX_LITERALS, MAX_PATH
 
 Wanted = Callable[[bytes, bytes], bool]
 """Of a key and a stamped value: whether the entry is wanted."""
@@ -55,8 +56,31 @@ class _Unfit(Exception):
     """A value is not of the condition's kind."""
 
 
+def check_size(conditions: Sequence[Condition]) -> None:
+    """Raise `BadCondition` where judging by the conditions would take too long: before anything is made of them."""
+    literals = sum(len(each.literals) for each in conditions)
+    size = sum(sum(map(len, each.literals)) for each in conditions)
+    for many, limit, what in (
+        (len(conditions), MAX_CONDITIONS, "conditions"),
+        (literals, MAX_LITERALS, "literals"),
+        (size, MAX_LITERAL_BYTES, "bytes of literals"),
+    ):
+        if many > limit:
+            raise BadCondition(f"{many} {what} in one scan are over the limit of {limit}: judge some of them yourself")
+
+
+def fit_one_scan(conditions: Sequence[Condition]) -> bool:
+    """Whether members judge by so many conditions in one scan."""
+    try:
+        check_size(conditions)
+    except BadCondition:
+        return False
+    return all(len(each.path) <= MAX_PATH for each in conditions)
+
+
 def wanted_by(conditions: Sequence[Condition], key_parts: int) -> Wanted:
     """What decides whether an entry fulfils all conditions. Raises `BadCondition`."""
+    check_size(conditions)
     of_key: list[tuple[int, _Check]] = []
     of_value: dict[str, list[tuple[tuple[str, ...], _Check]]] = {}
     for condition in conditions:

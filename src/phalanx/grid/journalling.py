@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 REPLY_BYTES = 8 * 1024 * 1024
 """A reply with many events ends here."""
-REPLY_EVENTS = 50_000
+REPLY_EVENTS = 5_000
 """And here, for a member serves others between two replies."""
 
 

@@ -135,16 +135,16 @@ def divided_rows(rows: Mapping[int, bytes], partition_count: int) -> dict[int, b
     return found
 
 
-def cut_rows(data: bytes, max_bytes: int) -> list[bytes]:
-    """The same rows in pieces of about so many bytes at most, and of at least one row."""
-    if len(data) <= max_bytes:
+def cut_rows(data: bytes, max_bytes: int, max_rows: int | None = None) -> list[bytes]:
+    """The same rows in pieces of about so many bytes, and so many rows, at most; of at least one row."""
+    if len(data) <= max_bytes and (max_rows is None or row_count(data) <= max_rows):
         return [data]
     keys, values = unpack_rows(data)
     if len(keys) <= 1:
         return [data]
     half = len(keys) // 2
     parts = (pack_rows(keys[:half], values[:half]), pack_rows(keys[half:], values[half:]))
-    return [piece for part in parts for piece in cut_rows(part, max_bytes)]
+    return [piece for part in parts for piece in cut_rows(part, max_bytes, max_rows)]
 
 
 def number_bytes(numbers: Iterable[int], kind: str = "I") -> bytes:

@@ -1,6 +1,6 @@
 """Which member is asked for which keys of a request for many: parts that one owner can answer.
 
-A part is at most `BATCH_BYTES` long, so that no frame grows beyond its limit and no member is held up for long; and only
+A part has at most `BATCH_BYTES` and `BATCH_KEYS`, so that no frame grows beyond its limit and no member is held up for long; and only
 `PARTS_AT_ONCE` of one request are under way, so that their answers do not pile up at a member. What depends on the table
 alone is worked out once for each table: where one member owns everything, keys need not be hashed to find it.
 """
@@ -15,6 +15,8 @@ from phalanx.partition.hashing import partitions_of
 
 BATCH_BYTES = 4 * 1024 * 1024
 """Keys and values in one request of a bulk operation."""
+BATCH_KEYS = 5_000
+"""Entries in it: some milliseconds of the owner's time."""
 PARTS_AT_ONCE = 16
 
 
@@ -78,13 +80,13 @@ def _pick(partition: int, indexes: list[int], keys: list[bytes], values: list[by
 
 def _cut(partition: int, indexes: Sequence[int], keys: list[bytes], values: list[bytes]) -> list[Part]:
     """Parts of one owner's keys that are short enough."""
-    if sum(map(len, keys)) + sum(map(len, values)) <= BATCH_BYTES:
+    if len(keys) <= BATCH_KEYS and sum(map(len, keys)) + sum(map(len, values)) <= BATCH_BYTES:
         return [Part(partition, indexes, keys, values)] if keys else []
     parts: list[Part] = []
     first = size = 0
     for place, key in enumerate(keys):
         entry_size = len(key) + (len(values[place]) if values else 0)
-        if size + entry_size > BATCH_BYTES and place > first:
+        if (size + entry_size > BATCH_BYTES or place - first == BATCH_KEYS) and place > first:
             parts.append(Part(partition, indexes[first:place], keys[first:place], values[first:place]))
             first, size = place, 0
         size += entry_size

@@ -10,7 +10,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
@@ -68,7 +68,7 @@ class ConnectionGroup:
 class FrameConnection(asyncio.Protocol):
     """Frames in both directions; subclasses say what a message means."""
 
-    decoder: ClassVar[msgspec.msgpack.Decoder[Any]] = message_decoder
+    decoder: msgspec.msgpack.Decoder[Any] = message_decoder
     """Of what comes behind the greeting."""
 
     def __init__(self, group: ConnectionGroup) -> None:
@@ -191,7 +191,7 @@ class FrameConnection(asyncio.Protocol):
 class Link(FrameConnection):
     """The connecting side. Messages that are queued before the peer has answered the greeting wait for it."""
 
-    decoder: ClassVar[msgspec.msgpack.Decoder[Any]] = reply_decoder
+    decoder = reply_decoder
 
     def __init__(
         self,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Set
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from phalanx.common.errors import EntryTooLarge, ErrorCode, ProtocolError
 from phalanx.common.ids import ClientId, MemberId, is_client
 from phalanx.net.connection import ConnectionGroup, FrameConnection
 from phalanx.net.greeting import GREETING_TIMEOUT_S, Accepting
+from phalanx.wire.codec import request_decoder
 from phalanx.wire.effects import Received, ReceivedTogether
 from phalanx.wire.messages import Challenge, ErrorReply, Handshake, Message, Refused, Reply
+from phalanx.wire.refused import UnreadRequest
 
 if TYPE_CHECKING:
     from phalanx.runtime.member import Member
@@ -45,6 +47,8 @@ class Inbound(FrameConnection):
                 self._member.distrusted(self._host(), answer.reason)
             self.close()
             return
+        if is_client(hello.sender):
+            self.decoder = request_decoder
         self.greeted()
         self.sender = ClientId(hello.sender) if is_client(hello.sender) else MemberId(hello.sender)
         self._accepted = self._member.node.accepted_from(self.sender)
@@ -61,13 +65,18 @@ class Inbound(FrameConnection):
         peer = self.transport.get_extra_info("peername") if self.transport is not None else None
         return str(peer[0]) if peer else "somewhere"
 
-    def on_messages(self, messages: list[Message]) -> None:
+    def on_messages(self, messages: list[Any]) -> None:
         sender = self.sender
         if sender is None or not messages:
             return
         for message in messages:
             if type(message) not in self._accepted:
-                raise ProtocolError(f"a client must not send {type(message).__name__}")
+                if type(message) is not UnreadRequest:
+                    raise ProtocolError(f"a client must not send {type(message).__name__}")
+                self.reply(ErrorReply(message.id, ErrorCode.INVALID, message.text))
+                messages = [each for each in messages if each is not message]
+        if not messages:
+            return
         if len(messages) == 1:
             self._member.feed(Received(sender, messages[0]))
         else:

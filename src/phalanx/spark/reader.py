@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import UsageError
 from phalanx.common.invariant import invariant
+from phalanx.grid.conditions import fit_one_scan
 from phalanx.spark import grid
 from phalanx.spark.errors import explained, hide_traceback, show_traceback
 from phalanx.spark.filters import condition_of
@@ -112,9 +113,12 @@ class FilterReader(PhalanxReader):
         show_traceback()
         taken = self._take_keys(filters)
         if not taken:
-            conditions = [(one, condition_of(one, self._schema, self._options)) for one in filters]
-            self._conditions = [condition for _, condition in conditions if condition is not None]
-            taken = [one for one, condition in conditions if condition is not None]
+            self._conditions = []
+            for one in filters:
+                condition = condition_of(one, self._schema, self._options)
+                if condition is not None and fit_one_scan([*self._conditions, condition]):
+                    self._conditions.append(condition)
+                    taken.append(one)
         return [one for one in filters if not any(one is other for other in taken)]
 
     def _take_keys(self, filters: list[Filter]) -> list[Filter]:

@@ -9,12 +9,14 @@ Most reads bring whole frames, and most writes are one frame: both are short, an
 from __future__ import annotations
 
 import struct
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from phalanx.common.errors import EntryTooLarge, ProtocolError
-from phalanx.wire.messages import Handshake, Message, Reply
+from phalanx.wire.limits import MAX_PLAIN_FRAME_BYTES
+from phalanx.wire.messages import ClientRequest, Handshake, Message, Reply
+from phalanx.wire.refused import refusal_by_length, refusal_of
 
 DEFAULT_MAX_FRAME_BYTES = 64 * 1024 * 1024
 HEADER_BYTES = 4
@@ -26,6 +28,8 @@ _pack_length = _LENGTH.pack
 _length_at = _LENGTH.unpack_from
 _encode = msgspec.msgpack.Encoder().encode
 message_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+request_decoder: msgspec.msgpack.Decoder[ClientRequest] = msgspec.msgpack.Decoder(ClientRequest)
+"""Of what clients send: what only members say to each other is none of theirs, and is not decoded."""
 reply_decoder: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
 """Of what the connecting side gets after the greeting: members send their own messages on connections of their own."""
 handshake_decoder: msgspec.msgpack.Decoder[Handshake] = msgspec.msgpack.Decoder(Handshake)
@@ -69,10 +73,13 @@ class FrameReader(Generic[M]):
         self._max_frame_bytes = max_frame_bytes
 
     def feed(self, data: bytes | bytearray) -> list[M]:
-        """The messages that are whole now. Raises `ProtocolError` for a frame that cannot be one."""
+        """The messages that are whole now. Raises `ProtocolError` for a frame that cannot be one.
+
+        A request that is over a limit of requests comes as an `UnreadRequest` instead: its caller is to be told so.
+        """
         if self._rest:
             data = self._join(data)
-        messages: list[M] = []
+        messages: list[Any] = []
         start, end = 0, len(data)
         while end - start >= HEADER_BYTES:
             (length,) = _length_at(data, start)
@@ -85,11 +92,15 @@ class FrameReader(Generic[M]):
             if stop > end:
                 break
             start += HEADER_BYTES
+            frame = data[start:stop] if length <= COPIED_BYTES else memoryview(data)[start:stop]
             try:
-                frame = data[start:stop] if length <= COPIED_BYTES else memoryview(data)[start:stop]
-                messages.append(self._decode(frame))
+                refused = refusal_by_length(frame) if length > MAX_PLAIN_FRAME_BYTES else None
+                messages.append(self._decode(frame) if refused is None else refused)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                raise ProtocolError(f"a frame of {length} bytes is no message: {error}") from error
+                refused = refusal_of(frame, error)
+                if refused is None:
+                    raise ProtocolError(f"a frame of {length} bytes is no message: {error}") from error
+                messages.append(refused)
             start = stop
         if start < end:
             self._rest += memoryview(data)[start:]

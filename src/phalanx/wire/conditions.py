@@ -10,6 +10,8 @@ from enum import IntEnum
 
 import msgspec
 
+from phalanx.wire.limits import Literals, Path
+
 
 class Relation(IntEnum):
     """How a value is to be to the literals. Numbers are the wire contract."""
@@ -52,10 +54,10 @@ class Condition(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     part: int
     """Which part of the key is looked at, counted from 0; -1: a field of the value."""
-    path: tuple[str, ...]
+    path: Path
     """The field's name, and those of fields within it; empty for a part of the key."""
     kind: Kind
     relation: Relation
-    literals: tuple[bytes, ...] = ()
+    literals: Literals = ()
     """Serialised, as values are; the one to compare with, or those of which it is to be one."""
     negated: bool = False

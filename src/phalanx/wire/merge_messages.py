@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import MemberId
+from phalanx.wire.limits import Keys, Numbers, Text
 from phalanx.wire.message import WireMessage
 
 
@@ -13,19 +14,19 @@ class MergeEntries(WireMessage, tag=85, frozen=True):
     """
 
     id: int
-    map: str
+    map: Text
     former: MemberId
     """The incarnation that ended, and whose data this is."""
     ended: int
     """The grid's clock at its end: what was written later was written by those who came together."""
-    keys: list[bytes]
-    versions: list[bytes]
+    keys: Keys
+    versions: Keys
     """Stamp and serialised value; the stamp alone: the key was removed."""
-    ttls: list[Millis]
+    ttls: Numbers
     """How much longer each lives; 0: for ever. Empty when none of them expires."""
-    accessed: list[Millis]
+    accessed: Numbers
     """When each was read last, by the grid's clock; empty where that is not noted."""
-    hits: list[int]
+    hits: Numbers
     """How often each was read; as `accessed`."""
 
 
@@ -34,7 +35,7 @@ class FindWrittenBefore(WireMessage, tag=86, frozen=True):
     values, in scan order behind `after_key`: they may have been cleared elsewhere."""
 
     id: int
-    map: str
+    map: Text
     partition: int
     of: int
     """As in `SizeOf`."""

@@ -154,21 +154,15 @@ MergeRequest = MergeEntries | FindWrittenBefore
 KeyRead = Get | Contains
 KeyWrite = Put | PutIfAbsent | Replace | Remove
 KeyRequest = KeyRead | KeyWrite
-BulkRequest = (
-    GetAll
-    | PutAll
-    | PutPacked
-    | SizeOf
-    | ClearPartitions
-    | ScanPartition
-    | ScanPacked
-    | ReadJournal
-    | ChangeStaged
-    | MergeRequest
+ClientBulkRequest = (
+    GetAll | PutAll | PutPacked | SizeOf | ClearPartitions | ScanPartition | ScanPacked | ReadJournal | ChangeStaged
 )
+BulkRequest = ClientBulkRequest | MergeRequest
 Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations
 Administration = ChangeMap | ChangePartitionCount | ChangeLite | AcceptView | ReplaceContent
 Request = KeyRequest | BulkRequest | Inquiry | Administration
+ClientRequest = KeyRequest | ClientBulkRequest | Inquiry | Administration
+"""What clients may ask; members ask each other `MergeRequest` besides."""
 Reply = (
     ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | PackedReply | JournalReply | TableReply
     | MembersReply
@@ -199,6 +193,8 @@ __all__ = [
     "ChangeStaged",
     "ClaimAnswer",
     "ClearPartitions",
+    "ClientBulkRequest",
+    "ClientRequest",
     "Complaint",
     "CompletedMigration",
     "Contains",

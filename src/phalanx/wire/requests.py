@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import enum
+from typing import Annotated
+
+from msgspec import Meta
 
 from phalanx.common.hidden import Step
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Batch, MapChange
 from phalanx.wire.conditions import Condition
+from phalanx.wire.limits import MAX_CONDITIONS, MAX_KEYS, Keys, PageNumbers, Partitions, Text, Texts
 from phalanx.wire.message import WireMessage
 
 # The writes of one key are operations, each applied once however often it is asked for. An operation is named by its
@@ -18,13 +22,13 @@ from phalanx.wire.message import WireMessage
 
 class Get(WireMessage, tag=60, frozen=True):
     id: int
-    map: str
+    map: Text
     key: bytes
 
 
 class Put(WireMessage, tag=61, frozen=True):
     id: int
-    map: str
+    map: Text
     key: bytes
     value: bytes
     ttl_ms: Millis
@@ -36,7 +40,7 @@ class PutIfAbsent(WireMessage, tag=62, frozen=True):
     """Answered with the value that was there (nothing changed), or None (stored)."""
 
     id: int
-    map: str
+    map: Text
     key: bytes
     value: bytes
     ttl_ms: Millis
@@ -48,7 +52,7 @@ class Replace(WireMessage, tag=63, frozen=True):
     """Store only if the key has a value, and, where `expected` is given, exactly that one. Answered with a flag."""
 
     id: int
-    map: str
+    map: Text
     key: bytes
     expected: bytes | None
     value: bytes
@@ -61,7 +65,7 @@ class Remove(WireMessage, tag=64, frozen=True):
     """Answered with the value that was there, or None."""
 
     id: int
-    map: str
+    map: Text
     key: bytes
     op: int = 0
     open_from: int = 0
@@ -69,7 +73,7 @@ class Remove(WireMessage, tag=64, frozen=True):
 
 class Contains(WireMessage, tag=65, frozen=True):
     id: int
-    map: str
+    map: Text
     key: bytes
 
 
@@ -77,17 +81,17 @@ class GetAll(WireMessage, tag=66, frozen=True):
     """All keys must be owned by the receiver. The answer holds values for the first keys, as many as fit a reply."""
 
     id: int
-    map: str
-    keys: list[bytes]
+    map: Text
+    keys: Keys
 
 
 class PutAll(WireMessage, tag=67, frozen=True):
     """All keys must be owned by the receiver; otherwise nothing is stored."""
 
     id: int
-    map: str
-    keys: list[bytes]
-    values: list[bytes]
+    map: Text
+    keys: Keys
+    values: Keys
     ttl_ms: Millis
 
 
@@ -105,8 +109,8 @@ class PutPacked(WireMessage, tag=78, frozen=True):
     """As `PutAll`, of rows whose partitions the caller has found; or rows to be staged, under the name of a hidden map."""
 
     id: int
-    map: str
-    parts: tuple[PackedRows, ...]
+    map: Text
+    parts: Annotated[tuple[PackedRows, ...], Meta(max_length=MAX_KEYS)]
     """Each of another partition."""
     of: int
     """As in `SizeOf`."""
@@ -115,16 +119,16 @@ class PutPacked(WireMessage, tag=78, frozen=True):
 
 class SizeOf(WireMessage, tag=68, frozen=True):
     id: int
-    map: str
-    partitions: list[int]
+    map: Text
+    partitions: Partitions
     of: int
     """How many partitions there are, as the caller knows: with another number the owner does nothing."""
 
 
 class ClearPartitions(WireMessage, tag=69, frozen=True):
     id: int
-    map: str
-    partitions: list[int]
+    map: Text
+    partitions: Partitions
     of: int
     """As in `SizeOf`."""
 
@@ -133,7 +137,7 @@ class ScanPartition(WireMessage, tag=70, frozen=True):
     """A page of entries in scan order (hash, then key bytes) behind `after_key`; empty: from the beginning."""
 
     id: int
-    map: str
+    map: Text
     partition: int
     of: int
     """As in `SizeOf`."""
@@ -148,7 +152,7 @@ class ScanPacked(WireMessage, tag=150, frozen=True):
     """
 
     id: int
-    map: str
+    map: Text
     partition: int
     of: int
     """As in `SizeOf`."""
@@ -156,7 +160,7 @@ class ScanPacked(WireMessage, tag=150, frozen=True):
     max_bytes: int
     key_parts: int = 1
     """Of how many parts the keys are, to those who wrote the conditions; entries with other keys are wanted, too."""
-    conditions: tuple[Condition, ...] = ()
+    conditions: Annotated[tuple[Condition, ...], Meta(max_length=MAX_CONDITIONS)] = ()
     with_ttls: bool = False
 
 
@@ -167,7 +171,7 @@ class ReadJournal(WireMessage, tag=154, frozen=True):
     """
 
     id: int
-    map: str
+    map: Text
     partition: int
     of: int
     """As in `SizeOf`."""
@@ -182,19 +186,19 @@ class ChangeStaged(WireMessage, tag=161, frozen=True):
     was done now; where it was done before it is not done again."""
 
     id: int
-    map: str
-    partitions: list[int]
+    map: Text
+    partitions: Partitions
     of: int
     """As in `SizeOf`."""
     step: Step
-    job: str
-    attempts: list[str]
+    job: Text
+    attempts: Texts
     """Those that count, in their order."""
-    query: str = ""
+    query: Text = ""
     """Whose batch it is; empty: of none."""
     number: int = 0
     """Of the batch: where the partition has applied it, or a later one, the job is over and changes nothing."""
-    pages: tuple[tuple[int, ...], ...] = ()
+    pages: PageNumbers = ()
     """Of each attempt, for each of the partitions: the number of the last page that was staged there; 0: none was."""
 
 
@@ -282,7 +286,7 @@ class ChangeMap(WireMessage, tag=79, frozen=True):
     """
 
     id: int
-    map: str
+    map: Text
     change: MapChange
 
 
@@ -303,8 +307,8 @@ class ReplaceContent(WireMessage, tag=162, frozen=True):
     """
 
     id: int
-    map: str
-    job: str
+    map: Text
+    job: Text
     wish: Replacement
     stamp: int = 0
     """Of DECIDE: the answer to BEGIN. A wish that was long under way must not decide what began since."""
