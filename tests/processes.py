@@ -10,6 +10,7 @@ The fixture `cluster` (in `conftest.py`) stops everything at the end, and pytest
 """
 
 import signal
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,13 @@ def wait_for(
         if time.monotonic() >= deadline:
             raise AssertionError(f"not within {deadline_s:g} s: {what}{problem} {seen()}".rstrip())
         time.sleep(0.02)
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 at which nobody listens now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
 
 
 class Cluster:

@@ -88,8 +88,9 @@ def test_a_port_that_is_taken_ends_it_with_status_1(cluster: Cluster):
 
 def test_seeds_where_nobody_listens_end_it_with_status_1(tmp_path):
     config = tmp_path / "hasty.toml"
-    config.write_text("join_attempts = 2\njoin_timeout_ms = 200\njoin_retry_pause_ms = 50\n")
-    result = run_member("--port", "0", "--seed", "127.0.0.1:1", "--config", config)
+    config.write_text("join_attempts = 1000\njoin_timeout_ms = 200\njoin_retry_pause_ms = 50\n")
+    arguments = ("--seed", "127.0.0.1:1", "--config", config, "--join-attempts", "2")
+    result = run_member("--port", "0", *arguments)
     assert result.returncode == 1
     assert re.fullmatch(r"phalanx: .*127\.0\.0\.1:1: Connection refused.*\n", result.stderr)
 

@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
@@ -12,7 +14,7 @@ from phalanx.cli.progress import Seen, Watched, ends, in_one_line, render
 from phalanx.client.ask import Placement
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.wire import messages as m
-from processes import Cluster, wait_for
+from processes import Cluster, free_port, wait_for
 
 MANY = 4
 
@@ -197,3 +199,70 @@ def test_when_nobody_answers_that_is_one_line(phalanx_command, arguments) -> Non
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
     assert "127.0.0.1:1" in result.stderr
     assert "127.0.0.1:2" in result.stderr
+
+
+def test_a_cluster_that_nobody_has_used_is_whole_as_nothing_lacks_a_replica() -> None:
+    c = Drawn("AB", partition_count=MANY)
+    found = seen(c)
+    assert not found.placement.table.is_assigned
+    assert found.is_whole
+    assert in_one_line(found) == "2 members, all is whole: nobody has used the data yet, so nothing lacks a replica"
+
+
+def test_members_without_data_are_never_whole() -> None:
+    c = Drawn("", partition_count=MANY)
+    c.start("A", lite=True)
+    c.settle()
+    assert not seen(c).is_whole
+    assert "no member holds data" in in_one_line(seen(c))
+
+
+def test_waiting_for_an_unused_cluster_ends_without_assigning_anything(phalanx_command, cluster: Cluster) -> None:
+    first, *_ = cluster.start(2)
+    name = ("--at", first.address, "--cluster", cluster.name)
+    shown = phalanx_command("partitions", "--until-whole", "--wait", "20", *name)
+    assert shown.exit_code == 0, shown.stderr
+    assert "nobody has used the data yet" in shown.stdout.splitlines()[-1]
+    looks = phalanx_command("partitions", "--until-whole", "--wait", "20", "--json", *name)
+    assert json.loads(looks.stdout.splitlines()[-1])["whole"] is True
+    assert cluster.table_of(first).table.version == 0
+    with cluster.client() as grid:
+        grid.map("m").put("k", "v")
+    after = cluster.table_of(first)
+    assert {len(row) for row in after.table.rows} == {2}, "the first write has its backup"
+
+
+def test_waiting_for_members_begins_before_the_first_of_them_listens(cluster: Cluster) -> None:
+    """As a script does it: members in the background, and the next line waits until they are there."""
+    port = free_port()
+    waiting = subprocess.Popen(
+        [sys.executable, "-m", "phalanx", "partitions", "--until-whole", "--members", "2", "--wait", "60",
+         "--at", f"127.0.0.1:{port}", "--cluster", cluster.name],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert waiting.stdout is not None
+        assert "nobody answers yet" in waiting.stdout.readline()
+        cluster.start(1, options=("--port", str(port)))
+        assert waiting.stdout.readline() == "1 member, waits for 1 more\n"
+        cluster.start(1)
+        rest, problems = waiting.communicate(timeout=30)
+    finally:
+        waiting.kill()
+        waiting.communicate()
+    assert (waiting.returncode, problems) == (0, "")
+    assert rest.splitlines()[-1].startswith("2 members, all is whole")
+
+
+def test_what_does_not_come_in_time_is_told_with_status_one(phalanx_command, cluster: Cluster) -> None:
+    [only] = cluster.start(1)
+    name = ("--at", only.address, "--cluster", cluster.name)
+    result = phalanx_command("partitions", "--until-whole", "--members", "2", "--wait", "0.5", *name)
+    assert (result.exit_code, result.stderr) == (1, "phalanx: not whole after 0.5 s: 1 member, waits for 1 more\n")
+    wrong = phalanx_command("partitions", "--until-whole", "--members", "2", "--at", only.address, "--cluster", "other")
+    assert wrong.exit_code == 1, "another cluster is not waited for"
+    assert "belongs to cluster" in wrong.stderr
+    for arguments in (["--members", "2"], ["--wait", "1"]):
+        result = phalanx_command("partitions", *arguments, *name)
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+        assert "--until-whole" in result.stderr

@@ -11,6 +11,7 @@ from phalanx.cli.app import FAILED
 from phalanx.cli.on_spark import spark_session
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import print_json
+from phalanx.client.ask import put_living_first
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
 from phalanx.runtime.extras import require_spark
@@ -46,7 +47,7 @@ def export(
     from phalanx.archive.exporting import Source, check_new, choose_maps
     from phalanx.archive.folder import find_local
 
-    source = Source(at, cluster, _path(secret_file))
+    source = Source(",".join(put_living_first(at, cluster)), cluster, _path(secret_file))
     # What is wrong with these two is said before Spark starts; it is looked at again afterwards.
     if (local := find_local(folder, spark)) is not None:
         check_new(local)
@@ -93,7 +94,7 @@ def restore(
     from phalanx.archive.restoring import check_free
 
     if_exists = IfExists.APPEND if append else IfExists.REPLACE if replace else IfExists.ERROR
-    source = Source(at, cluster, _path(secret_file))
+    source = Source(",".join(put_living_first(at, cluster)), cluster, _path(secret_file))
     # What is wrong with these two is said before Spark starts; it is looked at again afterwards.
     local = find_local(folder, spark)
     chosen = manifest_in(local).chosen(maps or ()) if local is not None else []

@@ -12,7 +12,7 @@ import typer
 from phalanx.cli.app import CommandGroup, fail
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import as_cell, as_text, print_json
-from phalanx.client.ask import Inquirer, ask_any
+from phalanx.client.ask import put_living_first
 from phalanx.client.sync import Client
 from phalanx.common.errors import UsageError
 
@@ -65,8 +65,12 @@ def to_value(text: str) -> Any:
 
 def connect(at: str, cluster: str) -> Client:
     """A client that gives up within seconds, and at once where nobody listens."""
-    ask_any(at, cluster, Inquirer.member)
-    return Client(at, cluster=cluster, connect_timeout_s=CONNECT_TIMEOUT_S, call_timeout_s=CALL_TIMEOUT_S)
+    return Client(
+        put_living_first(at, cluster),
+        cluster=cluster,
+        connect_timeout_s=CONNECT_TIMEOUT_S,
+        call_timeout_s=CALL_TIMEOUT_S,
+    )
 
 
 def _tell(name: str, key: Any, value: Any, *, json: bool) -> None:

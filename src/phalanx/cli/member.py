@@ -70,6 +70,10 @@ def member(
         list[str] | None,
         typer.Option(metavar="HOST:PORT", help="A member to join through; repeatable. None: begin a cluster."),
     ] = None,
+    join_attempts: Annotated[
+        int | None,
+        typer.Option(help="Rounds over all seeds, of 5 s each, before it gives up.", show_default="5"),
+    ] = None,
     cluster: Annotated[str | None, typer.Option(help="Name of the cluster.", show_default="phalanx")] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TOML file with any settings of phalanx.Config.")
@@ -110,6 +114,7 @@ def member(
         "advertise": advertise,
         "secret_file": str(secret_file) if secret_file is not None else None,
         "seeds": seed or None,
+        "join_attempts": join_attempts,
         "cluster": cluster,
         "backup_count": backup_count,
         "partition_count": partition_count,

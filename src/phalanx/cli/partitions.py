@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 import typer
@@ -10,13 +11,14 @@ import typer
 from phalanx.cli.dividing import divide
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import console, print_json, table
-from phalanx.cli.progress import Seen, Watched, as_object, in_one_line, watch
+from phalanx.cli.progress import NEVER_S, Seen, Until, Watched, as_object, in_one_line, watch
 from phalanx.client.ask import Inquirer, Placement
-from phalanx.common.errors import UnavailableError
+from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of, parse_addresses
 from phalanx.common.words import counted
 from phalanx.wire.messages import ReplicasReply
 
+ASKED_AT_ONCE = 16
 Holdings = dict[MemberId, ReplicasReply | None]
 """Of each member of the view: what it says that it holds; None if it does not answer."""
 
@@ -32,6 +34,24 @@ def partitions(
     until_whole: Annotated[
         bool, typer.Option("--until-whole", help="Watch until every replica is where it should be, and nobody leaves.")
     ] = False,
+    members: Annotated[
+        int | None,
+        typer.Option(
+            "--members",
+            min=1,
+            metavar="N",
+            help="With --until-whole: until N members are there as well; they may not have been started yet.",
+        ),
+    ] = None,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            show_default="for ever",
+            help="With --until-whole: give up after so long; the status is 1 then.",
+        ),
+    ] = None,
     set_count: Annotated[
         int | None,
         typer.Option("--set-count", metavar="N", help="First divide the partitions, so that there are N."),
@@ -43,12 +63,15 @@ def partitions(
     Watched, JSON is one object a look. `--set-count` takes a multiple of the present number: no data is sent for it, and
     calls go on; rebalancing comes after it. Before the cluster is next started from nothing, configure it as well.
     """
+    if not until_whole and (members is not None or wait is not None):
+        raise UsageError("--members and --wait say what --until-whole waits for: give that too")
     if set_count is not None:
         divide(at, cluster, set_count)
     if watching or until_whole:
         tell = (lambda seen: _tell(seen, cluster, every=every)) if json else None
+        until = Until(members or 0, NEVER_S if wait is None else wait) if until_whole else None
         try:
-            watch(Watched(parse_addresses(at), cluster), until_whole=until_whole, tell=tell)
+            watch(Watched(parse_addresses(at), cluster), until=until, tell=tell)
         except KeyboardInterrupt:
             # The usual end of watching; but what was waited for has not come.
             if until_whole:
@@ -68,7 +91,9 @@ def _tell(seen: Seen, cluster: str, *, every: bool) -> None:
 
 
 def _holdings(placement: Placement, cluster: str) -> Holdings:
-    return {member: _held_by(member, cluster) for member in placement.view.members}
+    members = placement.view.members
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:  # one that hangs delays no other
+        return dict(zip(members, pool.map(lambda member: _held_by(member, cluster), members), strict=True))
 
 
 def _held_by(member: MemberId, cluster: str) -> ReplicasReply | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 from rich.console import Console, Group, RenderableType
@@ -13,14 +13,16 @@ from rich.table import Table
 from rich.text import Text
 
 from phalanx.cli.output import console
-from phalanx.client.ask import Inquirer, Placement
-from phalanx.common.errors import ConnectError, UnavailableError
+from phalanx.client.ask import Inquirer, Placement, ask_any
+from phalanx.client.wire import RefusedByPeer
+from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.migration import Migration
 from phalanx.common.words import counted
 from phalanx.wire.messages import MigrationsReply
 
 LOOK_EVERY_S = 0.25
+NEVER_S = float("inf")
 BAR_WIDTH = 28
 SHOWN_UNDER_WAY = 12
 """Migrations that are shown; the longest first."""
@@ -35,10 +37,15 @@ class Seen(msgspec.Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every replica is where it should be, and nobody is about to go."""
-        told = self.migrations
-        is_assigned = self.placement.table.is_assigned
-        return told is not None and told.at_rest and not (is_assigned and (told.lacking or self.placement.lacking()))
+        """Whether every replica is where it should be, and nobody is about to go.
+
+        As long as nobody has used the data nothing is assigned, and nothing lacks a replica: the first use assigns owners
+        and backups at once, on the members that are there then.
+        """
+        told, placement = self.migrations, self.placement
+        if told is None or not told.at_rest or not placement.view.data_members:
+            return False
+        return not placement.table.is_assigned or not (told.lacking or placement.lacking())
 
 
 class Watched:
@@ -52,21 +59,16 @@ class Watched:
 
     def look(self) -> Seen:
         """Ask the first member that answers, and the master. Raises `UnavailableError` if none answers."""
-        problems: list[UnavailableError] = []
-        for address in self._addresses:
-            try:
-                with Inquirer(address, cluster=self._cluster) as inquirer:
-                    placement = inquirer.placement()
-                    told = inquirer.migrations() if placement.view.master == inquirer.member() else None
-            except UnavailableError as error:
-                problems.append(error)
-                continue
-            told = told or self._ask(placement.view.master)
-            self._note(address, placement, told)
-            return Seen(placement, told)
-        if len(problems) == 1:
-            raise problems[0]
-        raise ConnectError("; ".join(map(str, problems)))
+
+        def ask(inquirer: Inquirer) -> tuple[Address, Placement, MigrationsReply | None]:
+            placement = inquirer.placement()
+            is_master = placement.view.master == inquirer.member()
+            return inquirer.address, placement, inquirer.migrations() if is_master else None
+
+        address, placement, told = ask_any(self._addresses, self._cluster, ask)
+        told = told or self._ask(placement.view.master)
+        self._note(address, placement, told)
+        return Seen(placement, told)
 
     def _ask(self, master: MemberId) -> MigrationsReply | None:
         try:
@@ -88,48 +90,87 @@ class Watched:
         return held - left, held
 
 
+class Until(msgspec.Struct, frozen=True):
+    """What ends watching."""
+
+    members: int = 0
+    """So many members are to be there; 0: any number. They may not have been started yet."""
+    within_s: float = NEVER_S
+
+    def waits_for(self, seen: Seen) -> str:
+        """What is still to come, in one line; empty when there is nothing left to wait for."""
+        count = len(seen.placement.view.members)
+        if count < self.members:
+            return f"{_count_members(seen.placement)}, waits for {self.members - count} more"
+        return "" if seen.is_whole else in_one_line(seen)
+
+
 def watch(
     watched: Watched,
     *,
-    until_whole: bool,
+    until: Until | None = None,
     tell: Callable[[Seen], None] | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
     """Look again and again, until all is whole if that is wanted. `tell`: what to do with each look instead of showing it.
 
-    Raises `UnavailableError` if no member that was there at any time answers.
+    Raises `UnavailableError` if no member that was there at any time answers, or what is waited for has not come in time.
     """
-    if tell is not None:
-        while True:
-            seen = watched.look()
-            tell(seen)
-            if until_whole and seen.is_whole:
-                return
-            pause(LOOK_EVERY_S)
     out = console()
-    if not out.is_terminal:
-        _print_changes(watched, out, until_whole=until_whole, pause=pause)
-        return
-    seen = watched.look()
-    with Live(render(seen, watched), console=out, auto_refresh=False, transient=False) as live:
-        while not (until_whole and seen.is_whole):
-            pause(LOOK_EVERY_S)
-            seen = watched.look()
-            live.update(render(seen, watched), refresh=True)
+    looks = _looks(watched, until, pause)
+    if tell is not None:
+        for seen in looks:
+            if isinstance(seen, Seen):
+                tell(seen)
+    elif not out.is_terminal:
+        _print_changes(looks, until, out)
+    else:
+        with Live(console=out, auto_refresh=False, transient=False) as live:
+            for seen in looks:
+                shown = render(seen, watched) if isinstance(seen, Seen) else Text(_told_of_nobody(seen))
+                live.update(shown, refresh=True)
 
 
-def _print_changes(watched: Watched, out: Console, *, until_whole: bool, pause: Callable[[float], None]) -> None:
+def _looks(watched: Watched, until: Until | None, pause: Callable[[float], None]) -> Iterator[Seen | UnavailableError]:
+    """Look after look, until there is nothing to wait for; why nobody answers, as long as members may not be started yet."""
+    deadline = time.monotonic() + (until.within_s if until is not None else NEVER_S)
+    may_be_started = until is not None and until.members > 0
+    while True:
+        seen: Seen | UnavailableError
+        try:
+            seen, may_be_started = watched.look(), False
+        except RefusedByPeer:
+            raise
+        except UnavailableError as error:
+            if not may_be_started:
+                raise
+            seen = error
+        yield seen
+        if until is not None:
+            left = until.waits_for(seen) if isinstance(seen, Seen) else _told_of_nobody(seen)
+            if not left:
+                return
+            if time.monotonic() >= deadline:
+                raise UnavailableError(f"not whole after {until.within_s:g} s: {left}")
+        pause(min(LOOK_EVERY_S, max(deadline - time.monotonic(), 0)))
+
+
+def _told_of_nobody(error: UnavailableError) -> str:
+    return f"nobody answers yet: {error}"
+
+
+def _print_changes(looks: Iterator[Seen | UnavailableError], until: Until | None, out: Console) -> None:
     """Where nothing can be drawn over: a line for what has changed."""
     before = ""
-    while True:
-        seen = watched.look()
-        line = in_one_line(seen)
+    for seen in looks:
+        if isinstance(seen, Seen):
+            line = (until.waits_for(seen) if until is not None else "") or in_one_line(seen)
+        else:
+            line = _told_of_nobody(seen)
         if line != before:
             out.print(Text(line), soft_wrap=True)
+            out.file.flush()  # a script reads it from a pipe
             before = line
-        if until_whole and seen.is_whole:
-            return
-        pause(LOOK_EVERY_S)
 
 
 def in_one_line(seen: Seen) -> str:
@@ -159,12 +200,15 @@ def _state(seen: Seen) -> str:
         return f"the new master asks {', '.join(map(address_of, told.searching_for))} for the newest table"
     if not seen.placement.view.data_members:
         return "no member holds data: start one without --lite"
-    if not seen.placement.table.is_assigned:
-        return "not assigned yet"
     if seen.is_whole:
-        return "all is whole"
+        unused = (
+            "" if seen.placement.table.is_assigned else ": nobody has used the data yet, so nothing lacks a replica"
+        )
+        return f"all is whole{unused}"
     if told.leaving:
         return counted(len(told.leaving), "member leaves", "members leave")
+    if not seen.placement.table.is_assigned:
+        return "not assigned yet"
     if told.lacking:
         return f"{counted(told.lacking, 'partition lacks', 'partitions lack')} replicas"
     if told.remaining or told.under_way:

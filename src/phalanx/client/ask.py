@@ -6,16 +6,18 @@ does not answer. Nothing is asked that changes anything, unless the request itse
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
+from phalanx.client.answering import in_order_of_answers
 from phalanx.client.wire import Opening, RefusedByPeer, Wire
-from phalanx.common.errors import ConnectError, ProtocolError
+from phalanx.common.errors import ConnectError, ProtocolError, UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of, parse_addresses
 from phalanx.common.map_settings import MapChange
 from phalanx.common.table import HOLE, PartitionTable
@@ -229,23 +231,53 @@ class Inquirer:
 
 
 def ask_any(
-    addresses: str,
+    addresses: str | Sequence[Address],
     cluster: str,
     ask: Callable[[Inquirer], T],
     *,
     secret_file: str | os.PathLike[str] | None = None,
 ) -> T:
-    """The answer of the first of the addresses that answers. Raises `ConnectError` that says why each did not."""
-    problems = []
-    for address in parse_addresses(addresses):
-        with Inquirer(address, cluster=cluster, secret_file=secret_file) as inquirer:
+    """The answer of the first of the addresses that answers: all are tried side by side, the first with a head start.
+
+    Raises `ConnectError` that says why each did not, and `UnavailableError` where one answers that it cannot now.
+    """
+    wanted = parse_addresses(addresses) if isinstance(addresses, str) else addresses
+    inquirers = [Inquirer(address, cluster=cluster, secret_file=secret_file) for address in wanted]
+    problems: list[UnavailableError] = []
+    with contextlib.closing(in_order_of_answers(inquirers, DEFAULT_TIMEOUT_S)) as connected:
+        for each in connected:
+            if isinstance(each, UnavailableError):
+                problems.append(each)
+                continue
             try:
-                return ask(inquirer)
-            except ConnectError as error:
+                return ask(each)
+            except UnavailableError as error:
                 problems.append(error)
+    raise _as_one(problems)
+
+
+def put_living_first(
+    addresses: str, cluster: str, *, secret_file: str | os.PathLike[str] | None = None
+) -> list[Address]:
+    """The addresses for a client, the one that answers first in front: it waits for no dead one. Raises as `ask_any`."""
+    living = ask_any(addresses, cluster, _connected_address, secret_file=secret_file)
+    return list(dict.fromkeys([living, *parse_addresses(addresses)]))
+
+
+def _connected_address(inquirer: Inquirer) -> Address:
+    inquirer.member()
+    return inquirer.address
+
+
+def _as_one(problems: list[UnavailableError]) -> UnavailableError:
+    """Why nobody answered. Who will not talk stays one that will not: asking again does not help there."""
     if len(problems) == 1:
-        raise problems[0]
-    raise ConnectError("; ".join(map(str, problems)))
+        return problems[0]
+    text = "; ".join(map(str, problems))
+    if not all(isinstance(problem, ConnectError) for problem in problems):
+        return UnavailableError(text)
+    is_refused = any(isinstance(problem, RefusedByPeer) for problem in problems)
+    return RefusedByPeer(text) if is_refused else ConnectError(text)
 
 
 def find_master(addresses: str, cluster: str, *, secret_file: str | os.PathLike[str] | None = None) -> Address:

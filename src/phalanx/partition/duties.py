@@ -249,7 +249,9 @@ class MasterDuties:
 
     def is_at_rest(self) -> bool:
         """Whether nothing is planned or moved any more, nobody leaves, and everybody knows."""
-        is_planned = self.decides and not self._is_held and not self._plan_because and self.migrating.is_idle
+        # As long as nothing is assigned there is nothing to plan, whatever the reasons.
+        has_plans = bool(self._plan_because) and self._keeper.is_assigned
+        is_planned = self.decides and not self._is_held and not has_plans and self.migrating.is_idle
         return is_planned and not self._holders.leaving and not self.without_table()
 
     def without_table(self) -> list[MemberId]:

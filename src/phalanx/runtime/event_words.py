@@ -19,6 +19,7 @@ from phalanx.wire.events import (
     EvacuationStarted,
     Event,
     FullyReplicated,
+    JoinGivenUp,
     JoinHeldBack,
     JoinWaits,
     LeaveStarted,
@@ -74,6 +75,10 @@ def in_words(event: Event) -> Told:
     if tell is not None:
         return tell(event)
     return logging.DEBUG if isinstance(event, _QUIET) else logging.INFO, str(event)
+
+
+def _join_given_up(event: JoinGivenUp) -> Told:
+    return logging.INFO, f"gives up joining: {event.reason}"
 
 
 def _member_admitted(event: MemberAdmitted) -> Told:
@@ -294,6 +299,7 @@ def _promotion_waits(event: PromotionWaits) -> Told:
 
 
 _TELLERS: dict[type, Callable[[Any], Told]] = {
+    JoinGivenUp: _join_given_up,
     MemberAdmitted: _member_admitted,
     MemberRemoved: _member_removed,
     ClaimStarted: _claim_started,

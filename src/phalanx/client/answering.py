@@ -1,0 +1,94 @@
+"""Several addresses of one cluster: who answers first is asked, and those that are dead cost no time.
+
+Connections are made in threads, so that a name that takes long to be looked up, or an address from which nothing ever
+comes, delays neither the others nor Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Generator, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+from phalanx.common.errors import ConnectError, UnavailableError
+from phalanx.common.ids import Address, MemberId
+
+HEAD_START_S = 0.2
+"""So long an address is alone before the next is tried too: of several that are alive, the first is asked."""
+SPARE_S = 1.0
+"""So much longer than a connection may take is waited for its thread: looking up a name has no time limit of its own."""
+
+
+class Connector(Protocol):
+    """A connection to the member at one address."""
+
+    address: Address
+
+    def member(self) -> MemberId:
+        """Connect. Raises `UnavailableError`."""
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+
+
+C = TypeVar("C", bound=Connector)
+
+
+def in_order_of_answers(connectors: Sequence[C], timeout_s: float) -> Generator[C | UnavailableError, None, None]:
+    """Yield each as soon as it is connected, or why it is not. All are closed when the iterator is.
+
+    `timeout_s`: how long each may take to connect.
+    """
+    results: queue.SimpleQueue[tuple[int, Exception | None]] = queue.SimpleQueue()
+    is_over = threading.Event()
+    given_up_at: dict[int, float] = {}
+    """Place of each connector that was begun and has not answered, to when it is given up."""
+    begun = 0
+    try:
+        while begun < len(connectors) or given_up_at:
+            if begun < len(connectors):
+                given_up_at[begun] = time.monotonic() + timeout_s + SPARE_S
+                _begin(begun, connectors[begun], results, is_over)
+                begun += 1
+            wait_s = HEAD_START_S if begun < len(connectors) else max(min(given_up_at.values()) - time.monotonic(), 0)
+            try:
+                place, problem = results.get(timeout=wait_s)
+            except queue.Empty:
+                yield from _late(connectors, given_up_at, timeout_s)
+                continue
+            if given_up_at.pop(place, None) is None:
+                continue
+            if problem is not None and not isinstance(problem, UnavailableError):
+                raise problem
+            yield problem or connectors[place]
+    finally:
+        is_over.set()
+        for place in set(range(begun)) - given_up_at.keys():
+            connectors[place].close()
+
+
+def _begin(
+    place: int, connector: C, results: queue.SimpleQueue[tuple[int, Exception | None]], is_over: threading.Event
+) -> None:
+    def connect() -> None:
+        try:
+            connector.member()
+        except Exception as error:  # whatever it is, the caller's thread raises it
+            results.put((place, error))
+            return
+        results.put((place, None))
+        if is_over.is_set():  # nobody takes it any more
+            connector.close()
+
+    threading.Thread(target=connect, name=f"connect to {connector.address}", daemon=True).start()
+
+
+def _late(connectors: Sequence[C], given_up_at: dict[int, float], timeout_s: float) -> Iterator[UnavailableError]:
+    """Give up those whose time is over."""
+    for place in [place for place, at in given_up_at.items() if time.monotonic() >= at]:
+        del given_up_at[place]
+        yield ConnectError(
+            f"{connectors[place].address} did not answer within {timeout_s:g} s: looking up its name may hang"
+        )

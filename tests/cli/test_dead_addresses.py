@@ -1,0 +1,63 @@
+"""Addresses of `--at` where nobody is: told at once, or within seconds, and no delay where another one answers."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from processes import Cluster, free_port
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """An address from which nothing ever comes, as of a host that is down: its queue of connections is full."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        place = listener.getsockname()
+        others = [socket.socket() for _ in range(4)]
+        for other in others:
+            other.setblocking(False)
+            other.connect_ex(place)
+        yield f"127.0.0.1:{place[1]}"
+        for other in others:
+            other.close()
+
+
+def test_a_silent_address_beside_a_live_one_costs_no_time(phalanx_command, cluster: Cluster, silent: str) -> None:
+    first, second = cluster.start(2)
+
+    def seconds(*arguments: str, status: int = 0) -> float:
+        began = time.monotonic()
+        result = phalanx_command(*arguments, "--cluster", cluster.name)
+        assert result.exit_code == status, result.stderr
+        return time.monotonic() - began
+
+    alone = seconds("members", "--at", silent, status=1)
+    assert alone < 10
+    for command in (
+        ["members"],
+        ["partitions"],
+        ["map", "settings"],
+        ["map", "put", "m", "k", "1"],
+        ["map", "size", "m"],
+    ):
+        assert seconds(*command, "--at", f"{silent},{silent},{first.address}") < alone / 2, command
+    asked = phalanx_command("members", "--json", "--at", f"{second.address},{first.address}", "--cluster", cluster.name)
+    assert json.loads(asked.stdout)["asked"] == second.member
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["members"], ["partitions"], ["safe"], ["why", "1"], ["what-if"], ["map", "get", "m", "k"], ["export", "{folder}/x"]],
+    ids=lambda command: command[0],
+)  # fmt: skip
+def test_where_nobody_listens_is_told_in_one_line_with_what_to_do(phalanx_command, tmp_path, command) -> None:
+    at = f"127.0.0.1:{free_port()}"
+    began = time.monotonic()
+    result = phalanx_command(*(word.format(folder=tmp_path) for word in command), "--at", at)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert f"{at}: Connection refused; check the address" in result.stderr
+    assert time.monotonic() - began < 5
