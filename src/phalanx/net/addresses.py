@@ -1,0 +1,46 @@
+"""One form of an address, so that different ways to write the same one are equal."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Any
+
+from phalanx.common.ids import Address
+
+
+def normalise(address: str) -> Address:
+    """The one form of `host:port`: IPv6 compressed, in brackets and without a zone, IPv4 in IPv6 as IPv4, names in lower case.
+
+    Names are not looked up. What is no address comes back as it is, and equals none.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal():
+        return Address(address)
+    return _form(host.strip("[]"), int(port))
+
+
+def socket_address(place: Sequence[Any] | None) -> Address:
+    """The one form of what `getsockname` and `getpeername` say of an IP socket; empty if there is none any more."""
+    return _form(str(place[0]), int(place[1])) if place else Address("")
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether the host means every address of a machine, and so none that others could connect to."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _form(host: str, port: int) -> Address:
+    host = host.partition("%")[0]  # which interface leads there differs from host to host
+    try:
+        ip: ipaddress.IPv4Address | ipaddress.IPv6Address = ipaddress.ip_address(host)
+    except ValueError:
+        return Address(f"{host.lower().removesuffix('.')}:{port}")
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is None:
+            return Address(f"[{ip.compressed}]:{port}")
+        ip = ip.ipv4_mapped
+    return Address(f"{ip}:{port}")
