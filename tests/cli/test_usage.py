@@ -168,14 +168,18 @@ def test_the_command_line_wins_over_the_file(tmp_path):
 
 def test_every_setting_can_stand_in_the_file(tmp_path):
     given = Config(
-        seeds=("127.0.0.1:1",), advertise="localhost", secret_file="file", event_log="events",
+        seeds=("127.0.0.1:1",), also_known_as=("node:1",), advertise="localhost", secret_file="file", event_log="events",
         legacy_member_list_format=True,
     )  # fmt: skip
     lines = []
     for name, value in msgspec.to_builtins(given).items():
         if value is None:  # which a file says by leaving it out
             continue
-        text = str(value).lower() if isinstance(value, bool) else repr(list(value) if name == "seeds" else value)
+        text = (
+            str(value).lower()
+            if isinstance(value, bool)
+            else repr(list(value) if isinstance(value, tuple | list) else value)
+        )
         lines.append(f"{name} = {text}")
     assert load_config(written(tmp_path, "\n".join(lines)), {}) == given
 
@@ -188,6 +192,8 @@ def test_every_setting_can_stand_in_the_file(tmp_path):
         ('port = "5701"', "port: Expected `int`, got `str`"),
         ('seeds = "127.0.0.1:5701"', "seeds: Expected `array`, got `str`"),
         ('seeds = ["here"]', "'here' is not an address"),
+        ('also_known_as = "127.0.0.1:5701"', "also_known_as: Expected `array`, got `str`"),
+        ('also_known_as = ["0.0.0.0:5701"]', "also_known_as: nobody can connect to '0.0.0.0:5701'"),
         ("heartbeat_timeout_ms = 1", "heartbeat_timeout_ms: 1 must be greater"),
         ("port = ", "is not TOML"),
     ],

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from msgspec import structs
 
 from harness import lone_id
 from phalanx.common.errors import UsageError
@@ -18,12 +19,17 @@ THIS = lone_id("A")
 OURS, OTHER = Secret("a secret of this cluster"), Secret("the secret of another one")
 
 
-def connecting(secret: Secret | None = OURS, to: str = "A:5701", cluster: str = "phalanx") -> Connecting:
-    return Connecting(Address(to), cluster, "client/1", secret)
+def connecting(
+    secret: Secret | None = OURS, to: str = "A:5701", cluster: str = "phalanx", sender: str = "client/1",
+    reached: str = "10.0.0.1:5701",
+) -> Connecting:  # fmt: skip
+    one = Connecting(Address(to), cluster, sender, secret)
+    one.begin(Address(reached))
+    return one
 
 
-def accepting(secret: Secret | None = OURS, this: MemberId = THIS) -> Accepting:
-    return Accepting(this, "phalanx", secret)
+def accepting(secret: Secret | None = OURS, this: MemberId = THIS, *own: str) -> Accepting:
+    return Accepting(this, "phalanx", secret, [Address(address) for address in own])
 
 
 def greet(one: Connecting, other: Accepting) -> str | None:
@@ -40,7 +46,7 @@ def greet(one: Connecting, other: Accepting) -> str | None:
 @pytest.mark.parametrize("secret", [None, OURS])
 @pytest.mark.parametrize("to", ["A:5701", "A:5701/A1", "localhost:5701"])
 def test_who_has_the_same_secret_talks(secret: Secret | None, to: str) -> None:
-    one, other = connecting(secret, to), accepting(secret)
+    one, other = connecting(secret, to), accepting(secret, THIS, "10.0.0.1:5701")
     assert greet(one, other) is None
     assert (one.member, other.hello) == (THIS, one.hello)
     assert not other.is_distrusted
@@ -63,12 +69,20 @@ def test_who_has_not_is_told_what_to_do(its: Secret | None, ours: Secret | None,
 
 
 def test_a_stranger_learns_neither_the_clusters_name_nor_whom_it_reached() -> None:
-    """Name and incarnation are judged after the proof only."""
-    for cluster, to in (("other", "A:5701"), ("phalanx", "A:5701/gone")):
-        one, other = connecting(OTHER, to, cluster), accepting()
-        assert greet(one, other) == greeting.ANOTHER_SECRET
-        assert "belongs to cluster" in str(greet(connecting(OURS, "A:5701", "other"), accepting()))
-        assert "another incarnation" in str(greet(connecting(OURS, "A:5701/gone"), accepting()))
+    """Name, address and incarnation are judged after the proof only."""
+    for cluster, to, told in (
+        ("other", "A:5701", "belongs to cluster"),
+        ("phalanx", "A:5701/gone", "another incarnation"),
+        ("phalanx", "B:5701", "which is not known under that address"),
+    ):
+        for secret, reason in ((OTHER, greeting.ANOTHER_SECRET), (OURS, told)):
+            one, other = connecting(secret, to, cluster), accepting()
+            challenge = other.answer(one.hello)
+            assert isinstance(challenge, Challenge)
+            refused = other.answer(Proof(secret.prove("connecting", one.hello, THIS, challenge.nonce)))
+            assert isinstance(refused, Refused)
+            assert reason in refused.reason
+            assert other.hello is None
 
 
 def test_a_member_without_the_secret_does_not_pass_for_one() -> None:
@@ -119,6 +133,7 @@ def test_a_proof_is_for_one_pair_and_one_cluster() -> None:
         Hello(PROTOCOL_VERSION, "phalanx", "client/2", "A:5701", b"n" * 32),
         Hello(PROTOCOL_VERSION, "phalanx", "client/1", "B:5701", b"n" * 32),
         Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"o" * 32),
+        Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"n" * 32, "10.0.0.1:5701"),
     ]
     assert not any(OURS.is_proved(proof, "connecting", other, THIS, b"m" * 32) for other in others)
     assert not OURS.is_proved(proof, "accepting", said, THIS, b"m" * 32)
@@ -148,6 +163,127 @@ def test_a_second_challenge_is_not_answered() -> None:
     one = connecting()
     one.answer(Challenge(THIS, b"n" * 32))
     assert one.answer(Challenge(THIS, b"m" * 32)) == "the peer did not answer the greeting as a member does"
+
+
+# --- passed on to somebody else -------------------------------------------------------------------------------------
+
+OTHERS = lone_id("B")
+
+
+def relay(one: Connecting, other: Accepting, named: MemberId | None = None) -> str | None:
+    """As `greet`, by somebody in between who may put another name into the challenge."""
+    challenge = other.answer(one.hello)
+    assert isinstance(challenge, Challenge)
+    said = one.answer(Challenge(named or challenge.member, challenge.nonce))
+    if not isinstance(said, Proof):
+        assert other.hello is None
+        return said
+    return one.answer(other.answer(said))
+
+
+@pytest.mark.parametrize("sender", ["client/1", "M:5701/M1"])
+def test_nothing_is_proved_to_another_member_than_the_one_that_was_dialled(sender: str) -> None:
+    one = connecting(to=OTHERS, sender=sender)
+    assert (
+        relay(one, accepting())
+        == "B:5701 was dialled, and 'A:5701' answered: whoever listens there passes connections on"
+    )
+    assert one.is_misled
+
+
+def test_a_proof_for_the_one_that_was_dialled_is_of_no_use_to_another() -> None:
+    """Whoever passes it on may put that name into the challenge."""
+    other = accepting()
+    assert relay(connecting(to=OTHERS), other, named=OTHERS) == greeting.ANOTHER_SECRET
+    assert other.is_distrusted
+
+
+@pytest.mark.parametrize("sender", ["client/1", "M:5701/M1"])
+@pytest.mark.parametrize(
+    ("dialled", "reached"),
+    [
+        ("B:5701", "10.0.0.2:5701"),
+        ("A:5702", "10.0.0.1:5702"),  # another one on this host
+        ("10.0.0.2:5701", "10.0.0.2:5701"),
+        ("[2001:db8::2]:5701", "[2001:db8::2]:5701"),
+        ("B:5701", ""),
+        ("nonsense", ""),
+    ],
+)
+def test_a_greeting_for_another_address_is_refused(sender: str, dialled: str, reached: str) -> None:
+    one = connecting(to=dialled, sender=sender, reached=reached)
+    other = accepting(OURS, THIS, "10.0.0.1:5701", "[2001:db8::1]:5701")
+    reason = relay(one, other)
+    assert reason is not None
+    assert reason.startswith(dialled)
+    assert "came to A:5701" in reason
+    assert f"--also-known-as {dialled}" in reason
+    assert (one.member, other.hello, other.records) == (None, None, None)
+    assert one.is_misled
+    assert other.is_distrusted
+
+
+@pytest.mark.parametrize(
+    ("dialled", "reached"),
+    [
+        ("A:5701", "10.9.9.9:5701"),  # the name by which the others know it, wherever that leads from there
+        ("node-1.example:5701", "10.0.0.1:5701"),
+        ("Service.example:80", "10.3.3.3:80"),
+        ("[::ffff:10.0.0.1]:5701", "10.0.0.1:5701"),
+        ("[2001:db8:0::1]:5701", "[2001:db8::1]:5701"),
+    ],
+)
+def test_whoever_dialled_an_address_of_the_member_is_welcome(dialled: str, reached: str) -> None:
+    one = connecting(to=dialled, reached=reached)
+    other = accepting(OURS, THIS, "10.0.0.1:5701", "[2001:db8::1]:5701", "service.example:80")
+    assert relay(one, other) is None
+    assert not one.is_misled
+    assert one.records is not None
+    assert other.records is not None
+    assert other.records.feed(one.records.seal(b"get")) == b"get"
+    assert one.records.feed(other.records.seal(b"got")) == b"got"
+
+
+def test_what_was_found_for_a_name_is_told_and_cannot_be_changed_on_the_way() -> None:
+    one = connecting(to="seed.example:5701", reached="10.0.0.2:5701")
+    assert "seed.example:5701 (found at 10.0.0.2:5701) was dialled" in str(relay(one, accepting()))
+    one, other = connecting(to="seed.example:5701", reached="10.0.0.2:5701"), accepting(OURS, THIS, "10.0.0.1:5701")
+    challenge = other.answer(structs.replace(one.hello, reached="10.0.0.1:5701"))
+    proof = one.answer(challenge)
+    assert isinstance(proof, Proof)
+    assert other.answer(proof) == Refused(greeting.ANOTHER_SECRET)
+
+
+def test_nobody_talks_with_itself() -> None:
+    one = connecting(to="B:5701", sender=THIS)
+    assert relay(one, accepting()) == "B:5701 leads back to this member itself"
+    assert one.is_itself
+    other = accepting()
+    hello = connecting(to="A:5701", sender=THIS).hello
+    challenge = other.answer(hello)
+    assert isinstance(challenge, Challenge)
+    answer = other.answer(Proof(OURS.prove("connecting", hello, THIS, challenge.nonce)))
+    assert answer == Refused("somebody passed this member's own greeting on to it")
+
+
+def test_another_incarnation_at_the_dialled_address_is_no_stranger() -> None:
+    one = connecting(to="A:5701/gone")
+    assert relay(one, accepting()) == "another incarnation of the member listens at A:5701 now"
+    assert not one.is_misled
+
+
+def test_what_a_stranger_calls_itself_cannot_forge_a_line_of_a_log() -> None:
+    one = connecting(to=OTHERS)
+    reason = one.answer(Challenge(MemberId("\x1b[2J\n" + "x" * 10_000 + "/i"), b"n" * 32))
+    assert isinstance(reason, str)
+    assert reason.isprintable()
+    assert len(reason) < 300
+
+
+def test_without_a_secret_nobody_asks_under_which_address_a_member_was_dialled() -> None:
+    one, other = connecting(None, "B:5701"), accepting(None)
+    assert greet(one, other) is None
+    assert (one.records, other.records) == (None, None)
 
 
 # --- where the secret comes from ------------------------------------------------------------------------------------

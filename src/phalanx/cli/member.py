@@ -60,6 +60,13 @@ def member(
     advertise: Annotated[
         str | None, typer.Option(metavar="HOST", help="Where others reach this member.", show_default="--host")
     ] = None,
+    also_known_as: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Another address under which this member is reached (a mapped port, a virtual address); repeatable.",
+        ),
+    ] = None,
     secret_file: Annotated[
         Path | None,
         typer.Option(
@@ -112,6 +119,7 @@ def member(
         "host": host,
         "port": port,
         "advertise": advertise,
+        "also_known_as": also_known_as or None,
         "secret_file": str(secret_file) if secret_file is not None else None,
         "seeds": seed or None,
         "join_attempts": join_attempts,

@@ -12,10 +12,13 @@ from typing import Any
 
 from phalanx.common.errors import ConnectError, ProtocolError
 from phalanx.common.ids import MemberId, Target, address_of, host_and_port
-from phalanx.net.greeting import GREETING_TIMEOUT_S, MAX_GREETING_BYTES, Connecting
+from phalanx.net.addresses import socket_address
+from phalanx.net.greeting import GREETING_TIMEOUT_S, Connecting
+from phalanx.net.greeting_reader import GreetingReader
 from phalanx.net.leftovers import NEVER_SENT
+from phalanx.net.records import RecordLayer
 from phalanx.net.secret import Secret
-from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder, reply_decoder
+from phalanx.wire.codec import FrameReader, encode_frame, reply_decoder
 from phalanx.wire.messages import Proof
 
 RECEIVE_BYTES = 64 * 1024
@@ -36,7 +39,7 @@ class Opening:
         self.ends_at = time.monotonic() + GREETING_TIMEOUT_S
         """When it is given up, by `time.monotonic`."""
         self._greeting = Connecting(target, cluster, sender, secret)
-        self._reader = FrameReader(handshake_decoder, MAX_GREETING_BYTES)
+        self._reader = GreetingReader()
         self._is_connected = False
         host, port = host_and_port(address_of(target))  # type: ignore[arg-type]  # connections go to members only
         self._places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -46,6 +49,16 @@ class Opening:
     def member(self) -> MemberId | None:
         """Who answered; None: the greeting is not over."""
         return self._greeting.member
+
+    @property
+    def records(self) -> RecordLayer | None:
+        """What protects the connection once the greeting is over; None: there is no secret."""
+        return self._greeting.records
+
+    @property
+    def behind(self) -> bytes:
+        """What has arrived behind the greeting."""
+        return self._reader.rest
 
     @property
     def waits_to_read(self) -> bool:
@@ -61,7 +74,7 @@ class Opening:
                 return
             self._is_connected = True
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.socket.sendall(encode_frame(self._greeting.hello))
+            self.socket.sendall(encode_frame(self._greeting.begin(socket_address(self.socket.getpeername()))))
             return
         try:
             data = self.socket.recv(RECEIVE_BYTES)
@@ -70,14 +83,14 @@ class Opening:
         if not data:
             raise ConnectionResetError("the peer closed the connection at the greeting")
         try:
-            for message in self._reader.feed(data):
-                answer = self._greeting.answer(message)
-                if isinstance(answer, Proof):
-                    self.socket.sendall(encode_frame(answer))
-                elif answer is not None:
-                    raise RefusedByPeer(answer)
+            message = self._reader.take(data)
         except ProtocolError as error:
             raise RefusedByPeer(f"no member of Phalanx listens there: {error}") from error
+        answer = self._greeting.answer(message) if message is not None else None
+        if isinstance(answer, Proof):
+            self.socket.sendall(encode_frame(answer))
+        elif answer is not None:
+            raise RefusedByPeer(answer)
 
     def go_on_for(self, wait_s: float) -> None:
         """Do nothing else for so long, or until the greeting is over. Raises as `go_on`."""
@@ -115,6 +128,9 @@ class Wire:
         self.socket.settimeout(None)
         self._wait_s = 0.0
         self._reader = FrameReader(reply_decoder, max_frame_bytes)
+        self._records = opening.records
+        self._behind = opening.behind
+        """What arrived together with the end of the greeting, and has not been read."""
 
     def reset(self) -> None:
         """Close, and see to it that what the member has not got yet never reaches it (`NEVER_SENT`)."""
@@ -122,11 +138,12 @@ class Wire:
         self.socket.close()
 
     def send(self, message: Any) -> None:
-        self.socket.sendall(encode_frame(message, self._max_frame_bytes))
+        frame = encode_frame(message, self._max_frame_bytes)
+        self.socket.sendall(frame if self._records is None else self._records.seal(frame))
 
     def exchange(self, message: Any, wait_s: float) -> list[Any]:
         """Send a message, and receive as `receive` does."""
-        self.socket.sendall(encode_frame(message, self._max_frame_bytes))
+        self.send(message)
         return self.receive(wait_s)
 
     def receive(self, wait_s: float) -> list[Any]:
@@ -137,16 +154,24 @@ class Wire:
             value = struct.pack("ll", whole, int((wait_s - whole) * 1e6))
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
             self._wait_s = wait_s
-        room = self._reader.room()
+        if self._behind:
+            data, self._behind = self._behind, b""
+            return self._read(data)
+        room = self._reader.room() if self._records is None else None
         try:
             if room is not None:
                 return self._filled(self.socket.recv_into(room))
-            data = self.socket.recv(RECEIVE_BYTES)
+            data = self.socket.recv(
+                RECEIVE_BYTES if self._records is None else max(RECEIVE_BYTES, self._records.missing)
+            )
         except BlockingIOError:
             return []
         if not data:
             raise ConnectionResetError("the member closed the connection")
-        return self._reader.feed(data)
+        return self._read(data)
+
+    def _read(self, data: bytes) -> list[Any]:
+        return self._reader.feed(data if self._records is None else self._records.feed(data))
 
     def _filled(self, size: int) -> list[Any]:
         if not size:

@@ -16,10 +16,13 @@ import msgspec
 
 from phalanx.common.errors import ProtocolError
 from phalanx.common.ids import MemberId, Target, address_of, host_and_port
-from phalanx.net.greeting import GREETING_TIMEOUT_S, MAX_GREETING_BYTES, Connecting
+from phalanx.net.addresses import socket_address
+from phalanx.net.greeting import GREETING_TIMEOUT_S, Connecting
+from phalanx.net.greeting_reader import GreetingReader
 from phalanx.net.leftovers import NEVER_SENT, undelivered
+from phalanx.net.records import RecordLayer
 from phalanx.net.secret import Secret
-from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder, message_decoder, reply_decoder
+from phalanx.wire.codec import FrameReader, encode_frame, message_decoder, reply_decoder
 from phalanx.wire.messages import Handshake, MembersUpdate, Message, Proof, TableUpdate
 
 MAX_BACKLOG_BYTES = 256 * 1024 * 1024
@@ -74,7 +77,11 @@ class FrameConnection(asyncio.Protocol):
     def __init__(self, group: ConnectionGroup) -> None:
         self._group = group
         self._max_frame_bytes = group.max_frame_bytes
-        self._reader: FrameReader[Any] = FrameReader(handshake_decoder, MAX_GREETING_BYTES)
+        self._greetings = GreetingReader()
+        self._reader: FrameReader[Any]
+        """Of what follows the greeting."""
+        self._records: RecordLayer | None = None
+        """Protects what follows the greeting; None: the greeting is not over, or there is no secret."""
         self._out: list[bytes] = []
         """Frames for the next write."""
         self._flush_is_due = False
@@ -103,10 +110,12 @@ class FrameConnection(asyncio.Protocol):
     def on_closed(self, error: Exception | None) -> None:
         """The connection is gone."""
 
-    def greeted(self) -> None:
-        """The greeting is over: what follows are messages."""
+    def greeted(self, records: RecordLayer | None) -> None:
+        """The greeting is over: what follows are messages, in records if there is a secret."""
+        self.flush()  # what was said up to here is in no record
+        self._records = records
+        self._reader = FrameReader(self.decoder, self._max_frame_bytes)
         self.is_greeted = True
-        self._reader.switch_to(self.decoder, self._max_frame_bytes)
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
@@ -123,8 +132,9 @@ class FrameConnection(asyncio.Protocol):
         out, transport = self._out, self.transport
         if not out or transport is None:
             return
-        transport.write(out[0] if len(out) == 1 else b"".join(out))
+        data = out[0] if len(out) == 1 else b"".join(out)
         out.clear()
+        transport.write(data if self._records is None else self._records.seal(data))
         if self._is_backed_up and transport.get_write_buffer_size() > MAX_BACKLOG_BYTES:
             transport.abort()
 
@@ -164,23 +174,24 @@ class FrameConnection(asyncio.Protocol):
             return
         self._flush_is_due = True
         try:
+            if not self.is_greeted:
+                data = self._take_greeting(data)
             if self.is_greeted:
+                if self._records is not None:
+                    data = self._records.feed(data)
                 self.on_messages(self._reader.feed(data))
-            else:
-                self._take_greeting(data)
         except ProtocolError as error:
             self.on_broken_protocol(error)
             self.close()
         else:
             self.flush()
 
-    def _take_greeting(self, data: bytes) -> None:
-        """Read a frame of the greeting; the peer sends nothing behind it before it is answered, nor do members."""
-        greetings = self._reader.feed(data)
-        if greetings:
-            if len(greetings) > 1 or self._reader.rest:
-                raise ProtocolError("messages came before the greeting was answered")
-            self.on_greeting(greetings[0])
+    def _take_greeting(self, data: bytes) -> bytes:
+        """Read a frame of the greeting. What stands behind it, once the greeting is over."""
+        message = self._greetings.take(data)
+        if message is not None:
+            self.on_greeting(message)
+        return self._greetings.rest
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
@@ -212,6 +223,10 @@ class Link(FrameConnection):
         self.is_up = False
         self.was_refused_by_peer = False
         """Whether the peer answered and would not talk: trying again will not help."""
+        self.is_misled = False
+        """Whether that is because somebody who listens at the dialled address seems to pass connections on."""
+        self.broke_protocol = False
+        """Whether the connection was closed because what came on it was no message, or not the peer's."""
         self._greeting = Connecting(target, cluster, sender, group.secret)
         self._waiting: list[bytes] = []
         """Frames for after the greeting."""
@@ -265,7 +280,7 @@ class Link(FrameConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.queue(self._greeting.hello)
+        self.queue(self._greeting.begin(socket_address(transport.get_extra_info("peername"))))
         self.flush()
 
     def on_greeting(self, message: Handshake) -> None:
@@ -274,10 +289,11 @@ class Link(FrameConnection):
             self.queue(answer)
             return
         if answer is not None:
-            self.was_refused_by_peer = True
+            self.is_misled = self._greeting.is_misled
+            self.was_refused_by_peer = not (self.is_misled or self._greeting.is_itself)
             self._fail(answer)
             return
-        self.greeted()
+        self.greeted(self._greeting.records)
         self._timer.cancel()
         self.member = self._greeting.member
         self.is_up = True
@@ -291,6 +307,7 @@ class Link(FrameConnection):
             self._deliver(self, message)
 
     def on_broken_protocol(self, error: ProtocolError) -> None:
+        self.broke_protocol = True
         self._fail(str(error))
 
     def on_closed(self, error: Exception | None) -> None:

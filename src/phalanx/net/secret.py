@@ -4,7 +4,8 @@ It is never sent. Each end draws a nonce for the connection and proves that it h
 nonces, the cluster's name, who wants to talk to whom, and which end it is: a proof fits one connection, in one direction.
 The connecting end proves first, so that who merely knocks gets nothing from which a weak secret could be guessed.
 
-This authenticates the two ends when a connection begins. What follows is neither encrypted nor signed.
+The keys of what follows are drawn in the same way, for purposes of their own (`net/records.py`): only the two ends have
+them, whoever passed their greeting on. So what follows is authenticated, too. It is not encrypted.
 """
 
 from __future__ import annotations
@@ -44,16 +45,28 @@ class Secret:
             )
         self._key = key
 
+    def record_keys(self, hello: Hello, member: MemberId, nonce: bytes) -> tuple[bytes, bytes]:
+        """The keys of what follows this one greeting: of what the connecting end sends, and of what the accepting end does."""
+        return (
+            self._authenticate("records of the connecting end", hello, member, nonce),
+            self._authenticate("records of the accepting end", hello, member, nonce),
+        )
+
     def prove(self, end: str, hello: Hello, member: MemberId, nonce: bytes) -> bytes:
         """What the `end` of a connection shows to the other one; `member` and `nonce` are the accepting end's."""
-        said = (
-            "phalanx", end, hello.protocol, hello.cluster, hello.sender, hello.receiver, hello.nonce, member, nonce,
-        )  # fmt: skip
-        return hmac.digest(self._key, msgspec.msgpack.encode(said), "sha256")
+        return self._authenticate(end, hello, member, nonce)
 
     def is_proved(self, proof: bytes, end: str, hello: Hello, member: MemberId, nonce: bytes) -> bool:
         """Whether the other end has this secret."""
         return hmac.compare_digest(proof, self.prove(end, hello, member, nonce))
+
+    def _authenticate(self, purpose: str, hello: Hello, member: MemberId, nonce: bytes) -> bytes:
+        """HMAC-SHA256 of all that was said, for one purpose: what is shown for one says nothing about another."""
+        said = (
+            "phalanx", purpose, hello.protocol, hello.cluster, hello.sender, hello.receiver, hello.nonce, hello.reached,
+            member, nonce,
+        )  # fmt: skip
+        return hmac.digest(self._key, msgspec.msgpack.encode(said), "sha256")
 
 
 def draw_nonce() -> bytes:

@@ -10,6 +10,7 @@ import msgspec
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, host_and_port, parse_address
+from phalanx.net.addresses import is_wildcard, normalise
 from phalanx.net.secret import Secret, find_secret, secret_file_of
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 
@@ -27,6 +28,10 @@ class Config(NodeConfig, frozen=True, kw_only=True):
 
     advertise: str | None = None
     """The host under which others reach this member; None: `host`. Must be given where that is 0.0.0.0 or ::."""
+
+    also_known_as: tuple[Address, ...] = ()
+    """Further addresses under which others connect to this member: mapped ports of a container, virtual addresses, names. Where
+    there is a secret, a connection that was dialled under an address that is none of this member's own is refused."""
 
     secret_file: str | None = None
     """A file with the cluster's secret, the same on every member and client: who has another one, or none, is refused.
@@ -47,10 +52,8 @@ class Config(NodeConfig, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        seeds: Sequence[str] = self.seeds
-        if isinstance(seeds, str):
-            raise UsageError(f"seeds: {seeds!r} is one text; give a list of addresses, such as ['127.0.0.1:5701']")
-        msgspec.structs.force_setattr(self, "seeds", tuple(parse_address(seed) for seed in seeds))
+        for name in ("seeds", "also_known_as"):
+            msgspec.structs.force_setattr(self, name, _addresses(name, getattr(self, name)))
         if not 0 <= self.port < 65536:
             raise UsageError(f"port: {self.port} is not between 0 and 65535")
         self._check_reach()
@@ -65,6 +68,12 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         """This member's address once its port is known."""
         host = self.advertise or self.host
         return Address(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+
+    def own_addresses(self, port: int) -> frozenset[Address]:
+        """Under which others may dial this member, beside `address`, once its port is known; normalised. A wildcard is none:
+        where that is listened at, each connection knows at which address of the machine it arrived."""
+        listens_at = () if is_wildcard(self.host) else (Address(f"{self.host}:{port}"),)
+        return frozenset(map(normalise, (*listens_at, *self.also_known_as)))
 
     def find_secret(self) -> Secret | None:
         """The cluster's secret; None: it has none. Raises `UsageError` when the file cannot be read or is too short."""
@@ -91,27 +100,30 @@ class Config(NodeConfig, frozen=True, kw_only=True):
                 f"host: the others would know this member as {known_as!r}, which is themselves to each of them, and the seed "
                 f"{elsewhere[0]} is not on loopback: listen on an address of this machine (--host)"
             )
-        if self.advertise is None and _is_wildcard(self.host):
+        if self.advertise is None and is_wildcard(self.host):
             raise UsageError(
                 f"host: others cannot connect to {self.host!r}: give the address under which they reach this member as "
                 f"advertise (--advertise), or listen on that one"
             )
-        if self.advertise is not None and (not self.advertise or _is_wildcard(self.advertise)):
+        nowhere = [address for address in self.also_known_as if is_wildcard(host_and_port(address)[0])]
+        if nowhere:
+            raise UsageError(
+                f"also_known_as: nobody can connect to {nowhere[0]!r}; give the addresses that others dial"
+            )
+        if self.advertise is not None and (not self.advertise or is_wildcard(self.advertise)):
             raise UsageError(f"advertise: others cannot connect to {self.advertise!r}; give an address of this machine")
+
+
+def _addresses(name: str, texts: Sequence[str]) -> tuple[Address, ...]:
+    if isinstance(texts, str):
+        raise UsageError(f"{name}: {texts!r} is one text; give a list of addresses, such as ['127.0.0.1:5701']")
+    return tuple(parse_address(text) for text in texts)
 
 
 def _is_other_machine(host: str) -> bool:
     """Whether it is an address beyond loopback; names are not looked up."""
     try:
         return not ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _is_wildcard(host: str) -> bool:
-    """Whether it means every address of a machine, and so none that others could connect to."""
-    try:
-        return ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return False
 

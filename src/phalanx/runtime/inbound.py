@@ -7,7 +7,8 @@ from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
 from phalanx.common.errors import EntryTooLarge, ErrorCode, ProtocolError
-from phalanx.common.ids import ClientId, MemberId, is_client
+from phalanx.common.ids import Address, ClientId, MemberId, is_client
+from phalanx.net.addresses import socket_address
 from phalanx.net.connection import ConnectionGroup, FrameConnection
 from phalanx.net.greeting import GREETING_TIMEOUT_S, Accepting
 from phalanx.wire.codec import request_decoder
@@ -35,7 +36,9 @@ class Inbound(FrameConnection):
 
     def on_greeting(self, message: Handshake) -> None:
         if self._greeting is None:
-            self._greeting = Accepting(self._member.id, self._member.config.cluster, self._group.secret)
+            member = self._member
+            own = member.own_addresses | {self._local_address()}
+            self._greeting = Accepting(member.id, member.config.cluster, self._group.secret, own)
         answer = self._greeting.answer(message)
         self.queue(answer)
         if isinstance(answer, Challenge):
@@ -44,12 +47,12 @@ class Inbound(FrameConnection):
         hello = self._greeting.hello
         if hello is None:
             if self._greeting.is_distrusted and isinstance(answer, Refused):
-                self._member.distrusted(self._host(), answer.reason)
+                self._member.distrusted(f"from {self._host()}", answer.reason)
             self.close()
             return
         if is_client(hello.sender):
             self.decoder = request_decoder
-        self.greeted()
+        self.greeted(self._greeting.records)
         self.sender = ClientId(hello.sender) if is_client(hello.sender) else MemberId(hello.sender)
         self._accepted = self._member.node.accepted_from(self.sender)
         self._member.inbound_opened(self)
@@ -57,13 +60,17 @@ class Inbound(FrameConnection):
     def _on_late(self) -> None:
         """A connection that somebody keeps open without a greeting is not kept."""
         if self.transport is not None:
-            self._member.distrusted(self._host(), f"it did not greet within {GREETING_TIMEOUT_S:g} s")
+            self._member.distrusted(f"from {self._host()}", f"it did not greet within {GREETING_TIMEOUT_S:g} s")
         self.abort()
 
     def _host(self) -> str:
         """Where the peer is."""
         peer = self.transport.get_extra_info("peername") if self.transport is not None else None
         return str(peer[0]) if peer else "somewhere"
+
+    def _local_address(self) -> Address:
+        """Where this connection arrived: one of the addresses of a member that listens at several."""
+        return socket_address(self.transport.get_extra_info("sockname") if self.transport is not None else None)
 
     def on_messages(self, messages: list[Any]) -> None:
         sender = self.sender

@@ -61,7 +61,10 @@ class Member:
         self.broken_frames = 0
         """Connections that were closed because what came was no message."""
         self.refused_strangers = Strangers()
-        """Connections that were refused because of the secret, or because no greeting came."""
+        """Connections that were refused because of the secret, because they were meant for somebody else, or because no
+        greeting came; and those that this member gave up because somebody passed them on."""
+        self.own_addresses: frozenset[Address] = frozenset()
+        """Under which others may dial this member, normalised; not those at which single connections arrive."""
         self._loop = asyncio.get_running_loop()
         self._events = EventLog(
             config.cluster, config.event_log, legacy_member_list=config.legacy_member_list_format
@@ -212,6 +215,7 @@ class Member:
             kept=after.kept if after else None,
             carried=after.carried if after else None,
         )
+        self.own_addresses = config.own_addresses(port)
         self.caller.attach(self.node)
         self._events.begin(self.node.this)
         self._told_of.clear()
@@ -374,11 +378,11 @@ class Member:
             earlier.abort()
             self.feed(LinkLost(connection.sender))  # type: ignore[arg-type]  # a greeted connection has a sender
 
-    def distrusted(self, host: str, reason: str) -> None:
-        """Somebody there was refused: counted, and said now and then."""
-        count = self.refused_strangers.count(host, self._loop.time())
+    def distrusted(self, where: str, reason: str) -> None:
+        """A connection from or to somewhere was refused: counted, and said now and then."""
+        count = self.refused_strangers.count(where, self._loop.time())
         if count:
-            logger.warning("%s refused %d connections from %s, the last because %s", self.address, count, host, reason)
+            logger.warning("%s refused %d connections %s, the last because %s", self.address, count, where, reason)
 
     def inbound_closed(self, connection: Inbound) -> None:
         self._connections.discard(connection)
@@ -398,6 +402,11 @@ class Member:
         if self._links.get(link.target) is not link:
             return
         del self._links[link.target]
+        if link.is_misled:
+            self.distrusted(f"to {address_of(link.target)}", reason)  # type: ignore[arg-type]  # links go to members
+        if link.broke_protocol:
+            self.broken_frames += 1
+            logger.warning("%s: closed the connection to %s: %s", self.address, link.target, reason)
         if not self._ended.done():
             refused = LinkRefused(link.target, reason, link.was_refused_by_peer)
             if not link.is_up and not link.was_refused_by_peer:

@@ -67,11 +67,6 @@ class FrameReader(Generic[M]):
         """What has arrived behind the last whole message."""
         return bytes(self._rest)
 
-    def switch_to(self, decoder: msgspec.msgpack.Decoder[M], max_frame_bytes: int) -> None:
-        """Decode what follows as other messages, with their limit (the handshake is over)."""
-        self._decode = decoder.decode
-        self._max_frame_bytes = max_frame_bytes
-
     def feed(self, data: bytes | bytearray) -> list[M]:
         """The messages that are whole now. Raises `ProtocolError` for a frame that cannot be one.
 

@@ -23,6 +23,8 @@ class Hello(WireMessage, tag=1, frozen=True):
     """The member's identity, or only its address where the incarnation is not known yet."""
     nonce: bytes = b""
     """Drawn for this connection by a side that has the cluster's secret; empty: it has none."""
+    reached: str = ""
+    """The numeric address that the connecting socket is connected to: what a name in `receiver` led to."""
 
 
 class Welcome(WireMessage, tag=2, frozen=True):

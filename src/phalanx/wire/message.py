@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 
 
 class WireMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):

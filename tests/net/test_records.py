@@ -1,0 +1,125 @@
+"""The record layer: the stream comes out as it went in, however it is chopped; whatever else was done to it is noticed."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from harness import lone_id
+from phalanx.common.errors import ProtocolError
+from phalanx.net.records import HEADER_BYTES, MAX_BODY_BYTES, Opener, RecordLayer, Sealer
+from phalanx.net.secret import Secret
+from phalanx.wire.messages import PROTOCOL_VERSION, Hello
+
+KEY, OTHER_KEY = b"k" * 32, b"o" * 32
+LONG = st.integers(MAX_BODY_BYTES - 1, 2 * MAX_BODY_BYTES + 1)
+
+
+def chopped(stream: bytes, sizes: list[int]) -> list[bytes]:
+    """The stream in pieces of these sizes, again and again."""
+    pieces, at, number = [], 0, 0
+    while at < len(stream):
+        size = sizes[number % len(sizes)]
+        pieces.append(stream[at : at + size])
+        at, number = at + size, number + 1
+    return pieces
+
+
+@given(st.lists(st.binary(min_size=1, max_size=300), max_size=8), st.lists(st.integers(1, 400), min_size=1))
+def test_what_is_sealed_comes_out_however_the_network_chops_it(sent: list[bytes], sizes: list[int]) -> None:
+    sealer, opener = Sealer(KEY), Opener(KEY)
+    stream = b"".join(map(sealer.seal, sent))
+    got = b""
+    for piece in chopped(stream, sizes):
+        missing = opener.missing
+        assert missing > 0
+        data = opener.feed(piece)
+        assert not (data and len(piece) < missing)
+        got += data
+    assert got == b"".join(sent)
+    assert opener.missing == HEADER_BYTES
+
+
+@example(MAX_BODY_BYTES, [65536])
+@example(MAX_BODY_BYTES + 1, [HEADER_BYTES, 65536])
+@given(LONG, st.lists(st.integers(10_000, MAX_BODY_BYTES * 2), min_size=1, max_size=10))
+def test_long_data_is_cut_into_records_of_bounded_length(size: int, sizes: list[int]) -> None:
+    data = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    sealer, opener = Sealer(KEY), Opener(KEY)
+    stream = sealer.seal(data)
+    assert len(stream) == len(data) + HEADER_BYTES * -(-size // MAX_BODY_BYTES)
+    got = []
+    for piece in chopped(stream, sizes):
+        got.append(opener.feed(piece))
+        assert opener.missing <= HEADER_BYTES + MAX_BODY_BYTES
+    assert b"".join(got) == data
+
+
+RECORDS = [b"put a", b"put b", b"get c"]
+
+
+def sealed() -> list[bytes]:
+    sealer = Sealer(KEY)
+    return [sealer.seal(body) for body in RECORDS]
+
+
+@given(st.data())
+def test_a_changed_bit_anywhere_never_comes_out(data: st.DataObject) -> None:
+    stream = bytearray(b"".join(sealed()))
+    bit = data.draw(st.integers(0, len(stream) * 8 - 1))
+    stream[bit // 8] ^= 1 << bit % 8
+    opener, got = Opener(KEY), b""
+    try:
+        for piece in chopped(bytes(stream), data.draw(st.lists(st.integers(1, 40), min_size=1))):
+            got += opener.feed(piece)
+    except ProtocolError:
+        pass
+    else:
+        assert bit // 8 % len(sealed()[0]) < 4, "a longer record was announced, and is waited for"
+    whole = bit // 8 // len(sealed()[0])
+    assert b"".join(RECORDS[:whole]).startswith(got)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [[1], [0, 0], [0, 2], [1, 0], [0, 1, 0], [0, 1, 1]],
+    ids=["first left out", "repeated", "one left out", "exchanged", "old one repeated", "last repeated"],
+)
+def test_a_record_is_taken_once_and_in_its_place(order: list[int]) -> None:
+    stream, opener = b"".join(sealed()[number] for number in order), Opener(KEY)
+    with pytest.raises(ProtocolError, match=r"record \d of this connection does not verify"):
+        opener.feed(stream)
+
+
+def test_a_record_of_another_key_does_not_verify() -> None:
+    with pytest.raises(ProtocolError, match="record 0 of this connection does not verify: somebody on the way"):
+        Opener(OTHER_KEY).feed(sealed()[0])
+
+
+def test_a_record_that_is_too_long_is_refused_before_it_is_buffered() -> None:
+    opener = Opener(KEY)
+    with pytest.raises(ProtocolError, match=f"a record of {MAX_BODY_BYTES + 1} bytes is announced"):
+        opener.feed((MAX_BODY_BYTES + 1).to_bytes(4, "big") + bytes(16))
+
+
+def test_what_one_end_sent_does_not_verify_as_the_other_ends() -> None:
+    """Reflection: each direction has a key of its own."""
+    hello = Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"n" * 32)
+    one, other = Secret("a secret of this cluster").record_keys(hello, lone_id("A"), b"m" * 32)
+    connecting, accepting = RecordLayer(one, other), RecordLayer(other, one)
+    record = connecting.seal(b"get")
+    assert accepting.feed(record) == b"get"
+    with pytest.raises(ProtocolError):
+        connecting.feed(record)
+
+
+def test_keys_are_of_one_connection_and_no_proof() -> None:
+    secret = Secret("a secret of this cluster")
+    said = [
+        (Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"n" * 32), b"m" * 32),
+        (Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"o" * 32), b"m" * 32),
+        (Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"n" * 32), b"o" * 32),
+        (Hello(PROTOCOL_VERSION, "phalanx", "client/2", "A:5701", b"n" * 32), b"m" * 32),
+    ]
+    keys = [key for hello, nonce in said for key in secret.record_keys(hello, lone_id("A"), nonce)]
+    proofs = [secret.prove(end, *said[0][:1], lone_id("A"), said[0][1]) for end in ("connecting", "accepting")]
+    assert len({*keys, *proofs}) == len(keys) + len(proofs)
