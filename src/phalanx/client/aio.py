@@ -131,7 +131,9 @@ class AsyncClient:
     async def wait_ready(self, timeout_s: float) -> None:
         """Until a member has answered. Raises `ConnectError` that says what went wrong with each."""
         core = self._core
-        await self._wait_for(lambda: core.partition_count is not None or bool(self._refusals), timeout_s)
+        await self._wait_for(
+            lambda: core.partition_count is not None or core.is_refused_by_all(self._refusals), timeout_s
+        )
         if core.partition_count is None:
             raise ConnectError(core.why_not_ready(self._refusals, timeout_s))
 
@@ -192,7 +194,7 @@ class AsyncClient:
             del self._links[target]
         if self._is_closed:
             return
-        if link.was_refused_by_peer:
+        if link.was_refused_by_peer or link.is_misled:
             self._refusals[link.target] = reason
         for target in names:
             event = LinkLost(target) if link.is_up else LinkRefused(target, reason)

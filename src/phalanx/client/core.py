@@ -83,6 +83,10 @@ class ClientCore:
         """Why no partition has an owner, nor will have one by itself; empty: unknown, or they have."""
         return self._router.no_owners
 
+    def is_refused_by_all(self, refusals: Mapping[str, str]) -> bool:
+        """Whether everybody who could be asked first has refused: one alone may be a stranger at a former member's address."""
+        return refusals.keys() >= set(self._seeds)
+
     def why_not_ready(self, refusals: Mapping[str, str], timeout_s: float) -> str:
         """In words, why no member has answered: whoever refused has said what to do, else it is for the addresses."""
         problems = refusals or self.problems

@@ -265,7 +265,10 @@ class Client:
         core, driver = self._core, self._driver
         with self._lock:
             driver.carry_out(core.time_passed(driver.now()))
-            driver.run_until(lambda: core.partition_count is not None or bool(driver.refusals), monotonic() + timeout_s)
+            driver.run_until(
+                lambda: core.partition_count is not None or core.is_refused_by_all(driver.refusals),
+                monotonic() + timeout_s,
+            )
         if core.partition_count is not None:
             return
         raise ConnectError(core.why_not_ready(driver.refusals, timeout_s))
