@@ -16,6 +16,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
 from phalanx.net.connection import ConnectionGroup, Link
+from phalanx.net.flow import BacklogFull
 from phalanx.net.secret import Secret, find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
@@ -161,6 +162,8 @@ class AsyncClient:
                     self._link(effect.to).send(effect.message)
                 except EntryTooLarge as error:
                     self._carry_out(self._core.cannot_send(effect, str(error)))
+                except BacklogFull as error:
+                    self._carry_out(self._core.cannot_send(effect, str(error), ErrorCode.UNAVAILABLE))
             elif type(effect) is Answer:
                 future = self._futures.pop(effect.reply.id, None)
                 if not self._futures:

@@ -156,9 +156,9 @@ class ClientCore:
         self._candidates = [sender, *self._candidates]
         self._ask(now)
 
-    def cannot_send(self, effect: Send, reason: str) -> list[Effect]:
-        """A request is over the frame limit: the call ends here, nothing was sent."""
-        reply = ErrorReply(getattr(effect.message, "id", 0), ErrorCode.TOO_LARGE, reason)
+    def cannot_send(self, effect: Send, reason: str, code: ErrorCode = ErrorCode.TOO_LARGE) -> list[Effect]:
+        """End the call of a request that was not sent: it is over the frame limit, or too much waits for its owner."""
+        reply = ErrorReply(getattr(effect.message, "id", 0), code, reason)
         self._router.on_reply(effect.to, reply, 0)
         return self._out.take()
 

@@ -119,7 +119,7 @@ class CallRouter:
             pending.why_waiting = reply.text
             self._wait(pending, now)
             return
-        if type(reply) is ErrorReply and reply.code is ErrorCode.NOT_ENOUGH_MEMBERS:
+        if type(reply) is ErrorReply and reply.code in (ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.UNAVAILABLE):
             reply = _refusal_of_all_tries(pending, reply)
         if reply.id < 0:
             reply = msgspec.structs.replace(reply, id=pending.call.request.id)
@@ -295,7 +295,7 @@ class CallRouter:
 
 
 def _refusal_of_all_tries(pending: PendingCall, reply: ErrorReply) -> ErrorReply:
-    """The last try was refused for want of members, and changed nothing. That may not be so of a write's earlier ones."""
+    """The last try was refused, or was not sent, and changed nothing. That may not be so of a write's earlier ones."""
     if not pending.may_be_done or not isinstance(pending.call.request, WRITES):
         return reply
     text = f"an earlier try may have been applied, and now: {reply.text}"

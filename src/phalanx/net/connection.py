@@ -1,7 +1,7 @@
 """One asyncio connection that carries frames: reading, writing once per loop turn, and the connecting side's greeting.
 
-What is sent within one turn of the event loop leaves in one write. A peer that does not read is not buffered for
-without limit: over `MAX_BACKLOG_BYTES` the connection is broken off, which its owner treats like any lost connection.
+What is sent within one turn of the event loop leaves in one write, or in a few when it is much. Buffers for a peer that
+does not read, or does not finish what it has begun to send, are bounded by `net.flow`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import msgspec
 from phalanx.common.errors import ProtocolError
 from phalanx.common.ids import MemberId, Target, address_of, host_and_port
 from phalanx.net.addresses import socket_address
+from phalanx.net.flow import BacklogFull, Drop, Flow, Limits
 from phalanx.net.greeting import GREETING_TIMEOUT_S, Connecting
 from phalanx.net.greeting_reader import GreetingReader
 from phalanx.net.leftovers import NEVER_SENT, undelivered
@@ -25,8 +26,10 @@ from phalanx.net.secret import Secret
 from phalanx.wire.codec import FrameReader, encode_frame, message_decoder, reply_decoder
 from phalanx.wire.messages import Handshake, MembersUpdate, Message, Proof, TableUpdate
 
-MAX_BACKLOG_BYTES = 256 * 1024 * 1024
-"""Unsent bytes to one peer after which it is given up."""
+WRITE_AT_BYTES = 1024 * 1024
+"""Queued bytes that are written without waiting for the end of the turn: then the kernel says whether the peer reads."""
+JOINED_BYTES = 16 * 1024
+"""Frames that are shorter on average are joined for writing; longer ones are not worth a copy."""
 PUBLISHED = frozenset({MembersUpdate, TableUpdate})
 """Messages of which one object goes to all members."""
 
@@ -37,13 +40,22 @@ def reason_of(error: OSError) -> str:
 
 
 class ConnectionGroup:
-    """What the connections of one member or client share: frame limit, secret, and one flush for each turn of the loop."""
+    """What the connections of one member or client share: frame limit, secret, budgets, and one flush for each turn of
+    the loop."""
 
-    def __init__(self, max_frame_bytes: int, secret: Secret | None = None) -> None:
+    def __init__(
+        self,
+        max_frame_bytes: int,
+        secret: Secret | None = None,
+        limits: Limits = Limits(),  # noqa: B008  # immutable
+        on_drop: Callable[[FrameConnection, Drop, str], None] = lambda connection, why, text: None,
+    ) -> None:
+        """`on_drop`: see `Flow`."""
         self.max_frame_bytes = max_frame_bytes
         self.secret = secret
         """The cluster's; None: it has none."""
         self.loop = asyncio.get_running_loop()
+        self.flow = Flow(self.loop, limits, on_drop)
         self._due: list[FrameConnection] = []
         self._published: tuple[Message | None, bytes] = (None, b"")
         """The last list or table that was sent, and its frame: n members get it, and it names n members."""
@@ -84,6 +96,12 @@ class FrameConnection(asyncio.Protocol):
         """Protects what follows the greeting; None: the greeting is not over, or there is no secret."""
         self._out: list[bytes] = []
         """Frames for the next write."""
+        self._queued = 0
+        """Bytes of these frames."""
+        self.written = 0
+        """Bytes handed to the transport since the connection was made."""
+        self._pauses = 0
+        """Why nothing is read from the peer, as flags (`net.flow`)."""
         self._flush_is_due = False
         """Whether something will flush in this turn anyway: it was scheduled, or data is being received."""
         self._is_backed_up = False
@@ -110,6 +128,16 @@ class FrameConnection(asyncio.Protocol):
     def on_closed(self, error: Exception | None) -> None:
         """The connection is gone."""
 
+    @property
+    def is_of_member(self) -> bool:
+        """Whether the peer is a member of the cluster, which has budgets of its own."""
+        return False
+
+    def peer_host(self) -> str:
+        """Where the peer is."""
+        peer = self.transport.get_extra_info("peername") if self.transport is not None else None
+        return str(peer[0]) if peer else "somewhere"
+
     def greeted(self, records: RecordLayer | None) -> None:
         """The greeting is over: what follows are messages, in records if there is a secret."""
         self.flush()  # what was said up to here is in no record
@@ -121,22 +149,72 @@ class FrameConnection(asyncio.Protocol):
 
     def queue(self, message: Message | Handshake) -> None:
         """Send in this turn of the loop. Raises `EntryTooLarge` for a message over the frame limit."""
-        self._out.append(encode_frame(message, self._max_frame_bytes))
-        if not self._flush_is_due:
+        self._queue_frame(encode_frame(message, self._max_frame_bytes))
+
+    def _queue_frame(self, frame: bytes) -> None:
+        self._out.append(frame)
+        self._queued += len(frame)
+        if self._queued >= WRITE_AT_BYTES:
+            self._write()
+        elif not self._flush_is_due:
             self._flush_is_due = True
             self._group.flush_soon(self)
 
     def flush(self) -> None:
         """Write what was queued."""
         self._flush_is_due = False
-        out, transport = self._out, self.transport
-        if not out or transport is None:
+        if self._out:
+            self._write()
+
+    def _write(self) -> None:
+        out, transport, size = self._out, self.transport, self._queued
+        if transport is None:
             return
-        data = out[0] if len(out) == 1 else b"".join(out)
+        self.written += size
+        self._queued = 0
+        if self._is_closing:
+            pass  # nobody will get it
+        elif self._records is not None:
+            transport.write(self._records.seal(out[0] if len(out) == 1 else b"".join(out)))
+        elif len(out) == 1:
+            transport.write(out[0])
+        elif size < len(out) * JOINED_BYTES:
+            transport.write(b"".join(out))
+        else:
+            transport.writelines(out)
         out.clear()
-        transport.write(data if self._records is None else self._records.seal(data))
-        if self._is_backed_up and transport.get_write_buffer_size() > MAX_BACKLOG_BYTES:
-            transport.abort()
+        if self._is_backed_up:
+            self._group.flow.wrote(self)
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that wait to be written to the peer."""
+        return self._queued + (self.transport.get_write_buffer_size() if self.transport is not None else 0)
+
+    # --- not reading -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether this side does not read at present."""
+        return self._pauses != 0
+
+    @property
+    def part_bytes(self) -> int:
+        """How much of a frame that is not whole yet has come."""
+        return len(self._reader.rest)
+
+    def pause(self, why: int) -> None:
+        """Do not read from the peer until `resume` is called for the same reason."""
+        if not self._pauses and self.transport is not None:
+            self.transport.pause_reading()
+        self._pauses |= why
+
+    def resume(self, why: int) -> None:
+        """Read again, unless there is another reason not to."""
+        if self._pauses & why:
+            self._pauses &= ~why
+            if not self._pauses and self.transport is not None:
+                self.transport.resume_reading()
 
     def close(self) -> None:
         """Write what is queued, then close."""
@@ -165,9 +243,11 @@ class FrameConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._is_backed_up = True
+        self._group.flow.wrote(self)
 
     def resume_writing(self) -> None:
         self._is_backed_up = False
+        self._group.flow.drained(self)
 
     def data_received(self, data: bytes) -> None:
         if self._is_closing:
@@ -196,6 +276,8 @@ class FrameConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
         self._out.clear()
+        self._queued = 0
+        self._group.flow.gone(self)
         self.on_closed(exc)
 
 
@@ -230,6 +312,7 @@ class Link(FrameConnection):
         self._greeting = Connecting(target, cluster, sender, group.secret)
         self._waiting: list[bytes] = []
         """Frames for after the greeting."""
+        self._waiting_bytes = 0
         self._on_up, self._on_down, self._deliver = on_up, on_down, on_message
         self._is_down = False
         self._timer = self._group.loop.call_later(
@@ -237,23 +320,49 @@ class Link(FrameConnection):
         )
         self._task = self._group.loop.create_task(self._connect())
 
+    @property
+    def is_of_member(self) -> bool:
+        return True
+
     def send(self, message: Message) -> None:
-        """Send, as soon as the peer has answered the greeting. Raises `EntryTooLarge` over the frame limit."""
+        """Send, as soon as the peer has answered the greeting.
+
+        Raises `EntryTooLarge` over the frame limit, `BacklogFull` when too much waits for the peer already.
+        """
         if self.is_up:
+            if self._is_backed_up:
+                self._check_backlog(self.backlog)
             self.queue(message)
         else:
-            self._waiting.append(encode_frame(message, self._max_frame_bytes))
+            self._wait(encode_frame(message, self._max_frame_bytes))
 
     def publish(self, message: Message) -> None:
         """As `send`, for a message of which one object goes to many: it is encoded for the first of them only."""
         frame = self._group.published_frame(message)
         if not self.is_up:
-            self._waiting.append(frame)
+            self._wait(frame)
             return
-        self._out.append(frame)
-        if not self._flush_is_due:
-            self._flush_is_due = True
-            self._group.flush_soon(self)
+        if self._is_backed_up:
+            self._check_backlog(self.backlog)
+        self._queue_frame(frame)
+
+    def _wait(self, frame: bytes) -> None:
+        self._check_backlog(self._waiting_bytes)
+        self._waiting.append(frame)
+        self._waiting_bytes += len(frame)
+
+    def _check_backlog(self, size: int) -> None:
+        most = self._group.flow.limits.member_backlog_bytes
+        if size > most:
+            raise BacklogFull(f"{size} bytes wait for {self.target}, which does not read them; the limit is {most}")
+
+    def give_up(self, reason: str) -> None:
+        """Close at once, and tell the owner that the link is down: not within this call, but soon."""
+        self._group.loop.call_soon(self._give_up, reason)
+
+    def _give_up(self, reason: str) -> None:
+        self.abort()
+        self._fail(reason)
 
     def forget(self) -> bool:
         """Whether the peer has not got everything yet: then it never will, and nobody is told."""
@@ -297,8 +406,10 @@ class Link(FrameConnection):
         self._timer.cancel()
         self.member = self._greeting.member
         self.is_up = True
-        self._out += self._waiting
+        for frame in self._waiting:
+            self._queue_frame(frame)
         self._waiting.clear()
+        self._waiting_bytes = 0
         self._on_up(self)
         self.flush()
 

@@ -9,8 +9,9 @@ import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
-from phalanx.common.ids import Address, host_and_port, parse_address
+from phalanx.common.ids import Address, Millis, host_and_port, parse_address
 from phalanx.net.addresses import is_wildcard, normalise
+from phalanx.net.flow import MIB, Limits
 from phalanx.net.secret import Secret, find_secret, secret_file_of
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 
@@ -50,6 +51,28 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
     """The longest message taken from or sent to anybody. Must exceed the largest value; the same everywhere."""
 
+    max_backlog_bytes: int = 128 * MIB
+    """Replies that wait to be written to one client, after which its further requests wait until it has read them. A bulk
+    call of a client has up to 16 replies of 8 MiB under way to one member."""
+
+    max_total_backlog_bytes: int = 512 * MIB
+    """The same of all clients together. Over half of it each client that does not read waits, whatever waits for it; over
+    all of it the client with the largest backlog is dropped."""
+
+    max_member_backlog_bytes: int = 256 * MIB
+    """Messages that wait to be written to one member, after which the connection to it is broken off."""
+
+    max_partial_frame_bytes: int = 256 * MIB
+    """Messages of clients above 64 KiB that have begun to come, by their whole lengths: further ones wait. A longer message
+    is taken alone."""
+
+    slow_peer_timeout_ms: Millis = 30_000
+    """Within it a client must read 64 KiB of what waits for it, or all; the same of a message that it has begun to send."""
+
+    max_clients: int = 0
+    """Clients connected at a time; further ones are refused. 0: as many as the limit of open files leaves beside the places
+    of members, and 10,000 at most."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("seeds", "also_known_as"):
@@ -57,6 +80,17 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         if not 0 <= self.port < 65536:
             raise UsageError(f"port: {self.port} is not between 0 and 65535")
         self._check_reach()
+        for name in ("max_backlog_bytes", "max_total_backlog_bytes", "max_member_backlog_bytes",
+                     "max_partial_frame_bytes", "slow_peer_timeout_ms"):  # fmt: skip
+            if getattr(self, name) <= 0:
+                raise UsageError(f"{name}: {getattr(self, name)} must be greater than 0")
+        if self.max_clients < 0:
+            raise UsageError(f"max_clients: {self.max_clients} must not be negative")
+        if self.max_total_backlog_bytes < self.max_backlog_bytes:
+            raise UsageError(
+                f"max_total_backlog_bytes: {self.max_total_backlog_bytes} must be at least max_backlog_bytes "
+                f"({self.max_backlog_bytes})"
+            )
         if self.max_frame_bytes < self.max_bulk_bytes + 65_536:
             raise UsageError(
                 f"max_frame_bytes: {self.max_frame_bytes} is too small: give at least {self.max_bulk_bytes + 65_536}, "
@@ -74,6 +108,17 @@ class Config(NodeConfig, frozen=True, kw_only=True):
         where that is listened at, each connection knows at which address of the machine it arrived."""
         listens_at = () if is_wildcard(self.host) else (Address(f"{self.host}:{port}"),)
         return frozenset(map(normalise, (*listens_at, *self.also_known_as)))
+
+    @property
+    def limits(self) -> Limits:
+        """The budgets of this member's connections."""
+        return Limits(
+            self.max_backlog_bytes,
+            self.max_total_backlog_bytes,
+            self.max_member_backlog_bytes,
+            self.max_partial_frame_bytes,
+            self.slow_peer_timeout_ms,
+        )
 
     def find_secret(self) -> Secret | None:
         """The cluster's secret; None: it has none. Raises `UsageError` when the file cannot be read or is too short."""

@@ -1,25 +1,37 @@
-"""The accepting end of a member's connections: who greets, and what may be said on them."""
+"""The accepting end of a member's connections: who greets, what may be said on them, and when requests have to wait.
+
+Requests of one connection are handled in order, a few at a time. When their replies are not read, or are many, the rest
+of what has been received is held, and nothing more is read from the connection until it is the rest's turn.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Set
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from phalanx.common.errors import EntryTooLarge, ErrorCode, ProtocolError
 from phalanx.common.ids import Address, ClientId, MemberId, is_client
 from phalanx.net.addresses import socket_address
 from phalanx.net.connection import ConnectionGroup, FrameConnection
+from phalanx.net.flow import WAITS_FOR_READER
 from phalanx.net.greeting import GREETING_TIMEOUT_S, Accepting
 from phalanx.wire.codec import request_decoder
 from phalanx.wire.effects import Received, ReceivedTogether
-from phalanx.wire.messages import Challenge, ErrorReply, Handshake, Message, Refused, Reply
+from phalanx.wire.messages import Challenge, ErrorReply, Handshake, Message, Refused, Reply, Request
 from phalanx.wire.refused import UnreadRequest
 
 if TYPE_CHECKING:
     from phalanx.runtime.member import Member
 
 logger = logging.getLogger("phalanx.member")
+
+HANDLED_TOGETHER = 16
+"""Requests after which is looked at what became of their replies. All the replies to so many are in memory at once: 16 MiB
+each at the default `max_value_bytes`. One call of the node for each request would cost a tenth of serving it."""
+TURN_BYTES = 8 * 1024 * 1024
+"""Replies to one connection after which others have their turn."""
+_REQUESTS = frozenset(get_args(Request))
 
 
 class Inbound(FrameConnection):
@@ -31,6 +43,10 @@ class Inbound(FrameConnection):
         self.sender: MemberId | ClientId | None = None
         self._accepted: Set[type] = frozenset()
         """Kinds of messages that the sender may send."""
+        self._held: list[Message] = []
+        """Requests that were received, and wait until replies to earlier ones are written."""
+        self._has_part = False
+        """Whether a frame has come in part."""
         self._greeting: Accepting | None = None
         self._timer = group.loop.call_later(GREETING_TIMEOUT_S, self._on_late)
 
@@ -47,7 +63,7 @@ class Inbound(FrameConnection):
         hello = self._greeting.hello
         if hello is None:
             if self._greeting.is_distrusted and isinstance(answer, Refused):
-                self._member.distrusted(f"from {self._host()}", answer.reason)
+                self._member.distrusted(f"from {self.peer_host()}", answer.reason)
             self.close()
             return
         if is_client(hello.sender):
@@ -60,34 +76,96 @@ class Inbound(FrameConnection):
     def _on_late(self) -> None:
         """A connection that somebody keeps open without a greeting is not kept."""
         if self.transport is not None:
-            self._member.distrusted(f"from {self._host()}", f"it did not greet within {GREETING_TIMEOUT_S:g} s")
+            self._member.distrusted(f"from {self.peer_host()}", f"it did not greet within {GREETING_TIMEOUT_S:g} s")
         self.abort()
 
-    def _host(self) -> str:
-        """Where the peer is."""
-        peer = self.transport.get_extra_info("peername") if self.transport is not None else None
-        return str(peer[0]) if peer else "somewhere"
+    @property
+    def is_of_member(self) -> bool:
+        view = self._member.view
+        return view is not None and self.sender in view
 
     def _local_address(self) -> Address:
         """Where this connection arrived: one of the addresses of a member that listens at several."""
         return socket_address(self.transport.get_extra_info("sockname") if self.transport is not None else None)
 
     def on_messages(self, messages: list[Any]) -> None:
-        sender = self.sender
-        if sender is None or not messages:
+        if self.sender is None:
             return
+        is_next = bool(messages)
         for message in messages:
             if type(message) not in self._accepted:
                 if type(message) is not UnreadRequest:
                     raise ProtocolError(f"a client must not send {type(message).__name__}")
                 self.reply(ErrorReply(message.id, ErrorCode.INVALID, message.text))
                 messages = [each for each in messages if each is not message]
-        if not messages:
+        if self._held:
+            self._held += messages
+        elif messages:
+            self._handle(messages)
+        if self._has_part or self._reader.rest:
+            self._note_part(is_next=is_next)
+
+    def _note_part(self, *, is_next: bool) -> None:
+        """Count what has come of a frame that is not whole. `is_next`: the one that was counted until now is whole."""
+        flow = self._group.flow
+        if self._has_part and is_next:
+            self._has_part = False
+            flow.part_ended(self, is_whole=True)
+        if not self._has_part and self._reader.rest and not self._is_closing and not self.is_of_member:
+            self._has_part = True
+            flow.part_came(self, self._reader.announced_bytes)
+
+    def _handle(self, messages: list[Message]) -> None:
+        """Hand messages to the node; when their replies are too many, hold the rest."""
+        sender = self.sender
+        if len(messages) > HANDLED_TOGETHER and (
+            is_client(str(sender)) or not _REQUESTS.isdisjoint(map(type, messages))
+        ):
+            self._handle_some(messages)
+        elif sender is not None:
+            self._member.feed(
+                Received(sender, messages[0]) if len(messages) == 1 else ReceivedTogether(sender, messages)
+            )  # fmt: skip
+        if self._is_backed_up and not self._held and self._group.flow.must_wait(self):
+            self.pause(WAITS_FOR_READER)
+
+    def _handle_some(self, messages: list[Message]) -> None:
+        """Hand messages to the node in small lots, until this connection has had its turn."""
+        begun_at, end = self.written, len(messages)
+        for start in range(0, end, HANDLED_TOGETHER):
+            sender = self.sender
+            if sender is None or self._is_closing:
+                return
+            if start and not self.is_of_member:
+                must_wait = self._is_backed_up and self._group.flow.must_wait(self)
+                if must_wait or self.written - begun_at > TURN_BYTES:
+                    self._held = messages[start:]
+                    self.pause(WAITS_FOR_READER)
+                    if not must_wait:
+                        self._group.loop.call_soon(self._go_on)
+                    return
+            self._member.feed(ReceivedTogether(sender, messages[start : start + HANDLED_TOGETHER]))
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.is_paused:
+            # Not within the transport's own call.
+            self._group.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Handle what was held, and read again once all of it is handled and the replies are on their way."""
+        if self._is_closing or self.transport is None or self._is_waiting_for_reader():
             return
-        if len(messages) == 1:
-            self._member.feed(Received(sender, messages[0]))
-        else:
-            self._member.feed(ReceivedTogether(sender, messages))
+        self._flush_is_due = True
+        held, self._held = self._held, []
+        if held:
+            self._handle(held)
+        self.flush()
+        if not self._held and not self._is_waiting_for_reader():
+            self.resume(WAITS_FOR_READER)
+
+    def _is_waiting_for_reader(self) -> bool:
+        return self._is_backed_up and self._group.flow.must_wait(self)
 
     def reply(self, message: Message) -> None:
         """Send a reply in this turn of the loop; one over the frame limit is told instead."""
@@ -103,4 +181,5 @@ class Inbound(FrameConnection):
 
     def on_closed(self, error: Exception | None) -> None:
         self._timer.cancel()
+        self._held.clear()
         self._member.inbound_closed(self)

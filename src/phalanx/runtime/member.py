@@ -17,11 +17,13 @@ from phalanx.common.ids import Address, MemberId, Target, address_of, is_client,
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.net.connection import PUBLISHED, ConnectionGroup, Link, reason_of
+from phalanx.net.flow import BacklogFull, Drop
 from phalanx.node.node import Node
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
 from phalanx.runtime.event_log import EventLog
 from phalanx.runtime.inbound import Inbound
+from phalanx.runtime.overload import Overload
 from phalanx.runtime.strangers import Strangers
 from phalanx.wire.effects import (
     Answer,
@@ -70,7 +72,11 @@ class Member:
             config.cluster, config.event_log, legacy_member_list=config.legacy_member_list_format
         )  # fmt: skip
         self._server: asyncio.Server | None = None
-        self._group = ConnectionGroup(config.max_frame_bytes + FRAME_SLACK_BYTES, config.find_secret())
+        self.overload = Overload(lambda: self.address, self._loop.time)
+        """What was refused or dropped because buffers, places and descriptors are bounded."""
+        self._group = ConnectionGroup(
+            config.max_frame_bytes + FRAME_SLACK_BYTES, config.find_secret(), config.limits, self.overload.dropped
+        )
         self._connections: set[Inbound] = set()
         """Every connection that somebody opened, greeted or not."""
         self._clients: dict[str, Inbound] = {}
@@ -318,10 +324,15 @@ class Member:
                 on_down=self._link_down,
                 on_message=self._unexpected,
             )
-        if type(message) in PUBLISHED:
-            link.publish(message)
-        else:
-            link.send(message)
+        try:
+            if type(message) in PUBLISHED:
+                link.publish(message)
+            else:
+                link.send(message)
+        except BacklogFull as error:
+            # Lost like anything on a connection that breaks; not at once, for other effects of this input follow.
+            self.overload.dropped(link, Drop.FULL, str(error))
+            link.give_up(str(error))
 
     def _on_finished(self, effect: Finished) -> None:
         """The incarnation is over: begin the next one on the same address, or end."""

@@ -52,27 +52,31 @@ def encode_frame(message: Message | Handshake, max_frame_bytes: int = DEFAULT_MA
 class FrameReader(Generic[M]):
     """Cuts a byte stream into messages, however the network chopped it."""
 
-    __slots__ = ("_decode", "_filled", "_long", "_max_frame_bytes", "_rest")
+    __slots__ = ("_decode", "_filled", "_long", "_max_frame_bytes", "rest")
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[M], max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
         self._decode = decoder.decode
         self._max_frame_bytes = max_frame_bytes
-        self._rest = bytearray()
+        self.rest = bytearray()
+        """What has arrived behind the last whole message. To be looked at only."""
         self._long: bytearray | None = None
         """Room for a frame of which a part has arrived; only `room` makes it."""
         self._filled = 0
 
     @property
-    def rest(self) -> bytes:
-        """What has arrived behind the last whole message."""
-        return bytes(self._rest)
+    def announced_bytes(self) -> int:
+        """How long the frame is of which a part has arrived, header and all; 0: its length has not arrived."""
+        if len(self.rest) < HEADER_BYTES:
+            return 0
+        (length,) = _length_at(self.rest)
+        return HEADER_BYTES + int(length)
 
     def feed(self, data: bytes | bytearray) -> list[M]:
         """The messages that are whole now. Raises `ProtocolError` for a frame that cannot be one.
 
         A request that is over a limit of requests comes as an `UnreadRequest` instead: its caller is to be told so.
         """
-        if self._rest:
+        if self.rest:
             data = self._join(data)
         messages: list[Any] = []
         start, end = 0, len(data)
@@ -98,7 +102,7 @@ class FrameReader(Generic[M]):
                 messages.append(refused)
             start = stop
         if start < end:
-            self._rest += memoryview(data)[start:]
+            self.rest += memoryview(data)[start:]
         return messages
 
     def room(self) -> memoryview | None:
@@ -107,7 +111,7 @@ class FrameReader(Generic[M]):
         For one who trusts its peer: the room is as large as the peer says that the frame is.
         """
         if self._long is None:
-            rest = self._rest
+            rest = self.rest
             if len(rest) < HEADER_BYTES:
                 return None
             (length,) = _length_at(rest)
@@ -131,7 +135,7 @@ class FrameReader(Generic[M]):
 
     def _join(self, data: bytes | bytearray) -> bytes:
         """What was left over and what has come; nothing while a frame is not whole: it would be copied each time."""
-        rest = self._rest
+        rest = self.rest
         rest += data
         if len(rest) >= HEADER_BYTES:
             (length,) = _length_at(rest)

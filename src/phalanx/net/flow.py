@@ -1,0 +1,196 @@
+"""Holds the connections of one member or client to their budgets: pauses, resumes and drops them, and looks at their pace.
+
+Clients, and whoever is not a member yet, share two budgets: for what waits to be written to them, and for frames of which
+a part has come. One that does not read is not read from: its requests wait. One that moves too little within the time
+limit is dropped.
+
+Members are never paused and have no time limit: heartbeats come on the same connection as the data, the failure detector
+judges who is silent, and two members that wait for one another's reading would wait for ever. What waits for one member
+has a limit of its own; over it the connection is broken off, which the protocol takes for any lost connection. Of each
+member there is one connection in each direction, so at most one frame of it has come in part.
+
+Time in which this process did not run counts for nobody: the clock here advances by two ticks at most from one tick to
+the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from phalanx.common.errors import UnavailableError
+from phalanx.common.ids import Millis
+from phalanx.net.budgets import Backlogs, Pace, Reservations
+
+if TYPE_CHECKING:
+    from phalanx.net.connection import FrameConnection
+
+MIB = 1024 * 1024
+TICKS = 8
+"""Looks at each transfer within one time limit."""
+MAX_TICK_MS = 1000
+
+
+class Drop(enum.Enum):
+    """Why a connection was dropped."""
+
+    SLOW_READER = "it read too little of what waits for it"
+    SLOW_SENDER = "the rest of a message that it began did not come"
+    FULL = "too much waits to be written"
+
+
+class Limits(NamedTuple):
+    """Bytes, and the time limit of all transfers. `docs/configuration.md` says how the defaults were chosen."""
+
+    client_backlog_bytes: int = 128 * MIB
+    total_backlog_bytes: int = 512 * MIB
+    member_backlog_bytes: int = 256 * MIB
+    partial_frame_bytes: int = 256 * MIB
+    slow_peer_timeout_ms: Millis = 30_000
+
+
+class BacklogFull(UnavailableError):
+    """So much waits for a member that nothing more is taken for it. What was to be sent was not."""
+
+
+class _Part:
+    """A frame of which a part has come."""
+
+    __slots__ = ("length", "pace", "waits")
+
+    def __init__(self, length: int, *, waits: bool) -> None:
+        self.length = length
+        self.waits = waits
+        """Whether it waits for room."""
+        self.pace: Pace | None = None
+        """None: from the next tick on."""
+
+
+class Flow:
+    """The budgets of one group of connections."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: Limits,
+        on_drop: Callable[[FrameConnection, Drop, str], None] = lambda connection, why, text: None,
+    ) -> None:
+        """`on_drop` is told before a connection is dropped: why, and in figures."""
+        self.limits = limits
+        self._loop = loop
+        self._on_drop = on_drop
+        self._backlogs: Backlogs[FrameConnection] = Backlogs(limits.client_backlog_bytes, limits.total_backlog_bytes)
+        self._room: Reservations[FrameConnection] = Reservations(limits.partial_frame_bytes)
+        self._writing: dict[FrameConnection, Pace] = {}
+        """Connections with a backlog."""
+        self._parts: dict[FrameConnection, _Part] = {}
+        self._now: Millis = 0
+        self._tick_ms = min(max(limits.slow_peer_timeout_ms // TICKS, 10), MAX_TICK_MS)
+        self._timer: asyncio.TimerHandle | None = None
+        self._ticked_at = 0.0
+
+    # --- what waits to be written ------------------------------------------------------------------------------------
+
+    def wrote(self, connection: FrameConnection) -> None:
+        """Something was written that the kernel has not taken yet."""
+        size = connection.backlog
+        if connection.is_of_member:
+            most = self.limits.member_backlog_bytes
+            if size > most:
+                self._drop(connection, Drop.FULL, f"{size} bytes wait for the member; the limit is {most}")
+            return
+        self._backlogs.note(connection, size)
+        if connection not in self._writing:
+            self._writing[connection] = Pace(connection.written - size, size, self._now)
+            self._arm()
+        if self._backlogs.is_over:
+            self._make_room()
+
+    def drained(self, connection: FrameConnection) -> None:
+        """The kernel has taken what waited for this connection, or it will never be written."""
+        if self._writing.pop(connection, None) is not None:
+            self._backlogs.note(connection, 0)
+
+    def must_wait(self, connection: FrameConnection) -> bool:
+        """Whether requests of this connection wait until its backlog is written."""
+        return self._backlogs.must_wait(connection)
+
+    def _make_room(self) -> None:
+        """Drop the largest backlogs until the rest is within the budget."""
+        for connection in self._backlogs.connections:
+            self._backlogs.note(connection, connection.backlog)  # since it was noted, some of it was written
+        most = self.limits.total_backlog_bytes
+        while self._backlogs.is_over and (largest := self._backlogs.largest()) is not None:
+            text = f"{self._backlogs.total} bytes wait for all clients, {largest.backlog} for it; the limit is {most}"
+            self._drop(largest, Drop.FULL, text)
+
+    # --- frames that have come in part -------------------------------------------------------------------------------
+
+    def part_came(self, connection: FrameConnection, length: int) -> None:
+        """The first part of a frame of that length is here. The connection is paused until there is room for the rest."""
+        waits = not self._room.ask(connection, length, self._now)
+        self._parts[connection] = _Part(length, waits=waits)
+        if waits:
+            connection.pause(WAITS_FOR_ROOM)
+        self._arm()
+
+    def part_ended(self, connection: FrameConnection, *, is_whole: bool) -> None:
+        """The frame is whole, or will never be."""
+        if self._parts.pop(connection, None) is None:
+            return
+        for other in self._room.give_back(connection, self._now, is_whole=is_whole):
+            self._parts[other].waits = False
+            other.resume(WAITS_FOR_ROOM)
+
+    def gone(self, connection: FrameConnection) -> None:
+        """The connection is closed: nothing of it is counted any more."""
+        self.drained(connection)
+        self.part_ended(connection, is_whole=False)
+
+    # --- the pace ----------------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        if self._timer is None:
+            self._ticked_at = self._loop.time()
+            self._timer = self._loop.call_later(self._tick_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        """Drop who is too slow."""
+        self._timer = None
+        self._now += min(int((self._loop.time() - self._ticked_at) * 1000), 2 * self._tick_ms)
+        limit_ms = self.limits.slow_peer_timeout_ms
+        for connection, pace in list(self._writing.items()):
+            backlog = connection.backlog
+            self._backlogs.note(connection, backlog)
+            if not pace.is_kept(connection.written - backlog, backlog, self._now, limit_ms):
+                self._drop(
+                    connection, Drop.SLOW_READER, f"{backlog} bytes wait for it; within {limit_ms} ms too few left"
+                )
+        for connection, part in list(self._parts.items()):
+            if connection in self._parts and self._is_too_slow(connection, part):
+                text = f"{connection.part_bytes} of {part.length} bytes came; within {limit_ms} ms too few more did"
+                self._drop(connection, Drop.SLOW_SENDER, text)
+        if self._writing or self._parts:
+            self._arm()
+
+    def _is_too_slow(self, connection: FrameConnection, part: _Part) -> bool:
+        """Whether too little of a frame came, though it could."""
+        limit_ms, came = self.limits.slow_peer_timeout_ms, connection.part_bytes
+        if self._room.is_late(connection, self._now, limit_ms):
+            return True
+        if connection.is_paused or part.pace is None:
+            # While this side does not read, nothing can come.
+            part.pace = None if connection.is_paused else Pace(came, part.length - came, self._now)
+            return False
+        return not part.pace.is_kept(came, part.length - came, self._now, limit_ms)
+
+    def _drop(self, connection: FrameConnection, why: Drop, text: str) -> None:
+        self.gone(connection)
+        self._on_drop(connection, why, text)
+        connection.abort()
+
+
+WAITS_FOR_ROOM, WAITS_FOR_READER = 1, 2
+"""Why a connection is not read from: a frame that does not fit, and a peer that does not read. Flags."""

@@ -1,0 +1,54 @@
+"""What a member refused or dropped because its buffers, places or descriptors are bounded: counted, and said now and then."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from phalanx.net.connection import FrameConnection
+from phalanx.net.flow import Drop
+from phalanx.runtime.strangers import Strangers
+
+logger = logging.getLogger("phalanx.member")
+
+
+class Overload:
+    """Counters of one member; each has a `total`, and tells of one host once a minute at most."""
+
+    def __init__(self, address: Callable[[], str], now_s: Callable[[], float]) -> None:
+        self._address, self._now_s = address, now_s
+        self.slow_peers = Strangers()
+        """Connections dropped because nothing moved within `slow_peer_timeout_ms`."""
+        self.full_backlogs = Strangers()
+        """Connections dropped because too much waited to be written."""
+        self.refused_clients = Strangers()
+        """Clients refused because their places are taken."""
+        self.crowded_out = Strangers()
+        """Connections closed before they had greeted, because newer ones came."""
+        self.descriptor_shortages = Strangers()
+        """Times at which the process or the system had no descriptor for a connection."""
+
+    def dropped(self, connection: FrameConnection, why: Drop, figures: str) -> None:
+        """A connection is about to be dropped because of what lies in buffers for it."""
+        counter = self.full_backlogs if why is Drop.FULL else self.slow_peers
+        host = connection.peer_host()
+        if count := counter.count(host, self._now_s()):
+            logger.warning("%s dropped %d connections of %s, the last because %s: %s",
+                           self._address(), count, host, why.value, figures)  # fmt: skip
+
+    def refused(self, host: str, reason: str) -> None:
+        """A client was refused for want of a place."""
+        if count := self.refused_clients.count(host, self._now_s()):
+            logger.warning("%s refused %d clients from %s, the last because %s", self._address(), count, host, reason)
+
+    def crowded(self, host: str, places: int) -> None:
+        """A connection that had not greeted made room for a newer one."""
+        if count := self.crowded_out.count(host, self._now_s()):
+            logger.warning("%s closed %d connections from %s that had not greeted: %d at most wait to be greeted",
+                           self._address(), count, host, places)  # fmt: skip
+
+    def no_descriptor(self, peer: str, reason: str) -> None:
+        """No connection could be opened to a member for want of a descriptor."""
+        if count := self.descriptor_shortages.count(peer, self._now_s()):
+            logger.error("%s has no descriptor for a connection to %s (%s), %d times since this was told last: raise the "
+                         "limit of open files, or lower max_clients", self._address(), peer, reason, count)  # fmt: skip
