@@ -1,5 +1,7 @@
 """What each request does at the owner, its limits, and what lives only for a time."""
 
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -117,6 +119,35 @@ def test_a_reply_ends_where_it_would_become_too_big(monkeypatch: pytest.MonkeyPa
     assert len(ask(c, m.GetAll, keys).values) == 3
     ask(c, m.Put, keys[0], b"\0\0\0\1" + b"x" * 5_000, 0)
     assert len(ask(c, m.GetAll, keys).values) == 1, "one value at least, or the caller would ask for ever"
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda keys: (m.GetAll, [keys[0]] * 200),
+        lambda keys: (m.GetAll, keys),
+        lambda keys: (m.ScanPartition, 0, 1, b"", 2**31),
+        lambda keys: (m.ScanPacked, 0, 1, b"", 2**31),
+    ],
+    ids=["one key many times", "many keys", "scan", "packed scan"],
+)
+@pytest.mark.parametrize("ttl_ms", [0, 1_000_000])
+def test_no_more_is_copied_than_the_reply_holds(
+    monkeypatch: pytest.MonkeyPatch, request_of: Callable[[list[bytes]], Any], ttl_ms: int
+) -> None:
+    monkeypatch.setattr("phalanx.grid.bulk.REPLY_BYTES", 1_000_000)
+    c = alone()
+    keys = [TEXT + b"%d" % number for number in range(200)]
+    for key in keys:
+        ask(c, m.Put, key, b"\0\0\0\1" + bytes(100_000), ttl_ms)
+    kind, *fields = request_of(keys)
+    tracemalloc.start()
+    try:
+        ask(c, kind, *fields)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4_000_000, "a reply of one million bytes, and what is made on the way"
 
 
 # --- wrong requests ---------------------------------------------------------------------------------------------------

@@ -57,17 +57,15 @@ def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) ->
     owned_ones = owned_of(grid, caller, request, partitions_of(keys, len(grid.owned)), now)
     if owned_ones is None:
         return
-    values = [
+    # What is stored is not copied before it is known how much of it fits: a key may be named a thousand times.
+    stored = [
         None
         if (store := owned.replica.maps.get(name)) is None
-        else store.get(key, now)
-        if store.expires_at
-        else stored[STAMP_BYTES:]
-        if (stored := store.entries.get(key)) is not None
-        else None
+        or (store.expires_at and store.expires_at.get(key, now + 1) <= now)
+        else store.entries.get(key)
         for key, owned in zip(keys, owned_ones, strict=True)
     ]
-    values = _as_many_as_fit(values)
+    values = [value[STAMP_BYTES:] if value is not None else None for value in _as_many_as_fit(stored)]
     if grid.counts_reads:
         for key, owned, value in zip(keys, owned_ones, values, strict=False):
             if value is not None:

@@ -91,11 +91,15 @@ def _page_of_all(entries: dict[bytes, bytes], max_bytes: int, wanted: Wanted | N
     pieces: list[PackedPage] = []
     size = 0
     for keys, values in _some_at_a_time(entries, wanted):
-        piece = _packed(keys, values, more=False, after_key=b"")
-        size += len(piece.key_data) + len(piece.value_data)
-        if size > max_bytes:
+        key_sizes, value_sizes = list(map(len, keys)), list(map(len, values))
+        size += sum(key_sizes) + sum(value_sizes)
+        if size > max_bytes:  # looked at before anything is joined: these may be 256 values of 16 MiB
             return None
-        pieces.append(piece)
+        pieces.append(
+            PackedPage(
+                b"".join(keys), number_bytes(key_sizes), b"".join(values), number_bytes(value_sizes), False, b""
+            )  # fmt: skip
+        )
     if len(pieces) == 1:
         return pieces[0]
     return PackedPage(
