@@ -306,7 +306,7 @@ def _check(server: Server, count: int) -> None:
 
 def _profile(frame: DataFrame) -> list[Step]:
     from phalanx.common.clock import STAMP_BYTES
-    from phalanx.grid.packing import packed_page
+    from phalanx.grid.packing import EXAMINED_AT_MOST, NOTHING, PackedPage, packed_page
     from phalanx.grid.rows import extents_of, unpack_rows
     from phalanx.grid.store import MapStore
     from phalanx.spark.keys import encode_keys
@@ -333,7 +333,11 @@ def _profile(frame: DataFrame) -> list[Step]:
             each.put_many(*rows, 0, 0)
 
     store()
-    pages = [packed_page(each, b"", 1 << 30, None, 0) for each in stores]
+
+    def make_pages() -> list[PackedPage]:
+        return [packed_page(each, b"", 1 << 30, None, EXAMINED_AT_MOST, 0) or NOTHING for each in stores]
+
+    pages = make_pages()
     replies = [encode_frame(PackedReply(1, *page))[4:] for page in pages]
 
     def decode() -> list[Any]:
@@ -350,7 +354,7 @@ def _profile(frame: DataFrame) -> list[Step]:
         Step("member", "check sizes", _ns(lambda: [extents_of(rows) for rows in parts.values()])),
         Step("member", "unpack and stamp", _ns(lambda: [unpack_rows(rows, 0, stamp) for rows in parts.values()])),
         Step("member", "store", _ns(store)),
-        Step("member", "make pages", _ns(lambda: [packed_page(each, b"", 1 << 30, None, 0) for each in stores])),
+        Step("member", "make pages", _ns(make_pages)),
         Step("member", "make replies", _ns(lambda: [encode_frame(PackedReply(1, *page)) for page in pages])),
         Step("task", "take replies apart", _ns(lambda: [reply_decoder.decode(reply) for reply in replies])),
         Step("task", "decode rows", _ns(decode)),

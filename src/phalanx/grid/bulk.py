@@ -12,7 +12,7 @@ from phalanx.common.ids import Millis, Target
 from phalanx.grid.admission import fits, is_kept_from_users, owned_at, owned_of, owns_all
 from phalanx.grid.conditions import BadCondition, wanted_by
 from phalanx.grid.ending import end_before_write
-from phalanx.grid.packing import NOTHING, packed_page
+from phalanx.grid.packing import NOTHING, PackedPage, examined_at_most, packed_page
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.rows import BadRows, extent_of, extents_of, first_key, together, unpack_rows
 from phalanx.grid.staging import on_change, take_pages
@@ -250,8 +250,14 @@ def _scan(grid: GridService, caller: Target, request: ScanPartition, now: Millis
     if store is not None and is_hidden(request.map):
         grid.staging.touch(request.map, now)
     max_bytes = min(max(request.max_bytes, 1), REPLY_BYTES)
-    keys, values, more = store.page(request.after_key, max_bytes, now) if store is not None else ([], [], False)
-    grid.out.send(caller, PageReply(request.id, keys, values, more))
+    page = store.page(request.after_key, max_bytes, now) if store is not None else ([], [], b"")
+    if store is not None and page is None:
+        grid.scans.hold(caller, request, request.partition, store, now)
+    elif page is not None:
+        keys, values, after_key = page
+        if store is not None:
+            grid.scans.note(store, now)
+        grid.out.send(caller, PageReply(request.id, keys, values, bool(after_key), after_key))
 
 
 def _scan_packed(grid: GridService, caller: Target, request: ScanPacked, now: Millis) -> None:
@@ -271,10 +277,15 @@ def _scan_packed(grid: GridService, caller: Target, request: ScanPacked, now: Mi
         )
         return
     max_bytes = min(max(request.max_bytes, 1), REPLY_BYTES)
-    page = NOTHING
+    page: PackedPage | None = NOTHING
     if store is not None:
-        page = packed_page(store, request.after_key, max_bytes, wanted, now, with_ttls=request.with_ttls)
-    grid.out.send(caller, PackedReply(request.id, *page))
+        most = examined_at_most(len(request.conditions))
+        page = packed_page(store, request.after_key, max_bytes, wanted, most, now, with_ttls=request.with_ttls)
+        if page is None:
+            grid.scans.hold(caller, request, request.partition, store, now)
+            return
+        grid.scans.note(store, now)
+    grid.out.send(caller, PackedReply(request.id, *(page or NOTHING)))
 
 
 def _is_there(grid: GridService, replica: Replica, name: str, now: Millis) -> bool:

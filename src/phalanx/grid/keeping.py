@@ -335,7 +335,7 @@ class Keeping:
         groups = self._by_owner(sending.side, sending.partition, keys)
         self._hand_in([Batch(self._next_id(), sending, sweep.map, each, sweep.cleared_at) for each in groups], now)
         if page.more:
-            sweep.after_key = page.keys[-1]
+            sweep.after_key = page.after_key or page.keys[-1]
             self._ask_owner(sweep, now)
         else:
             self._end(sweep, now)

@@ -5,7 +5,6 @@ Nothing is made for a single entry where all are wanted: what is stored is joine
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
@@ -13,11 +12,16 @@ from typing import Final, NamedTuple
 from phalanx.common.ids import Millis
 from phalanx.grid.conditions import Wanted
 from phalanx.grid.rows import number_bytes
+from phalanx.grid.scan_order import ScanOrder
 from phalanx.grid.store import MapStore
-from phalanx.partition.hashing import scan_position
 
-EXAMINED_AT_MOST: Final = 8_192
-"""Entries that are looked at for one page: with conditions that few entries fulfil, a member is held up no longer."""
+EXAMINED_AT_MOST: Final = 4_096
+"""Entries that are looked at for one page, where conditions are few: also where few entries fulfil them, a member is held up
+no longer."""
+EXAMINED_BYTES: Final = 8 * 1024 * 1024
+"""Of their values: with conditions all of them may have to be decoded."""
+LISTED_AT_MOST: Final = 40_000
+"""Entries of a map that are all sent on one page, in no order and without looking at any."""
 
 NEAR: Final = 256
 """Entries that are gone through together: so many stay in the fastest memory."""
@@ -38,48 +42,68 @@ class PackedPage(NamedTuple):
 NOTHING: Final = PackedPage(b"", b"", b"", b"", False, b"")
 
 
+def examined_at_most(conditions: int) -> int:
+    """How many entries are looked at for one page with so many conditions."""
+    return EXAMINED_AT_MOST * 22 // (10 + 3 * max(conditions, 4))
+
+
 def packed_page(
-    store: MapStore, after_key: bytes, max_bytes: int, wanted: Wanted | None, now: Millis, *, with_ttls: bool = False
-) -> PackedPage:
-    """Wanted entries behind a key in scan order, up to about `max_bytes` (at least one), and whether there are more.
+    store: MapStore,
+    after_key: bytes,
+    max_bytes: int,
+    wanted: Wanted | None,
+    most: int,
+    now: Millis,
+    *,
+    with_ttls: bool = False,
+) -> PackedPage | None:
+    """Wanted entries behind a key in scan order, up to about `max_bytes` (at least one), and whether there are more; `most`
+    entries are looked at. None: the keys have yet to be sorted.
 
     When one page holds all entries, nobody asks for what is behind it, and they come in any order.
     """
     entries = store.entries
-    if not after_key and not store.expires_at and (wanted is None or len(entries) <= EXAMINED_AT_MOST):
+    if not after_key and not store.expires_at and len(entries) <= (LISTED_AT_MOST if wanted is None else most):
         page = _page_of_all(entries, max_bytes, wanted)
         if page is not None:
             return page
-    page, keys = _page_in_order(store, after_key, max_bytes, wanted, now)
+    order = store.ordered()
+    if order is None:
+        return None
+    page, keys = _page_in_order(store, order, after_key, max_bytes, wanted, most, now)
     if with_ttls and store.expires_at:
         return page._replace(ttls=number_bytes([store.remaining_ms(key, now) for key in keys], "q"))
     return page
 
 
 def _page_in_order(
-    store: MapStore, after_key: bytes, max_bytes: int, wanted: Wanted | None, now: Millis
+    store: MapStore,
+    order: ScanOrder,
+    after_key: bytes,
+    max_bytes: int,
+    wanted: Wanted | None,
+    most: int,
+    now: Millis,
 ) -> tuple[PackedPage, list[bytes]]:
     """The page, and its keys."""
-    positions, entries, expires_at = store.positions(), store.entries, store.expires_at
-    start = bisect_right(positions, (scan_position(after_key), after_key)) if after_key else 0
+    entries, expires_at = store.entries, store.expires_at
     keys: list[bytes] = []
     values: list[bytes] = []
-    size = 0
-    end = len(positions) if wanted is None else min(start + EXAMINED_AT_MOST, len(positions))
-    for index in range(start, end):
-        key = positions[index][1]
-        value = entries[key]
-        if (expires_at and expires_at.get(key, now + 1) <= now) or (wanted is not None and not wanted(key, value)):
-            continue
-        size += len(key) + len(value)
-        if size > max_bytes and keys:
-            return _packed(keys, values, more=True, after_key=keys[-1]), keys
-        keys.append(key)
-        values.append(value)
-    if end < len(positions):
-        return _packed(keys, values, more=True, after_key=positions[end - 1][1]), keys
-    # As in `MapStore.page`: the sorted keys would cost as much memory as the entries.
-    store.sorted_positions = None
+    size = examined = 0
+    last = after_key
+    for looked_at, key in enumerate(order.behind(after_key)):
+        if looked_at == most or examined > EXAMINED_BYTES:
+            return _packed(keys, values, more=True, after_key=last), keys
+        value = entries.get(key)
+        if value is not None and (not expires_at or expires_at.get(key, now + 1) > now):
+            examined += len(value)
+            if wanted is None or wanted(key, value):
+                size += len(key) + len(value)
+                if size > max_bytes and keys:
+                    return _packed(keys, values, more=True, after_key=last), keys
+                keys.append(key)
+                values.append(value)
+        last = key
     return _packed(keys, values, more=False, after_key=b""), keys
 
 

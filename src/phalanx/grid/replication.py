@@ -175,7 +175,7 @@ class OwnedPartition:
         store = replica.maps.get(name)
         if (
             store is None
-            or store.sorted_positions is not None
+            or store.order is not None
             or store.expires_at
             or store.tombstones
             or store.journal is not None

@@ -30,6 +30,7 @@ from phalanx.grid.protection import Guard, MajorityQuestion
 from phalanx.grid.purging import Purger
 from phalanx.grid.readings import counts_reads
 from phalanx.grid.replication import OwnedPartition, PendingWrite
+from phalanx.grid.scanning import WaitingScans
 from phalanx.grid.staging import StagingKeeper
 from phalanx.grid.store import Replica
 from phalanx.wire.effects import Outbox
@@ -99,6 +100,7 @@ class GridService:
         self._purger = Purger(config.tombstone_ms, clock, self._replicas)
         self.staging = StagingKeeper(self, config.staging_ms)
         self.evictor = Evictor(self, table.maps)
+        self.scans = WaitingScans(self)
         self.counts_reads = counts_reads(table.maps)
         """Whether it may matter when and how often entries are read."""
         self._expiring: dict[int, OwnedPartition] = {}
@@ -361,6 +363,7 @@ class GridService:
         self._early.clear()
         self._checks.end()
         self._purger.end()
+        self.scans.end()
 
     # --- replication -----------------------------------------------------------------------------------------------
 
@@ -459,7 +462,7 @@ class GridService:
         chunk_at = self.pacer.next_deadline() if self.pacer is not None else None
         look_at = self._look_at if self.unsettled or self._expiring else None
         others = self.followed.discarded.next_deadline(), self._purger.next_deadline(), self.staging.next_deadline()
-        for deadline in (chunk_at, look_at, self.evictor.next_deadline(), *others):
+        for deadline in (chunk_at, look_at, self.evictor.next_deadline(), self.scans.next_deadline(), *others):
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
         return earliest
@@ -475,6 +478,7 @@ class GridService:
         self._purger.on_time(now)
         self.staging.on_time(now)
         self.evictor.on_time(now)
+        self.scans.on_time(now)
         for owned in self._checks.due(self.owned, now):
             owned.check_backups()
         if now < self._look_at:

@@ -26,14 +26,13 @@ bound. The entries with the least stamps go first, so the greatest stamp that ha
 of a key that is missing here, nothing that another side has with a stamp up to it comes back. It would have gone here, too;
 and it may be older than what has.
 
-Scan order is (hash of the key, key): the same on every replica, so a scan goes on at another one. The sorted keys are
-kept until the set of keys changes.
+Scan order is (hash of the key, key): the same on every replica, so a scan goes on at another one. The order is kept while
+somebody scans (`scan_order`, `scanning`).
 """
 
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 
@@ -44,10 +43,11 @@ from phalanx.grid.journal import EVICTED, EXPIRED, REMOVED, Journal
 from phalanx.grid.outcomes import Outcomes
 from phalanx.grid.readings import Readings
 from phalanx.grid.rows import PREFIX_BYTES, row_count
+from phalanx.grid.scan_order import RUN_KEYS, SPARE_KEYS, ScanOrder
 from phalanx.grid.staged import Staged
-from phalanx.partition.hashing import scan_position
 
-Position = tuple[int, bytes]
+PAGE_ENTRIES = 4_096
+"""On one page of a scan, and looked at for one."""
 RANKED_AT_LEAST = 64
 RANKED_OF = 4
 """Entries are ranked by age when the oldest are wanted: one of so many is remembered, so that it is seldom done."""
@@ -57,8 +57,8 @@ class MapStore:
     """The entries of one map in one partition."""
 
     __slots__ = (
-        "_by_age", "_due", "cleared_at", "covering", "entries", "evicted_to", "expires_at", "journal", "purged_to",
-        "sorted_positions", "tombstones",
+        "_by_age", "_due", "cleared_at", "covering", "entries", "evicted_to", "expires_at", "journal", "order",
+        "purged_to", "tombstones",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -68,8 +68,8 @@ class MapStore:
         """Of the keys that expire: when, by this member's clock."""
         self._due: list[tuple[Millis, bytes]] = []
         """Heap of expiries; may hold ones that were superseded."""
-        self.sorted_positions: list[Position] | None = None
-        """All keys in scan order, while the set of keys stays the same; None until a scan needs them."""
+        self.order: ScanOrder | None = None
+        """All keys in scan order, while somebody scans; it may not be ready."""
         self.tombstones: dict[bytes, int] = {}
         """Removed key to the stamp of its removal, in the order in which they came."""
         self.cleared_at = 0
@@ -100,8 +100,8 @@ class MapStore:
             self.journal.put(key, stored, entries.get(key), merged=merged)
         if merged and self._by_age:
             self._by_age = []  # It may be older than what is here.
-        if self.sorted_positions is not None and key not in entries:
-            self.sorted_positions = None
+        if self.order is not None and key not in entries:
+            self.order.add(key)
         if ttl_ms:
             self._note_what_is_covered(key, now + ttl_ms)
         entries[key] = stored
@@ -131,7 +131,10 @@ class MapStore:
             for key, value in zip(keys, values, strict=True):
                 self.put(key, value, ttl_ms, now, merged=merged)
         else:
-            self.sorted_positions = None
+            if self.order is not None:
+                for key in keys:
+                    if key not in self.entries:
+                        self.order.add(key)
             if merged and self._by_age:
                 self._by_age = []
             self.entries.update(zip(keys, values, strict=True))
@@ -169,7 +172,6 @@ class MapStore:
                 self.journal.gone(key, old, ended_at or stamp, kind)
             if evicted:
                 self.evicted_to = max(self.evicted_to, stamp_of(old))
-            self.sorted_positions = None
             self.expires_at.pop(key, None)
             self.covering.discard(key)
         if stamp:
@@ -260,46 +262,49 @@ class MapStore:
                 expired[key] = None
         return list(expired)
 
-    def positions(self) -> list[Position]:
-        """All keys in scan order."""
-        if self.sorted_positions is None:
-            self.sorted_positions = sorted([(scan_position(key), key) for key in self.entries])
-        return self.sorted_positions
+    def ordered(self) -> ScanOrder | None:
+        """The keys in scan order; None: they are many, and have yet to be sorted (`ScanOrder.sort_some`)."""
+        order = self.order
+        if order is None or order.size > 2 * len(self.entries) + SPARE_KEYS:
+            order = self.order = ScanOrder(self.entries)
+            if order.size <= RUN_KEYS:
+                while not order.is_ready:
+                    order.sort_some()
+        return order if order.is_ready else None
 
     def forget_order(self, limit: int) -> None:
-        """Of entries that nobody will look at again: give back some of what tells their order and their expiry."""
-        for kept in (self._due, self.sorted_positions):
-            if kept:
-                del kept[-limit:]
+        """Of entries that nobody will look at again: give back some of what tells their expiry."""
+        del self._due[-limit:]
 
-    def page(self, after_key: bytes, max_bytes: int, now: Millis) -> tuple[list[bytes], list[bytes], bool]:
-        """Entries behind a key in scan order, up to about `max_bytes` (at least one), and whether there are more.
+    def page(self, after_key: bytes, max_bytes: int, now: Millis) -> tuple[list[bytes], list[bytes], bytes] | None:
+        """Entries behind a key in scan order, up to about `max_bytes` (at least one) and `PAGE_ENTRIES`, and behind which key
+        the next page begins; empty: there is none. None: the keys have yet to be sorted.
 
         When one page holds all entries, nobody asks for what is behind it, and they come in any order.
         """
-        if not after_key and not self.expires_at:
-            entries = self.entries
+        entries = self.entries
+        if not after_key and not self.expires_at and len(entries) <= PAGE_ENTRIES:
             size = sum(map(len, entries)) + sum(map(len, entries.values())) - STAMP_BYTES * len(entries)
             if size <= max_bytes:
-                return list(entries), [stored[STAMP_BYTES:] for stored in entries.values()], False
-        positions = self.positions()
-        start = bisect_right(positions, (scan_position(after_key), after_key)) if after_key else 0
+                return list(entries), [stored[STAMP_BYTES:] for stored in entries.values()], b""
+        order = self.ordered()
+        if order is None:
+            return None
         keys: list[bytes] = []
         values: list[bytes] = []
-        size = 0
-        for index in range(start, len(positions)):
-            key = positions[index][1]
+        size, last = 0, after_key
+        for looked_at, key in enumerate(order.behind(after_key)):
+            if looked_at == PAGE_ENTRIES:
+                return keys, values, last
             value = self.get(key, now)
-            if value is None:
-                continue
-            size += len(key) + len(value)
-            if size > max_bytes and keys:
-                return keys, values, True
-            keys.append(key)
-            values.append(value)
-        # The scan is over: the sorted keys would cost as much memory as the entries.
-        self.sorted_positions = None
-        return keys, values, False
+            if value is not None:
+                size += len(key) + len(value)
+                if size > max_bytes and keys:
+                    return keys, values, last
+                keys.append(key)
+                values.append(value)
+            last = key
+        return keys, values, b""
 
 
 class Replica:

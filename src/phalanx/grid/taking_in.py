@@ -54,10 +54,10 @@ def on_merge_request(grid: GridService, sender: MemberId, message: MergeRequest,
     if isinstance(message, MergeEntries):
         _on_entries(grid, sender, message, now)
     else:
-        _on_find(grid, sender, message)
+        _on_find(grid, sender, message, now)
 
 
-def _on_find(grid: GridService, sender: MemberId, message: FindWrittenBefore) -> None:
+def _on_find(grid: GridService, sender: MemberId, message: FindWrittenBefore, now: Millis) -> None:
     """Tell which keys have old values."""
     if message.of != len(grid.owned) or not 0 <= message.partition < message.of:
         text = f"there are {len(grid.owned)} partitions here, and {message.of} where the request comes from"
@@ -67,10 +67,19 @@ def _on_find(grid: GridService, sender: MemberId, message: FindWrittenBefore) ->
     if owned is None:
         grid.refuse(sender, message, message.partition)
         return
-    keys, more = keys_written_before(
-        owned.replica, message.map, message.stamp, message.after_key, KEYS_AT_ONCE, grid.config.copy_chunk_bytes
-    )  # fmt: skip
-    grid.out.send(sender, PageReply(message.id, keys, [], more))
+    store = owned.replica.maps.get(message.map)
+    if store is None:
+        grid.out.send(sender, PageReply(message.id, [], [], False))
+        return
+    order = store.ordered()
+    if order is None:
+        grid.scans.hold(sender, message, message.partition, store, now)
+        return
+    grid.scans.note(store, now)
+    keys, after_key = keys_written_before(
+        store, order, message.stamp, message.after_key, KEYS_AT_ONCE, grid.config.copy_chunk_bytes
+    )
+    grid.out.send(sender, PageReply(message.id, keys, [], bool(after_key), after_key))
 
 
 def _on_entries(grid: GridService, sender: MemberId, message: MergeEntries, now: Millis) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -10,8 +9,8 @@ from typing import NamedTuple
 from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.ids import Millis
 from phalanx.grid.merge_policies import Version
-from phalanx.grid.store import Replica
-from phalanx.partition.hashing import scan_position
+from phalanx.grid.scan_order import ScanOrder
+from phalanx.grid.store import MapStore, Replica
 
 
 class Versions(NamedTuple):
@@ -75,27 +74,24 @@ def versions_of(replica: Replica, name: str, keys: Sequence[bytes], removed_at: 
 
 
 def keys_written_before(
-    replica: Replica, name: str, stamp: int, after_key: bytes, limit: int, max_bytes: int
-) -> tuple[list[bytes], bool]:
-    """Keys of a map with values that are older, behind a key in scan order, and whether there may be more.
+    store: MapStore, order: ScanOrder, stamp: int, after_key: bytes, limit: int, max_bytes: int
+) -> tuple[list[bytes], bytes]:
+    """Keys of a map with values that are older, behind a key in scan order, and behind which key to go on; empty: there are no
+    more.
 
-    `max_bytes`: of these keys together, but for the last one. They go through frames, there and back.
+    `limit`: of keys that are looked at. `max_bytes`: of those found together, but for the last one. They go through frames,
+    there and back.
     """
-    store = replica.maps.get(name)
-    if store is None:
-        return [], False
-    positions = store.positions()
-    start = bisect_right(positions, (scan_position(after_key), after_key)) if after_key else 0
     found: list[bytes] = []
     size = 0
-    for _, key in positions[start:]:
-        if stamp_of(store.entries[key]) < stamp:
+    for looked_at, key in enumerate(order.behind(after_key), start=1):
+        stored = store.entries.get(key)
+        if stored is not None and stamp_of(stored) < stamp:
             found.append(key)
             size += len(key)
-            if len(found) == limit or size >= max_bytes:
-                return found, True
-    store.sorted_positions = None
-    return found, False
+        if looked_at == limit or size >= max_bytes:
+            return found, key
+    return found, b""
 
 
 def _removal(stamp: int) -> Version:

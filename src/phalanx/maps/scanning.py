@@ -58,5 +58,7 @@ class ScanPlan:
             if page is None:
                 left.append((partition, after))
             elif page.more:
-                left.append((partition, page.keys[-1] if isinstance(page, PageReply) else page.after_key))
+                left.append(
+                    (partition, page.after_key or page.keys[-1] if isinstance(page, PageReply) else page.after_key)
+                )
         self._left.extendleft(reversed(left))

@@ -39,12 +39,14 @@ class DoneReply(WireMessage, tag=94, frozen=True):
 
 
 class PageReply(WireMessage, tag=95, frozen=True):
-    """`more`: ask again, behind the last key of this page."""
+    """`more`: ask again, behind the last key of this page, or behind `after_key`."""
 
     id: int
     keys: list[bytes]
     values: list[bytes]
     more: bool
+    after_key: bytes = b""
+    """If there is more: ask again, behind this key instead. It may be none of those above; empty: it is the last of them."""
 
 
 class PackedReply(WireMessage, tag=151, frozen=True):
