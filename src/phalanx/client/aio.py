@@ -13,6 +13,7 @@ from phalanx.client.core import ClientCore
 from phalanx.common.errors import ConnectError, EntryTooLarge, ErrorCode, UnavailableError, UsageError
 from phalanx.common.ids import Target, is_member, parse_addresses
 from phalanx.common.table import PartitionTable
+from phalanx.common.words import check_text
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
 from phalanx.net.connection import ConnectionGroup, Link
@@ -35,7 +36,7 @@ class AsyncClient:
         if not call_timeout_s > 0:
             raise UsageError(f"call_timeout_s is {call_timeout_s!r}: give more than 0 seconds")
         self.call_timeout_s = call_timeout_s
-        self._cluster = cluster
+        self._cluster = check_text(cluster, "cluster")
         self._sender = f"client/{uuid.uuid4()}"
         self._group = ConnectionGroup(max_frame_bytes, secret)
         self._loop = asyncio.get_running_loop()

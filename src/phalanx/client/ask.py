@@ -22,6 +22,7 @@ from phalanx.common.ids import Address, MemberId, address_of, parse_addresses
 from phalanx.common.map_settings import MapChange
 from phalanx.common.table import HOLE, PartitionTable
 from phalanx.common.view import MembersView
+from phalanx.common.words import check_text
 from phalanx.maps.requests import expect
 from phalanx.net.secret import find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
@@ -104,7 +105,7 @@ class Inquirer:
         """`secret_file` holds the cluster's secret; where it is not given, the variable PHALANX_SECRET_FILE names it."""
         self.address = address
         self._secret = find_secret(None, secret_file)
-        self._cluster = cluster
+        self._cluster = check_text(cluster, "cluster")
         self._timeout_s = timeout_s
         self._sender = f"client/{uuid.uuid4()}"
         self._wire: Wire | None = None
@@ -151,6 +152,7 @@ class Inquirer:
         To be asked of the master. Raises `UsageError` for what no map can be, `UnavailableError` if this member is not
         the master.
         """
+        check_text(name, "map name")
         self._ask(lambda request_id: ChangeMap(request_id, name, change), DoneReply, "map")
 
     def change_lite(self, lite: bool) -> None:

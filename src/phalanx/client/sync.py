@@ -31,6 +31,7 @@ from phalanx.common.errors import (
 )
 from phalanx.common.ids import Address, Target, parse_addresses
 from phalanx.common.table import PartitionTable
+from phalanx.common.words import check_text
 from phalanx.maps.requests import check_map_name, expect
 from phalanx.net.secret import find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
@@ -74,7 +75,7 @@ class Client:
         self._core = ClientCore(parse_addresses(text), int(call_timeout_s * 1000))
         self._driver = Driver(
             self._core,
-            cluster,
+            check_text(cluster, "cluster"),
             f"client/{uuid.uuid4()}",
             max_frame_bytes,
             find_secret(secret, secret_file),

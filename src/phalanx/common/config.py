@@ -12,6 +12,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, Millis
 from phalanx.common.map_settings import MapConfig, MapPlan, plan_of
 from phalanx.common.traits import MAX_WEIGHT, MAX_ZONE_LENGTH, Traits
+from phalanx.common.words import check_text
 
 LEASE_INTERVALS = 4
 """The shortest lease, in intervals of confirmations: what is granted is by two of them old when it is renewed."""
@@ -206,6 +207,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.cluster:
             raise UsageError("cluster: the name is empty; give every member and client the same non-empty name")
+        check_text(self.cluster, "cluster")
+        check_text(self.zone, "zone")
         if not 1 <= self.partition_count <= MAX_PARTITIONS:
             raise UsageError(f"partition_count: {self.partition_count} is not between 1 and {MAX_PARTITIONS}")
         check_backups(self.backup_count, self.async_backup_count)

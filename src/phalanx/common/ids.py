@@ -10,6 +10,10 @@ from __future__ import annotations
 from typing import NewType
 
 from phalanx.common.errors import UsageError
+from phalanx.common.words import quoted
+
+MAX_PORT_DIGITS = 9
+"""More are no port, whatever they are; and an int of very many digits is not read."""
 
 Millis = int
 """Milliseconds of a monotonic clock that the driver chose; never wall-clock time."""
@@ -60,16 +64,29 @@ def is_client(target: str) -> bool:
 def parse_address(text: str) -> Address:
     """Check and normalise `host:port`. Raises `UsageError` that quotes the text and shows the form expected."""
     host, colon, port = text.strip().rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536 or "/" in host:
-        raise UsageError(f"{text!r} is not an address: expected host:port, for example 127.0.0.1:5701")
+    is_port = port.isdecimal() and len(port) <= MAX_PORT_DIGITS and 0 < int(port) < 65536
+    if not colon or not is_port or not _is_host(host):
+        raise UsageError(f"{quoted(text)} is not an address: expected host:port, for example 127.0.0.1:5701")
     return Address(f"{host}:{int(port)}")
+
+
+def _is_host(text: str) -> bool:
+    """Whether a name like this can be looked up: no part of it is empty or too long, and it is text."""
+    if "/" in text or any(map(str.isspace, text)):
+        return False
+    if text.isascii():
+        return all(0 < len(label) < 64 for label in text.removesuffix(".").split("."))
+    try:
+        return bool(text.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def parse_addresses(text: str) -> list[Address]:
     """Check and split `host:port,host:port`. Raises `UsageError` when there is none or one is malformed."""
     addresses = [parse_address(part) for part in text.split(",") if part.strip()]
     if not addresses:
-        raise UsageError(f"{text!r} names no member: expected host:port,host:port")
+        raise UsageError(f"{quoted(text)} names no member: expected host:port,host:port")
     return addresses
 
 

@@ -27,7 +27,7 @@ import msgspec
 from phalanx.common.backups import BackupCount, check_backups
 from phalanx.common.errors import UsageError
 from phalanx.common.hidden import is_hidden, target_of
-from phalanx.common.words import counted
+from phalanx.common.words import check_text, counted
 
 MAX_MAP_NAME_LENGTH = 200
 """Characters in the name of a map: it goes along with every request and every write to a backup."""
@@ -347,6 +347,7 @@ def check_name(name: str) -> None:
     """Raise `UsageError` for what cannot name a map: it would be in every table from then on."""
     if not 0 < len(name) <= MAX_MAP_NAME_LENGTH:
         raise UsageError(f"a text of {len(name)} characters cannot name a map: give 1 to {MAX_MAP_NAME_LENGTH}")
+    check_text(name, "map name")
     if is_hidden(name):
         raise UsageError("the name of a hidden map is none of a map: give the name of the map that it is for")
 
@@ -355,6 +356,7 @@ def check_change(name: str, change: MapChange) -> None:
     """Raise `UsageError` for a name or settings that no map can have."""
     if len(name) > MAX_MAP_NAME_LENGTH:
         raise UsageError(f"a text of {len(name)} characters cannot name a map: give at most {MAX_MAP_NAME_LENGTH}")
+    check_text(name, "map name")
     if change == MapChange():
         raise UsageError("nothing to change: give backups, a protection, a merge policy, a journal or a bound")
     if change.backups is not None:

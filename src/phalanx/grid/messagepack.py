@@ -28,7 +28,6 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import enum
-import reprlib
 import struct
 from collections.abc import Callable, Mapping
 from decimal import Context, Decimal, DecimalException, InvalidOperation
@@ -39,6 +38,7 @@ import msgspec
 from msgspec.msgpack import Ext
 
 from phalanx.common.errors import UsageError
+from phalanx.common.words import quoted
 
 EXT_DATE: Final = 1
 EXT_NAIVE_DATETIME: Final = 2
@@ -54,6 +54,7 @@ MAX_DEPTH: Final = 200
 """Containers within containers. A value that holds itself ends here; deeper ones could not be read back everywhere."""
 
 _SHOWN_STEPS: Final = 20
+_SHOWN_KEY: Final = 30
 _PLAIN: Final = frozenset([type(None), bool, int, float, str, bytes])
 _DAY_ZERO: Final = dt.date(1970, 1, 1).toordinal()
 _EPOCH: Final = dt.datetime(1970, 1, 1)
@@ -245,7 +246,7 @@ def _plain_map(value: dict[Any, Any], depth: int, exact: bool) -> Any:
         try:
             items[key] = item if type(item) in _PLAIN else _plain(item, depth + 1, False)
         except Refusal as refusal:
-            refusal.steps.append(f"[{reprlib.repr(key)}]")
+            refusal.steps.append(f"[{quoted(key, _SHOWN_KEY)}]")
             raise
     return items
 
@@ -257,12 +258,12 @@ def _raw_map(value: dict[Any, Any], depth: int, exact: bool) -> msgspec.Raw:
         try:
             pieces.append(_encode(_plain_key(key, depth + 1, exact)))
         except Refusal as refusal:
-            refusal.steps.append(f" (its key {reprlib.repr(key)})")
+            refusal.steps.append(f" (its key {quoted(key, _SHOWN_KEY)})")
             raise
         try:
             pieces.append(_encode(_plain(item, depth + 1, exact)))
         except Refusal as refusal:
-            refusal.steps.append(f"[{reprlib.repr(key)}]")
+            refusal.steps.append(f"[{quoted(key, _SHOWN_KEY)}]")
             raise
     return msgspec.Raw(b"".join(pieces))
 

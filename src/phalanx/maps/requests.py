@@ -18,6 +18,7 @@ from phalanx.common.hidden import HIDDEN, HiddenName, is_hidden
 from phalanx.common.ids import MAX_TTL_MS
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
 from phalanx.common.table import PartitionTable
+from phalanx.common.words import check_text, quoted
 from phalanx.grid.serialization import keys_to_data, values_from_data, values_to_data
 from phalanx.partition.hashing import children_of
 from phalanx.wire.messages import ErrorReply
@@ -40,7 +41,7 @@ def ttl_to_ms(ttl: float | None) -> int:
     if ttl is None:
         return 0
     if not ttl > 0 or ttl * 1000 > MAX_TTL_MS:
-        raise UsageError(f"ttl is {ttl!r}: give seconds, more than 0 and at most ten years, or None for ever")
+        raise UsageError(f"ttl is {quoted(ttl)}: give seconds, more than 0 and at most ten years, or None for ever")
     return max(int(ttl * 1000), 1)
 
 
@@ -49,10 +50,10 @@ def check_map_name(name: object) -> str:
     if isinstance(name, HiddenName):
         return str(name)
     if isinstance(name, str) and is_hidden(name):
-        raise UsageError(f"{name!r} cannot name a map: what begins with {HIDDEN!r} names what jobs have staged")
+        raise UsageError(f"{quoted(name)} cannot name a map: what begins with {HIDDEN!r} names what jobs have staged")
     if not isinstance(name, str) or not name or len(name) > MAX_MAP_NAME_LENGTH:
-        raise UsageError(f"{name!r} cannot name a map: give a text of 1 to {MAX_MAP_NAME_LENGTH} characters")
-    return name
+        raise UsageError(f"{quoted(name)} cannot name a map: give a text of 1 to {MAX_MAP_NAME_LENGTH} characters")
+    return check_text(name, "map name")
 
 
 def raise_error(reply: ErrorReply, what: str) -> NoReturn:

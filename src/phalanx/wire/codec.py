@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from phalanx.common.errors import EntryTooLarge, ProtocolError
+from phalanx.common.errors import EntryTooLarge, ProtocolError, UsageError
+from phalanx.common.words import quoted
 from phalanx.wire.limits import MAX_PLAIN_FRAME_BYTES
 from phalanx.wire.messages import ClientRequest, Handshake, Message, Reply
 from phalanx.wire.refused import refusal_by_length, refusal_of
@@ -38,8 +39,13 @@ M = TypeVar("M")
 
 
 def encode_frame(message: Message | Handshake, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> bytes:
-    """One message as a frame. Raises `EntryTooLarge` over the limit."""
-    payload = _encode(message)
+    """One message as a frame. Raises `EntryTooLarge` over the limit, `UsageError` if a text in it is no Unicode."""
+    try:
+        payload = _encode(message)
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{type(message).__name__}: {quoted(error.object)} is no Unicode text: {error.reason}"
+        ) from None
     length = len(payload)
     if length > max_frame_bytes:
         raise EntryTooLarge(
