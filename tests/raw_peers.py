@@ -1,5 +1,6 @@
 """Peers that speak the protocol by hand, for what no client of Phalanx does: ask and never read, announce and never send."""
 
+import contextlib
 import select
 import socket
 import time
@@ -27,6 +28,8 @@ class RawPeer:
         self.socket.settimeout(20.0)
         self.socket.connect((host, port))
         self._reader = FrameReader(reply_decoder)
+        self.sent = 0
+        """Bytes that `push` has sent."""
 
     def __enter__(self) -> "RawPeer":
         return self
@@ -59,6 +62,20 @@ class RawPeer:
     def announce(self, length: int, sent: int) -> None:
         """Begin a frame of that length, and send so many bytes of it."""
         self.socket.sendall(length.to_bytes(4, "big") + bytes(sent))
+
+    def send_slowly(self, message: Message, *, pieces: int, pause_s: float) -> None:
+        """Send a message in so many pieces, with a pause after each."""
+        frame = encode_frame(message)
+        size = -(-len(frame) // pieces)
+        for start in range(0, len(frame), size):
+            self.socket.sendall(frame[start : start + size])
+            time.sleep(pause_s)
+
+    def push(self, data: bytes) -> None:
+        """Send as much of it as is taken at once; `sent` counts. Nothing is raised when the connection is closed."""
+        self.socket.setblocking(False)
+        with contextlib.suppress(OSError):
+            self.sent += self.socket.send(data)
 
     def replies(self, count: int, *, at_once: int = 65536, pause_s: float = 0.0) -> list[Any]:
         """The next so many replies, read in pieces with a pause after each."""

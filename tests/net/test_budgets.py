@@ -48,14 +48,38 @@ def test_the_largest_backlog_goes_first() -> None:
     assert backlogs().largest() is None
 
 
-@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 300)), max_size=40))
+def test_what_waits_for_a_dropped_connection_counts_until_it_is_gone() -> None:
+    ours = backlogs()
+    ours.note("a", 300)
+    ours.note("b", 150)
+    assert ours.is_over
+    ours.drop("a")
+    assert (ours.total, ours.is_over, ours.largest()) == (450, False, "b")
+    assert ours.must_wait("reads"), "nothing more is made before it is gone"
+    ours.note("a", 200)  # some of it was written after all
+    assert ours.total == 450
+    ours.note("a", 0)
+    assert (ours.total, ours.is_tight) == (150, False)
+    assert not ours.must_wait("reads")
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(-1, 300)), max_size=40))
 def test_the_total_is_the_sum(notes: list[tuple[str, int]]) -> None:
-    ours, sizes = backlogs(), {}
+    """-1: the connection is dropped."""
+    ours, sizes, dropped = backlogs(), {}, set()
     for name, size in notes:
-        ours.note(name, size)
-        sizes[name] = size
+        if size < 0:
+            ours.drop(name)
+            dropped |= {name} if sizes.get(name) else set()
+        else:
+            ours.note(name, size)
+            if not size or name not in dropped:
+                sizes[name] = size
+                dropped -= {name}
         assert ours.total == sum(sizes.values())
-        assert set(ours.connections) == {name for name, size in sizes.items() if size}
+        assert ours.is_tight is (ours.total > 200)
+        assert ours.is_over is (sum(size for name, size in sizes.items() if name not in dropped) > 400)
+        assert set(ours.connections) == {name for name, size in sizes.items() if size} - dropped
 
 
 # --- frames of which a part has come ----------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from phalanx.common.ids import address_of
 from phalanx.net.secret import SECRET_FILE_VARIABLE
 from phalanx.runtime.config import DEFAULT_PORT, Config
 from phalanx.runtime.member import Member, start_member
+from phalanx.runtime.places import raise_descriptor_limit
 
 logger = logging.getLogger("phalanx.member")
 
@@ -134,6 +135,7 @@ def member(
     settings = load_config(config, {name: value for name, value in given.items() if value is not None})
     settings.find_secret()  # a file that cannot be read is wrong usage, too
     log_to_stderr(log_level.value.upper())
+    raise_descriptor_limit()
     on_ready = print_ready if json_ready else None
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:

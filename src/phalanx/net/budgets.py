@@ -42,43 +42,69 @@ class Pace:
 
 
 class Backlogs(Generic[K]):
-    """Bytes that wait to be written, by connection and in all."""
+    """Bytes that wait to be written, by connection and in all.
+
+    What waits for a dropped connection is there until it is gone, which takes another turn of the event loop. So it counts:
+
+    1. Twenty connections that do not read ask in one turn. 2. Each fills the total, is dropped, and is counted no more.
+    3. At the end of the turn all that was made for the twenty is in memory.
+    """
 
     def __init__(self, each_bytes: int, total_bytes: int) -> None:
         self._each_bytes, self._total_bytes = each_bytes, total_bytes
         self._sizes: dict[K, int] = {}
+        self._dropped: dict[K, int] = {}
+        """What waits for connections that were dropped and are not gone."""
         self.total = 0
+        """All of it, dropped or not."""
+        self.is_tight = False
+        """Whether more than half of the total is used."""
 
     def note(self, key: K, size: int) -> None:
-        """So much waits on this connection now."""
-        self.total += size - self._sizes.get(key, 0)
+        """So much waits on this connection now; 0 when it is gone."""
+        if key in self._dropped:
+            if not size:
+                self._count(-self._dropped.pop(key))
+            return
+        self._count(size - self._sizes.get(key, 0))
         if size:
             self._sizes[key] = size
         else:
             self._sizes.pop(key, None)
 
+    def drop(self, key: K) -> None:
+        """This connection is being closed."""
+        size = self._sizes.pop(key, 0)
+        if size:
+            self._dropped[key] = size
+
     def must_wait(self, key: K) -> bool:
         """Whether requests of this connection wait until its backlog is written.
 
-        One without a backlog never waits, so whoever reads is served. When half of the total is used, each of the others
-        waits, whatever it has: so the total is reached only by many connections at once, none of which reads.
+        When half of the total is used, each that has a backlog waits, whatever it has: so the total is reached only by
+        many connections, none of which reads. One that has none waits only while dropped ones have yet to go, so whoever
+        reads is served.
         """
         size = self._sizes.get(key, 0)
-        return size > self._each_bytes or (size > 0 and self.total > self._total_bytes // 2)
+        return size > self._each_bytes or self.total > self._total_bytes or (size > 0 and self.is_tight)
 
     @property
     def is_over(self) -> bool:
         """Whether a connection has to be dropped."""
-        return self.total > self._total_bytes
+        return self.total - sum(self._dropped.values()) > self._total_bytes
 
     @property
     def connections(self) -> list[K]:
-        """Those that have a backlog, the one that has had it for longest first."""
+        """Those that have a backlog and were not dropped, the one that has had it for longest first."""
         return list(self._sizes)
 
     def largest(self) -> K | None:
         """The connection with the most bytes, the oldest of equal ones."""
         return max(self._sizes, key=self._sizes.__getitem__, default=None)
+
+    def _count(self, change: int) -> None:
+        self.total += change
+        self.is_tight = self.total > self._total_bytes // 2
 
 
 class Reservations(Generic[K]):

@@ -7,6 +7,7 @@ does not read, or does not finish what it has begun to send, are bounded by `net
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import Callable
@@ -28,6 +29,8 @@ from phalanx.wire.messages import Handshake, MembersUpdate, Message, Proof, Tabl
 
 WRITE_AT_BYTES = 1024 * 1024
 """Queued bytes that are written without waiting for the end of the turn: then the kernel says whether the peer reads."""
+DESCRIPTOR_PAUSE_S = 0.1
+"""Before a connection is tried again for which there was no descriptor."""
 JOINED_BYTES = 16 * 1024
 """Frames that are shorter on average are joined for writing; longer ones are not worth a copy."""
 PUBLISHED = frozenset({MembersUpdate, TableUpdate})
@@ -49,13 +52,15 @@ class ConnectionGroup:
         secret: Secret | None = None,
         limits: Limits = Limits(),  # noqa: B008  # immutable
         on_drop: Callable[[FrameConnection, Drop, str], None] = lambda connection, why, text: None,
+        on_no_descriptor: Callable[[Target, str], None] = lambda target, reason: None,
     ) -> None:
-        """`on_drop`: see `Flow`."""
+        """`on_drop`: see `Flow`. `on_no_descriptor` is told whom to connect to there was no descriptor, and why."""
         self.max_frame_bytes = max_frame_bytes
         self.secret = secret
         """The cluster's; None: it has none."""
         self.loop = asyncio.get_running_loop()
         self.flow = Flow(self.loop, limits, on_drop)
+        self.on_no_descriptor = on_no_descriptor
         self._due: list[FrameConnection] = []
         self._published: tuple[Message | None, bytes] = (None, b"")
         """The last list or table that was sent, and its frame: n members get it, and it names n members."""
@@ -106,7 +111,7 @@ class FrameConnection(asyncio.Protocol):
         """Whether something will flush in this turn anyway: it was scheduled, or data is being received."""
         self._is_backed_up = False
         """Whether the peer reads more slowly than this side writes."""
-        self._is_closing = False
+        self.is_closing = False
         """Whether this side has given the connection up: what still arrives is not looked at."""
         self.transport: asyncio.Transport | None = None
         self.is_greeted = False
@@ -137,6 +142,11 @@ class FrameConnection(asyncio.Protocol):
         """Where the peer is."""
         peer = self.transport.get_extra_info("peername") if self.transport is not None else None
         return str(peer[0]) if peer else "somewhere"
+
+    @property
+    def descriptor(self) -> int:
+        """The number of the connection's file; -1: it is closed."""
+        return int(self.transport.get_extra_info("socket").fileno()) if self.transport is not None else -1
 
     def greeted(self, records: RecordLayer | None) -> None:
         """The greeting is over: what follows are messages, in records if there is a secret."""
@@ -172,7 +182,7 @@ class FrameConnection(asyncio.Protocol):
             return
         self.written += size
         self._queued = 0
-        if self._is_closing:
+        if self.is_closing:
             pass  # nobody will get it
         elif self._records is not None:
             transport.write(self._records.seal(out[0] if len(out) == 1 else b"".join(out)))
@@ -221,24 +231,27 @@ class FrameConnection(asyncio.Protocol):
         if self.transport is not None:
             self.flush()
             self.transport.close()
-            self._is_closing = True
+            self.is_closing = True
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close at once, or as soon as the connection is made."""
+        self.is_closing = True
+        self._reader.rest.clear()
         if self.transport is not None:
             self.transport.abort()
-            self._is_closing = True
 
     def reset(self) -> None:
         """Close at once, and see to it that what the peer has not got yet never reaches it (`NEVER_SENT`)."""
         if self.transport is not None:
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NEVER_SENT)
-            self.abort()
+        self.abort()
 
     # --- asyncio.Protocol ------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]  # a stream transport, as made by the loop
+        if self.is_closing:
+            self.abort()
         self.flush()
 
     def pause_writing(self) -> None:
@@ -250,7 +263,7 @@ class FrameConnection(asyncio.Protocol):
         self._group.flow.drained(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_closing:
+        if self.is_closing:
             return
         self._flush_is_due = True
         try:
@@ -309,15 +322,15 @@ class Link(FrameConnection):
         """Whether that is because somebody who listens at the dialled address seems to pass connections on."""
         self.broke_protocol = False
         """Whether the connection was closed because what came on it was no message, or not the peer's."""
+        self._lacks_descriptor = False
+        """Whether this process or the system has none for the connection."""
         self._greeting = Connecting(target, cluster, sender, group.secret)
         self._waiting: list[bytes] = []
         """Frames for after the greeting."""
         self._waiting_bytes = 0
         self._on_up, self._on_down, self._deliver = on_up, on_down, on_message
         self._is_down = False
-        self._timer = self._group.loop.call_later(
-            GREETING_TIMEOUT_S, self._fail, f"no answer within {GREETING_TIMEOUT_S:g} s"
-        )
+        self._timer = self._group.loop.call_later(GREETING_TIMEOUT_S, self._on_late)
         self._task = self._group.loop.create_task(self._connect())
 
     @property
@@ -426,10 +439,26 @@ class Link(FrameConnection):
 
     async def _connect(self) -> None:
         host, port = host_and_port(address_of(self.target))  # type: ignore[arg-type]  # links go to members only
-        try:
-            await self._group.loop.create_connection(lambda: self, host, port)
-        except OSError as error:
-            self._fail(reason_of(error))
+        while True:
+            try:
+                await self._group.loop.create_connection(lambda: self, host, port)
+                return
+            except OSError as error:
+                self._lacks_descriptor = error.errno in (errno.EMFILE, errno.ENFILE)
+                if not self._lacks_descriptor:
+                    self._fail(reason_of(error))
+                    return
+                self._group.on_no_descriptor(self.target, reason_of(error))
+            await asyncio.sleep(DESCRIPTOR_PAUSE_S)
+
+    def _on_late(self) -> None:
+        """The greeting is not over in time. Where this side had no descriptor, that says nothing of the peer, which must
+        not be taken for one that refuses connections: it is tried on.
+        """
+        if self._lacks_descriptor:
+            self._timer = self._group.loop.call_later(GREETING_TIMEOUT_S, self._on_late)
+        else:
+            self._fail(f"no answer within {GREETING_TIMEOUT_S:g} s")
 
     def _fail(self, reason: str) -> None:
         """The link is over, once."""

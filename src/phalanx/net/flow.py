@@ -102,7 +102,7 @@ class Flow:
                 self._drop(connection, Drop.FULL, f"{size} bytes wait for the member; the limit is {most}")
             return
         self._backlogs.note(connection, size)
-        if connection not in self._writing:
+        if connection not in self._writing and not connection.is_closing:
             self._writing[connection] = Pace(connection.written - size, size, self._now)
             self._arm()
         if self._backlogs.is_over:
@@ -113,8 +113,13 @@ class Flow:
         if self._writing.pop(connection, None) is not None:
             self._backlogs.note(connection, 0)
 
+    @property
+    def is_tight(self) -> bool:
+        """Whether more than half of what may wait to be written does."""
+        return self._backlogs.is_tight
+
     def must_wait(self, connection: FrameConnection) -> bool:
-        """Whether requests of this connection wait until its backlog is written."""
+        """Whether requests of this connection wait, until its backlog is written or dropped connections are gone."""
         return self._backlogs.must_wait(connection)
 
     def _make_room(self) -> None:
@@ -146,7 +151,8 @@ class Flow:
 
     def gone(self, connection: FrameConnection) -> None:
         """The connection is closed: nothing of it is counted any more."""
-        self.drained(connection)
+        self._writing.pop(connection, None)
+        self._backlogs.note(connection, 0)
         self.part_ended(connection, is_whole=False)
 
     # --- the pace ----------------------------------------------------------------------------------------------------
@@ -187,9 +193,11 @@ class Flow:
         return not part.pace.is_kept(came, part.length - came, self._now, limit_ms)
 
     def _drop(self, connection: FrameConnection, why: Drop, text: str) -> None:
-        self.gone(connection)
+        self._writing.pop(connection, None)
+        self._backlogs.drop(connection)
+        self.part_ended(connection, is_whole=False)
         self._on_drop(connection, why, text)
-        connection.abort()
+        connection.reset()  # else the kernel keeps what it has taken, for as long as the peer does not read it
 
 
 WAITS_FOR_ROOM, WAITS_FOR_READER = 1, 2

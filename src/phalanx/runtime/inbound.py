@@ -26,9 +26,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("phalanx.member")
 
-HANDLED_TOGETHER = 16
-"""Requests after which is looked at what became of their replies. All the replies to so many are in memory at once: 16 MiB
-each at the default `max_value_bytes`. One call of the node for each request would cost a tenth of serving it."""
+MAX_LOT = 16
+"""Requests after which is looked at what became of their replies: all the replies to one lot are in memory at once. One
+call of the node for each request would cost a tenth of serving it."""
+LARGE_REPLY_BYTES = 64 * 1024
+"""After a lot with longer replies, on average, the next lot is a single request."""
+CROWDED_PAUSE_S = 0.001
+"""Until it is looked again whether dropped connections are gone."""
 TURN_BYTES = 8 * 1024 * 1024
 """Replies to one connection after which others have their turn."""
 _REQUESTS = frozenset(get_args(Request))
@@ -45,6 +49,8 @@ class Inbound(FrameConnection):
         """Kinds of messages that the sender may send."""
         self._held: list[Message] = []
         """Requests that were received, and wait until replies to earlier ones are written."""
+        self._lot = MAX_LOT
+        """How many requests are handled together."""
         self._has_part = False
         """Whether a frame has come in part."""
         self._greeting: Accepting | None = None
@@ -56,11 +62,13 @@ class Inbound(FrameConnection):
             own = member.own_addresses | {self._local_address()}
             self._greeting = Accepting(member.id, member.config.cluster, self._group.secret, own)
         answer = self._greeting.answer(message)
+        hello = self._greeting.hello
+        if hello is not None and (refusal := self._member.why_no_place(self, hello.sender)):
+            hello, answer = None, Refused(refusal)
         self.queue(answer)
         if isinstance(answer, Challenge):
             return
         self._timer.cancel()
-        hello = self._greeting.hello
         if hello is None:
             if self._greeting.is_distrusted and isinstance(answer, Refused):
                 self._member.distrusted(f"from {self.peer_host()}", answer.reason)
@@ -111,40 +119,54 @@ class Inbound(FrameConnection):
         if self._has_part and is_next:
             self._has_part = False
             flow.part_ended(self, is_whole=True)
-        if not self._has_part and self._reader.rest and not self._is_closing and not self.is_of_member:
+        if not self._has_part and self._reader.rest and not self.is_closing and not self.is_of_member:
             self._has_part = True
             flow.part_came(self, self._reader.announced_bytes)
 
     def _handle(self, messages: list[Message]) -> None:
         """Hand messages to the node; when their replies are too many, hold the rest."""
         sender = self.sender
-        if len(messages) > HANDLED_TOGETHER and (
-            is_client(str(sender)) or not _REQUESTS.isdisjoint(map(type, messages))
-        ):
-            self._handle_some(messages)
+        is_cut = len(messages) > self._lot or self._group.flow.is_tight
+        if is_cut and (is_client(str(sender)) or not _REQUESTS.isdisjoint(map(type, messages))):
+            self._handle_in_lots(messages)
         elif sender is not None:
-            self._member.feed(
-                Received(sender, messages[0]) if len(messages) == 1 else ReceivedTogether(sender, messages)
-            )  # fmt: skip
+            self._feed(sender, messages)
         if self._is_backed_up and not self._held and self._group.flow.must_wait(self):
             self.pause(WAITS_FOR_READER)
 
-    def _handle_some(self, messages: list[Message]) -> None:
-        """Hand messages to the node in small lots, until this connection has had its turn."""
-        begun_at, end = self.written, len(messages)
-        for start in range(0, end, HANDLED_TOGETHER):
+    def _feed(self, sender: MemberId | ClientId, messages: list[Message]) -> None:
+        if len(messages) == 1:
+            self._member.feed(Received(sender, messages[0]))
+        else:
+            self._member.feed(ReceivedTogether(sender, messages))
+
+    def _handle_in_lots(self, messages: list[Message]) -> None:
+        """Hand messages to the node a few at a time, until this connection has had its turn."""
+        flow = self._group.flow
+        begun_at, start, end = self.written, 0, len(messages)
+        while start < end:
             sender = self.sender
-            if sender is None or self._is_closing:
+            if sender is None or self.is_closing:
                 return
-            if start and not self.is_of_member:
-                must_wait = self._is_backed_up and self._group.flow.must_wait(self)
-                if must_wait or self.written - begun_at > TURN_BYTES:
-                    self._held = messages[start:]
-                    self.pause(WAITS_FOR_READER)
-                    if not must_wait:
-                        self._group.loop.call_soon(self._go_on)
-                    return
-            self._member.feed(ReceivedTogether(sender, messages[start : start + HANDLED_TOGETHER]))
+            if not self.is_of_member and (flow.must_wait(self) or self.written - begun_at > TURN_BYTES):
+                self._hold(messages[start:])
+                return
+            lot = 1 if flow.is_tight else self._lot
+            made = self.written + self._queued
+            self._feed(sender, messages[start : start + lot])
+            start += lot
+            made = self.written + self._queued - made
+            self._lot = 1 if made > lot * LARGE_REPLY_BYTES else min(2 * self._lot, MAX_LOT)
+
+    def _hold(self, messages: list[Message]) -> None:
+        """Handle these later: when the peer has read, others had their turn, or dropped connections are gone."""
+        self._held = messages
+        self.pause(WAITS_FOR_READER)
+        loop, flow = self._group.loop, self._group.flow
+        if not flow.must_wait(self):
+            loop.call_soon(self._go_on)
+        elif not self._is_backed_up:
+            loop.call_later(CROWDED_PAUSE_S, self._go_on)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -153,19 +175,16 @@ class Inbound(FrameConnection):
             self._group.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Handle what was held, and read again once all of it is handled and the replies are on their way."""
-        if self._is_closing or self.transport is None or self._is_waiting_for_reader():
+        """Handle what was held, and read again once all of it is handled and its replies do not wait for the peer."""
+        if self.is_closing or self.transport is None or (self._is_backed_up and self._group.flow.must_wait(self)):
             return
         self._flush_is_due = True
         held, self._held = self._held, []
         if held:
             self._handle(held)
         self.flush()
-        if not self._held and not self._is_waiting_for_reader():
+        if not self._held and not (self._is_backed_up and self._group.flow.must_wait(self)):
             self.resume(WAITS_FOR_READER)
-
-    def _is_waiting_for_reader(self) -> bool:
-        return self._is_backed_up and self._group.flow.must_wait(self)
 
     def reply(self, message: Message) -> None:
         """Send a reply in this turn of the loop; one over the frame limit is told instead."""

@@ -24,6 +24,7 @@ from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
 from phalanx.runtime.event_log import EventLog
 from phalanx.runtime.inbound import Inbound
 from phalanx.runtime.overload import Overload
+from phalanx.runtime.places import Places
 from phalanx.runtime.strangers import Strangers
 from phalanx.wire.effects import (
     Answer,
@@ -75,7 +76,11 @@ class Member:
         self.overload = Overload(lambda: self.address, self._loop.time)
         """What was refused or dropped because buffers, places and descriptors are bounded."""
         self._group = ConnectionGroup(
-            config.max_frame_bytes + FRAME_SLACK_BYTES, config.find_secret(), config.limits, self.overload.dropped
+            config.max_frame_bytes + FRAME_SLACK_BYTES,
+            config.find_secret(),
+            config.limits,
+            self.overload.dropped,
+            self.overload.no_descriptor,
         )
         self._connections: set[Inbound] = set()
         """Every connection that somebody opened, greeted or not."""
@@ -193,6 +198,7 @@ class Member:
     async def start(self) -> None:
         """Listen, then join. Raises `UsageError` (address), `JoinFailed`."""
         config = self.config
+        self.places = Places(config.max_clients)
         try:
             self._server = await self._loop.create_server(
                 lambda: self._accept(), config.host, config.port, reuse_address=True, backlog=1024
@@ -206,6 +212,9 @@ class Member:
         for warning in config.warnings():
             logger.warning("%s", warning)
         self._new_incarnation(config, port)
+        plan = self.places.plan
+        logger.info("%s has places for %d clients and, in the %d descriptors kept for them, %d other members",
+                    self.address, plan.clients, plan.members, plan.members // 2)  # fmt: skip
         try:
             await asyncio.shield(self._started)
         except BaseException:
@@ -233,7 +242,20 @@ class Member:
     def _accept(self) -> Inbound:
         connection = Inbound(self, self._group)
         self._connections.add(connection)
+        crowded_out = self.places.arrived(connection, self.view)
+        if crowded_out is not None:
+            self.overload.crowded(crowded_out.peer_host(), self.places.plan.waiting)
+            crowded_out.abort()
         return connection
+
+    def why_no_place(self, connection: Inbound, sender: str) -> str:
+        """Why a peer that has greeted is not taken; empty: it is. A client that comes again takes its own place."""
+        if not is_client(sender) or sender in self._clients:
+            return ""
+        refusal = self.places.refusal(len(self._clients), connection.descriptor)
+        if refusal:
+            self.overload.refused(connection.peer_host(), refusal)
+        return refusal
 
     # --- inputs ----------------------------------------------------------------------------------------------------
 
@@ -274,6 +296,8 @@ class Member:
         """
         view, before = self.node.membership.view, self._view
         self._view = view
+        if view is not None and (warning := self.places.warning(len(view.members))):
+            logger.warning("%s: %s", self.address, warning)
         if view is None or before is None:
             return
         for member in before.members:
@@ -380,6 +404,7 @@ class Member:
 
     def inbound_opened(self, connection: Inbound) -> None:
         """A peer greeted. Its earlier connection is void: what may still be unread there must not overtake."""
+        self.places.greeted(connection)
         sender = str(connection.sender)
         same_kind = self._clients if is_client(sender) else self._peers
         earlier = same_kind.get(sender)
@@ -397,6 +422,7 @@ class Member:
 
     def inbound_closed(self, connection: Inbound) -> None:
         self._connections.discard(connection)
+        self.places.gone(connection)
         sender = connection.sender
         if sender is None:
             return

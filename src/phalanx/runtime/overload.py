@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from phalanx.common.ids import Target
 from phalanx.net.connection import FrameConnection
 from phalanx.net.flow import Drop
 from phalanx.runtime.strangers import Strangers
@@ -47,8 +48,8 @@ class Overload:
             logger.warning("%s closed %d connections from %s that had not greeted: %d at most wait to be greeted",
                            self._address(), count, host, places)  # fmt: skip
 
-    def no_descriptor(self, peer: str, reason: str) -> None:
-        """No connection could be opened to a member for want of a descriptor."""
-        if count := self.descriptor_shortages.count(peer, self._now_s()):
-            logger.error("%s has no descriptor for a connection to %s (%s), %d times since this was told last: raise the "
-                         "limit of open files, or lower max_clients", self._address(), peer, reason, count)  # fmt: skip
+    def no_descriptor(self, target: Target, reason: str) -> None:
+        """No connection can be opened to a member at present, for want of a descriptor."""
+        if self.descriptor_shortages.count("", self._now_s()):
+            logger.error("%s has no descriptor for a connection to %s (%s), and tries on: raise the limit of open files, "
+                         "or lower max_clients", self._address(), target.partition("/")[0], reason)  # fmt: skip
