@@ -31,6 +31,12 @@ def configured(folder: Path, **settings: int) -> tuple[str, ...]:
     return ("--config", str(path))
 
 
+def assign(cluster: Cluster) -> None:
+    """Let partitions be assigned: what comes before is not ready to be served."""
+    with cluster.client() as grid:
+        grid.map("m").put("k", 1)
+
+
 async def start(**settings: Any) -> Member:
     return await phalanx.start_member(phalanx.Config(port=0, cluster="test", **settings))
 
@@ -153,7 +159,7 @@ def _ask_and_never_read(address: str, count: int) -> list[RawPeer]:
 
 async def _until(condition: Any) -> None:
     async with asyncio.timeout(30.0):
-        while not condition():
+        while not condition():  # noqa: ASYNC110  # counters tell nobody that they count
             await asyncio.sleep(0.01)
 
 
@@ -196,6 +202,7 @@ def test_a_slow_sender_of_one_large_value_is_waited_for(cluster: Cluster) -> Non
     """It takes longer than the time limit, and goes on all the time."""
     options = configured(cluster.folder, slow_peer_timeout_ms=500)
     (member,) = cluster.start(1, options=options)
+    assign(cluster)
     with RawPeer(member.address).greeted() as peer:
         message = Put(1, "m", KEY, b"\0\0\0\0" + bytes(MIB), 0)
         peer.send_slowly(message, pieces=16, pause_s=0.1)
@@ -206,6 +213,7 @@ def test_many_large_messages_at_once_all_come_through(cluster: Cluster) -> None:
     """Each is longer than its share of the budget: were bytes counted as they come, none could be finished."""
     options = configured(cluster.folder, max_partial_frame_bytes=8 * MIB, slow_peer_timeout_ms=5000)
     (member,) = cluster.start(1, options=options)
+    assign(cluster)
     count, size = 24, 3 * MIB
     failures: list[BaseException] = []
     ready = threading.Barrier(count)
@@ -227,7 +235,7 @@ def test_many_large_messages_at_once_all_come_through(cluster: Cluster) -> None:
         thread.join()
     assert not failures
     with cluster.client() as grid:
-        assert len(grid.map("m")) == count
+        assert len(grid.map("m")) == count + 1
 
 
 def test_a_client_that_goes_while_it_waits_gives_its_place_back(cluster: Cluster) -> None:

@@ -122,7 +122,7 @@ def _page_of_all(entries: dict[bytes, bytes], max_bytes: int, wanted: Wanted | N
         pieces.append(
             PackedPage(
                 b"".join(keys), number_bytes(key_sizes), b"".join(values), number_bytes(value_sizes), False, b""
-            )  # fmt: skip
+            )
         )
     if len(pieces) == 1:
         return pieces[0]

@@ -49,8 +49,8 @@ class Inbound(FrameConnection):
         """Kinds of messages that the sender may send."""
         self._held: list[Message] = []
         """Requests that were received, and wait until replies to earlier ones are written."""
-        self._lot = MAX_LOT
-        """How many requests are handled together."""
+        self._lot = 1
+        """How many requests are handled together; it grows while replies are short."""
         self._has_part = False
         """Whether a frame has come in part."""
         self._greeting: Accepting | None = None
