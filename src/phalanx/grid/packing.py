@@ -120,9 +120,7 @@ def _page_of_all(entries: dict[bytes, bytes], max_bytes: int, wanted: Wanted | N
         if size > max_bytes:  # looked at before anything is joined: these may be 256 values of 16 MiB
             return None
         pieces.append(
-            PackedPage(
-                b"".join(keys), number_bytes(key_sizes), b"".join(values), number_bytes(value_sizes), False, b""
-            )
+            PackedPage(b"".join(keys), number_bytes(key_sizes), b"".join(values), number_bytes(value_sizes), False, b"")
         )
     if len(pieces) == 1:
         return pieces[0]

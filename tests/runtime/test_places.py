@@ -1,0 +1,224 @@
+"""Places of clients and members: members come first, whoever has no place is told so, and it is counted."""
+
+import asyncio
+import errno
+import logging
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import phalanx
+from phalanx.client.ask import Inquirer
+from phalanx.common.errors import ConnectError
+from phalanx.common.view import MembersView
+from phalanx.runtime import places
+from phalanx.runtime.config import Config
+from phalanx.runtime.member import Member
+from phalanx.runtime.places import MAX_CLIENTS, MAX_MEMBER_PLACES, MAX_WAITING_PLACES, Places, plan_places
+from phalanx.wire.messages import GetMembers, Refused, Welcome
+from processes import Cluster, wait_for
+from raw_peers import RawPeer
+
+# --- how descriptors are divided --------------------------------------------------------------------------------------
+
+
+def test_descriptors_are_divided() -> None:
+    assert plan_places(64, 14, 0) == (32, 6, 12)
+    assert plan_places(1024, 24, 0) == (625, 125, 250)
+    assert plan_places(1 << 20, 24, 0) == (MAX_CLIENTS, MAX_WAITING_PLACES, (1 << 20) - 24 - MAX_CLIENTS - 256)
+    assert plan_places(20_000, 0, 0).members >= MAX_MEMBER_PLACES
+    assert plan_places(1024, 24, 5) == (5, 125, 870)
+    assert plan_places(64, 14, 1000) == (36, 6, 8), "no more than there are"
+    assert plan_places(10, 14, 0) == (1, 4, 0), "one at least, or nobody could look what is wrong"
+
+
+def test_the_settings_are_checked() -> None:
+    with pytest.raises(phalanx.UsageError, match="max_clients: -1 must not be negative"):
+        Config(max_clients=-1)
+    with pytest.raises(phalanx.UsageError, match="slow_peer_timeout_ms: 0 must be greater than 0"):
+        Config(slow_peer_timeout_ms=0)
+    with pytest.raises(phalanx.UsageError, match="max_total_backlog_bytes: 5 must be at least max_backlog_bytes"):
+        Config(max_total_backlog_bytes=5)
+
+
+def test_a_large_cluster_under_a_low_limit_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "descriptor_limit", lambda: 64)
+    monkeypatch.setattr(places, "descriptors_in_use", lambda: 14)
+    some = Places(0)
+    assert some.warning(7) == ""
+    assert some.warning(8).startswith("8 members take 14 descriptors here, and 12 are kept for them")
+    assert some.warning(9) == ""
+
+
+def test_a_client_does_not_get_the_last_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "descriptor_limit", lambda: 64)
+    monkeypatch.setattr(places, "descriptors_in_use", lambda: 14)
+    some = Places(0)
+    assert some.refusal(31, 57) == ""
+    assert "all 32 places for clients are taken" in some.refusal(32, 20)
+    assert "hardly a descriptor left" in some.refusal(3, 58)
+
+
+# --- members over real sockets ----------------------------------------------------------------------------------------
+
+
+async def start(**settings: Any) -> Member:
+    return await phalanx.start_member(phalanx.Config(port=0, cluster="test", join_attempts=1, **settings))
+
+
+def test_one_client_too_many_is_refused_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        member = await start(max_clients=2)
+        try:
+            peers = await asyncio.to_thread(lambda: [RawPeer(member.address).greeted() for _ in range(2)])
+            with pytest.raises(ConnectError, match="all 2 places for clients are taken: .* raise max_clients"):
+                async with phalanx.connect(member.address, cluster="test", connect_timeout_s=5.0):
+                    pass
+            assert member.overload.refused_clients.total == 1
+            again = await asyncio.to_thread(lambda: RawPeer(member.address, sender=peers[0].sender).greeted())
+            two = await start(seeds=(member.address,))  # members have places
+            await two.stop(drain=False)
+            peers[1].socket.close()
+            async with asyncio.timeout(10.0):
+                while True:  # the place is free as soon as the member has noticed
+                    fresh = await asyncio.to_thread(RawPeer, member.address)
+                    with fresh:
+                        if isinstance(await asyncio.to_thread(fresh.greet), Welcome):
+                            break
+            again.socket.close()
+        finally:
+            await member.stop(drain=False)
+
+    with caplog.at_level(logging.WARNING, "phalanx.member"):
+        asyncio.run(run())
+    assert any(
+        "refused 1 clients from 127.0.0.1, the last because all 2 places" in r.getMessage() for r in caplog.records
+    )
+
+
+def test_the_oldest_that_has_not_greeted_makes_room_for_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "MIN_WAITING_PLACES", 3)
+    monkeypatch.setattr(places, "MAX_WAITING_PLACES", 3)
+
+    async def run() -> None:
+        member = await start()
+        try:
+            silent = [await asyncio.to_thread(RawPeer, member.address) for _ in range(3)]
+            await asyncio.to_thread(lambda: RawPeer(member.address).greeted())
+            await asyncio.to_thread(wait_for, silent[0].is_closed, "the oldest is closed")
+            assert not silent[2].is_closed()
+            assert member.overload.crowded_out.total == 1
+            for peer in silent:
+                peer.socket.close()
+        finally:
+            await member.stop(drain=False)
+
+    asyncio.run(run())
+
+
+def test_without_a_descriptor_a_member_is_not_taken_for_unreachable(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A joiner that has none waits for one: it does not conclude that the seed is not there."""
+
+    async def run() -> None:
+        one = await start()
+        loop = asyncio.get_running_loop()
+        connect, failures = loop.create_connection, 3
+
+        async def fail(*arguments: Any, **named: Any) -> Any:
+            nonlocal failures
+            if failures:
+                failures -= 1
+                raise OSError(errno.EMFILE, "Too many open files")
+            return await connect(*arguments, **named)
+
+        monkeypatch.setattr(loop, "create_connection", fail)
+        try:
+            two = await start(seeds=(one.address,))
+            assert two.overload.descriptor_shortages.total + one.overload.descriptor_shortages.total == 3
+            await two.stop(drain=False)
+        finally:
+            await one.stop(drain=False)
+
+    with caplog.at_level(logging.WARNING, "phalanx.member"):
+        asyncio.run(run())
+    said = [record.getMessage() for record in caplog.records]
+    assert any(
+        "has no descriptor for a connection to" in line and "raise the limit of open files" in line for line in said
+    )
+    assert not any("cannot reach the seed" in line for line in said)
+
+
+# --- real processes with few descriptors ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def few_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Member processes may have 64 files open, and cannot raise that."""
+    wrapper = tmp_path / "python"
+    wrapper.write_text(f'#!/bin/sh\nulimit -n 64\nexec {sys.executable} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(wrapper))
+
+
+@pytest.mark.usefixtures("few_descriptors")
+def test_a_member_joins_and_stays_where_idle_clients_have_taken_all_they_can(cluster: Cluster) -> None:
+    config = cluster.folder / "quick.toml"
+    config.write_text("heartbeat_interval_ms = 200\nheartbeat_timeout_ms = 1500\n")
+    options = ("--config", str(config))
+    (first,) = cluster.start(1, options=options)
+    peers = [RawPeer(first.address) for _ in range(70)]
+    answers = []
+    for peer in peers:
+        try:
+            answers.append(peer.greet())
+        except OSError:
+            answers.append(None)  # closed before it greeted: all connected at the same time
+    welcome = [peer for peer, answer in zip(peers, answers, strict=True) if isinstance(answer, Welcome)]
+    for peer in peers:
+        if peer not in welcome:
+            peer.socket.close()
+    extra = [RawPeer(first.address) for _ in range(2)]
+    while isinstance(answer := extra[0].greet(), Welcome):
+        welcome.append(extra.pop(0))
+        extra.append(RawPeer(first.address))
+    assert isinstance(answer, Refused)
+    assert "places for clients are taken" in answer.reason
+    assert len(welcome) >= 20
+
+    (second,) = cluster.start(1, wait=False, options=options)
+    second.wait_ready()
+
+    def seen() -> MembersView:
+        welcome[0].send(GetMembers(1))
+        here = welcome[0].replies(1)[0].view
+        with Inquirer(second.address, cluster=cluster.name) as inquirer:
+            there = inquirer.members().view
+        assert isinstance(here, MembersView)
+        return here if here == there else MembersView(0, here.maker, ())
+
+    view = wait_for(lambda: seen() if len(seen().members) == 2 else None, "both have one list")
+    until = time.monotonic() + 2 * 1.5  # whoever is not reached is removed within the heartbeat timeout
+    while time.monotonic() < until:
+        assert seen() == view
+    assert "refused 1 clients from 127.0.0.1, the last because all" in first.log.read_text()
+    assert "places for" in first.log.read_text()
+    for peer in [*welcome, *extra]:
+        peer.socket.close()
+
+
+def test_a_member_process_raises_its_limit_of_open_files(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrapper = tmp_path / "python"
+    wrapper.write_text(f'#!/bin/sh\nulimit -S -n 50\nexec {sys.executable} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(wrapper))
+    (member,) = cluster.start(1)
+    soft, hard = resource.prlimit(member.pid, resource.RLIMIT_NOFILE)
+    assert soft == min(hard, places.UNLIMITED)
