@@ -20,7 +20,7 @@ import phalanx
 from phalanx.client.ask import Inquirer
 from phalanx.common.errors import UnavailableError
 from phalanx.common.view import MembersView
-from phalanx.runtime.processes import MemberProcess, start_member_process, stop_all
+from phalanx.runtime.processes import PHALANX, MemberProcess, start_member_process, stop_all
 from phalanx.wire.messages import TableReply
 
 T = TypeVar("T")
@@ -78,7 +78,14 @@ class Cluster:
         """Of all members, as a client takes them."""
         return ",".join(member.address for member in self.members)
 
-    def start(self, count: int = 1, *, wait: bool = True, options: tuple[str, ...] = ()) -> list[MemberProcess]:
+    def start(
+        self,
+        count: int = 1,
+        *,
+        wait: bool = True,
+        options: tuple[str, ...] = (),
+        program: tuple[str, ...] = PHALANX,
+    ) -> list[MemberProcess]:
         """Start members that join through those that are there, and wait until all have joined.
 
         The first member of a cluster is awaited by itself, so that it is the oldest: the master.
@@ -91,6 +98,7 @@ class Cluster:
                 cluster=self.name,
                 event_log=self.event_log,
                 options=options,
+                program=program,
             )
             self._started.append(member)
             self.members.append(member)

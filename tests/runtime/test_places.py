@@ -75,7 +75,7 @@ def test_one_client_too_many_is_refused_counted_and_told(caplog: pytest.LogCaptu
         member = await start(max_clients=2)
         try:
             peers = await asyncio.to_thread(lambda: [RawPeer(member.address).greeted() for _ in range(2)])
-            with pytest.raises(ConnectError, match="all 2 places for clients are taken: .* raise max_clients"):
+            with pytest.raises(ConnectError, match=r"all 2 places for clients are taken: .* raise max_clients"):
                 async with phalanx.connect(member.address, cluster="test", connect_timeout_s=5.0):
                     pass
             assert member.overload.refused_clients.total == 1

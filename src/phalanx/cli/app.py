@@ -5,6 +5,7 @@
 | 0 | done |
 | 1 | it could not be done, or what was asked for is not there; stderr says what and why |
 | 2 | the command line or the configuration is wrong |
+| 70 | `phalanx member` only: the member has failed, and ended as in a crash |
 | 130 | interrupted |
 """
 
@@ -27,8 +28,13 @@ _WrongArguments: Any = typer.BadParameter.__bases__[0]
 
 def fail(text: str, status: int = FAILED) -> NoReturn:
     """End the command with one line on stderr."""
-    print(f"phalanx: {' '.join(text.split())}", file=sys.stderr)
+    print(in_one_line(text), file=sys.stderr)
     raise typer.Exit(status)
+
+
+def in_one_line(text: str) -> str:
+    """How a command says why it fails."""
+    return f"phalanx: {' '.join(text.split())}"
 
 
 class CommandGroup(TyperGroup):

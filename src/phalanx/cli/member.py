@@ -1,4 +1,12 @@
-"""`phalanx member`: one member as a process of its own."""
+"""`phalanx member`: one member as a process of its own.
+
+| status | meaning |
+|---|---|
+| 0 | it has left, or was told to stop before it had joined |
+| 1 | it could not be started, or joined no cluster: stderr says why |
+| 2 | the command line or the configuration is wrong |
+| 70 | it has failed and ended as in a crash: others take over. The last words on stderr say why (`runtime/failure.py`) |
+"""
 
 from __future__ import annotations
 
@@ -7,7 +15,6 @@ import contextlib
 import enum
 import gc
 import json
-import logging
 import os
 import signal
 import sys
@@ -15,21 +22,24 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import uvloop
 
-from phalanx.cli.app import fail
+from phalanx.cli.app import FAILED, in_one_line
 from phalanx.cli.configuration import load_config
+from phalanx.cli.log_lines import is_harmless, log_to_stderr
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import address_of
 from phalanx.net.secret import SECRET_FILE_VARIABLE
 from phalanx.runtime.config import DEFAULT_PORT, Config
+from phalanx.runtime.failure import ProcessEnd
 from phalanx.runtime.member import Member, start_member
 from phalanx.runtime.places import raise_descriptor_limit
+from phalanx.runtime.safe_logger import SafeLogger
 
-logger = logging.getLogger("phalanx.member")
+logger = SafeLogger("phalanx.member")
 
 TELL_EVERY_S = 0.5
 """Between two looks at what a leaving member still holds; each is a line if it has become less."""
@@ -37,6 +47,8 @@ TELL_STILL_S = 5.0
 """It is a line, too, when nothing has become less for so long."""
 LEAVE_WITHIN_S = 60.0
 """A member that is told to leave does so by then, handed over or not."""
+LAST_LINES_WITHIN_S = 2.0
+"""What is logged at the end gets so much time: nobody may be reading stderr."""
 YOUNG_COLLECTION_AT = 20_000
 """Container objects made since the last young collection before the next. Messages and entries are not among them."""
 
@@ -134,20 +146,36 @@ def member(
     }
     settings = load_config(config, {name: value for name, value in given.items() if value is not None})
     settings.find_secret()  # a file that cannot be read is wrong usage, too
-    log_to_stderr(log_level.value.upper())
+    lines = log_to_stderr(log_level.value.upper())
     raise_descriptor_limit()
+    on_failure = ProcessEnd(lines.finish)
     on_ready = print_ready if json_ready else None
+    status = 0
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(serve(settings, on_ready, stop_with_stdin=stop_with_stdin))
+            runner.run(serve(settings, on_ready, stop_with_stdin=stop_with_stdin, on_failure=on_failure))
         except PhalanxError as error:  # from here on nothing is wrong usage: a port is taken, a seed does not admit us
-            fail(str(error))
+            lines.say(in_one_line(str(error)))
+            status = FAILED
+    lines.finish(LAST_LINES_WITHIN_S)
+    raise typer.Exit(status)
 
 
-async def serve(config: Config, on_ready: Callable[[Member], None] | None, *, stop_with_stdin: bool = False) -> None:
-    """Join, serve, and leave when told to. Raises what ends the member otherwise."""
+async def serve(
+    config: Config,
+    on_ready: Callable[[Member], None] | None,
+    *,
+    stop_with_stdin: bool = False,
+    on_failure: Callable[[Member | None, BaseException], None] | None = None,
+) -> None:
+    """Join, serve, and leave when told to. Raises what ends the member otherwise.
+
+    `on_failure`: what ends the process when something unexpected happens, in the member or elsewhere in the loop.
+    """
     stops = _Stops(stop_with_stdin=stop_with_stdin)
-    starting = asyncio.create_task(start_member(config))
+    starting = asyncio.create_task(start_member(config, on_failure))
+    if on_failure is not None:
+        _end_with_errors_of_the_loop(on_failure)
     await _first_of(starting, stops.leave)
     if not starting.done():
         starting.cancel()
@@ -168,6 +196,7 @@ async def serve(config: Config, on_ready: Callable[[Member], None] | None, *, st
             logger.warning("%s holds %d replicas, and nobody is there to take them over", running.address, held)
         leaving = asyncio.create_task(running.stop(drain=not stops.leave_now.is_set(), timeout_s=LEAVE_WITHIN_S))
         telling = asyncio.create_task(_tell_progress(running))
+        telling.add_done_callback(_only_told)
         await _first_of(leaving, stops.leave_now)
         telling.cancel()
         if not leaving.done():
@@ -179,6 +208,17 @@ async def serve(config: Config, on_ready: Callable[[Member], None] | None, *, st
             logger.info("%s has left: %s", running.address, _what_became(held, running.replicas_held))
         logger.info("%s has stopped", running.address)
     await ended
+
+
+def _end_with_errors_of_the_loop(on_failure: Callable[[Member | None, BaseException], None]) -> None:
+    """What a callback raises past the member's own guards would only be told by the loop, which goes on."""
+
+    def on_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        loop.default_exception_handler(context)
+        if not is_harmless(context):
+            on_failure(None, context["exception"])
+
+    asyncio.get_running_loop().set_exception_handler(on_error)
 
 
 def _what_became(held: int, left: int) -> str:
@@ -204,6 +244,12 @@ async def _tell_progress(running: Member) -> None:
             waits = "" if view.master == running.id else f"; waits for the master, {address_of(view.master)}"
             logger.warning("%s %s to hand over%s", running.address, has, to or waits)
         await asyncio.sleep(TELL_EVERY_S)
+
+
+def _only_told(telling: asyncio.Task[None]) -> None:
+    """What only tells people does not end the member, whatever it raised."""
+    if not telling.cancelled() and (error := telling.exception()) is not None:
+        logger.warning("what is left to hand over cannot be told: %r", error)
 
 
 class _Stops:
@@ -254,23 +300,10 @@ def print_ready(running: Member) -> None:
         "pid": os.getpid(),
         "view_version": view.version if view is not None else None,
     }
-    print(json.dumps(ready), flush=True)
-
-
-class _Formatter(logging.Formatter):
-    """Time, level, message; what has several lines itself (a member list) begins on a line of its own."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        head = f"{self.formatTime(record, '%H:%M:%S')}.{record.msecs:03.0f} {record.levelname:<7}"
-        return f"{head.rstrip()}\n{record.message}" if "\n" in record.message else f"{head} {record.message}"
-
-
-def log_to_stderr(level: str) -> None:
-    """Where all log lines of this process go."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
-    logging.raiseExceptions = False  # nobody reads stderr any more: no reason to stop serving
+    try:
+        print(json.dumps(ready), flush=True)
+    except OSError as error:
+        logger.warning("nobody reads stdout, where this member was to say that it is ready: %s", error)
 
 
 def _settle_gc() -> None:

@@ -32,6 +32,10 @@ class ProtocolError(PhalanxError):
     """A peer sent bytes or a message that breaks the protocol. Its connection is closed."""
 
 
+class OutOfMemory(ProtocolError):
+    """There is no memory for what a peer sent. Its connection is closed, and nothing of it was done."""
+
+
 class UnavailableError(PhalanxError):
     """The cluster could not serve the call in time, and has changed nothing. Retrying is safe."""
 
@@ -85,6 +89,10 @@ class JournalLineageChanged(PhalanxError):
 
 class InvariantViolation(PhalanxError):
     """Something that must always hold does not. A defect of Phalanx itself; the message carries the facts."""
+
+
+class MemberFailed(PhalanxError):
+    """This member has met something unexpected and ended at once, as in a crash; its cause is the error. Others take over."""
 
 
 class ErrorCode(enum.IntEnum):

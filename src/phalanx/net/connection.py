@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.common.errors import ProtocolError
+from phalanx.common.errors import OutOfMemory, ProtocolError
 from phalanx.common.ids import MemberId, Target, address_of, host_and_port
 from phalanx.net.addresses import socket_address
 from phalanx.net.flow import BacklogFull, Drop, Flow, Limits
@@ -42,6 +42,11 @@ def reason_of(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error)
 
 
+def reraise(error: BaseException) -> None:
+    """Leave an error to the event loop, which tells it and goes on."""
+    raise error
+
+
 class ConnectionGroup:
     """What the connections of one member or client share: frame limit, secret, budgets, and one flush for each turn of
     the loop."""
@@ -53,13 +58,16 @@ class ConnectionGroup:
         limits: Limits = Limits(),  # noqa: B008  # immutable
         on_drop: Callable[[FrameConnection, Drop, str], None] = lambda connection, why, text: None,
         on_no_descriptor: Callable[[Target, str], None] = lambda target, reason: None,
+        on_failure: Callable[[BaseException], None] = reraise,
     ) -> None:
-        """`on_drop`: see `Flow`. `on_no_descriptor` is told whom to connect to there was no descriptor, and why."""
+        """`on_drop`: see `Flow`. `on_no_descriptor` is told whom to connect to there was no descriptor, and why.
+        `on_failure` gets every error that is nobody's fault but ours."""
         self.max_frame_bytes = max_frame_bytes
         self.secret = secret
         """The cluster's; None: it has none."""
+        self.on_failure = on_failure
         self.loop = asyncio.get_running_loop()
-        self.flow = Flow(self.loop, limits, on_drop)
+        self.flow = Flow(self.loop, self.call, limits, on_drop)
         self.on_no_descriptor = on_no_descriptor
         self._due: list[FrameConnection] = []
         self._published: tuple[Message | None, bytes] = (None, b"")
@@ -76,8 +84,21 @@ class ConnectionGroup:
     def flush_soon(self, connection: FrameConnection) -> None:
         """Let the connection write when this turn is over."""
         if not self._due:
-            self.loop.call_soon(self._flush)
+            self.loop.call_soon(self.call, self._flush)
         self._due.append(connection)
+
+    def call(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call what the loop is to call. What it raises would only be told by the loop, which goes on: here it does not."""
+        try:
+            function(*arguments)
+        except BaseException as error:
+            self.failed(error)
+
+    def failed(self, error: BaseException) -> None:
+        """Hand over an error. One that is to stop the whole program is raised all the same."""
+        self.on_failure(error)
+        if not isinstance(error, Exception):
+            raise error
 
     def _flush(self) -> None:
         due, self._due = self._due, []
@@ -129,6 +150,12 @@ class FrameConnection(asyncio.Protocol):
 
     def on_broken_protocol(self, error: ProtocolError) -> None:
         """The peer sent something that is no message. The connection is closed after this."""
+
+    def on_opened(self) -> None:
+        """The connection is there."""
+        if self.is_closing:
+            self.abort()
+        self.flush()
 
     def on_closed(self, error: Exception | None) -> None:
         """The connection is gone."""
@@ -250,38 +277,49 @@ class FrameConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]  # a stream transport, as made by the loop
-        if self.is_closing:
-            self.abort()
-        self.flush()
+        self._group.call(self.on_opened)
 
     def pause_writing(self) -> None:
         self._is_backed_up = True
-        self._group.flow.wrote(self)
+        self._group.call(self._group.flow.wrote, self)
 
     def resume_writing(self) -> None:
         self._is_backed_up = False
-        self._group.flow.drained(self)
+        self._group.call(self._group.flow.drained, self)
 
     def data_received(self, data: bytes) -> None:
         if self.is_closing:
             return
         self._flush_is_due = True
         try:
-            if not self.is_greeted:
-                data = self._take_greeting(data)
-            if self.is_greeted:
-                if self._records is not None:
-                    data = self._records.feed(data)
-                self.on_messages(self._reader.feed(data))
-        except ProtocolError as error:
-            self.on_broken_protocol(error)
-            self.close()
-        else:
-            self.flush()
+            try:
+                if not self.is_greeted:
+                    data = self._take_greeting(data)
+                if self.is_greeted:
+                    self.on_messages(self._read(data))
+            except ProtocolError as error:
+                self.on_broken_protocol(error)
+                self.close()
+            else:
+                self.flush()
+        except BaseException as error:
+            self._group.failed(error)
+
+    def _read(self, data: bytes) -> list[Any]:
+        """The messages that are whole now. Raises `ProtocolError`, also where there is no memory for a frame: then nothing
+        of it was done, and only its sender need be given up."""
+        try:
+            return self._reader.feed(data if self._records is None else self._records.feed(data))
+        except MemoryError as error:
+            self._reader = FrameReader(self.decoder, self._max_frame_bytes)  # lets go of what it holds
+            raise OutOfMemory("there is no memory for a frame of the peer") from error
 
     def _take_greeting(self, data: bytes) -> bytes:
         """Read a frame of the greeting. What stands behind it, once the greeting is over."""
-        message = self._greetings.take(data)
+        try:
+            message = self._greetings.take(data)
+        except MemoryError as error:
+            raise OutOfMemory("there is no memory for a frame of the peer") from error
         if message is not None:
             self.on_greeting(message)
         return self._greetings.rest
@@ -290,8 +328,11 @@ class FrameConnection(asyncio.Protocol):
         self.transport = None
         self._out.clear()
         self._queued = 0
+        self._group.call(self._closed, exc)
+
+    def _closed(self, error: Exception | None) -> None:
         self._group.flow.gone(self)
-        self.on_closed(exc)
+        self.on_closed(error)
 
 
 class Link(FrameConnection):
@@ -330,7 +371,7 @@ class Link(FrameConnection):
         self._waiting_bytes = 0
         self._on_up, self._on_down, self._deliver = on_up, on_down, on_message
         self._is_down = False
-        self._timer = self._group.loop.call_later(GREETING_TIMEOUT_S, self._on_late)
+        self._timer = self._group.loop.call_later(GREETING_TIMEOUT_S, self._group.call, self._on_late)
         self._task = self._group.loop.create_task(self._connect())
 
     @property
@@ -371,7 +412,8 @@ class Link(FrameConnection):
 
     def give_up(self, reason: str) -> None:
         """Close at once, and tell the owner that the link is down: not within this call, but soon."""
-        self._group.loop.call_soon(self._give_up, reason)
+        self.is_closing = True  # nothing may reach the peer behind what was left out
+        self._group.loop.call_soon(self._group.call, self._give_up, reason)
 
     def _give_up(self, reason: str) -> None:
         self.abort()
@@ -387,11 +429,15 @@ class Link(FrameConnection):
             and not undelivered(transport.get_extra_info("socket"))
         ):
             return False
+        self.break_off()
+        return True
+
+    def break_off(self) -> None:
+        """Close, tell nobody, and see to it that what the peer has not got yet never reaches it."""
         self._is_down = True
         self._timer.cancel()
         self._task.cancel()
         self.reset()
-        return True
 
     def drop(self) -> None:
         """Close, and tell nobody."""
@@ -400,9 +446,10 @@ class Link(FrameConnection):
         self._task.cancel()
         self.close()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self.queue(self._greeting.begin(socket_address(transport.get_extra_info("peername"))))
+    def on_opened(self) -> None:
+        super().on_opened()
+        peer = self.transport.get_extra_info("peername") if self.transport is not None else None
+        self.queue(self._greeting.begin(socket_address(peer)))
         self.flush()
 
     def on_greeting(self, message: Handshake) -> None:
@@ -443,12 +490,13 @@ class Link(FrameConnection):
             try:
                 await self._group.loop.create_connection(lambda: self, host, port)
                 return
-            except OSError as error:
-                self._lacks_descriptor = error.errno in (errno.EMFILE, errno.ENFILE)
+            except Exception as error:  # whatever it is, there is no connection: no such name, no memory
+                reason = reason_of(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+                self._lacks_descriptor = isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
                 if not self._lacks_descriptor:
-                    self._fail(reason_of(error))
+                    self._group.call(self._fail, reason)
                     return
-                self._group.on_no_descriptor(self.target, reason_of(error))
+                self._group.call(self._group.on_no_descriptor, self.target, reason)
             await asyncio.sleep(DESCRIPTOR_PAUSE_S)
 
     def _on_late(self) -> None:
@@ -456,7 +504,7 @@ class Link(FrameConnection):
         not be taken for one that refuses connections: it is tried on.
         """
         if self._lacks_descriptor:
-            self._timer = self._group.loop.call_later(GREETING_TIMEOUT_S, self._on_late)
+            self._timer = self._group.loop.call_later(GREETING_TIMEOUT_S, self._group.call, self._on_late)
         else:
             self._fail(f"no answer within {GREETING_TIMEOUT_S:g} s")
 

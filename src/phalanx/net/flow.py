@@ -74,12 +74,14 @@ class Flow:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        call: Callable[[Callable[[], None]], None],
         limits: Limits,
         on_drop: Callable[[FrameConnection, Drop, str], None] = lambda connection, why, text: None,
     ) -> None:
-        """`on_drop` is told before a connection is dropped: why, and in figures."""
+        """`call` calls what the loop is to call later. `on_drop` is told before a connection is dropped: why, and in figures."""
         self.limits = limits
         self._loop = loop
+        self._call = call
         self._on_drop = on_drop
         self._backlogs: Backlogs[FrameConnection] = Backlogs(limits.client_backlog_bytes, limits.total_backlog_bytes)
         self._room: Reservations[FrameConnection] = Reservations(limits.partial_frame_bytes)
@@ -160,7 +162,7 @@ class Flow:
     def _arm(self) -> None:
         if self._timer is None:
             self._ticked_at = self._loop.time()
-            self._timer = self._loop.call_later(self._tick_ms / 1000, self._tick)
+            self._timer = self._loop.call_later(self._tick_ms / 1000, self._call, self._tick)
 
     def _tick(self) -> None:
         """Drop who is too slow."""

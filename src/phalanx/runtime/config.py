@@ -16,6 +16,7 @@ from phalanx.net.secret import Secret, find_secret, secret_file_of
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 
 DEFAULT_PORT = 5701
+DEFAULT_EVENT_LOG_BUFFER_BYTES = 8 * 1024 * 1024
 
 
 class Config(NodeConfig, frozen=True, kw_only=True):
@@ -44,6 +45,9 @@ class Config(NodeConfig, frozen=True, kw_only=True):
 
     event_log: str | None = None
     """A folder for this member's events, one JSON object a line; None: log lines only."""
+
+    event_log_buffer_bytes: int = DEFAULT_EVENT_LOG_BUFFER_BYTES
+    """What waits in memory for the event log while its disk takes nothing. What comes then is lost, and counted."""
 
     legacy_member_list_format: bool = False
     """Log member lists without size and version."""
@@ -91,6 +95,8 @@ class Config(NodeConfig, frozen=True, kw_only=True):
                 f"max_total_backlog_bytes: {self.max_total_backlog_bytes} must be at least max_backlog_bytes "
                 f"({self.max_backlog_bytes})"
             )
+        if self.event_log_buffer_bytes < 1:
+            raise UsageError(f"event_log_buffer_bytes: {self.event_log_buffer_bytes} is too small: give at least 1")
         if self.max_frame_bytes < self.max_bulk_bytes + 65_536:
             raise UsageError(
                 f"max_frame_bytes: {self.max_frame_bytes} is too small: give at least {self.max_bulk_bytes + 65_536}, "

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from phalanx.common.errors import ErrorCode, UnavailableError
+from phalanx.common.errors import ErrorCode, IndeterminateWrite, UnavailableError
 from phalanx.common.table import PartitionTable
 from phalanx.grid.serialization import from_data, to_data, to_key_data
 from phalanx.maps.async_map import AsyncMap
@@ -20,17 +20,26 @@ if TYPE_CHECKING:
     from phalanx.runtime.config import Config
 
 TABLE_PAUSE_S = 0.01
+STOPPED = "this member stopped"
 
 
 class EmbeddedCaller:
     """Turns calls into inputs of the node, and its answers into the ends of futures."""
 
-    def __init__(self, config: Config, feed: Callable[[Input], None], now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        feed: Callable[[Input], None],
+        now: Callable[[], int],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """`fail`: ends the member when a step of it has failed in the middle."""
         self._configured = config.partition_count
         self.call_timeout_s = config.call_timeout_ms / 1000
         self.node: Node | None = None
         """None when the member is not running."""
         self._feed = feed
+        self._fail = fail
         self.now = now
         """The member's clock, for entries that expire."""
         self._last_id = 0
@@ -55,7 +64,7 @@ class EmbeddedCaller:
         futures, self._futures = self._futures, {}
         for request_id, future in futures.items():
             if not future.done():
-                future.set_result(ErrorReply(request_id, ErrorCode.INDETERMINATE, "this member stopped"))
+                future.set_result(ErrorReply(request_id, ErrorCode.INDETERMINATE, STOPPED))
 
     def next_id(self) -> int:
         self._last_id += 1
@@ -86,6 +95,14 @@ class EmbeddedCaller:
             self.open_from = reply.id + 1
         if future is not None and not future.done():
             future.set_result(reply)
+
+    def put_alone(self, node: Node, partition: int, name: str, key: bytes, value: bytes, now: int) -> bool:
+        """Write an entry that no backup waits for, at once; False: it has to be asked for."""
+        try:
+            return node.grid.put_alone(partition, name, key, value, now)
+        except BaseException as error:
+            self._fail(error)
+            raise IndeterminateWrite(STOPPED) from error
 
     async def change_lite(self, lite: bool) -> str:
         """Have this very member give up its data, or take its share. Returns what that waits for; empty: it is so."""
@@ -144,7 +161,7 @@ class EmbeddedMap(AsyncMap):
             ttl is None
             and node is not None
             and node.serves(now)
-            and node.grid.put_alone(partition, self.name, key_data, value_data, now)
+            and caller.put_alone(node, partition, self.name, key_data, value_data, now)
         ):
             return
         number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)

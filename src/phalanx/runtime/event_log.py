@@ -1,22 +1,33 @@
-"""Where a member's events go: log lines for people, and one JSON object a line for the audit."""
+"""Where a member's events go: log lines for people, and one JSON object a line for the audit.
+
+Nothing here can stop, delay or change what the member does: `record` returns at once and raises nothing. The file is
+written by a thread (`line_writer`). What is lost because the disk does not take it for too long is counted, and the log
+says so itself, by an `EventsLost`, as soon as it can be written again.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.view import MembersView
+from phalanx.runtime.config import DEFAULT_EVENT_LOG_BUFFER_BYTES
 from phalanx.runtime.event_words import in_words
+from phalanx.runtime.line_writer import LineWriter, LogFile
+from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.wire.events import (
     ClusterStarted,
     Ejected,
     Event,
+    EventsLost,
     JoinAnswered,
     JoinAttemptFailed,
     Joined,
@@ -26,55 +37,163 @@ from phalanx.wire.events import (
     ViewInstalled,
 )
 
-logger = logging.getLogger("phalanx.member")
+logger = SafeLogger("phalanx.member")
 
 AGAIN_AFTER_S = 5.0
 """The same sentence is not told again before that."""
+LATE = "its disk takes lines more slowly than they come"
 
 
 class EventLog:
     """Writes the events of one member process, over all its incarnations."""
 
-    def __init__(self, cluster: str, folder: str | None, *, legacy_member_list: bool) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        folder: str | None,
+        *,
+        legacy_member_list: bool,
+        buffer_bytes: int = DEFAULT_EVENT_LOG_BUFFER_BYTES,
+    ) -> None:
         self._cluster = cluster
         self._legacy = legacy_member_list
         self._folder = Path(folder) if folder is not None else None
-        self._file: IO[bytes] | None = None
+        self._buffer_bytes = buffer_bytes
+        self._writer: LineWriter | None = None
+        self._file: LogFile | None = None
+        """Of this incarnation; the writer opens it anew where that is needed."""
         self._member = MemberId("")
         self._encoder = msgspec.json.Encoder()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._written = asyncio.Event()
+        """Set when the writer has ended."""
         self._last_at = 0
+        self._missing = 0
+        """Events that were lost since the log last said how many."""
+        self._missing_since = 0.0
+        """When the first of them was recorded, by the monotonic clock in seconds."""
+        self._missing_because = ""
+        self._problem = ""
+        """Why nothing can be written at this moment; set by the writer's thread."""
         self._told: dict[str, float] = {}
         """What was told lately, and when."""
 
     def begin(self, member: MemberId) -> None:
-        """A new incarnation writes from now on. Raises `UsageError` if its file cannot be opened."""
-        self.close()
+        """A new incarnation writes from now on. Raises `UsageError` if the file of the first one cannot be opened: that
+        is an operator's mistake. Later ones go on without, tell so, and try again.
+        """
         self._member = member
-        if self._folder is not None:
-            path = self._folder / f"{member.replace('/', '_').replace(':', '_')}.jsonl"
+        if self._folder is None:
+            return
+        file = LogFile(self._folder / f"{member.replace('/', '_').replace(':', '_')}.jsonl")
+        if self._writer is None:
             try:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                self._file = path.open("ab", buffering=0)
+                file.open()
             except OSError as error:
-                raise UsageError(f"event_log: cannot write {path}: {error.strerror}") from error
+                raise UsageError(f"event_log: cannot write {file.path}: {error.strerror}") from error
+            self._loop = asyncio.get_running_loop()
+            self._writer = LineWriter(
+                "event-log",
+                self._buffer_bytes,
+                on_failure=self._on_failure,
+                on_recovery=self._on_recovery,
+                on_room=lambda: self._in_loop(self._on_room),
+                on_end=lambda: self._in_loop(self._written.set),
+            )
+        self._file = file
 
     def record(self, event: Event) -> None:
-        self._log(event)
-        if self._file is not None:
-            # Never backwards, whatever the wall clock does: readers order a member's lines by it.
-            self._last_at = max(self._last_at, time.time_ns() // 1_000_000)
-            envelope = {
-                "at": self._last_at,
-                "cluster": self._cluster,
-                "member": self._member,
-                "address": address_of(self._member),
-            }
-            self._file.write(self._encoder.encode(envelope | msgspec.to_builtins(event)) + b"\n")
+        """Tell an event to people and to the log. Never raises."""
+        with contextlib.suppress(Exception):  # no memory for a sentence, or a defect in one: it only tells people
+            self._log(event)
+        if self._writer is None:
+            return
+        if self._missing:
+            self._tell_missing()
+        try:
+            is_taken = self._put(event)
+        except Exception as error:
+            self._miss(str(error) or type(error).__name__)
+        else:
+            if not is_taken:
+                self._miss(self._problem or LATE)
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """No further event comes: write what waits."""
+        if self._writer is not None:
+            if self._missing:
+                self._tell_missing(urgent=True)
+            self._writer.close()
+
+    async def wait_written(self, within_s: float) -> bool:
+        """Close, and wait. Whether everything that was taken is written, or given up, in time."""
+        self.close()
+        if self._writer is None:
+            return True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._written.wait(), within_s)
+        return self._written.is_set()
+
+    def flush(self, within_s: float) -> bool:
+        """As `wait_written`, in this thread."""
+        self.close()
+        return self._writer is None or self._writer.ended.wait(within_s)
+
+    def _put(self, event: Event, *, urgent: bool = False) -> bool:
+        # Never backwards, whatever the wall clock does: readers order a member's lines by it.
+        self._last_at = max(self._last_at, time.time_ns() // 1_000_000)
+        envelope = {
+            "at": self._last_at,
+            "cluster": self._cluster,
+            "member": self._member,
+            "address": address_of(self._member),
+        }
+        line = self._encoder.encode(envelope | msgspec.to_builtins(event)) + b"\n"
+        return self._writer.put(self._file, line, urgent=urgent)  # type: ignore[union-attr,arg-type]  # there are both
+
+    def _miss(self, reason: str) -> None:
+        """An event is lost."""
+        if not self._missing:
+            self._missing_since, self._missing_because = time.monotonic(), reason
+            logger.error(
+                "%s: too much waits for its event log, and events are lost from now on (%s); the member goes on",
+                address_of(self._member), reason,
+            )  # fmt: skip
+        self._missing += 1
+
+    def _tell_missing(self, *, urgent: bool = False) -> None:
+        """Say in the log what is missing in it, if there is room for that."""
+        missing_ms = int((time.monotonic() - self._missing_since) * 1000)
+        lost = EventsLost(self._missing, missing_ms, self._missing_because)
+        with contextlib.suppress(Exception):
+            if self._put(lost, urgent=urgent):
+                self._missing = 0
+                self._log(lost)
+
+    # --- what the writer tells, in its thread ----------------------------------------------------------------------
+
+    def _on_failure(self, error: Exception) -> None:
+        self._problem = (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
+        logger.error(
+            "%s: its event log cannot be written (%s): it keeps up to %d bytes of lines and tries again; the member goes on",
+            address_of(self._member), self._problem, self._buffer_bytes,
+        )  # fmt: skip
+
+    def _on_recovery(self, after_s: float) -> None:
+        self._problem = ""
+        missing = self._missing
+        logger.warning("%s: its event log can be written again after %.1f s; %s", address_of(self._member), after_s,
+                       f"{missing} events are missing in it" if missing else "nothing is missing in it")  # fmt: skip
+
+    def _in_loop(self, function: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody records or waits any more
+            self._loop.call_soon_threadsafe(function)  # type: ignore[union-attr]  # there is a writer
+
+    def _on_room(self) -> None:
+        if self._missing:
+            self._tell_missing()
+
+    # --- for people ------------------------------------------------------------------------------------------------
 
     def _log(self, event: Event) -> None:
         this = address_of(self._member)

@@ -18,6 +18,7 @@ from phalanx.wire.events import (
     EvacuationEnded,
     EvacuationStarted,
     Event,
+    EventsLost,
     FullyReplicated,
     JoinGivenUp,
     JoinHeldBack,
@@ -79,6 +80,12 @@ def in_words(event: Event) -> Told:
 
 def _join_given_up(event: JoinGivenUp) -> Told:
     return logging.INFO, f"gives up joining: {event.reason}"
+
+
+def _events_lost(event: EventsLost) -> Told:
+    lines = counted(event.missing, "event is", "events are")
+    said = f"has a gap in its event log: {lines} missing, the first of {event.missing_ms / 1000:.1f} s ago"
+    return logging.WARNING, f"{said} ({event.reason})"
 
 
 def _member_admitted(event: MemberAdmitted) -> Told:
@@ -300,6 +307,7 @@ def _promotion_waits(event: PromotionWaits) -> Told:
 
 _TELLERS: dict[type, Callable[[Any], Told]] = {
     JoinGivenUp: _join_given_up,
+    EventsLost: _events_lost,
     MemberAdmitted: _member_admitted,
     MemberRemoved: _member_removed,
     ClaimStarted: _claim_started,

@@ -6,7 +6,6 @@ of what has been received is held, and nothing more is read from the connection 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Set
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -16,6 +15,7 @@ from phalanx.net.addresses import socket_address
 from phalanx.net.connection import ConnectionGroup, FrameConnection
 from phalanx.net.flow import WAITS_FOR_READER
 from phalanx.net.greeting import GREETING_TIMEOUT_S, Accepting
+from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.wire.codec import request_decoder
 from phalanx.wire.effects import Received, ReceivedTogether
 from phalanx.wire.messages import Challenge, ErrorReply, Handshake, Message, Refused, Reply, Request
@@ -24,7 +24,7 @@ from phalanx.wire.refused import UnreadRequest
 if TYPE_CHECKING:
     from phalanx.runtime.member import Member
 
-logger = logging.getLogger("phalanx.member")
+logger = SafeLogger("phalanx.member")
 
 MAX_LOT = 16
 """Requests after which is looked at what became of their replies: all the replies to one lot are in memory at once. One
@@ -54,7 +54,7 @@ class Inbound(FrameConnection):
         self._has_part = False
         """Whether a frame has come in part."""
         self._greeting: Accepting | None = None
-        self._timer = group.loop.call_later(GREETING_TIMEOUT_S, self._on_late)
+        self._timer = group.loop.call_later(GREETING_TIMEOUT_S, group.call, self._on_late)
 
     def on_greeting(self, message: Handshake) -> None:
         if self._greeting is None:
@@ -164,15 +164,15 @@ class Inbound(FrameConnection):
         self.pause(WAITS_FOR_READER)
         loop, flow = self._group.loop, self._group.flow
         if not flow.must_wait(self):
-            loop.call_soon(self._go_on)
+            loop.call_soon(self._group.call, self._go_on)
         elif not self._is_backed_up:
-            loop.call_later(CROWDED_PAUSE_S, self._go_on)
+            loop.call_later(CROWDED_PAUSE_S, self._group.call, self._go_on)
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self.is_paused:
             # Not within the transport's own call.
-            self._group.loop.call_soon(self._go_on)
+            self._group.loop.call_soon(self._group.call, self._go_on)
 
     def _go_on(self) -> None:
         """Handle what was held, and read again once all of it is handled and its replies do not wait for the peer."""

@@ -8,23 +8,27 @@ per connection.
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
 import time
 import uuid
+from collections.abc import Callable
 
-from phalanx.common.errors import InvariantViolation, JoinFailed, ProtocolError, UnavailableError, UsageError
-from phalanx.common.ids import Address, MemberId, Target, address_of, is_client, member_id
+from phalanx.common.errors import JoinFailed, MemberFailed, UnavailableError, UsageError
+from phalanx.common.ids import Address, MemberId, address_of, is_client, member_id
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.net.connection import PUBLISHED, ConnectionGroup, Link, reason_of
-from phalanx.net.flow import BacklogFull, Drop
+from phalanx.net.connection import ConnectionGroup, reason_of
 from phalanx.node.node import Node
+from phalanx.node.step import take_step
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
 from phalanx.runtime.event_log import EventLog
+from phalanx.runtime.failure import tell_failure
 from phalanx.runtime.inbound import Inbound
+from phalanx.runtime.links import Links
 from phalanx.runtime.overload import Overload
 from phalanx.runtime.places import Places
+from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.runtime.strangers import Strangers
 from phalanx.wire.effects import (
     Answer,
@@ -33,17 +37,14 @@ from phalanx.wire.effects import (
     Input,
     LeaveWanted,
     LinkLost,
-    LinkRefused,
-    LinkUp,
     Record,
     Send,
     Started,
     TimePassed,
 )
 from phalanx.wire.events import ClusterStarted, Left
-from phalanx.wire.messages import Message
 
-logger = logging.getLogger("phalanx.member")
+logger = SafeLogger("phalanx.member")
 
 REARM_PAUSE_S = 0.001
 """Between two questions for the node's deadline. To ask after each input would cost a third of serving a request; its
@@ -52,6 +53,9 @@ deadlines are tens of milliseconds away, or more."""
 LITE_PAUSE_S = 0.05
 """Between two looks whether this member holds data, or none, as it was asked to."""
 
+EVENTS_WRITTEN_WITHIN_S = 5.0
+"""When a member stops, what waits for its event log gets so much time: a disk that hangs does not hold up the stop."""
+
 FRAME_SLACK_BYTES = 64 * 1024
 """What members add to the frame limit of callers: a write that fits a caller's frame fits the one to its backups."""
 
@@ -59,7 +63,10 @@ FRAME_SLACK_BYTES = 64 * 1024
 class Member:
     """A member of the grid inside this program. Made by `start_member`."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(
+        self, config: Config, on_failure: Callable[[Member | None, BaseException], None] | None = None
+    ) -> None:
+        """`on_failure`: what ends the process when this member fails; None: it is the program's (`failure`)."""
         self.config = config
         self.broken_frames = 0
         """Connections that were closed because what came was no message."""
@@ -69,9 +76,15 @@ class Member:
         self.own_addresses: frozenset[Address] = frozenset()
         """Under which others may dial this member, normalised; not those at which single connections arrive."""
         self._loop = asyncio.get_running_loop()
+        self._on_failure = on_failure
+        self._is_over = False
+        """Whether this member has stopped, or failed: its node takes no input any more."""
         self._events = EventLog(
-            config.cluster, config.event_log, legacy_member_list=config.legacy_member_list_format
-        )  # fmt: skip
+            config.cluster,
+            config.event_log,
+            legacy_member_list=config.legacy_member_list_format,
+            buffer_bytes=config.event_log_buffer_bytes,
+        )
         self._server: asyncio.Server | None = None
         self.overload = Overload(lambda: self.address, self._loop.time)
         """What was refused or dropped because buffers, places and descriptors are bounded."""
@@ -81,6 +94,7 @@ class Member:
             config.limits,
             self.overload.dropped,
             self.overload.no_descriptor,
+            self.fail,
         )
         self._connections: set[Inbound] = set()
         """Every connection that somebody opened, greeted or not."""
@@ -88,7 +102,7 @@ class Member:
         """Client to the connection that it opened last."""
         self._peers: dict[str, Inbound] = {}
         """Member to the connection that it opened last; messages to it take a link."""
-        self._links: dict[Target, Link] = {}
+        self._links = Links(self, self._group)
         self._view: MembersView | None = None
         """The node's, as it was seen last."""
         self._timer: asyncio.TimerHandle | None = None
@@ -100,11 +114,9 @@ class Member:
         self._has_left = False
         self._is_to_leave = False
         """Whether this member was asked to drain and leave: also an incarnation that begins meanwhile is."""
-        self._told_of: set[Target] = set()
-        """Seeds of which this incarnation said that they do not let it connect."""
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self.caller = EmbeddedCaller(config, self.feed, self.now)
+        self.caller = EmbeddedCaller(config, self.feed, self.now, self.fail)
 
     # --- for the embedding program ---------------------------------------------------------------------------------
 
@@ -186,12 +198,17 @@ class Member:
         self._end(None)
         if self._server is not None:
             self._server.close()
-        await asyncio.sleep(0)
-        self._events.close()
+        await asyncio.sleep(0)  # what was dropped closes its connections
+        await self._events.wait_written(EVENTS_WRITTEN_WITHIN_S)
 
     async def wait_ended(self) -> None:
-        """Until this member is not running any more. Raises what ended it, if that was an error."""
+        """Until this member is not running any more. Raises what ended it, if that was an error: `JoinFailed`, or
+        `MemberFailed` when it met something unexpected and ended as in a crash."""
         await asyncio.shield(self._ended)
+
+    def flush_events(self, within_s: float) -> bool:
+        """Close the event log, and wait in this thread for so many seconds at most. Whether all of it is written."""
+        return self._events.flush(within_s)
 
     # --- start and restart -----------------------------------------------------------------------------------------
 
@@ -201,7 +218,7 @@ class Member:
         self.places = Places(config.max_clients)
         try:
             self._server = await self._loop.create_server(
-                lambda: self._accept(), config.host, config.port, reuse_address=True, backlog=1024
+                self._accept, config.host, config.port, reuse_address=True, backlog=1024
             )
         except OSError as error:
             raise UsageError(
@@ -233,19 +250,22 @@ class Member:
         self.own_addresses = config.own_addresses(port)
         self.caller.attach(self.node)
         self._events.begin(self.node.this)
-        self._told_of.clear()
-        self._gives_up_at = time.time() + config.join_attempts * config.join_timeout_ms / 1000
+        self._links.begin(time.time() + config.join_attempts * config.join_timeout_ms / 1000)
         self.feed(Started(after.past if after else None))
         if self._is_to_leave:
             self.feed(LeaveWanted())
 
     def _accept(self) -> Inbound:
-        connection = Inbound(self, self._group)
-        self._connections.add(connection)
-        crowded_out = self.places.arrived(connection, self.view)
-        if crowded_out is not None:
-            self.overload.crowded(crowded_out.peer_host(), self.places.plan.waiting)
-            crowded_out.abort()
+        try:
+            connection = Inbound(self, self._group)
+            self._connections.add(connection)
+            crowded_out = self.places.arrived(connection, self.view)
+            if crowded_out is not None:
+                self.overload.crowded(crowded_out.peer_host(), self.places.plan.waiting)
+                crowded_out.abort()
+        except BaseException as error:
+            self.fail(error)  # the loop would never accept a connection again
+            raise
         return connection
 
     def why_no_place(self, connection: Inbound, sender: str) -> str:
@@ -265,13 +285,11 @@ class Member:
         return int(time.monotonic() * 1000)
 
     def feed(self, event: Input) -> None:
-        """Give the node an input, and carry out what it wants."""
-        try:
-            effects = self.node.handle(event, int(time.monotonic() * 1000))
-        except InvariantViolation as error:
-            logger.critical("%s stops: %s\n%r", self.address, error, self.node)
-            self._end(error)
-            raise
+        """Give the node an input, and carry out what it wants. After the member has ended nothing happens."""
+        if not self._is_over:
+            take_step(self.node, event, int(time.monotonic() * 1000), self._carry_out_all, self.fail)
+
+    def _carry_out_all(self, effects: list[Effect]) -> None:
         if self.node.membership.view is not self._view:
             self._note_view()
         clients = self._clients
@@ -281,29 +299,20 @@ class Member:
                 if client is not None:
                     client.reply(effect.message)
                 else:
-                    self._send(effect.to, effect.message)
+                    self._links.send(effect.to, effect.message)
             else:
                 self._carry_out(effect)
         if not self._rearm_scheduled:
             self._rearm_scheduled = True
-            self._loop.call_later(REARM_PAUSE_S, self._rearm)
+            self._loop.call_later(REARM_PAUSE_S, self._group.call, self._rearm)
 
     def _note_view(self) -> None:
-        """Before anything else is sent: what those that were removed have not got must not reach them later.
-
-        1. A call is sent to O, and a cut swallows it. 2. O is removed, and P, which owns its partitions now, is asked
-        instead. 3. The cut heals. O, which may not know yet that it was removed, would carry out the call once more.
-        """
         view, before = self.node.membership.view, self._view
         self._view = view
         if view is not None and (warning := self.places.warning(len(view.members))):
             logger.warning("%s: %s", self.address, warning)
-        if view is None or before is None:
-            return
-        for member in before.members:
-            link = self._links.get(member)
-            if member not in view and link is not None and link.forget():
-                del self._links[member]
+        if view is not None and before is not None:
+            self._links.forget_removed(before, view)
 
     def _rearm(self) -> None:
         """See to it that the node is woken when time alone matters."""
@@ -314,7 +323,7 @@ class Member:
             self._timer = None
         if deadline is not None and self._timer is None:
             self._timer_at = deadline
-            self._timer = self._loop.call_at(deadline / 1000 + 0.0005, self._on_timer)
+            self._timer = self._loop.call_at(deadline / 1000 + 0.0005, self._group.call, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -332,31 +341,7 @@ class Member:
                     self._started.set_result(None)
                 self._has_left = self._has_left or isinstance(event, Left)
             case Finished():
-                self._loop.call_soon(self._on_finished, effect)
-
-    def _send(self, to: Target, message: Message) -> None:
-        link = self._links.get(to)
-        if link is None:
-            if is_client(to):
-                return  # it has closed its connection
-            link = self._links[to] = Link(
-                to,
-                self.config.cluster,
-                self.node.this,
-                self._group,
-                on_up=self._link_up,
-                on_down=self._link_down,
-                on_message=self._unexpected,
-            )
-        try:
-            if type(message) in PUBLISHED:
-                link.publish(message)
-            else:
-                link.send(message)
-        except BacklogFull as error:
-            # Lost like anything on a connection that breaks; not at once, for other effects of this input follow.
-            self.overload.dropped(link, Drop.FULL, str(error))
-            link.give_up(str(error))
+                self._loop.call_soon(self._group.call, self._on_finished, effect)
 
     def _on_finished(self, effect: Finished) -> None:
         """The incarnation is over: begin the next one on the same address, or end."""
@@ -376,6 +361,7 @@ class Member:
         """Stop for good."""
         if self._ended.done():
             return
+        self._is_over = True
         for waiting in (self._started, self._ended):
             if waiting.done():
                 continue
@@ -390,15 +376,39 @@ class Member:
             self._server.close()
         self._drop_connections()
         self.caller.detach()
+        self._events.close()
+
+    def fail(self, error: BaseException) -> None:
+        """Something unexpected happened: end at once, as in a crash (see `failure`)."""
+        if self._is_over:
+            logger.error("%s had ended when something else failed: %r", self.address, error)
+            return
+        self._is_over = True
+        if self._on_failure is not None:
+            self._on_failure(self, error)
+        failed = MemberFailed(f"the member has failed: {type(error).__name__}: {error}")
+        failed.__cause__ = error
+        # Each of these is done, whatever becomes of the one before it: there may be no memory left.
+        with contextlib.suppress(Exception):
+            tell_failure(self, error)
+        with contextlib.suppress(Exception):
+            self._break_off_connections()
+        with contextlib.suppress(Exception):
+            self._end(failed)
 
     def _drop_connections(self) -> None:
-        links, self._links = list(self._links.values()), {}
-        for link in links:
-            link.drop()
+        self._links.drop()
         for connection in list(self._connections):
             connection.close()
         self._clients.clear()
         self._peers.clear()
+
+    def _break_off_connections(self) -> None:
+        """What waits to be sent may be a part of what was to be sent: it is not."""
+        self._links.break_off()
+        for connection in list(self._connections):
+            with contextlib.suppress(Exception):
+                connection.reset()
 
     # --- connections -----------------------------------------------------------------------------------------------
 
@@ -429,50 +439,16 @@ class Member:
         same_kind = self._clients if is_client(sender) else self._peers
         if same_kind.get(sender) is connection:
             del same_kind[sender]
-            if not self._ended.done():
-                self.feed(LinkLost(sender))
-
-    def _link_up(self, link: Link) -> None:
-        self.feed(LinkUp(link.target))
-
-    def _link_down(self, link: Link, reason: str) -> None:
-        if self._links.get(link.target) is not link:
-            return
-        del self._links[link.target]
-        if link.is_misled:
-            self.distrusted(f"to {address_of(link.target)}", reason)  # type: ignore[arg-type]  # links go to members
-        if link.broke_protocol:
-            self.broken_frames += 1
-            logger.warning("%s: closed the connection to %s: %s", self.address, link.target, reason)
-        if not self._ended.done():
-            refused = LinkRefused(link.target, reason, link.was_refused_by_peer)
-            if not link.is_up and not link.was_refused_by_peer:
-                self._tell_unreachable(link.target, reason)
-            self.feed(LinkLost(link.target) if link.is_up else refused)
-
-    def _tell_unreachable(self, target: Target, reason: str) -> None:
-        """Say at once, and once, that a seed is not there: it may start a little later, so joining goes on for long."""
-        if self.view is not None or target in self._told_of or target not in self.config.seeds:
-            return
-        self._told_of.add(target)
-        until = time.strftime("%H:%M:%S", time.localtime(self._gives_up_at))
-        logger.warning(
-            "%s cannot reach the seed %s (%s): trying until %s, in case it starts later",
-            self.address,
-            target,
-            reason,
-            until,
-        )
-
-    def _unexpected(self, link: Link, message: Message) -> None:
-        raise ProtocolError(f"members answer on their own connections, not on this one ({type(message).__name__})")
+            self.feed(LinkLost(sender))
 
 
-async def start_member(config: Config | None = None) -> Member:
+async def start_member(
+    config: Config | None = None, on_failure: Callable[[Member | None, BaseException], None] | None = None
+) -> Member:
     """Start a member in this event loop and wait until it has joined its cluster, and that has `initial_members`.
 
-    Raises `UsageError` when it cannot listen on its address, `JoinFailed` when no seed admits it.
+    Raises `UsageError` when it cannot listen on its address, `JoinFailed` when no seed admits it. `on_failure`: see `Member`.
     """
-    member = Member(config if config is not None else Config())
+    member = Member(config if config is not None else Config(), on_failure)
     await member.start()
     return member

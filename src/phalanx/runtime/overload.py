@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from phalanx.common.ids import Target
 from phalanx.net.connection import FrameConnection
 from phalanx.net.flow import Drop
+from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.runtime.strangers import Strangers
 
-logger = logging.getLogger("phalanx.member")
+logger = SafeLogger("phalanx.member")
 
 
 class Overload:

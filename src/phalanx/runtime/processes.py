@@ -22,6 +22,8 @@ import msgspec
 from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import Address, MemberId
 
+PHALANX = (sys.executable, "-m", "phalanx")
+"""The command `phalanx` of this very installation."""
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
 
@@ -36,12 +38,12 @@ class _Ready(msgspec.Struct):
 class MemberProcess:
     """A member in a process of its own. Made by `start_member_process`; stop it, or use it as a context manager."""
 
-    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+    def __init__(self, arguments: Sequence[str], log: Path, program: Sequence[str] = PHALANX) -> None:
         self.log = log
         """What the member writes to stderr."""
         self._ready: _Ready | None = None
         self._line = b""
-        command = [sys.executable, "-m", "phalanx", "member", "--json", "--stop-with-stdin", *arguments]
+        command = [*program, "member", "--json", "--stop-with-stdin", *arguments]
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, process_group=0
@@ -141,8 +143,10 @@ def start_member_process(
     partition_count: int | None = None,
     event_log: Path | None = None,
     options: Sequence[str] = (),
+    program: Sequence[str] = PHALANX,
 ) -> MemberProcess:
-    """Start a member on a free port of 127.0.0.1; returns at once. `options`: further ones of `phalanx member`."""
+    """Start a member on a free port of 127.0.0.1; returns at once. `options`: further ones of `phalanx member`; `program`:
+    what is run instead of the command `phalanx`, with its arguments."""
     arguments = ["--port", str(port), *(f"--seed={seed}" for seed in seeds)]
     given = {
         "--cluster": cluster,
@@ -151,7 +155,7 @@ def start_member_process(
         "--event-log": event_log,
     }
     arguments += [f"{name}={value}" for name, value in given.items() if value is not None]
-    return MemberProcess([*arguments, *options], log)
+    return MemberProcess([*arguments, *options], log, program)
 
 
 def stop_all(members: Sequence[MemberProcess]) -> None:

@@ -101,7 +101,7 @@ class FrameReader(Generic[M]):
             try:
                 refused = refusal_by_length(frame) if length > MAX_PLAIN_FRAME_BYTES else None
                 messages.append(self._decode(frame) if refused is None else refused)
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 refused = refusal_of(frame, error)
                 if refused is None:
                     raise ProtocolError(f"a frame of {length} bytes is no message: {error}") from error

@@ -2,12 +2,14 @@
 
 A driver writes each as one line of JSON with `at`, `cluster`, `member`, `address`, the `event` name (the class's tag)
 and the fields of its class. Fields are only ever added. A decision carries its inputs and the rule (a checklist row). The
-classes stand by subject in `membership_events`, `table_events` and `merge_events`; here they are one vocabulary.
+classes stand by subject in `membership_events`, `table_events`, `merge_events` and `log_events`; here they are one
+vocabulary.
 """
 
 from __future__ import annotations
 
 from phalanx.wire.event import EVENT_SCHEMA_VERSION
+from phalanx.wire.log_events import EventsLost, LogEvent
 from phalanx.wire.membership_events import (
     ClaimAnswered,
     ClaimEnded,
@@ -84,7 +86,7 @@ from phalanx.wire.table_events import (
     TableSearchStarted,
 )
 
-Event = MembershipEvent | TableEvent | MergeEvent
+Event = MembershipEvent | TableEvent | MergeEvent | LogEvent
 
 __all__ = [
     "EVENT_SCHEMA_VERSION",
@@ -101,6 +103,7 @@ __all__ = [
     "EvacuationEnded",
     "EvacuationStarted",
     "Event",
+    "EventsLost",
     "FullyReplicated",
     "JoinAnswered",
     "JoinAttemptFailed",

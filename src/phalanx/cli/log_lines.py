@@ -1,0 +1,88 @@
+"""Log lines of a process that is a member: to stderr, and never at the member's cost.
+
+stderr may be a pipe that nobody reads any more, or a file on a full disk: a write to it may block for ever, or fail. So a
+thread writes the lines, and what does not fit into its queue is lost, and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from phalanx.common.words import counted
+from phalanx.runtime.line_writer import Descriptor, LineWriter
+
+BUFFER_BYTES = 4 * 1024 * 1024
+"""What may wait for whoever reads stderr."""
+_STDERR = 2
+
+
+class _Formatter(logging.Formatter):
+    """Time, level, message; what has several lines itself (a member list) begins on a line of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        head = f"{self.formatTime(record, '%H:%M:%S')}.{record.msecs:03.0f} {record.levelname:<7}"
+        return f"{head.rstrip()}\n{record.message}" if "\n" in record.message else f"{head} {record.message}"
+
+
+class LogLines(logging.Handler):
+    """Formats at once, and lets a thread write. Not the standard library's `QueueListener`: its handler holds a lock while
+    it writes, for which the end of the process would wait, and its queue is bounded by lines only."""
+
+    def __init__(self, descriptor: int = _STDERR) -> None:
+        super().__init__()
+        self.setFormatter(_Formatter())
+        self._sink = Descriptor(descriptor)
+        self._writer = LineWriter(
+            "log-lines",
+            BUFFER_BYTES,
+            on_failure=_keep_silent,
+            on_recovery=_keep_silent,
+            on_room=_keep_silent,
+            on_end=_keep_silent,
+        )
+        self._missing = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Have a line written, or count it as lost."""
+        try:
+            self.say(self.format(record))
+        except Exception:  # nobody could be told: that is what this is for
+            self._missing += 1
+
+    def say(self, text: str) -> None:
+        """Have a text written as it is."""
+        if self._missing:
+            lines = counted(self._missing, "log line is", "log lines are")
+            text = f"({lines} missing here: stderr took none)\n{text}"
+        if self._writer.put(self._sink, text.encode(errors="backslashreplace") + b"\n"):
+            self._missing = 0
+        else:
+            self._missing += 1
+
+    def finish(self, within_s: float) -> bool:
+        """Write what waits. Whether that is done within so many seconds; no further line is written."""
+        self._writer.close()
+        return self._writer.ended.wait(within_s) and not self._writer.has_given_up
+
+
+def _keep_silent(*_: object) -> None:
+    """Whoever reads stderr cannot be told that he does not."""
+
+
+def log_to_stderr(level: str) -> LogLines:
+    """Where all log lines of this process go."""
+    lines = LogLines()
+    logging.basicConfig(level=level, handlers=[lines], force=True)
+    logging.raiseExceptions = False  # no handler is a reason to stop serving
+    return lines
+
+
+def is_harmless(context: dict[str, Any]) -> bool:
+    """Whether what the event loop tells of is the end of one connection, or the system's refusal of one: the loop has
+    closed it, and that is all. Other errors have come out of our own code, which may have stopped in the middle."""
+    error = context.get("exception")
+    if error is None or isinstance(error, OSError | asyncio.CancelledError):
+        return True
+    return isinstance(error, MemoryError) and "transport" in context

@@ -1,0 +1,31 @@
+"""One step of a member: an input, and all that is to be done because of it. Both drivers take their steps here.
+
+Either all effects of an input are carried out or the member ends. One that went on after a part of them would have told
+some of its peers what it has not told others, would wait for answers to what it never sent, and would keep its place in
+the cluster all the same; when it ends, others take over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from phalanx.common.ids import Millis
+from phalanx.node.node import Node
+from phalanx.wire.effects import Effect, Input
+
+
+def take_step(
+    node: Node,
+    event: Input,
+    now: Millis,
+    carry_out: Callable[[list[Effect]], None],
+    fail: Callable[[BaseException], None],
+) -> None:
+    """Give the node an input and carry out what it wants. `fail` ends the member for good: nothing is carried out, and no
+    input is given to this node, after it."""
+    try:
+        carry_out(node.handle(event, now))
+    except BaseException as error:
+        fail(error)
+        if not isinstance(error, Exception):  # somebody wants the whole program to stop
+            raise

@@ -1,0 +1,109 @@
+"""What ends a member that meets something unexpected. One place decides, for all that the event loop calls of it.
+
+| what happens | what becomes of it |
+|---|---|
+| a peer breaks the protocol, or there is no memory for one of its frames | its connection is closed, and told |
+| a connection cannot be opened | its peer counts as one that refused it |
+| a request or a reply is over the frame limit | whoever waits for it is told so |
+| another message is over the frame limit | its connection is broken off: the message is lost with it, as any may be |
+| the event log or a log line cannot be written | lines are kept for a while, then lost and counted |
+| anything else, in an input, its effects, a timer or another callback | the member ends at once, as in a crash |
+
+A member in a process of its own (`phalanx member`) ends with the process, whose last words and status say so. One that is
+embedded leaves its program alone: it breaks off its connections, and `Member.wait_ended` raises `MemberFailed`.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from phalanx.common.errors import InvariantViolation
+from phalanx.runtime.safe_logger import SafeLogger
+
+if TYPE_CHECKING:
+    from phalanx.runtime.member import Member
+
+logger = SafeLogger("phalanx.member")
+
+FAILED_STATUS = 70
+"""With which `phalanx member` ends when its member has failed (EX_SOFTWARE of sysexits.h)."""
+FLUSH_S = 2.0
+"""For writing the last lines of the event log, and again for those of the log."""
+ENDS_WITHIN_S = 10.0
+"""After a failure the process is gone by then, also where telling why hangs."""
+_STDERR = 2
+_LAST_WORD = (
+    b"phalanx: this member has failed and there was no memory, or nobody, to tell why: it ends with status 70, and others "
+    b"take over what it held; give it more memory or smaller maps, and start it again\n"
+)
+
+
+def tell_failure(member: Member | None, error: BaseException) -> None:
+    """Say for people why a member ends, what that means, and what they can do. None: there is none yet."""
+    what = _what(error)
+    logger.critical(
+        "%s has failed and ends now, as in a crash: %s. Others take over what it held; what had no backup is lost. %s",
+        member.address if member is not None else "this member", what, _advice(error),
+        exc_info=(type(error), error, error.__traceback__),
+    )  # fmt: skip
+    if member is not None and isinstance(error, InvariantViolation):
+        logger.critical("%r", member.node)
+
+
+def _what(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _advice(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return (
+            "Its memory is used up: start it again with a higher limit, bound its maps (max_entries), or add members, "
+            "so that each holds less"
+        )
+    return "This is a defect of Phalanx: start the member again, and report it with the lines below"
+
+
+class ProcessEnd:
+    """Ends this process when its member fails. Made at the start, while there is memory; then nothing needs any.
+
+    Whatever a step towards the end raises, the next one follows; and when telling hangs, a thread that waits from the
+    start ends the process.
+    """
+
+    def __init__(self, flush_log: Callable[[float], bool]) -> None:
+        """`flush_log`: write log lines that wait, within so many seconds; whether all are written."""
+        self._flush_log = flush_log
+        self._poll = select.poll()
+        self._poll.register(_STDERR, select.POLLOUT)
+        self._armed = _thread.allocate_lock()
+        self._armed.acquire()
+        threading.Thread(target=self._end_late, name="failure", daemon=True).start()
+
+    def __call__(self, member: Member | None, error: BaseException) -> None:
+        """End the process. Does not return."""
+        try:
+            self._armed.release()
+            is_told = False
+            with contextlib.suppress(BaseException):
+                tell_failure(member, error)
+            with contextlib.suppress(BaseException):
+                if member is not None:
+                    member.flush_events(FLUSH_S)
+            with contextlib.suppress(BaseException):
+                is_told = self._flush_log(FLUSH_S)
+            if not is_told and self._poll.poll(0):
+                os.write(_STDERR, _LAST_WORD)
+        finally:
+            os._exit(FAILED_STATUS)
+
+    def _end_late(self) -> None:
+        self._armed.acquire()
+        time.sleep(ENDS_WITHIN_S)
+        os._exit(FAILED_STATUS)

@@ -1,0 +1,193 @@
+"""Writes lines to a file or a pipe by a thread of its own: a disk that is full, slow, hung or gone holds up nobody.
+
+Lines wait in a queue that is bounded in bytes. The thread writes each at once, so a process that is killed loses the
+lines of its last moments only: those that the thread has not yet had its turn for. What cannot be written is kept and
+tried again after a pause, from the byte at which it stopped; only what comes while the queue is full is lost, and counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Protocol
+
+LINE_OVERHEAD_BYTES = 200
+"""What a line costs in the queue besides its own bytes: so the bound on bytes is one on the number of lines, too."""
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 2.0
+"""Between two tries to write what could not be written."""
+STAYS_USABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN})
+"""Errors after which an open file can be written as it is, once there is room. After others it is opened anew."""
+
+
+class Sink(Protocol):
+    """Where lines go. Only the writer's thread calls it."""
+
+    def write(self, line: bytes) -> None:
+        """Write the rest of a line. After an `OSError` the call is repeated with the same line."""
+
+    def close(self) -> None:
+        """No further line comes."""
+
+
+class Descriptor:
+    """An open descriptor, such as stderr. It is not closed: it belongs to the process."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._done = 0
+        """Bytes of the present line that are written."""
+
+    def write(self, line: bytes) -> None:
+        while self._done < len(line):
+            self._done += os.write(self._number, memoryview(line)[self._done :])
+        self._done = 0
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class LogFile:
+    """A file that is appended to, and made again with its folder when somebody has removed it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._number = -1
+        """Its descriptor; -1: it is not open."""
+        self._done = 0
+        """Bytes of the present line that are written."""
+
+    def open(self) -> None:
+        """Open the file, and end a line that was left half written in it. Raises `OSError`."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._number = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._done = 0
+        size = os.fstat(self._number).st_size
+        if size and os.pread(self._number, 1, size - 1) != b"\n":
+            os.write(self._number, b"\n")
+
+    def write(self, line: bytes) -> None:
+        try:
+            if self._number >= 0 and not os.fstat(self._number).st_nlink:
+                self.close()  # nobody could ever read what is written to a removed file
+            if self._number < 0:
+                self.open()
+            while self._done < len(line):
+                self._done += os.write(self._number, memoryview(line)[self._done :])
+        except OSError as error:
+            if error.errno not in STAYS_USABLE:
+                self.close()
+            raise
+        self._done = 0
+
+    def close(self) -> None:
+        number, self._number = self._number, -1
+        if number >= 0:
+            os.close(number)
+
+
+class LineWriter:
+    """The queue and its thread. All methods are for the thread that made it, and return at once."""
+
+    def __init__(
+        self,
+        name: str,
+        buffer_bytes: int,
+        *,
+        on_failure: Callable[[Exception], None],
+        on_recovery: Callable[[float], None],
+        on_room: Callable[[], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        """The functions are called in the writer's thread. `on_failure`: lines cannot be written from now on;
+        `on_recovery`: they can again, after so many seconds; `on_room`: lines were refused, and there is room again;
+        `on_end`: `ended` is set.
+        """
+        self._buffer_bytes = buffer_bytes
+        self._on_failure, self._on_recovery, self._on_room, self._on_end = on_failure, on_recovery, on_room, on_end
+        self._queue: SimpleQueue[tuple[Sink, bytes] | None] = SimpleQueue()
+        # Each of the following is written by one thread only, so that neither waits for the other.
+        self._put_bytes = 0
+        self._refused = 0
+        self._closing = threading.Event()
+        self._taken_bytes = 0
+        self._refused_told = 0
+        self._sink: Sink | None = None
+        self.has_given_up = False
+        """Whether lines could not be written before the end."""
+        self.ended = threading.Event()
+        """Set when the thread has written what there was, or has given up."""
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def put(self, sink: Sink, line: bytes, *, urgent: bool = False) -> bool:
+        """Have a line written; False: there is no room for it, and it is lost. `urgent`: there is always room."""
+        waiting = self._put_bytes - self._taken_bytes
+        if waiting and not urgent and waiting + len(line) > self._buffer_bytes:
+            self._refused += 1
+            return False
+        self._put_bytes += len(line) + LINE_OVERHEAD_BYTES
+        self._queue.put((sink, line))
+        return True
+
+    def close(self) -> None:
+        """Write what waits, then end the thread. Where writing fails, it is tried once more, and then given up."""
+        if not self._closing.is_set():
+            self._closing.set()
+            self._queue.put(None)
+
+    def _run(self) -> None:
+        try:
+            while (item := self._queue.get()) is not None:
+                sink, line = item
+                if self._sink is not sink:
+                    self._close_sink()
+                    self._sink = sink
+                if not self.has_given_up:
+                    self._write(sink, line)
+                self._taken_bytes += len(line) + LINE_OVERHEAD_BYTES
+                if self._refused != self._refused_told and self._queue.empty():
+                    self._refused_told = self._refused
+                    _tell(self._on_room)
+            self._close_sink()
+        finally:
+            self.ended.set()
+            _tell(self._on_end)
+
+    def _write(self, sink: Sink, line: bytes) -> None:
+        """Until the line is written, or this writer is closed and it cannot be."""
+        failed_at, pause_s = 0.0, FIRST_PAUSE_S
+        while True:
+            try:
+                sink.write(line)
+            except Exception as error:  # also no memory: there is nobody else who would try again
+                if not failed_at:
+                    failed_at = time.monotonic()
+                    _tell(self._on_failure, error)
+                if self._closing.is_set():
+                    self.has_given_up = True
+                    return
+                self._closing.wait(pause_s)
+                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+            else:
+                if failed_at:
+                    _tell(self._on_recovery, time.monotonic() - failed_at)
+                return
+
+    def _close_sink(self) -> None:
+        if self._sink is not None:
+            try:
+                self._sink.close()
+            except OSError as error:  # what an earlier write left to the system was not written after all
+                _tell(self._on_failure, error)
+
+
+def _tell(function: Callable[..., None], *arguments: object) -> None:
+    """What is told of a failure must not end the thread."""
+    with contextlib.suppress(Exception):
+        function(*arguments)
