@@ -116,7 +116,7 @@ class FrameConnection(asyncio.Protocol):
         self._group = group
         self._max_frame_bytes = group.max_frame_bytes
         self._greetings = GreetingReader()
-        self._reader: FrameReader[Any]
+        self._reader: FrameReader[Any] = FrameReader(self.decoder, group.max_frame_bytes)
         """Of what follows the greeting."""
         self._records: RecordLayer | None = None
         """Protects what follows the greeting; None: the greeting is not over, or there is no secret."""
