@@ -413,7 +413,9 @@ def put(number: int) -> Put:
 
 
 @pytest.mark.parametrize("ask", [by_asyncio, by_blocking])
-def test_a_reply_that_was_changed_is_not_believed(ask: Callable[[str], Awaitable[Any]]) -> None:
+def test_a_reply_that_was_changed_is_not_believed(
+    ask: Callable[[str], Awaitable[Any]], caplog: pytest.LogCaptureFixture
+) -> None:
     """The connection is lost, and the client asks again on another one."""
     changed: list[int] = []
 
@@ -432,6 +434,7 @@ def test_a_reply_that_was_changed_is_not_believed(ask: Callable[[str], Awaitable
             async with Relay(member.address, at=known, tamper=change_sizes) as relay:
                 assert await ask(relay.address) == len(ENTRIES)
             assert changed
+            assert f"closing the connection to {member.id}: record {changed[0]} of this connection" in told(caplog)
 
     asyncio.run(run())
 

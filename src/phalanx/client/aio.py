@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -22,6 +23,8 @@ from phalanx.net.secret import Secret, find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
 from phalanx.wire.messages import ErrorReply, GetMapNames, Message, NamesReply
+
+logger = logging.getLogger("phalanx.client")
 
 DEFAULT_CALL_TIMEOUT_S = 30.0
 DEFAULT_CONNECT_TIMEOUT_S = 10.0
@@ -198,6 +201,8 @@ class AsyncClient:
             del self._links[target]
         if self._is_closed:
             return
+        if link.broke_protocol:
+            logger.warning("closing the connection to %s: %s", link.member or link.target, reason)
         if link.was_refused_by_peer or link.is_misled:
             self._refusals[link.target] = reason
         for target in names:

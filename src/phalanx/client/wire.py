@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import select
 import socket
@@ -20,6 +21,8 @@ from phalanx.net.records import RecordLayer
 from phalanx.net.secret import Secret
 from phalanx.wire.codec import FrameReader, encode_frame, reply_decoder
 from phalanx.wire.messages import Proof
+
+logger = logging.getLogger("phalanx.client")
 
 RECEIVE_BYTES = 64 * 1024
 
@@ -171,7 +174,14 @@ class Wire:
         return self._read(data)
 
     def _read(self, data: bytes) -> list[Any]:
-        return self._reader.feed(data if self._records is None else self._records.feed(data))
+        if self._records is not None:
+            try:
+                data = self._records.feed(data)
+            except ProtocolError as error:
+                # A caller only sees that the connection was lost, and that another one answers.
+                logger.warning("closing the connection to %s: %s", self.member, error)
+                raise
+        return self._reader.feed(data)
 
     def _filled(self, size: int) -> list[Any]:
         if not size:
