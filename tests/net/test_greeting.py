@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from msgspec import structs
+from msgspec import msgpack, structs
 
 from harness import lone_id
 from phalanx.common.errors import UsageError
@@ -13,6 +13,7 @@ from phalanx.net.greeting import Accepting, Connecting
 from phalanx.net.secret import SECRET_FILE_VARIABLE, Secret, find_secret
 from phalanx.runtime.config import Config
 from phalanx.runtime.strangers import MAX_HOSTS, TELL_AGAIN_S, Strangers
+from phalanx.wire.codec import handshake_decoder
 from phalanx.wire.messages import PROTOCOL_VERSION, Challenge, Handshake, Hello, Proof, Refused, Welcome
 
 THIS = lone_id("A")
@@ -278,6 +279,19 @@ def test_what_a_stranger_calls_itself_cannot_forge_a_line_of_a_log() -> None:
     assert isinstance(reason, str)
     assert reason.isprintable()
     assert len(reason) < 300
+
+
+def test_a_socket_that_knows_no_address_is_not_the_one_that_was_meant() -> None:
+    assert "was dialled" in str(relay(connecting(to="B:5701", reached=""), accepting(OURS, THIS, "")))
+
+
+def test_an_older_version_is_told_which_side_to_upgrade() -> None:
+    older = handshake_decoder.decode(
+        msgpack.encode([1, PROTOCOL_VERSION - 1, "phalanx", "client/1", "A:5701", b"n" * 32])
+    )
+    assert accepting().answer(older) == Refused(
+        f"this member speaks protocol {PROTOCOL_VERSION}, the peer {PROTOCOL_VERSION - 1}: upgrade the older side"
+    )
 
 
 def test_without_a_secret_nobody_asks_under_which_address_a_member_was_dialled() -> None:

@@ -114,8 +114,8 @@ class Accepting:
 
     def _is_meant(self, hello: Hello) -> bool:
         """Whether the peer dialled an address of this member: as it was given, or as it was found for a name."""
-        dialled = normalise(address_of(MemberId(hello.receiver)))
-        return dialled in self._own_addresses or normalise(hello.reached) in self._own_addresses
+        dialled, reached = normalise(address_of(MemberId(hello.receiver))), normalise(hello.reached)
+        return dialled in self._own_addresses or (reached != "" and reached in self._own_addresses)
 
     def _answer_first(self, message: Handshake) -> Challenge | Welcome | Refused:
         hello = judge_protocol(message)
