@@ -84,10 +84,16 @@ def test_a_changed_bit_anywhere_never_comes_out(data: st.DataObject) -> None:
     [[1], [0, 0], [0, 2], [1, 0], [0, 1, 0], [0, 1, 1]],
     ids=["first left out", "repeated", "one left out", "exchanged", "old one repeated", "last repeated"],
 )
-def test_a_record_is_taken_once_and_in_its_place(order: list[int]) -> None:
-    stream, opener = b"".join(sealed()[number] for number in order), Opener(KEY)
-    with pytest.raises(ProtocolError, match=r"record \d of this connection does not verify"):
-        opener.feed(stream)
+@pytest.mark.parametrize("together", [False, True])
+def test_a_record_is_taken_once_and_in_its_place(order: list[int], together: bool) -> None:
+    opener = Opener(KEY)
+    records = [sealed()[number] for number in order]
+    right = [number for place, number in enumerate(order) if order[: place + 1] == list(range(place + 1))]
+    if not together:
+        assert [opener.feed(records[number]) for number in right] == [RECORDS[number] for number in right]
+        records = records[len(right) :]
+    with pytest.raises(ProtocolError, match=rf"record {len(right)} of this connection does not verify"):
+        opener.feed(b"".join(records))
 
 
 def test_a_record_of_another_key_does_not_verify() -> None:

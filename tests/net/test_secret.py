@@ -63,6 +63,31 @@ def test_members_and_clients_with_the_secret_are_a_cluster(file: Path) -> None:
     asyncio.run(run())
 
 
+def test_values_of_many_records_come_as_they_went(file: Path) -> None:
+    values = {size: bytes(range(256)) * (size // 256) for size in (0, 1024, 262_144, 1_000_192, 3 * 1024 * 1024)}
+
+    def exchange(address: str) -> dict[int, bytes]:
+        with phalanx.Client(address, secret_file=file) as grid:
+            for size, value in values.items():
+                grid.map("m")[size] = value
+            assert [len(grid.map("m")[size]) for size in values] == list(values)
+            return dict(grid.map("m").items())
+
+    async def run() -> None:
+        one = await start(secret_file=str(file))
+        two = await start(secret_file=str(file), seeds=(one.address,))
+        try:
+            assert await asyncio.to_thread(exchange, one.address) == values
+            async with phalanx.connect(two.address, secret_file=file) as grid:
+                assert await grid.map("m").get_all(list(values)) == values
+            assert one.broken_frames == two.broken_frames == 0
+        finally:
+            await two.stop(drain=False)
+            await one.stop(drain=False)
+
+    asyncio.run(run())
+
+
 def read(address: str, file: Path | None) -> Any:
     with phalanx.Client(address, secret_file=file, connect_timeout_s=2.0) as grid:
         return grid.map("m")["k"]
