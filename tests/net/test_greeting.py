@@ -278,7 +278,12 @@ def test_what_a_stranger_calls_itself_cannot_forge_a_line_of_a_log() -> None:
     reason = one.answer(Challenge(MemberId("\x1b[2J\n" + "x" * 10_000 + "/i"), b"n" * 32))
     assert isinstance(reason, str)
     assert reason.isprintable()
-    assert len(reason) < 300
+    assert len(reason) < 2 * greeting.MAX_SHOWN
+    refusal = connecting().answer(Refused("go away\n12:00:00 INFO all is well\x1b[2J" + "x" * 10_000))
+    assert isinstance(refusal, str)
+    assert refusal.startswith("go away?12:00:00")
+    assert refusal.isprintable()
+    assert len(refusal) == greeting.MAX_SHOWN
 
 
 def test_a_socket_that_knows_no_address_is_not_the_one_that_was_meant() -> None:

@@ -55,6 +55,9 @@ MAX_GREETING_BYTES = 16 * 1024
 GREETING_TIMEOUT_S = 5.0
 """For opening a connection and the greeting together."""
 
+MAX_SHOWN = 1000
+"""Characters of what a peer says that are told."""
+
 HOW = f"(setting secret_file, option --secret-file, or the variable {SECRET_FILE_VARIABLE})"
 ONLY_ACCEPTING_HAS_ONE = (
     f"the cluster has a secret, and the connecting side gave none: give it the cluster's secret file {HOW}"
@@ -177,7 +180,7 @@ class Connecting:
             return self._answer_challenge(message)
         if (refusal := refusal_in(message, self._target)) is not None:
             self.is_misled = self._challenge is not None and self._is_elsewhere(self._challenge.member)
-            return refusal
+            return _shown(refusal)
         if not isinstance(message, Welcome):
             return "the peer did not answer the greeting as a member does"
         if self._secret is not None:
@@ -200,9 +203,7 @@ class Connecting:
         if is_member(self._target) and named != self._target:
             self.is_misled = self._is_elsewhere(named)
             if self.is_misled:
-                return (
-                    f"{dialled} was dialled, and {_shown(named)} answered: whoever listens there passes connections on"
-                )
+                return f"{dialled} was dialled, and {_shown(address_of(named))!r} answered: whoever listens there passes connections on"
             return f"another incarnation of the member listens at {dialled} now"
         if named == self.hello.sender:
             self.is_itself = True
@@ -216,6 +217,6 @@ class Connecting:
         return normalise(address_of(member)) not in (dialled, normalise(self.hello.reached))
 
 
-def _shown(member: MemberId) -> str:
-    """What somebody who has proved nothing says that a member is called, fit for a log."""
-    return f"{address_of(member)[:80]!r}"
+def _shown(text: str) -> str:
+    """What somebody says who may have proved nothing, fit for a log: of bounded length, and in one line."""
+    return "".join(each if each.isprintable() else "?" for each in text[:MAX_SHOWN])

@@ -26,13 +26,11 @@ from phalanx.common.errors import ProtocolError
 MAX_BODY_BYTES = 256 * 1024
 TAG_BYTES = 16
 LENGTH_BYTES = 4
+NUMBER_BYTES = 8
 HEADER_BYTES = LENGTH_BYTES + TAG_BYTES
 LONGEST = HEADER_BYTES + MAX_BODY_BYTES
 
-_LENGTH = struct.Struct(">I")
-_pack_length = _LENGTH.pack
-_length_at = _LENGTH.unpack_from
-_pack_number = struct.Struct(">Q").pack
+_length_at = struct.Struct(">I").unpack_from
 _is_equal = hmac.compare_digest
 
 
@@ -51,11 +49,11 @@ class Sealer:
         length = len(data)
         if length > MAX_BODY_BYTES:
             return self._seal_long(data)
+        number = self._number
+        self._number = number + 1
         mac = self._keyed.copy()
-        mac.update(_pack_number(self._number))
-        mac.update(data)
-        self._number += 1
-        return _pack_length(length) + mac.digest() + data
+        mac.update(number.to_bytes(NUMBER_BYTES, "big") + data)
+        return length.to_bytes(LENGTH_BYTES, "big") + mac.digest() + data
 
     def _seal_long(self, data: bytes) -> bytes:
         pieces: list[bytes | memoryview] = []
@@ -63,10 +61,10 @@ class Sealer:
         for start in range(0, len(data), MAX_BODY_BYTES):
             body = view[start : start + MAX_BODY_BYTES]
             mac = self._keyed.copy()
-            mac.update(_pack_number(self._number))
+            mac.update(self._number.to_bytes(NUMBER_BYTES, "big"))
             mac.update(body)
             self._number += 1
-            pieces += (_pack_length(len(body)), mac.digest(), body)
+            pieces += (len(body).to_bytes(LENGTH_BYTES, "big"), mac.digest(), body)
         return b"".join(pieces)
 
 
@@ -91,12 +89,12 @@ class Opener:
             return self._feed_pieces(data)
         # One whole record, as nearly always. The same as below, in fewer steps: this is done for each reply.
         body = data[HEADER_BYTES:]
+        number = self._number
         mac = self._keyed.copy()
-        mac.update(_pack_number(self._number))
-        mac.update(body)
+        mac.update(number.to_bytes(NUMBER_BYTES, "big") + body)
         if not _is_equal(mac.digest(), data[LENGTH_BYTES:HEADER_BYTES]):
             raise self._forged()
-        self._number += 1
+        self._number = number + 1
         return body
 
     def _feed_pieces(self, data: bytes | bytearray) -> bytes:
@@ -122,7 +120,7 @@ class Opener:
                 break
             body = view[start + HEADER_BYTES : stop]
             mac = self._keyed.copy()
-            mac.update(_pack_number(self._number))
+            mac.update(self._number.to_bytes(NUMBER_BYTES, "big"))
             mac.update(body)
             if not _is_equal(mac.digest(), view[start + LENGTH_BYTES : start + HEADER_BYTES]):
                 raise self._forged()
