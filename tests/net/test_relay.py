@@ -402,6 +402,29 @@ def test_what_was_done_to_records_is_noticed(how: str, caplog: pytest.LogCapture
     asyncio.run(run())
 
 
+def test_who_may_pass_connections_on_says_nothing_in_the_place_of_others() -> None:
+    """The greeting goes through as the operator has allowed. To keep the connection gains nothing."""
+
+    async def run() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            known = f"127.0.0.1:{free.getsockname()[1]}"
+        async with members(1, also_known_as=(known,)) as (member,), Relay(member.address, at=known) as relay:
+            await member.map("m").put_all(ENTRIES)
+            with pytest.raises(ConnectError):
+                async with phalanx.connect(known, secret=SECRET, connect_timeout_s=0.5):
+                    pass
+            stolen = await relay.one_over()
+            assert stolen.is_welcomed
+            assert stolen.upstream is not None
+            stolen.upstream.write(forged(clear()))
+            async with asyncio.timeout(DEADLINE_S):
+                await stolen.closed.wait()
+            assert (stolen.heard, member.broken_frames) == (b"", 1)
+            assert await size_of(member) == len(ENTRIES)
+
+    asyncio.run(run())
+
+
 def note(way: str, number: int, record: bytes) -> list[bytes]:
     if way == "in":
         OLD_RECORDS.append(record)
