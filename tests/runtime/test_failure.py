@@ -18,11 +18,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 FAILING = str(Path(__file__).parent / "failing_member.py")
 ENTRIES = 2_000
-SMALL = """
-max_value_bytes = 4194304
-max_bulk_bytes = 8388608
-max_frame_bytes = 16777216
-"""
 
 
 class Writer:
@@ -67,10 +62,10 @@ def test_an_unexpected_error_ends_the_process_and_others_take_over(cluster: Clus
         trigger = tmp_path / f"fail-{number}"
         cluster.start(3 - len(cluster.members) - 1)
         (failing,) = cluster.start(1, program=(sys.executable, FAILING, kind, str(trigger)))
-        cluster.wait_redundant()
         writer = Writer(cluster)
         try:
             writer.wait_for_more()
+            cluster.wait_redundant()
             trigger.touch()
             assert failing.wait() == FAILED_STATUS
             cluster.members.remove(failing)
@@ -90,10 +85,8 @@ def used_bytes(member: MemberProcess) -> int:
     return int(Path(f"/proc/{member.pid}/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_a_member_without_memory_ends_and_writes_go_on(cluster: Cluster, tmp_path: Path) -> None:
-    config = tmp_path / "small.toml"
-    config.write_text(SMALL)
-    cluster.start(3, options=("--config", str(config)))
+def test_a_member_without_memory_ends_and_writes_go_on(cluster: Cluster) -> None:
+    cluster.start(3)
     small = cluster.members[1]
     writer = Writer(cluster)
     try:

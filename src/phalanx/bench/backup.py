@@ -125,7 +125,7 @@ def bare(connections: Sequence[BareConnection]) -> Callable[[float], Any]:
 def numbered(frames: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
     """Prepared puts with their answers, for ever: each gets the next number in place of the one that it was made with."""
     place = frames[0].index(_in_message(FIRST_NUMBER)) + 1
-    answer = encode_frame(DoneReply(FIRST_NUMBER))[:-8]
+    answer = bytes(encode_frame(DoneReply(FIRST_NUMBER))[:-8])
     for number, frame in zip(count(FIRST_NUMBER), cycle(frames), strict=False):
         written = number.to_bytes(8, "big")
         yield frame[:place] + written + frame[place + 8 : -8] + written, answer + written
@@ -173,11 +173,11 @@ async def _our_bare_connections(servers: Sequence[Server], stack: contextlib.Asy
         data = to_key_data(key)
         owner = table.owner(partition_of(data, table.partition_count))
         put = Put(FIRST_NUMBER, MAP, data, to_data(value), 0, 0, FIRST_NUMBER)
-        requests[str(owner)].append(encode_frame(put))
+        requests[str(owner)].append(bytes(encode_frame(put)))
     connections = []
     for number in range(CONNECTIONS):
         member = table.members[number % len(table.members)]
-        greeting = encode_frame(Hello(PROTOCOL_VERSION, "phalanx", f"client/bench-{number}", member))
+        greeting = bytes(encode_frame(Hello(PROTOCOL_VERSION, "phalanx", f"client/bench-{number}", member)))
         own = requests[member]
         start = number * len(own) // CONNECTIONS
         connection = BareConnection(numbered(own[start:] + own[:start]), greeting)

@@ -81,8 +81,7 @@ def log_to_stderr(level: str) -> LogLines:
 
 def is_harmless(context: dict[str, Any]) -> bool:
     """Whether what the event loop tells of is the end of one connection, or the system's refusal of one: the loop has
-    closed it, and that is all. Other errors have come out of our own code, which may have stopped in the middle."""
+    closed it, and that is all. Other errors have come out of our own code, which may have stopped in the middle; and a loop
+    without memory for what it reads would close one connection after another, and serve nobody."""
     error = context.get("exception")
-    if error is None or isinstance(error, OSError | asyncio.CancelledError):
-        return True
-    return isinstance(error, MemoryError) and "transport" in context
+    return error is None or isinstance(error, OSError | asyncio.CancelledError)

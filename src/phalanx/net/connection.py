@@ -70,10 +70,10 @@ class ConnectionGroup:
         self.flow = Flow(self.loop, self.call, limits, on_drop)
         self.on_no_descriptor = on_no_descriptor
         self._due: list[FrameConnection] = []
-        self._published: tuple[Message | None, bytes] = (None, b"")
+        self._published: tuple[Message | None, bytearray] = (None, bytearray())
         """The last list or table that was sent, and its frame: n members get it, and it names n members."""
 
-    def published_frame(self, message: Message) -> bytes:
+    def published_frame(self, message: Message) -> bytearray:
         """The frame of a message that goes to everybody, encoded for the first receiver only."""
         published, frame = self._published
         if published is not message:
@@ -120,7 +120,7 @@ class FrameConnection(asyncio.Protocol):
         """Of what follows the greeting."""
         self._records: RecordLayer | None = None
         """Protects what follows the greeting; None: the greeting is not over, or there is no secret."""
-        self._out: list[bytes] = []
+        self._out: list[bytes | bytearray] = []
         """Frames for the next write."""
         self._queued = 0
         """Bytes of these frames."""
@@ -366,7 +366,7 @@ class Link(FrameConnection):
         self._lacks_descriptor = False
         """Whether this process or the system has none for the connection."""
         self._greeting = Connecting(target, cluster, sender, group.secret)
-        self._waiting: list[bytes] = []
+        self._waiting: list[bytes | bytearray] = []
         """Frames for after the greeting."""
         self._waiting_bytes = 0
         self._on_up, self._on_down, self._deliver = on_up, on_down, on_message

@@ -28,6 +28,9 @@ _Entry = tuple[int, Millis, Event]
 """The number of a decision among all of this member, when it was made, and the decision."""
 
 
+_encoder = msgspec.json.Encoder()
+
+
 class History:
     """Remembers decisions and when they were made."""
 
@@ -78,10 +81,11 @@ def _tell(entries: deque[_Entry] | list[_Entry], now: Millis, most_bytes: int) -
     told: list[bytes] = []
     left = most_bytes
     for _, at, event in reversed(entries):
-        line = msgspec.json.encode(event)
+        line = bytearray()  # not `encode`: see `wire/codec.py`
+        _encoder.encode_into(event, line)
         left -= len(line)
         if left < 0:
             break
         ages.append(now - at)
-        told.append(line)
+        told.append(bytes(line))
     return ages[::-1], told[::-1]

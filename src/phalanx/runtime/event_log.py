@@ -148,7 +148,9 @@ class EventLog:
             "member": self._member,
             "address": address_of(self._member),
         }
-        line = self._encoder.encode(envelope | msgspec.to_builtins(event)) + b"\n"
+        line = bytearray()  # not `encode`: see `wire/codec.py`
+        self._encoder.encode_into(envelope | msgspec.to_builtins(event), line)
+        line += b"\n"
         return self._writer.put(self._file, line, urgent=urgent)  # type: ignore[union-attr,arg-type]  # there are both
 
     def _miss(self, reason: str) -> None:

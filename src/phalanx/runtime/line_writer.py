@@ -29,7 +29,7 @@ STAYS_USABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN}
 class Sink(Protocol):
     """Where lines go. Only the writer's thread calls it."""
 
-    def write(self, line: bytes) -> None:
+    def write(self, line: bytes | bytearray) -> None:
         """Write the rest of a line. After an `OSError` the call is repeated with the same line."""
 
     def close(self) -> None:
@@ -44,7 +44,7 @@ class Descriptor:
         self._done = 0
         """Bytes of the present line that are written."""
 
-    def write(self, line: bytes) -> None:
+    def write(self, line: bytes | bytearray) -> None:
         while self._done < len(line):
             self._done += os.write(self._number, memoryview(line)[self._done :])
         self._done = 0
@@ -72,7 +72,7 @@ class LogFile:
         if size and os.pread(self._number, 1, size - 1) != b"\n":
             os.write(self._number, b"\n")
 
-    def write(self, line: bytes) -> None:
+    def write(self, line: bytes | bytearray) -> None:
         try:
             if self._number >= 0 and not os.fstat(self._number).st_nlink:
                 self.close()  # nobody could ever read what is written to a removed file
@@ -111,7 +111,7 @@ class LineWriter:
         """
         self._buffer_bytes = buffer_bytes
         self._on_failure, self._on_recovery, self._on_room, self._on_end = on_failure, on_recovery, on_room, on_end
-        self._queue: SimpleQueue[tuple[Sink, bytes] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Sink, bytes | bytearray] | None] = SimpleQueue()
         # Each of the following is written by one thread only, so that neither waits for the other.
         self._put_bytes = 0
         self._refused = 0
@@ -125,7 +125,7 @@ class LineWriter:
         """Set when the thread has written what there was, or has given up."""
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
-    def put(self, sink: Sink, line: bytes, *, urgent: bool = False) -> bool:
+    def put(self, sink: Sink, line: bytes | bytearray, *, urgent: bool = False) -> bool:
         """Have a line written; False: there is no room for it, and it is lost. `urgent`: there is always room."""
         waiting = self._put_bytes - self._taken_bytes
         if waiting and not urgent and waiting + len(line) > self._buffer_bytes:
@@ -159,7 +159,7 @@ class LineWriter:
             self.ended.set()
             _tell(self._on_end)
 
-    def _write(self, sink: Sink, line: bytes) -> None:
+    def _write(self, sink: Sink, line: bytes | bytearray) -> None:
         """Until the line is written, or this writer is closed and it cannot be."""
         failed_at, pause_s = 0.0, FIRST_PAUSE_S
         while True:

@@ -19,6 +19,7 @@ from phalanx.grid.streams import StreamState
 from phalanx.membership.role import Role
 from phalanx.node.node import Node
 from phalanx.sim.cut_canaries import CUT_CANARIES
+from phalanx.sim.driver_canaries import DRIVER_CANARIES
 from phalanx.sim.eviction_canaries import EVICTION_CANARIES
 from phalanx.sim.journal_canaries import JOURNAL_CANARIES
 from phalanx.sim.lease_canaries import LEASE_CANARIES
@@ -174,6 +175,10 @@ def confirm_when_too_small(node: Node) -> None:
     _replace(node.grid.guard, "why_withheld", lambda name, now: "")
 
 
+def leave_to_the_driver(node: Node) -> None:
+    """The bug is in what carries out the effects: the members are as they are."""
+
+
 def _replace(machine: object, name: str, by: object) -> None:
     setattr(machine, name, by)
 
@@ -190,6 +195,7 @@ CANARIES: dict[str, Callable[[Node], None]] = {
     "claim-too-soon": claim_too_soon,
     "serve-when-too-small": serve_when_too_small,
     "confirm-when-too-small": confirm_when_too_small,
+    **dict.fromkeys(DRIVER_CANARIES, leave_to_the_driver),
     **CUT_CANARIES,
     **EVICTION_CANARIES,
     **JOURNAL_CANARIES,

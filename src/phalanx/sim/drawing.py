@@ -9,6 +9,7 @@ import msgspec
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Protection
 from phalanx.sim.cuts_profile import draw_cuts
+from phalanx.sim.exhaustion import add_exhaustion
 from phalanx.sim.lease_profile import draw_leases
 from phalanx.sim.membership_profile import draw_membership
 from phalanx.sim.migration_profile import draw_migrations
@@ -60,7 +61,7 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
         return _draw_staging_with_cuts(seed)
     # What is measured without leases are the histories that are judged with them.
     drawn_as = Profile.LEASE if profile is Profile.WINDOW else profile
-    options = _draw(Random(f"{drawn_as}:{seed}"), seed, profile)
+    options = add_exhaustion(_draw(Random(f"{drawn_as}:{seed}"), seed, profile))
     return msgspec.structs.replace(
         options,
         anti_entropy_interval_ms=ANTI_ENTROPY_MS[seed % len(ANTI_ENTROPY_MS)],

@@ -7,6 +7,7 @@ from collections import Counter
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MapChange
+from phalanx.sim.exhaustion import Shortage
 from phalanx.sim.host import Host
 from phalanx.sim.options import DESTINATION, MAP, MASTER, OTHER_REPLICA, OWNER, Fault, FaultKind
 from phalanx.sim.story import Story
@@ -49,6 +50,9 @@ class Faults:
             host.crash_on.clear()
             host.crash_sending.clear()
             host.disturb_on.clear()
+            host.shortage = None
+            host.disk_fails_until = 0
+            host.has_lost_logs = False
 
     def revive(self) -> None:
         """Where nobody is in a cluster, only the first seed can make one: an operator would start it. So would he start
@@ -136,6 +140,12 @@ class Faults:
             case FaultKind.CLOCK_STEP:
                 host.clock_ahead_ms += fault.nth
                 world.touch(host)
+            case FaultKind.MEMORY:
+                host.shortage = Shortage(fault.what, fault.nth, fault.lasts_ms)
+            case FaultKind.DISK:
+                host.disk_fails_until = world.now + fault.lasts_ms
+            case FaultKind.LOSE_LOG:
+                host.has_lost_logs = True
             case FaultKind.DIVIDE:
                 self._divide(host, fault.nth)
             case FaultKind.BOUND:
@@ -174,7 +184,9 @@ class Faults:
         match fault.kind:
             case FaultKind.JOIN:
                 return host.node is None and host.comes_back is None
-            case FaultKind.CRASH:
+            case FaultKind.DISK | FaultKind.LOSE_LOG:
+                return True
+            case FaultKind.CRASH | FaultKind.MEMORY:
                 return host.node is not None and (not host.has_joined or self._others(host, staying=False))
             case FaultKind.LEAVE:
                 return host.has_joined and not host.is_leaving and self._others(host, staying=True)

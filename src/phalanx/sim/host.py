@@ -11,6 +11,7 @@ from phalanx.node.node import Node
 
 if TYPE_CHECKING:
     from phalanx.sim.agenda import Entry
+    from phalanx.sim.exhaustion import Shortage
     from phalanx.sim.network import Channel
 
 
@@ -57,6 +58,11 @@ class Host:
         self.crash_sending: list[tuple[str, int, Millis]] = []
         """As `crash_on`, for messages that were sent."""
 
+        self.shortage: Shortage | None = None
+        """Where its memory is about to run out."""
+        self.disk_fails_until: Millis = 0
+        self.has_lost_logs = False
+        """Whether incarnations that begin here have no event log."""
         self.disturb_on: list[tuple[str, int, Millis, bool]] = []
         """As `crash_on`, for messages handled or sent, but only be cut off (True) or do nothing for a time."""
 

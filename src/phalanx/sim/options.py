@@ -91,6 +91,13 @@ class FaultKind(enum.StrEnum):
     """An operator bounds the workload's map: `nth` entries, 0: any number."""
     DIVIDE = "divide"
     """An operator asks for `nth` times as many partitions."""
+    MEMORY = "memory"
+    """The process has no memory left at one of its next inputs, at the point `what` (`exhaustion.MEMORY_POINTS`), for the `nth` effect:
+    it ends as in a crash. `lasts_ms`: as for CRASH."""
+    DISK = "disk"
+    """What members on the host record within `lasts_ms` is missing in its event log. Nothing else is another history."""
+    LOSE_LOG = "lose-log"
+    """Incarnations that begin on the host from now on have no event log."""
     PAUSE = "pause"
     """The process does nothing for `lasts_ms`; what arrives waits."""
 

@@ -32,6 +32,8 @@ from phalanx.sim.checkers.staging_checker import StagingChecker
 from phalanx.sim.checkers.table_checker import TableChecker, check_zones
 from phalanx.sim.checkers.view_checker import ViewChecker
 from phalanx.sim.drawing import draw_options
+from phalanx.sim.driver_canaries import DRIVER_CANARIES
+from phalanx.sim.exhaustion import Logs
 from phalanx.sim.faults import WISHES_FROM, Faults
 from phalanx.sim.followers import Followers, check_journals
 from phalanx.sim.history import Operation
@@ -132,6 +134,7 @@ class _Run:
         self._options = options
         self._canary = canary
         self._trace = trace
+        self._logs = Logs(trace)
         self._findings = Findings()
         self._views = ViewChecker(self._findings)
         self._masterships = MastershipChecker(self._findings)
@@ -153,7 +156,7 @@ class _Run:
         self._rules: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
         self._protection = ProtectionChecker(self._findings, options.protection, WISHES_FROM)
-        self._world = World(options, self, self._adapt)
+        self._world = DRIVER_CANARIES.get(canary, World)(options, self, self._adapt)
         self._acknowledgements = AcknowledgementChecker(
             self._findings,
             self._partitions_of,
@@ -328,7 +331,7 @@ class _Run:
                 self._findings.add(each.end, "a bulk call is handed back only when an owner changes", repr(each))
 
     def _check_linearizability(self, now: Millis) -> None:
-        harmless = {FaultKind.JOIN, FaultKind.LAG, FaultKind.PAUSE}
+        harmless = {FaultKind.JOIN, FaultKind.LAG, FaultKind.PAUSE, FaultKind.DISK, FaultKind.LOSE_LOG}
         if self._options.has_sides:
             harmless.discard(FaultKind.PAUSE)  # Long ones leave a member behind.
         quiet = [f.at_ms for f in self._options.faults if f.kind not in harmless]
@@ -399,8 +402,7 @@ class _Run:
             self._rules[rule] += 1
         member = member_on(host)
         self._story.tell_event(now, member, event)
-        if self._trace is not None:
-            self._trace.record(now, member, event)
+        self._logs.record(host, member, event, now)
         self._masterships.on_event(member, event, now)
         self._majorities.on_event(member, event, now)
         leaving = [member_on(other) for other in self._world.hosts if other.is_leaving and other.node is not None]
@@ -445,6 +447,8 @@ class _Run:
         if self._trace is not None:
             self._trace.record_process(now, member, what)
         self._measures.on_process(member, what, now)
+        if what == "started":
+            self._logs.begin(host, member)
         self._are_votes_gone = self._are_votes_gone or what == "left" or what.startswith("crashed")
         if what != "started":
             self._workload.on_process_ended(member, now)
@@ -468,7 +472,7 @@ class _Run:
         holders = self._last_holders.get(member, ())
         return member in holders and self._left | leaving >= set(holders)
 
-    def on_broken(self, host: Host, error: Exception, now: Millis) -> None:
+    def on_broken(self, host: Host, error: BaseException, now: Millis) -> None:
         told = "".join(traceback.format_exception(error)[-4:])
         self._findings.add(now, "a member never fails", f"{host.member}: {type(error).__name__}: {error}\n{told}")
         self._world.is_over = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from phalanx.common.ids import MemberId, Millis, member_id
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
 from phalanx.node.node import Node
+from phalanx.node.step import take_step
 from phalanx.sim.agenda import Agenda
 from phalanx.sim.host import Host
 from phalanx.sim.network import Channel, Network
@@ -64,7 +66,7 @@ class Observer(Protocol):
     def on_pause(self, host: Host, until: Millis, now: Millis) -> None:
         """The process on this host does nothing until then; 0: it goes on."""
 
-    def on_broken(self, host: Host, error: Exception, now: Millis) -> None:
+    def on_broken(self, host: Host, error: BaseException, now: Millis) -> None:
         """A member raised an error: what it must never do."""
 
 
@@ -176,13 +178,23 @@ class World:
         now = self.agenda.now
         if host.is_leaving:
             self._observer.on_last_input(host, now)
-        try:
-            effects = node.handle(event, host.clock(now) if self._clocks_differ else now)
-            if self._validate_every and self.inputs % self._validate_every == 0:
-                node.validate()
-        except Exception as error:  # whatever a member raises is a finding
-            self._observer.on_broken(host, error, now)
-            return
+        fail = partial(self._on_failure, host)
+        if host.shortage is not None:
+            try:
+                host.shortage.before(node)
+            except MemoryError as error:
+                fail(error)
+                return
+        shown = host.clock(now) if self._clocks_differ else now
+        take_step(node, event, shown, partial(self._carry_out, host, node, event), fail)
+
+    def _carry_out(self, host: Host, node: Node, event: Input, effects: list[Effect]) -> None:
+        now = self.agenda.now
+        if self._validate_every and self.inputs % self._validate_every == 0:
+            node.validate()
+        shortage = host.shortage
+        if shortage is not None:
+            effects = shortage.cut(effects)
         if node.membership.view is not host.view:
             self._note_view(host, node)
         if host.crash_sending:
@@ -213,8 +225,21 @@ class World:
                 self.agenda.put(now + self._slack_ms, (None, (self._touched.append, host)))
             else:
                 self._touched.append(host)
+        if shortage is not None and shortage.has_struck:
+            shortage.strike()
         if finished is not None:
             self._finish(host, finished)  # type: ignore[arg-type]  # by its kind
+
+    def _on_failure(self, host: Host, error: BaseException) -> None:
+        """A member ends in the middle of an input: its memory ran out, as was drawn; whatever else it raises is a finding."""
+        shortage = host.shortage
+        if shortage is None or not shortage.has_struck or not isinstance(error, MemoryError):
+            self._observer.on_broken(host, error, self.now)
+            return
+        self.points_reached += 1
+        self._end_process(host, "crashed out of memory", delivers_all=self.rng.random() < 0.5)
+        if shortage.comes_back_after_ms:
+            self.start_later(host, shortage.comes_back_after_ms)
 
     def _note_view(self, host: Host, node: Node) -> None:
         """As the runtime: what those that were removed have not got does not reach them later."""
@@ -404,6 +429,7 @@ class World:
         host.crash_on.clear()
         host.crash_sending.clear()
         host.disturb_on.clear()
+        host.shortage = None
         self.network.process_ended(host, delivers_all=delivers_all)
         self._observer.on_process(host, member, how, self.now)
 

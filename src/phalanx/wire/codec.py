@@ -25,9 +25,12 @@ COPIED_BYTES = 64 * 1024
 """A frame up to this length is cut out by copying it, which costs less than a view."""
 
 _LENGTH = struct.Struct(">I")
-_pack_length = _LENGTH.pack
+_put_length = _LENGTH.pack_into
 _length_at = _LENGTH.unpack_from
-_encode = msgspec.msgpack.Encoder().encode
+# Not `encode`: where its result outgrows the memory that there is, msgspec 0.22 ends the process by a segmentation fault.
+_encode_into = msgspec.msgpack.Encoder().encode_into
+_EMPTY = bytes(64)
+"""What a frame begins as: short ones need no more room."""
 message_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 request_decoder: msgspec.msgpack.Decoder[ClientRequest] = msgspec.msgpack.Decoder(ClientRequest)
 """Of what clients send: what only members say to each other is none of theirs, and is not decoded."""
@@ -38,21 +41,23 @@ handshake_decoder: msgspec.msgpack.Decoder[Handshake] = msgspec.msgpack.Decoder(
 M = TypeVar("M")
 
 
-def encode_frame(message: Message | Handshake, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> bytes:
+def encode_frame(message: Message | Handshake, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> bytearray:
     """One message as a frame. Raises `EntryTooLarge` over the limit, `UsageError` if a text in it is no Unicode."""
+    frame = bytearray(_EMPTY)
     try:
-        payload = _encode(message)
+        _encode_into(message, frame, HEADER_BYTES)
     except UnicodeEncodeError as error:
         raise UsageError(
             f"{type(message).__name__}: {quoted(error.object)} is no Unicode text: {error.reason}"
         ) from None
-    length = len(payload)
+    length = len(frame) - HEADER_BYTES
     if length > max_frame_bytes:
         raise EntryTooLarge(
             f"a {type(message).__name__} message of {length} bytes is over the limit of {max_frame_bytes} bytes for "
             f"one frame; store smaller entries, or raise max_frame_bytes on every member and client"
         )
-    return _pack_length(length) + payload
+    _put_length(frame, 0, length)
+    return frame
 
 
 class FrameReader(Generic[M]):

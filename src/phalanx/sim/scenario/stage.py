@@ -245,7 +245,7 @@ class _Watch:
     def on_pause(self, host: Host, until: Millis, now: Millis) -> None:
         """The scenario has said so itself."""
 
-    def on_broken(self, host: Host, error: Exception, now: Millis) -> None:
+    def on_broken(self, host: Host, error: BaseException, now: Millis) -> None:
         told = f"{self._stage.name(host)} raised {type(error).__name__}: {str(error)[:MUCH]}"
         if told not in self._stage.problems:
             self._stage.problems.append(told)
