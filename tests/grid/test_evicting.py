@@ -157,7 +157,8 @@ def test_other_maps_have_no_bound_nor_has_what_is_hidden() -> None:
     job = Job(c)
     job.stage("A", "a", K[:5], V)
     c.settle()
-    assert (len(replica(c, "A").maps["other"].entries), replica(c, "A").hidden_count()) == (5, 5)
+    told = c.replies[c.ask("A", m.GetReplicas)]
+    assert (len(replica(c, "A").maps["other"].entries), told.hidden_entries) == (5, 5)  # type: ignore[union-attr]
     c.ask("A", m.PutPacked, "other", (m.PackedRows(0, pack_rows(K[5:8], [V] * 3)),), 1, 0)
     assert len(replica(c, "A").maps["other"].entries) == 8
 

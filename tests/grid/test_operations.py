@@ -9,7 +9,7 @@ import pytest
 from harness import KEY, MAP, TEXT, Cluster, key_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MAX_TTL_MS
-from phalanx.grid.service import EXPIRE_AT_MOST, EXPIRY_PAUSE_MS
+from phalanx.grid.expiring import IN_A_TURN, ROUND_MS
 from phalanx.partition.hashing import partition_of
 from phalanx.wire import messages as m
 from phalanx.wire.codec import HEADER_BYTES, encode_frame
@@ -303,14 +303,14 @@ def test_an_entry_is_gone_when_its_time_is_over_and_not_before() -> None:
 def test_what_has_expired_is_dropped_by_the_owner_and_so_by_its_backups() -> None:
     c = Cluster("AB", anti_entropy_interval_ms=0)
     c.assign(rows=["AB"])
-    keys = [key_of(0, 1, number) for number in range(EXPIRE_AT_MOST + 50)]
+    keys = [key_of(0, 1, number) for number in range(IN_A_TURN + 50)]
     c.ask("A", m.PutAll, MAP, keys, [ONE] * len(keys), 500)
     c.put("A", OTHER, TWO)
     c.advance(499)
     assert len(c.entries("B") or {}) == len(keys) + 1
-    c.advance(3 * EXPIRY_PAUSE_MS)
+    c.advance(3 * ROUND_MS)
     assert c.entries("A") == c.entries("B") == {OTHER: TWO}
-    assert (c.nodes["A"].grid.next_deadline() or 0) > c.now + 10 * EXPIRY_PAUSE_MS, "nothing more to look for"
+    assert (c.nodes["A"].grid.next_deadline() or 0) > c.now + 10 * ROUND_MS, "nothing more to look for"
 
 
 def test_a_new_value_has_a_new_time() -> None:

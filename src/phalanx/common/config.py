@@ -17,6 +17,8 @@ from phalanx.common.words import check_text
 LEASE_INTERVALS = 4
 """The shortest lease, in intervals of confirmations: what is granted is by two of them old when it is renewed."""
 MAX_PARTITIONS = 1_000_000
+MAX_OUTCOME_BYTES = 256 * 1024
+"""Of all values in the outcomes of one partition."""
 MIN_BULK_BYTES = 16 * 1024 * 1024
 """What a request for many entries may hold in any case; callers cut theirs well below it."""
 
@@ -173,6 +175,15 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_value_bytes: int = 16 * 1024 * 1024
     """Limits of one serialised key and value; a value must fit into a frame with room to spare."""
 
+    max_outcome_bytes: int = 64 * 1024
+    """The longest value that is kept because a write returned it (`pop`, `put_if_absent`), for a caller that must ask again;
+    a caller that asks for a longer one again is told that the write was applied, and not what it returned. Longer: fewer
+    of those when owners die, and more memory: up to 256 KiB for each partition. 0: none is kept."""
+
+    max_maps: int = 5_000
+    """How many maps one partition may hold entries of: a write that would begin one more is refused. More: longer turns
+    where all maps are gone through, and more memory for each."""
+
     @property
     def traits(self) -> Traits:
         return Traits(self.zone, self.capacity_weight, self.lite)
@@ -225,7 +236,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("heartbeat_interval_ms", "retry_interval_ms", "join_timeout_ms", "copy_chunk_bytes",
                      "migrations_per_member", "join_attempts", "max_key_bytes", "max_value_bytes", "initial_members",
                      "ring_neighbours", "merge_interval_ms", "former_members_ms",
-                     "partial_resolution_timeout_ms", "staging_ms"):  # fmt: skip
+                     "partial_resolution_timeout_ms", "staging_ms", "max_maps"):  # fmt: skip
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must be greater than 0")
         for name in ("anti_entropy_interval_ms", "tombstone_ms", "max_parallel_migrations", "migration_latency_target_ms",
@@ -235,6 +246,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name}: {getattr(self, name)} must not be negative")
         self._check_detector()
+        if not 0 <= self.max_outcome_bytes <= MAX_OUTCOME_BYTES:
+            raise UsageError(f"max_outcome_bytes: {self.max_outcome_bytes} is not between 0 and {MAX_OUTCOME_BYTES}")
         if 0 < self.max_members < self.initial_members:
             raise UsageError(
                 f"initial_members: the cluster would wait for {self.initial_members} members, but admits no more than "

@@ -47,6 +47,8 @@ MAX_BOUND = 1_000_000_000_000
 """Entries; no cluster has more."""
 MAX_REPLACING_QUERIES = 8
 """Of one map, of which the last batch is known."""
+MAX_NAMED_SETTINGS = 1_000
+"""Names for which something is set, and maps whose content was replaced: all of them are in every table."""
 REMEMBERED_NAMES = 10_000
 """Whose settings a plan keeps looked up."""
 
@@ -257,6 +259,11 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
         if name in ("", "*"):
             return MapPlan(self.version + 1, self.usual.with_change(change), self.maps, self.contents)
         maps = dict(self.maps)
+        if name not in maps and len(maps) >= MAX_NAMED_SETTINGS:
+            raise UsageError(
+                f"settings are set for {len(maps)} names, and {name!r} would be one more than {MAX_NAMED_SETTINGS}: they are in "
+                f"every partition table; give maps with the same settings names that begin alike, and set it for 'begin*'"
+            )
         maps[name] = change.over(maps.get(name, MapChange()))
         return MapPlan(self.version + 1, self.usual, tuple(sorted(maps.items(), key=_by_name)), self.contents)
 
@@ -269,6 +276,11 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
         is in the plan: every wish of every program would stay in every table."""
         others = [each for each in self.contents if each.map != content.map]
         said = [content] if content != Content(content.map) else []
+        if said and len(others) == len(self.contents) >= MAX_NAMED_SETTINGS:
+            raise UsageError(
+                f"the contents of {len(others)} maps were replaced, and {content.map!r} would be one more than "
+                f"{MAX_NAMED_SETTINGS}: they are in every partition table; append to the map instead"
+            )
         contents = tuple(sorted([*others, *said], key=lambda each: each.map))
         return MapPlan(self.version + 1, self.usual, self.maps, contents)
 

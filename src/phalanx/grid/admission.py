@@ -18,6 +18,7 @@ from phalanx.grid.replication import OwnedPartition
 from phalanx.grid.rows import Extent, extent_of
 from phalanx.grid.steps import REMOVES
 from phalanx.partition.hashing import TYPE_ID_BYTES
+from phalanx.wire.limits import MAX_ATTEMPTS
 from phalanx.wire.messages import (
     OPERATIONS,
     WRITES,
@@ -130,6 +131,28 @@ def fits_one(grid: GridService, caller: Target, request: Put | PutIfAbsent | Rep
     ):
         return True
     return fits(grid, caller, request, extent_of([len(request.key)]), extent_of([len(request.value)]))
+
+
+def begins_too_many(
+    grid: GridService, owned: OwnedPartition, caller: Target, request: KeyRequest | BulkRequest
+) -> bool:
+    """Whether a write would begin a map where there are too many; then the caller is told.
+
+    What is gone through map by map takes a turn of the member, and each map costs memory even where it has one entry. What
+    jobs have staged counts too, and may be more: it goes when it is applied.
+    """
+    maps = owned.replica.maps
+    if len(maps) < grid.config.max_maps or request.map in maps:
+        return False
+    limit = grid.config.max_maps + (MAX_ATTEMPTS if is_hidden(request.map) else 0)
+    if len(maps) < limit:
+        return False
+    text = (
+        f"partition {owned.number} has entries of {len(maps)} maps, and {request.map!r} would be one more than {limit}"
+    )
+    advice = "put what belongs together into one map, clear maps that are not needed, or raise max_maps of the members"
+    grid.fail(caller, request.id, ErrorCode.INVALID, f"{text}: {advice}")
+    return True
 
 
 def is_kept_from_users(grid: GridService, caller: Target, request: KeyRequest | BulkRequest) -> bool:

@@ -9,7 +9,7 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, Step, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis, Target
-from phalanx.grid.admission import fits, is_kept_from_users, owned_at, owned_of, owns_all
+from phalanx.grid.admission import begins_too_many, fits, is_kept_from_users, owned_at, owned_of, owns_all
 from phalanx.grid.conditions import BadCondition, wanted_by
 from phalanx.grid.ending import end_before_write
 from phalanx.grid.packing import NOTHING, PackedPage, examined_at_most, packed_page
@@ -94,7 +94,7 @@ def _put_all(grid: GridService, caller: Target, request: PutAll, now: Millis) ->
     if not fits(grid, caller, request, *extents):
         return
     owned_ones = owned_of(grid, caller, request, partitions_of(request.keys, len(grid.owned)), now)
-    if owned_ones is None:
+    if owned_ones is None or any(begins_too_many(grid, owned, caller, request) for owned in set(owned_ones)):
         return
     name, ttl_ms = request.map, request.ttl_ms
     stamp = grid.clock.stamp(now).to_bytes(STAMP_BYTES, "big")
@@ -139,6 +139,8 @@ def _put_packed(grid: GridService, caller: Target, request: PutPacked, now: Mill
     if not fits(grid, caller, request, keys, values) or not owns_all(
         grid, caller, request, partitions, request.of, now
     ):
+        return
+    if any(begins_too_many(grid, owned_at(grid, partition), caller, request) for partition in partitions):
         return
     for part in request.parts:
         # One of each: who hashes otherwise than members do is found out before anything is where nobody finds it.
@@ -188,7 +190,7 @@ def _put_in(
         end_before_write(grid, owned, name, keys, now)
     replica.map(name).put_many(keys, values, ttl_ms, now)
     if ttl_ms:
-        grid.note_expiry(owned)
+        grid.note_expiry(owned, name)
     replica.seq += 1
     if owned.streams:
         grid.unsettled[owned.number] = owned
@@ -233,7 +235,7 @@ def _clear(grid: GridService, caller: Target, request: ClearPartitions, now: Mil
         store = replica.maps.get(request.map)
         if store is None or not store.entries:
             continue
-        replica.clear(request.map, stamp)
+        grid.followed.discarded.add_stores(replica.clear(request.map, stamp))
         replica.seq += 1
         if owned.append(ReplicateClear(partition, replica.epoch, replica.seq, request.map, stamp), write):
             write.partitions_left += 1

@@ -64,8 +64,7 @@ def apply_write(replica: Replica, message: Replicate, now: Millis) -> list[MapSt
     elif isinstance(message, ReplicateStaged):
         return carry_out(replica, message, now)
     else:
-        replica.clear(message.map, message.stamp)
-        return []
+        return replica.clear(message.map, message.stamp)
     if (applied := message.applied) is not None:
         replica.outcomes.note(applied.caller, applied.number, applied.open_from, applied.outcome, now)
     return []

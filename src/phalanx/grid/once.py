@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
-from phalanx.grid.outcomes import Standing
+from phalanx.grid.outcomes import MAX_CALLERS, NOT_KEPT, Standing
 from phalanx.grid.replication import OwnedPartition
 from phalanx.wire.messages import (
     AppliedOperation,
@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from phalanx.grid.service import GridService
 
 
-def was_applied(grid: GridService, owned: OwnedPartition, caller: Target, request: KeyWrite) -> bool:
-    """Whether a write must not be applied (any more): then its caller is told what became of it."""
+def was_applied(grid: GridService, owned: OwnedPartition, caller: Target, request: KeyWrite, now: Millis) -> bool:
+    """Whether a write must not be applied (any more, or yet): then its caller is told why."""
     outcomes = owned.replica.outcomes
     record = outcomes.callers.get(caller)
-    if record is None or not 0 < (number := request.op or request.id) <= record.number:
+    if record is None:
+        return not _has_room(grid, owned, caller, request, now)
+    if not 0 < (number := request.op or request.id) <= record.number:
         return False
     outcome = outcomes.find(caller, number)
     if outcome is Standing.NEW:
@@ -49,12 +51,27 @@ def was_applied(grid: GridService, owned: OwnedPartition, caller: Target, reques
     if isinstance(outcome, Standing):
         text = f"write {number} is over, or its outcome was forgotten"
         grid.fail(caller, request.id, ErrorCode.INDETERMINATE, text)
+    elif outcome == NOT_KEPT:
+        text = (
+            f"write {number} was applied once; the value that it returned is over max_outcome_bytes, and was not kept"
+        )
+        grid.fail(caller, request.id, ErrorCode.INDETERMINATE, text)
     elif (reply := _reply(request, outcome)) is None:
         text = f"write {number} of this caller was another one: a number names one operation"
         grid.fail(caller, request.id, ErrorCode.INVALID, text)
     else:
         _write_nothing(grid, owned, caller, request, reply, None)
     return True
+
+
+def _has_room(grid: GridService, owned: OwnedPartition, caller: Target, request: KeyWrite, now: Millis) -> bool:
+    """Whether a write of a caller of whom nothing is known can be noted; else it is told to ask later."""
+    outcomes = owned.replica.outcomes
+    if len(outcomes.callers) < MAX_CALLERS or outcomes.has_room(caller, now):
+        return True
+    text = f"{MAX_CALLERS} callers have written to partition {owned.number} within minutes, and of more it is not kept what"
+    grid.fail(caller, request.id, ErrorCode.NOT_READY, f"{text} became of their writes: let programs share a client")
+    return False
 
 
 def was_noted(owned: OwnedPartition, caller: Target, request: KeyWrite) -> bool:
@@ -74,6 +91,8 @@ def noted(
     number, open_from = request.op or request.id, request.open_from
     if number < 1 or (caller == grid.this and not owned.streams and not request.op):
         return None
+    if type(outcome) is bytes and len(outcome) > grid.config.max_outcome_bytes:
+        outcome = NOT_KEPT
     owned.replica.outcomes.note(caller, number, open_from, outcome, now)
     return AppliedOperation(caller, number, open_from, outcome) if owned.streams else None
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from phalanx.common.ids import Millis, Target
-from phalanx.grid.admission import fits_one, is_kept_from_users, is_refused
+from phalanx.grid.admission import begins_too_many, fits_one, is_kept_from_users, is_refused
 from phalanx.grid.ending import end_before_write
 from phalanx.grid.once import answer_unchanged, noted, was_applied
 from phalanx.grid.replication import OwnedPartition
@@ -64,7 +64,7 @@ def _contains(grid: GridService, owned: OwnedPartition, caller: Target, request:
 
 
 def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put, now: Millis) -> None:
-    if not fits_one(grid, caller, request):
+    if not fits_one(grid, caller, request) or begins_too_many(grid, owned, caller, request):
         return
     number = request.op or request.id
     if (
@@ -76,12 +76,16 @@ def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put,
         grid.out.send(caller, DoneReply(request.id))
         if grid.evictor.is_on:
             grid.evictor.after_write(owned, request.map, 1, now)
-    elif not was_applied(grid, owned, caller, request):
+    elif not was_applied(grid, owned, caller, request, now):
         _store(grid, owned, caller, request, DoneReply(request.id), None, now)
 
 
 def _put_if_absent(grid: GridService, owned: OwnedPartition, caller: Target, request: PutIfAbsent, now: Millis) -> None:
-    if not fits_one(grid, caller, request) or was_applied(grid, owned, caller, request):
+    if (
+        not fits_one(grid, caller, request)
+        or was_applied(grid, owned, caller, request, now)
+        or begins_too_many(grid, owned, caller, request)
+    ):
         return
     store = owned.replica.maps.get(request.map)
     present = store.get(request.key, now) if store is not None else None
@@ -92,7 +96,7 @@ def _put_if_absent(grid: GridService, owned: OwnedPartition, caller: Target, req
 
 
 def _replace(grid: GridService, owned: OwnedPartition, caller: Target, request: Replace, now: Millis) -> None:
-    if not fits_one(grid, caller, request) or was_applied(grid, owned, caller, request):
+    if not fits_one(grid, caller, request) or was_applied(grid, owned, caller, request, now):
         return
     store = owned.replica.maps.get(request.map)
     present = store.get(request.key, now) if store is not None else None
@@ -103,7 +107,7 @@ def _replace(grid: GridService, owned: OwnedPartition, caller: Target, request: 
 
 
 def _remove(grid: GridService, owned: OwnedPartition, caller: Target, request: Remove, now: Millis) -> None:
-    if is_kept_from_users(grid, caller, request) or was_applied(grid, owned, caller, request):
+    if is_kept_from_users(grid, caller, request) or was_applied(grid, owned, caller, request, now):
         return
     replica = owned.replica
     if replica.journals:
@@ -144,7 +148,7 @@ def _store(
         end_before_write(grid, owned, request.map, (request.key,), now)
     replica.map(request.map).put(request.key, stored, ttl_ms, now)
     if ttl_ms:
-        grid.note_expiry(owned)
+        grid.note_expiry(owned, request.map)
     replica.seq += 1
     message = ReplicatePut(
         owned.number, replica.epoch, replica.seq, request.map, [request.key], [stored], ttl_ms, applied

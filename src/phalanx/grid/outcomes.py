@@ -9,7 +9,9 @@ What is forgotten, and why nothing is applied twice all the same:
 * what the caller says is over (`open_from`: it asks for no lower number any more). What still comes late is refused.
 * the oldest outcomes of a caller with more than `MAX_OUTCOMES` under way here, and values that removals returned beyond
   `MAX_VALUE_BYTES` in one partition. Asked again, they are unknown: refused.
-* callers that were silent for `SILENT_MS`. No caller asks again so long after its first try, and no kernel goes on that
+* a value over the members' `max_outcome_bytes`: the owner notes that the write was applied, and not what it returned. Asked
+  again, it is not applied, and its caller is told that much.
+* callers that were silent for `SILENT_MS`, or `CROWDED_MS` where there are too many. No caller asks again so long after its first try, and no kernel goes on that
   long to deliver it.
 
 An operation without a record whose number is below its caller's floor may have been applied: it never is again.
@@ -22,13 +24,19 @@ from collections.abc import Iterable
 
 import msgspec
 
+from phalanx.common.config import MAX_OUTCOME_BYTES
 from phalanx.common.ids import Millis, Target
 from phalanx.wire.replication_messages import OutcomeValue, RecordedCaller
 
 MAX_OUTCOMES = 1024
 """Of one caller in one partition."""
-MAX_VALUE_BYTES = 1024 * 1024
-"""Of all values in the outcomes of one partition; the newest one stays, whatever its size."""
+MAX_VALUE_BYTES = MAX_OUTCOME_BYTES
+"""Of all values in the outcomes of one partition; the newest one stays, and is no longer than that."""
+NOT_KEPT = b""
+"""As the outcome of an operation that returned a value which is too long to be kept. No serialised value is empty."""
+MAX_CALLERS = 5_000
+"""Of one partition: with more, an owner takes no write of another one, until some have been silent for `CROWDED_MS`."""
+CROWDED_MS = 2 * 60_000
 SILENT_MS = 20 * 60_000
 """A caller that wrote nothing to the partition for so long is dropped."""
 LOOK_EVERY_MS = 60_000
@@ -134,6 +142,14 @@ class Outcomes:
             return True
         return False
 
+    def has_room(self, caller: str, now: Millis) -> bool:
+        """Whether a write of this caller may be noted: not where too many others have written of late."""
+        if len(self.callers) < MAX_CALLERS or caller in self.callers:
+            return True
+        if now >= self._look_at:
+            self._drop_silent(now, CROWDED_MS)
+        return len(self.callers) < MAX_CALLERS
+
     def export(self) -> tuple[RecordedCaller, ...]:
         """Everything, for a copy."""
         exported = []
@@ -189,12 +205,12 @@ class Outcomes:
                 record.outcome = None
                 record.floor = max(record.floor, record.number + 1)
 
-    def _drop_silent(self, now: Millis) -> None:
+    def _drop_silent(self, now: Millis, silent_ms: Millis = SILENT_MS) -> None:
         self._look_at = now + LOOK_EVERY_MS
         for caller, record in list(self.callers.items()):
             if record.heard_at < 0:
                 record.heard_at = now
-            elif now - record.heard_at >= SILENT_MS:
+            elif now - record.heard_at >= silent_ms:
                 for outcome in (record.outcome, *(record.older or {}).values()):
                     self._release(outcome)
                 del self.callers[caller]

@@ -20,8 +20,8 @@ from phalanx.grid.store import Replica
 
 AT_ONCE = 500
 """Tombstones that are dropped in one turn."""
-REPLICAS_AT_ONCE = 1_000
-"""Replicas that are looked at in one turn."""
+MAPS_AT_ONCE = 2_000
+"""Maps of replicas that are looked at in one turn, or all of one replica."""
 PAUSE_MS: Millis = 5
 """Between two turns of a round."""
 ROUND_MS: Millis = 60_000
@@ -63,8 +63,9 @@ class Purger:
             self._notes.append((now, self._clock.read(now)))
             while self._notes and self._notes[0][0] <= now - self._keep_ms:
                 self._to = self._notes.popleft()[1]
-        room = AT_ONCE
-        for _ in range(min(REPLICAS_AT_ONCE, len(self._left))):
+        room, looked_at = AT_ONCE, 0
+        while self._left and looked_at < MAPS_AT_ONCE:
+            looked_at += len(self._left[-1].maps) + 1
             room -= self._left[-1].purge(self._to, room)
             if room <= 0:
                 break

@@ -18,8 +18,8 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.grid.anti_entropy import AntiEntropy
 from phalanx.grid.dividing import OwnedLater
-from phalanx.grid.ending import remove_ended
 from phalanx.grid.evicting import Evictor
+from phalanx.grid.expiring import Expirer
 from phalanx.grid.following import Followed
 from phalanx.grid.held import HeldRequests
 from phalanx.grid.journalling import follow_journal_settings, read_journal
@@ -54,10 +54,8 @@ from phalanx.wire.messages import (
     Rule,
 )
 
-EXPIRE_AT_MOST = 200
-"""Entries that one partition drops in one turn because their time is over."""
-EXPIRY_PAUSE_MS = 100
-"""Between two looks for entries whose time is over; reads never see them in between."""
+LOOK_EVERY_MS = 100
+"""Between two looks at replicas that are waited for."""
 
 
 class GridService:
@@ -103,12 +101,11 @@ class GridService:
         self.scans = WaitingScans(self)
         self.counts_reads = counts_reads(table.maps)
         """Whether it may matter when and how often entries are read."""
-        self._expiring: dict[int, OwnedPartition] = {}
-        """Owned partitions that may hold entries which expire."""
+        self._expirer = Expirer(self)
         self.table_at: Millis = 0
         """When the table was installed."""
         self._look_at = 0
-        """When unsettled partitions and expiring entries are looked at next."""
+        """When unsettled partitions are looked at next."""
 
     def __repr__(self) -> str:
         owned, followed = len(self.all_owned()), len(self.followed.replicas)
@@ -186,6 +183,7 @@ class GridService:
             or owned.streams
             or self.evictor.is_on
             or self.guard.watches(name)
+            or (len(owned.replica.maps) >= self.config.max_maps and name not in owned.replica.maps)
             or len(key) > self._max_key
             or len(value) > self._max_value
         ):
@@ -193,9 +191,9 @@ class GridService:
         owned.put_unshared(name, key, self.clock.stamped(value, now), now)
         return True
 
-    def note_expiry(self, owned: OwnedPartition) -> None:
-        """An entry with a time to live was stored."""
-        self._expiring[owned.number] = owned
+    def note_expiry(self, owned: OwnedPartition, name: str) -> None:
+        """An entry of a map with a time to live was stored."""
+        self._expirer.note(owned, name)
 
     def note_read(self, owned: OwnedPartition, name: str, key: bytes, now: Millis) -> None:
         """An entry of some map is read: note it if the map's merge policy wants to know."""
@@ -317,8 +315,7 @@ class GridService:
         owned.view = self.followed.view
         self.owned[partition] = owned
         self.staging.take_over(owned, self.table_at)
-        if any(store.expires_at for store in replica.maps.values()):
-            self._expiring[partition] = owned
+        self._expirer.take_over(owned)
         return owned
 
     def _hand_over(self, owned: OwnedPartition, why: str = "") -> None:
@@ -328,7 +325,7 @@ class GridService:
         self.evictor.let_go(owned.number)
         self.owned[owned.number] = None
         self.unsettled.pop(owned.number, None)
-        self._expiring.pop(owned.number, None)
+        self._expirer.let_go(owned.number)
         for write in owned.abandon():
             if write.partitions_left > 0:
                 write.partitions_left = 0
@@ -460,8 +457,13 @@ class GridService:
             return self.table_at
         earliest = self._checks.next_deadline()
         chunk_at = self.pacer.next_deadline() if self.pacer is not None else None
-        look_at = self._look_at if self.unsettled or self._expiring else None
-        others = self.followed.discarded.next_deadline(), self._purger.next_deadline(), self.staging.next_deadline()
+        look_at = self._look_at if self.unsettled else None
+        others = (
+            self.followed.discarded.next_deadline(),
+            self._purger.next_deadline(),
+            self.staging.next_deadline(),
+            self._expirer.next_deadline(),
+        )
         for deadline in (chunk_at, look_at, self.evictor.next_deadline(), self.scans.next_deadline(), *others):
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
@@ -479,26 +481,14 @@ class GridService:
         self.staging.on_time(now)
         self.evictor.on_time(now)
         self.scans.on_time(now)
+        self._expirer.on_time(now)
         for owned in self._checks.due(self.owned, now):
             owned.check_backups()
         if now < self._look_at:
             return
-        self._look_at = now + EXPIRY_PAUSE_MS
+        self._look_at = now + LOOK_EVERY_MS
         for owned in list(self.unsettled.values()):
             owned.ask_if_silent(now)
             for member in owned.stalled_copies(now):
                 owned.on_link_lost(member, now)
             self._note_progress(owned, now)
-        for owned in list(self._expiring.values()):
-            # What a sealed partition holds stays as its new owner has it.
-            if owned.number not in self.outgoing.sealed:
-                self._expire(owned, now)
-
-    def _expire(self, owned: OwnedPartition, now: Millis) -> None:
-        still_expiring = False
-        for name, store in list(owned.replica.maps.items()):
-            if keys := store.take_expired(now, EXPIRE_AT_MOST):
-                remove_ended(self, owned, name, keys, now)
-            still_expiring = still_expiring or bool(store.expires_at)
-        if not still_expiring:
-            self._expiring.pop(owned.number, None)

@@ -192,7 +192,7 @@ def _do(
     made = hidden_name(message.map, message.job, Kind.SNAPSHOT) if step is Step.SNAPSHOT else ""
     for name in (message.map, made, hidden_name(message.map, message.job, Kind.WHOLE)):
         if name in replica.maps and replica.maps[name].expires_at:
-            grid.note_expiry(owned)
+            grid.note_expiry(owned, name)
     if made in replica.maps:
         grid.staging.touch(made, now)
     if owned.streams:

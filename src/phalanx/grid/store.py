@@ -37,12 +37,11 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 
 from phalanx.common.clock import STAMP_BYTES, stamp_of
-from phalanx.common.hidden import Kind, is_hidden, kind_of
+from phalanx.common.hidden import is_hidden
 from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.journal import EVICTED, EXPIRED, REMOVED, Journal
 from phalanx.grid.outcomes import Outcomes
 from phalanx.grid.readings import Readings
-from phalanx.grid.rows import PREFIX_BYTES, row_count
 from phalanx.grid.scan_order import RUN_KEYS, SPARE_KEYS, ScanOrder
 from phalanx.grid.staged import Staged
 
@@ -412,8 +411,11 @@ class Replica:
                 store.remove(key, stamp, ended_at)
         self._drop_if_empty(name, store)
 
-    def clear(self, name: str, stamp: int = 0) -> None:
-        """Drop all entries and tombstones of a map, and keep the stamp of that. 0: keep nothing."""
+    def clear(self, name: str, stamp: int = 0) -> list[MapStore]:
+        """Drop all entries and tombstones of a map, and keep the stamp of that. 0: keep nothing.
+
+        Returns what is to be taken apart.
+        """
         before = self.maps.pop(name, None)
         if before is not None and before.journal is not None:
             before.journal.cleared(before.entries, stamp)
@@ -422,6 +424,7 @@ class Replica:
             store.cleared_at = stamp
             if before is not None:
                 store.purged_to = before.purged_to
+        return [before] if before is not None else []
 
     def purge(self, to: int, limit: int) -> int:
         """Drop tombstones with stamps up to `to`, at most `limit`; how many it was."""
@@ -443,17 +446,3 @@ class Replica:
     def entry_count(self) -> int:
         """Of all maps; what is hidden is none of them."""
         return sum(len(store.entries) for name, store in self.maps.items() if not is_hidden(name))
-
-    def hidden_count(self) -> int:
-        """Entries of hidden maps, and rows that are staged."""
-        hidden = [(kind_of(name), store.entries) for name, store in self.maps.items() if is_hidden(name)]
-        return sum(
-            sum(row_count(page, PREFIX_BYTES) for page in entries.values()) if kind is Kind.ATTEMPT else len(entries)
-            for kind, entries in hidden
-        )
-
-    def byte_count(self) -> int:
-        """Bytes of all serialised keys and values, hidden ones too; stamps are none of them."""
-        return sum(
-            len(key) + len(stored) - STAMP_BYTES for store in self.maps.values() for key, stored in store.entries.items()
-        )  # fmt: skip

@@ -161,7 +161,7 @@ def _apply(
         if ttl_ms:
             # Over what it stood where it was written, is not known here: a third side may still have that.
             replica.map(name).covering.update(keys)
-            grid.note_expiry(owned)
+            grid.note_expiry(owned, name)
         replica.seq += 1
         replicate(ReplicatePut(owned.number, replica.epoch, replica.seq, name, keys, versions, ttl_ms, merged=True))
     if values and grid.evictor.is_on:

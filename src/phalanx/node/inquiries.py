@@ -7,13 +7,13 @@ from __future__ import annotations
 from typing import assert_never
 
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import is_hidden
 from phalanx.common.ids import Millis, Target
 from phalanx.common.table import HOLE
 from phalanx.common.view import MembersView
 from phalanx.grid.kept import Kept
 from phalanx.grid.service import GridService
 from phalanx.membership.service import MembershipService
+from phalanx.node.counting import Counts
 from phalanx.node.history import History
 from phalanx.partition.duties import MasterDuties
 from phalanx.partition.keeper import PartitionKeeper
@@ -33,12 +33,13 @@ from phalanx.wire.messages import (
     MembersReply,
     MigrationsReply,
     MigrationUnderWay,
-    NamesReply,
-    ReplicasReply,
     Reply,
     SafetyReply,
     TableReply,
 )
+
+Told = GetTable | GetMembers | GetHistory | GetSafety | GetMigrations
+"""What is answered at once."""
 
 
 class Inquiries:
@@ -61,11 +62,24 @@ class Inquiries:
         self._kept = kept
         self._history = history
         self._out = outbox
+        self._counts = Counts(grid, kept, outbox)
 
     def on_inquiry(self, caller: Target, request: Inquiry, now: Millis) -> None:
-        self._out.send(caller, self._answer(request, now))
+        if not isinstance(request, GetReplicas | GetMapNames):
+            self._out.send(caller, self._answer(request, now))
+        elif self._membership.view is None:
+            self._out.send(caller, _not_joined(request))
+        else:
+            self._counts.begin(caller, request, now)
 
-    def _answer(self, request: Inquiry, now: Millis) -> Reply:
+    def next_deadline(self) -> Millis | None:
+        return self._counts.next_deadline()
+
+    def on_time(self, now: Millis) -> None:
+        """Go on with what is answered in several turns."""
+        self._counts.on_time(now)
+
+    def _answer(self, request: Told, now: Millis) -> Reply:
         view = self._membership.view
         if isinstance(request, GetHistory):
             suspected = sorted(self._membership.suspicions.suspected) if view is not None else []
@@ -73,7 +87,7 @@ class Inquiries:
             told = history.tell(now) if partition < 0 else history.tell_of(partition, now)
             return HistoryReply(request.id, view, suspected, *told)
         if view is None:
-            return ErrorReply(request.id, ErrorCode.NOT_READY, "this member has not joined a cluster yet")
+            return _not_joined(request)
         match request:
             case GetMembers():
                 return MembersReply(request.id, view, sorted(self._membership.suspicions.suspected))
@@ -81,37 +95,12 @@ class Inquiries:
                 if request.assign:
                     self._duties.want_table(now)
                 return TableReply(request.id, self._keeper.table, view)
-            case GetMapNames():
-                return NamesReply(request.id, self._map_names(request.with_empty))
-            case GetReplicas():
-                return self._replicas(request.id)
             case GetSafety():
                 return self._safety(request.id, view, now)
             case GetMigrations():
                 return self._migrations(request.id, now)
             case _:
                 assert_never(request)
-
-    def _map_names(self, with_empty: bool) -> list[str]:
-        owned = [owned.replica for owned in self._grid.all_owned()]
-        named = {name for replica in owned for name, store in replica.maps.items() if store.entries or with_empty}
-        return sorted(name for name in named if not is_hidden(name))
-
-    def _replicas(self, request_id: int) -> ReplicasReply:
-        grid = self._grid
-        owned = [owned.replica for owned in grid.all_owned()]
-        followed = [*grid.followed.replicas.values(), *grid.followed.undivided.replicas()]
-        return ReplicasReply(
-            request_id,
-            len(owned),
-            len(followed),
-            sum(replica.entry_count() for replica in owned + followed),
-            sum(replica.byte_count() for replica in owned + followed),
-            len(grid.unsettled),
-            grid.table.maps.depth,
-            self._kept.entry_count(),
-            sum(replica.hidden_count() for replica in owned + followed),
-        )
 
     def _safety(self, request_id: int, view: MembersView, now: Millis) -> SafetyReply:
         """By the table, and by what this member knows itself: nobody else is asked."""
@@ -147,3 +136,7 @@ class Inquiries:
             migrating.arrived + remaining, migrating.arrived, remaining, migrating.done, duties.lacking(),
             duties.without_table(), leaving, under_way,
         )  # fmt: skip
+
+
+def _not_joined(request: Inquiry) -> ErrorReply:
+    return ErrorReply(request.id, ErrorCode.NOT_READY, "this member has not joined a cluster yet")

@@ -199,7 +199,7 @@ class Node:
         """When time alone will matter next; an input `TimePassed` is due then."""
         # Asked after every turn of a driver, so without lists and generators.
         earliest = self.membership.next_deadline()
-        for machine in (self.duties, self.grid, self.calls, self.keeping):
+        for machine in (self.duties, self.grid, self.calls, self.keeping, self._inquiries):
             deadline = machine.next_deadline()
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
@@ -236,6 +236,7 @@ class Node:
                 self.grid.on_time(now)
                 self.calls.on_time(now)
                 self.keeping.on_time(now)
+                self._inquiries.on_time(now)
                 if (self.calls.waiting or self.keeping) and not self._is_serving:
                     # What was asked for before may have been lost, or have come while the master could not decide.
                     self.duties.want_table(now)

@@ -5,6 +5,11 @@ from __future__ import annotations
 from phalanx.common.ids import MemberId, address_of, is_client, is_member, may_be_member
 from phalanx.wire.messages import PROTOCOL_VERSION, Handshake, Hello, Refused, Welcome
 
+MAX_CLIENT_LENGTH = 128
+"""Characters in the name of a client: each partition remembers those that have written to it."""
+MAX_MEMBER_LENGTH = 320
+"""The same of a member: a host name has 253 at most, a port and an incarnation some fifty."""
+
 
 def judge_protocol(message: Handshake) -> Hello | Refused:
     """The first frame, if it is one that this version can go on with: all that is said to somebody unknown."""
@@ -29,6 +34,11 @@ def judge_hello(message: Handshake, this: MemberId, cluster: str) -> Welcome | R
         )
     if is_member(message.receiver) and message.receiver != this:
         return Refused(f"another incarnation of the member listens at {address_of(this)} now")
+    longest = MAX_CLIENT_LENGTH if is_client(message.sender) else MAX_MEMBER_LENGTH
+    if len(message.sender) > longest:
+        return Refused(
+            f"an identity of {len(message.sender)} characters is longer than {longest}: it is noted with writes"
+        )
     if not is_client(message.sender) and not may_be_member(message.sender):
         return Refused(f"{message.sender!r} is neither a member's nor a client's identity")
     return Welcome(this)

@@ -1,0 +1,105 @@
+"""What a member holds, counted for people: some entries in each turn, for there may be millions, and thousands of maps.
+
+What changes meanwhile is counted as it was when its map was reached.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+
+from phalanx.common.clock import STAMP_BYTES
+from phalanx.common.hidden import Kind, is_hidden, kind_of
+from phalanx.common.ids import Millis, Target
+from phalanx.grid.kept import Kept
+from phalanx.grid.rows import PREFIX_BYTES, row_count
+from phalanx.grid.service import GridService
+from phalanx.grid.store import MapStore
+from phalanx.wire.effects import Outbox
+from phalanx.wire.messages import GetMapNames, GetReplicas, NamesReply, ReplicasReply, Reply
+
+ENTRIES_AT_ONCE = 20_000
+"""In one turn; a map counts as some, also where it has none."""
+MAP_ENTRIES = 5
+PAUSE_MS: Millis = 1
+
+Counting = Generator[int, None, Reply]
+"""Yields about how many entries it has looked at since it last did; returns the answer."""
+
+
+class Counts:
+    """Answers that take several turns."""
+
+    def __init__(self, grid: GridService, kept: Kept, outbox: Outbox) -> None:
+        self._grid, self._kept, self._out = grid, kept, outbox
+        self._under_way: deque[tuple[Target, Counting]] = deque()
+        self._due_at: Millis = 0
+
+    def begin(self, caller: Target, request: GetReplicas | GetMapNames, now: Millis) -> None:
+        """Answer, at once if there is little to count."""
+        counting = self._replicas(request) if isinstance(request, GetReplicas) else self._names(request)
+        self._under_way.append((caller, counting))
+        if len(self._under_way) == 1:
+            self._go_on(now)
+
+    def next_deadline(self) -> Millis | None:
+        return self._due_at if self._under_way else None
+
+    def on_time(self, now: Millis) -> None:
+        if self._under_way and now >= self._due_at:
+            self._go_on(now)
+
+    def _go_on(self, now: Millis) -> None:
+        """Count as much as fits one turn; whoever asked later comes in a later turn."""
+        caller, counting = self._under_way[0]
+        room = ENTRIES_AT_ONCE
+        try:
+            while room > 0:
+                room -= next(counting)
+        except StopIteration as done:
+            self._under_way.popleft()
+            self._out.send(caller, done.value)
+        self._due_at = now + PAUSE_MS
+
+    def _names(self, request: GetMapNames) -> Counting:
+        named: set[str] = set()
+        for owned in self._grid.all_owned():
+            named.update(name for name, store in owned.replica.maps.items() if store.entries or request.with_empty)
+            yield MAP_ENTRIES * (len(owned.replica.maps) + 1)
+        return NamesReply(request.id, sorted(name for name in named if not is_hidden(name)))
+
+    def _replicas(self, request: GetReplicas) -> Counting:
+        grid = self._grid
+        owned = [owned.replica for owned in grid.all_owned()]
+        followed = [*grid.followed.replicas.values(), *grid.followed.undivided.replicas()]
+        entries = hidden = size = 0
+        for replica in owned + followed:
+            for name, store in list(replica.maps.items()):
+                yield MAP_ENTRIES
+                if not is_hidden(name):
+                    entries += len(store.entries)
+                elif kind_of(name) is not Kind.ATTEMPT:
+                    hidden += len(store.entries)
+                else:
+                    hidden += sum(row_count(page, PREFIX_BYTES) for page in store.entries.values())
+                size += yield from _bytes_of(store)
+        return ReplicasReply(
+            request.id, len(owned), len(followed), entries, size, len(grid.unsettled), grid.table.maps.depth,
+            self._kept.entry_count(), hidden,
+        )  # fmt: skip
+
+
+def _bytes_of(store: MapStore) -> Generator[int, None, int]:
+    """Bytes of all serialised keys and values of a map; stamps are none of them."""
+    if len(store.entries) <= ENTRIES_AT_ONCE:
+        yield len(store.entries)
+        return sum(map(len, store.entries)) + sum(map(len, store.entries.values())) - STAMP_BYTES * len(store.entries)
+    size = 0
+    keys = list(store.entries)
+    for start in range(0, len(keys), ENTRIES_AT_ONCE):
+        some = [
+            stored for key in keys[start : start + ENTRIES_AT_ONCE] if (stored := store.entries.get(key)) is not None
+        ]
+        size += sum(map(len, keys[start : start + ENTRIES_AT_ONCE])) + sum(map(len, some)) - STAMP_BYTES * len(some)
+        yield ENTRIES_AT_ONCE
+    return size
