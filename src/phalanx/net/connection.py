@@ -188,7 +188,7 @@ class FrameConnection(asyncio.Protocol):
         """Send in this turn of the loop. Raises `EntryTooLarge` for a message over the frame limit."""
         self._queue_frame(encode_frame(message, self._max_frame_bytes))
 
-    def _queue_frame(self, frame: bytes) -> None:
+    def _queue_frame(self, frame: bytes | bytearray) -> None:
         self._out.append(frame)
         self._queued += len(frame)
         if self._queued >= WRITE_AT_BYTES:
@@ -400,7 +400,7 @@ class Link(FrameConnection):
             self._check_backlog(self.backlog)
         self._queue_frame(frame)
 
-    def _wait(self, frame: bytes) -> None:
+    def _wait(self, frame: bytes | bytearray) -> None:
         self._check_backlog(self._waiting_bytes)
         self._waiting.append(frame)
         self._waiting_bytes += len(frame)

@@ -44,7 +44,7 @@ class Sealer:
         self._number = 0
         """Of the next record."""
 
-    def seal(self, data: bytes) -> bytes:
+    def seal(self, data: bytes | bytearray) -> bytes:
         """The data as records, ready to be sent behind all that was sealed before."""
         length = len(data)
         if length > MAX_BODY_BYTES:
@@ -55,7 +55,7 @@ class Sealer:
         mac.update(number.to_bytes(NUMBER_BYTES, "big") + data)
         return length.to_bytes(LENGTH_BYTES, "big") + mac.digest() + data
 
-    def _seal_long(self, data: bytes) -> bytes:
+    def _seal_long(self, data: bytes | bytearray) -> bytes:
         pieces: list[bytes | memoryview] = []
         view = memoryview(data)
         for start in range(0, len(data), MAX_BODY_BYTES):

@@ -77,8 +77,13 @@ class Config(NodeConfig, frozen=True, kw_only=True):
     """Clients connected at a time; further ones are refused. 0: as many as the limit of open files leaves beside the places
     of members, and 10,000 at most."""
 
+    slow_turn_warning_ms: int = 100
+    """A member that works at one input for longer says so, at most every ten seconds: meanwhile it hears nobody. 0: never."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.slow_turn_warning_ms < 0:
+            raise UsageError(f"slow_turn_warning_ms: {self.slow_turn_warning_ms} must not be negative; 0 turns it off")
         for name in ("seeds", "also_known_as"):
             msgspec.structs.force_setattr(self, name, _addresses(name, getattr(self, name)))
         if not 0 <= self.port < 65536:

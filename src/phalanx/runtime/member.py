@@ -29,6 +29,7 @@ from phalanx.runtime.links import Links
 from phalanx.runtime.overload import Overload
 from phalanx.runtime.places import Places
 from phalanx.runtime.safe_logger import SafeLogger
+from phalanx.runtime.slow_turns import SlowTurns
 from phalanx.runtime.strangers import Strangers
 from phalanx.wire.effects import (
     Answer,
@@ -75,6 +76,8 @@ class Member:
         greeting came; and those that this member gave up because somebody passed them on."""
         self.own_addresses: frozenset[Address] = frozenset()
         """Under which others may dial this member, normalised; not those at which single connections arrive."""
+        self.slow_turns = SlowTurns(config.slow_turn_warning_ms)
+        """Turns in which this member was busy for long."""
         self._loop = asyncio.get_running_loop()
         self._on_failure = on_failure
         self._is_over = False
@@ -286,8 +289,14 @@ class Member:
 
     def feed(self, event: Input) -> None:
         """Give the node an input, and carry out what it wants. After the member has ended nothing happens."""
-        if not self._is_over:
-            take_step(self.node, event, int(time.monotonic() * 1000), self._carry_out_all, self.fail)
+        if self._is_over:
+            return
+        began_s = time.monotonic()
+        take_step(self.node, event, int(began_s * 1000), self._carry_out_all, self.fail)
+        ended_s = time.monotonic()
+        if ended_s - began_s > self.slow_turns.limit_s:
+            with contextlib.suppress(Exception):  # it only tells people
+                self.slow_turns.note(self.address, event, ended_s - began_s, ended_s)
 
     def _carry_out_all(self, effects: list[Effect]) -> None:
         if self.node.membership.view is not self._view:

@@ -1,0 +1,78 @@
+"""Turns of a member that took long: counted, and told now and then with what was asked of it.
+
+While a member works at one input it hears nobody, sends no heartbeat and answers nothing. What grows with the data is done
+in pieces, so a long turn names a place where it is not, or a machine that has no time for the member.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from phalanx.runtime.safe_logger import SafeLogger
+from phalanx.wire.effects import Call, Input, Received, ReceivedTogether
+
+logger = SafeLogger("phalanx.member")
+
+TELL_AGAIN_S = 10.0
+"""Between two lines."""
+NEVER_S = float("inf")
+SHOWN_CHARACTERS = 60
+"""Of a name that came from outside."""
+
+
+class SlowTurns:
+    """Of one member."""
+
+    def __init__(self, warning_ms: int) -> None:
+        self.limit_s = warning_ms / 1000 if warning_ms else NEVER_S
+        """A turn that takes longer is to be noted."""
+        self.total = 0
+        self.longest_s = 0.0
+        self._untold = 0
+        """Since the last line, which told of one more."""
+        self._told_s = -NEVER_S
+
+    def note(self, address: str, event: Input, took_s: float, now_s: float) -> None:
+        """A turn was too long; the times are of one clock, in seconds."""
+        self.total += 1
+        self.longest_s = max(self.longest_s, took_s)
+        if now_s - self._told_s < TELL_AGAIN_S:
+            self._untold += 1
+            return
+        others = f" ({self._untold} more since the last such line)" if self._untold else ""
+        self._told_s, self._untold = now_s, 0
+        logger.warning(
+            "%s was busy for %d ms with one input and heard nobody meanwhile: %s%s",
+            address, took_s * 1000, described(event), others,
+        )  # fmt: skip
+
+
+def described(event: Input) -> str:
+    """An input in a few words: what kind, from whom, about which map and partitions."""
+    if isinstance(event, ReceivedTogether):
+        kinds = Counter(type(message).__name__ for message in event.messages)
+        told = ", ".join(f"{count} {name}" for name, count in kinds.most_common(3))
+        return f"{told} of {_shown(event.sender)}"
+    if isinstance(event, Received):
+        return f"{_named(event.message)} of {_shown(event.sender)}"
+    if isinstance(event, Call):
+        return f"{_named(event.request)} of this program"
+    return type(event).__name__
+
+
+def _named(message: Any) -> str:
+    words = [type(message).__name__]
+    if (name := getattr(message, "map", None)) is not None:
+        words.append(f"map {_shown(name)}")
+    if (partition := getattr(message, "partition", None)) is not None:
+        words.append(f"partition {partition}")
+    for field in ("keys", "partitions", "parts"):
+        if (several := getattr(message, field, None)) is not None:
+            words.append(f"{len(several)} {field}")
+    return ", ".join(words)
+
+
+def _shown(text: str) -> str:
+    """As it can stand in a line: what comes from outside may hold anything."""
+    return ascii(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}...")
