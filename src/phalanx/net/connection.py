@@ -27,12 +27,12 @@ from phalanx.net.secret import Secret
 from phalanx.wire.codec import FrameReader, encode_frame, message_decoder, reply_decoder
 from phalanx.wire.messages import Handshake, MembersUpdate, Message, Proof, TableUpdate
 
+LARGE_FRAME_BYTES = 16 * 1024
+"""Frames up to this length are joined for writing, which costs less than to write each; longer ones are not worth a copy."""
 WRITE_AT_BYTES = 1024 * 1024
-"""Queued bytes that are written without waiting for the end of the turn: then the kernel says whether the peer reads."""
+"""So much of larger frames is written without waiting for the end of the turn."""
 DESCRIPTOR_PAUSE_S = 0.1
 """Before a connection is tried again for which there was no descriptor."""
-JOINED_BYTES = 16 * 1024
-"""Frames that are shorter on average are joined for writing; longer ones are not worth a copy."""
 PUBLISHED = frozenset({MembersUpdate, TableUpdate})
 """Messages of which one object goes to all members."""
 
@@ -123,7 +123,7 @@ class FrameConnection(asyncio.Protocol):
         self._out: list[bytes | bytearray] = []
         """Frames for the next write."""
         self._queued = 0
-        """Bytes of these frames."""
+        """Bytes of the large ones among these frames."""
         self.written = 0
         """Bytes handed to the transport since the connection was made."""
         self._pauses = 0
@@ -186,13 +186,28 @@ class FrameConnection(asyncio.Protocol):
 
     def queue(self, message: Message | Handshake) -> None:
         """Send in this turn of the loop. Raises `EntryTooLarge` for a message over the frame limit."""
-        self._queue_frame(encode_frame(message, self._max_frame_bytes))
+        frame = encode_frame(message, self._max_frame_bytes)
+        self._out.append(frame)
+        if len(frame) > LARGE_FRAME_BYTES:
+            self._large_was_queued(frame)
+        elif not self._flush_is_due:
+            self._flush_is_due = True
+            self._group.flush_soon(self)
 
     def _queue_frame(self, frame: bytes | bytearray) -> None:
+        """As `queue`, of a message that has been encoded."""
         self._out.append(frame)
+        if len(frame) > LARGE_FRAME_BYTES:
+            self._large_was_queued(frame)
+        elif not self._flush_is_due:
+            self._flush_is_due = True
+            self._group.flush_soon(self)
+
+    def _large_was_queued(self, frame: bytes | bytearray) -> None:
+        """Count the frame, and write when it is much: then the kernel says whether the peer reads."""
         self._queued += len(frame)
         if self._queued >= WRITE_AT_BYTES:
-            self._write()
+            self.flush()
         elif not self._flush_is_due:
             self._flush_is_due = True
             self._group.flush_soon(self)
@@ -200,25 +215,24 @@ class FrameConnection(asyncio.Protocol):
     def flush(self) -> None:
         """Write what was queued."""
         self._flush_is_due = False
-        if self._out:
-            self._write()
-
-    def _write(self) -> None:
-        out, transport, size = self._out, self.transport, self._queued
-        if transport is None:
+        out, transport = self._out, self.transport
+        if not out or transport is None:
             return
-        self.written += size
-        self._queued = 0
         if self.is_closing:
             pass  # nobody will get it
         elif self._records is not None:
-            transport.write(self._records.seal(out[0] if len(out) == 1 else b"".join(out)))
-        elif len(out) == 1:
-            transport.write(out[0])
-        elif size < len(out) * JOINED_BYTES:
-            transport.write(b"".join(out))
-        else:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            self._queued = 0
+            self.written += len(data)
+            transport.write(self._records.seal(data))
+        elif self._queued:
+            self._queued = 0
+            self.written += sum(map(len, out))
             transport.writelines(out)
+        else:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            self.written += len(data)
+            transport.write(data)
         out.clear()
         if self._is_backed_up:
             self._group.flow.wrote(self)

@@ -83,7 +83,7 @@ class Flow:
         self._loop = loop
         self._call = call
         self._on_drop = on_drop
-        self._backlogs: Backlogs[FrameConnection] = Backlogs(limits.client_backlog_bytes, limits.total_backlog_bytes)
+        self.backlogs: Backlogs[FrameConnection] = Backlogs(limits.client_backlog_bytes, limits.total_backlog_bytes)
         self._room: Reservations[FrameConnection] = Reservations(limits.partial_frame_bytes)
         self._writing: dict[FrameConnection, Pace] = {}
         """Connections with a backlog."""
@@ -103,34 +103,29 @@ class Flow:
             if size > most:
                 self._drop(connection, Drop.FULL, f"{size} bytes wait for the member; the limit is {most}")
             return
-        self._backlogs.note(connection, size)
+        self.backlogs.note(connection, size)
         if connection not in self._writing and not connection.is_closing:
             self._writing[connection] = Pace(connection.written - size, size, self._now)
             self._arm()
-        if self._backlogs.is_over:
+        if self.backlogs.is_over:
             self._make_room()
 
     def drained(self, connection: FrameConnection) -> None:
         """The kernel has taken what waited for this connection, or it will never be written."""
         if self._writing.pop(connection, None) is not None:
-            self._backlogs.note(connection, 0)
-
-    @property
-    def is_tight(self) -> bool:
-        """Whether more than half of what may wait to be written does."""
-        return self._backlogs.is_tight
+            self.backlogs.note(connection, 0)
 
     def must_wait(self, connection: FrameConnection) -> bool:
         """Whether requests of this connection wait, until its backlog is written or dropped connections are gone."""
-        return self._backlogs.must_wait(connection)
+        return self.backlogs.must_wait(connection)
 
     def _make_room(self) -> None:
         """Drop the largest backlogs until the rest is within the budget."""
-        for connection in self._backlogs.connections:
-            self._backlogs.note(connection, connection.backlog)  # since it was noted, some of it was written
+        for connection in self.backlogs.connections:
+            self.backlogs.note(connection, connection.backlog)  # since it was noted, some of it was written
         most = self.limits.total_backlog_bytes
-        while self._backlogs.is_over and (largest := self._backlogs.largest()) is not None:
-            text = f"{self._backlogs.total} bytes wait for all clients, {largest.backlog} for it; the limit is {most}"
+        while self.backlogs.is_over and (largest := self.backlogs.largest()) is not None:
+            text = f"{self.backlogs.total} bytes wait for all clients, {largest.backlog} for it; the limit is {most}"
             self._drop(largest, Drop.FULL, text)
 
     # --- frames that have come in part -------------------------------------------------------------------------------
@@ -154,7 +149,7 @@ class Flow:
     def gone(self, connection: FrameConnection) -> None:
         """The connection is closed: nothing of it is counted any more."""
         self._writing.pop(connection, None)
-        self._backlogs.note(connection, 0)
+        self.backlogs.note(connection, 0)
         self.part_ended(connection, is_whole=False)
 
     # --- the pace ----------------------------------------------------------------------------------------------------
@@ -171,7 +166,7 @@ class Flow:
         limit_ms = self.limits.slow_peer_timeout_ms
         for connection, pace in list(self._writing.items()):
             backlog = connection.backlog
-            self._backlogs.note(connection, backlog)
+            self.backlogs.note(connection, backlog)
             if not pace.is_kept(connection.written - backlog, backlog, self._now, limit_ms):
                 self._drop(
                     connection, Drop.SLOW_READER, f"{backlog} bytes wait for it; within {limit_ms} ms too few left"
@@ -196,7 +191,7 @@ class Flow:
 
     def _drop(self, connection: FrameConnection, why: Drop, text: str) -> None:
         self._writing.pop(connection, None)
-        self._backlogs.drop(connection)
+        self.backlogs.drop(connection)
         self.part_ended(connection, is_whole=False)
         self._on_drop(connection, why, text)
         connection.reset()  # else the kernel keeps what it has taken, for as long as the peer does not read it

@@ -49,6 +49,7 @@ class Inbound(FrameConnection):
         """Kinds of messages that the sender may send."""
         self._held: list[Message] = []
         """Requests that were received, and wait until replies to earlier ones are written."""
+        self._backlogs = group.flow.backlogs
         self._lot = 1
         """How many requests are handled together; it grows while replies are short."""
         self._has_part = False
@@ -106,7 +107,11 @@ class Inbound(FrameConnection):
                     raise ProtocolError(f"a client must not send {type(message).__name__}")
                 self.reply(ErrorReply(message.id, ErrorCode.INVALID, message.text))
                 messages = [each for each in messages if each is not message]
-        if self._held:
+        if len(messages) == 1 and not self._held and not self._backlogs.is_tight:
+            self._member.feed(Received(self.sender, messages[0]))
+            if self._is_backed_up and self._group.flow.must_wait(self):
+                self.pause(WAITS_FOR_READER)
+        elif self._held:
             self._held += messages
         elif messages:
             self._handle(messages)
@@ -125,38 +130,46 @@ class Inbound(FrameConnection):
 
     def _handle(self, messages: list[Message]) -> None:
         """Hand messages to the node; when their replies are too many, hold the rest."""
-        sender = self.sender
-        is_cut = len(messages) > self._lot or self._group.flow.is_tight
-        if is_cut and (is_client(str(sender)) or not _REQUESTS.isdisjoint(map(type, messages))):
+        if (len(messages) > self._lot or self._backlogs.is_tight) and self._asks(messages):
             self._handle_in_lots(messages)
-        elif sender is not None:
-            self._feed(sender, messages)
+        else:
+            self._feed(messages)
         if self._is_backed_up and not self._held and self._group.flow.must_wait(self):
             self.pause(WAITS_FOR_READER)
 
-    def _feed(self, sender: MemberId | ClientId, messages: list[Message]) -> None:
-        if len(messages) == 1:
-            self._member.feed(Received(sender, messages[0]))
-        else:
-            self._member.feed(ReceivedTogether(sender, messages))
+    def _asks(self, messages: list[Message]) -> bool:
+        """Whether there are requests among the messages, which are answered. Of a client all are."""
+        return is_client(str(self.sender)) or not _REQUESTS.isdisjoint(map(type, messages))
+
+    def _feed(self, messages: list[Message]) -> None:
+        sender = self.sender
+        if sender is not None:
+            self._member.feed(
+                Received(sender, messages[0]) if len(messages) == 1 else ReceivedTogether(sender, messages)
+            )
 
     def _handle_in_lots(self, messages: list[Message]) -> None:
         """Hand messages to the node a few at a time, until this connection has had its turn."""
-        flow = self._group.flow
-        begun_at, start, end = self.written, 0, len(messages)
-        while start < end:
-            sender = self.sender
-            if sender is None or self.is_closing:
-                return
-            if not self.is_of_member and (flow.must_wait(self) or self.written - begun_at > TURN_BYTES):
+        backlogs, begun_at, start, end = self._backlogs, self.written, 0, len(messages)
+        while start < end and not self.is_closing:
+            is_over = self._is_backed_up or backlogs.is_tight or self.written - begun_at > TURN_BYTES
+            if is_over and self._must_stop(begun_at):
                 self._hold(messages[start:])
                 return
-            lot = 1 if flow.is_tight else self._lot
+            lot = 1 if backlogs.is_tight else self._lot
             made = self.written + self._queued
-            self._feed(sender, messages[start : start + lot])
+            self._feed(messages[start : start + lot])
             start += lot
-            made = self.written + self._queued - made
-            self._lot = 1 if made > lot * LARGE_REPLY_BYTES else min(2 * self._lot, MAX_LOT)
+            if self.written + self._queued - made > lot * LARGE_REPLY_BYTES:
+                self._lot = 1
+            elif lot < MAX_LOT:
+                self._lot = 2 * lot
+
+    def _must_stop(self, begun_at: int) -> bool:
+        """Whether this connection has had its turn, or must wait. `begun_at`: bytes written when its turn began."""
+        if self.is_of_member:
+            return False
+        return self.written - begun_at > TURN_BYTES or self._group.flow.must_wait(self)
 
     def _hold(self, messages: list[Message]) -> None:
         """Handle these later: when the peer has read, others had their turn, or dropped connections are gone."""
