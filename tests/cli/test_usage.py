@@ -10,7 +10,7 @@ import typer
 
 from phalanx.cli.app import CommandGroup
 from phalanx.cli.configuration import load_config
-from phalanx.cli.maps import KeyType, to_key, to_value
+from phalanx.cli.entries import KeyType, to_key, to_value
 from phalanx.cli.output import as_cell, as_json, as_text
 from phalanx.common.errors import InvariantViolation, PhalanxError, UnavailableError, UsageError
 from phalanx.runtime.config import Config

@@ -95,7 +95,7 @@ def test_what_waits_for_a_member_that_hangs_is_bounded() -> None:
             async with asyncio.timeout(20.0):
                 while not link.is_up:
                     assert not down
-                    await asyncio.sleep(0)  # noqa: ASYNC110  # as soon as the loop has read the answer
+                    await asyncio.sleep(0)  # as soon as the loop has read the answer
                 while not down:
                     taken = send_all(link, 20)
                     await asyncio.sleep(0)

@@ -8,11 +8,13 @@ from __future__ import annotations
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from phalanx.audit.verdicts import Report
 from phalanx.common.errors import UsageError
+from phalanx.common.words import shown
 
 _EXPORTS = "window.vegaEmbed = vegaEmbed;"
 """All that the page uses of the bundle."""
@@ -32,10 +34,10 @@ def page_of(report: Report) -> str:
 
     assets = files("phalanx.audit") / "assets"
     parts = {
-        "@TITLE@": escape(f"Audit of {report.folder}"),
+        "@TITLE@": escape(shown(f"Audit of {report.folder}")),
         "@STYLE@": (assets / "report.css").read_text(encoding="utf-8"),
         # A text of the logs must not end the script that carries it.
-        "@REPORT@": msgspec.json.encode(report).decode().replace("<", "\\u003c"),
+        "@REPORT@": msgspec.json.encode(_shown(msgspec.to_builtins(report))).decode().replace("<", "\\u003c"),
         # Its names are its own: the page has others.
         "@BUNDLE@": "(() => {" + vl_convert.javascript_bundle(_EXPORTS).replace("</script", "<\\/script") + "})();",
         "@SCRIPT@": (assets / "report.js").read_text(encoding="utf-8"),
@@ -45,3 +47,12 @@ def page_of(report: Report) -> str:
         before, _, after = page.partition(mark)
         page = before + text + after
     return page
+
+
+def _shown(value: Any) -> Any:
+    """The report with all its texts as they can be shown: what members logged may come from anybody."""
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, dict):
+        return {name: _shown(each) for name, each in value.items()}
+    return [_shown(each) for each in value] if isinstance(value, list | tuple) else value

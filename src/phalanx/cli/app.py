@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any, NoReturn
 
@@ -18,23 +19,33 @@ import typer
 from typer.core import TyperGroup
 
 from phalanx.common.errors import InvariantViolation, PhalanxError, UsageError
+from phalanx.common.words import shown
 
 FAILED = 1
 WRONG_USAGE = 2
+SHOWN_CHARACTERS = 4_000
+"""Of one line of stderr: what is told of many members fits, and a value of megabytes in an error does not fill the screen."""
+NEGATIVE = re.compile(r"No such option: -[\d.]")
+"""A number where only options can begin with a minus."""
 
 _WrongArguments: Any = typer.BadParameter.__bases__[0]
 """Base of what typer raises for a wrong command line, wherever this version of typer keeps it."""
 
 
+def note(text: str) -> None:
+    """One line on stderr: of text from outside no more than can be shown, and not without end."""
+    print(in_one_line(text), file=sys.stderr)
+
+
 def fail(text: str, status: int = FAILED) -> NoReturn:
     """End the command with one line on stderr."""
-    print(in_one_line(text), file=sys.stderr)
+    note(text)
     raise typer.Exit(status)
 
 
 def in_one_line(text: str) -> str:
     """How a command says why it fails."""
-    return f"phalanx: {' '.join(text.split())}"
+    return f"phalanx: {shown(' '.join(text.split()), SHOWN_CHARACTERS)}"
 
 
 class CommandGroup(TyperGroup):
@@ -47,7 +58,9 @@ class CommandGroup(TyperGroup):
             status = super().main(*args, **kwargs)
         except _WrongArguments as error:
             command = error.ctx.command_path if error.ctx is not None else "phalanx"
-            print(f"phalanx: {error.format_message().rstrip('.')}; see {command} --help", file=sys.stderr)
+            said = error.format_message().rstrip(".")
+            negative = "; for a negative number write -- in front of it" if NEGATIVE.match(said) else ""
+            note(f"{said}{negative}; see {command} --help")
             sys.exit(WRONG_USAGE)
         sys.exit(status if isinstance(status, int) else 0)
 

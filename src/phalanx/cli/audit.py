@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from phalanx.cli.app import FAILED
 from phalanx.cli.on_spark import doing, spark_session
 from phalanx.cli.options import Json
-from phalanx.cli.output import console, print_json, table
+from phalanx.cli.output import Text, console, print_json, table
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
 from phalanx.runtime.extras import require_charts, require_spark

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import Any
 
-from phalanx.common.words import counted
+from phalanx.common.words import counted, shown
 from phalanx.runtime.line_writer import Descriptor, LineWriter
 
 BUFFER_BYTES = 4 * 1024 * 1024
@@ -24,6 +24,10 @@ class _Formatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         head = f"{self.formatTime(record, '%H:%M:%S')}.{record.msecs:03.0f} {record.levelname:<7}"
         return f"{head.rstrip()}\n{record.message}" if "\n" in record.message else f"{head} {record.message}"
+
+    def formatException(self, ei: Any) -> str:
+        """Indented, so that no line of an exception's text looks like a log line."""
+        return "\n".join(f"    {shown(line)}" for line in super().formatException(ei).split("\n"))
 
 
 class LogLines(logging.Handler):

@@ -9,15 +9,16 @@ from typing import Annotated
 
 import typer
 
+from phalanx.cli.app import note
+from phalanx.cli.entries import key_of, value_of
 from phalanx.cli.map_settings import app as app
 from phalanx.cli.map_settings import ask_change, ask_plan, check_name
 from phalanx.cli.maps import Name, connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
-from phalanx.cli.output import as_cell, print_json
+from phalanx.cli.output import as_cell, print_json, print_line
 from phalanx.client.journal import Bounds, Journal, JournalEvent, Page, Position
 from phalanx.common.errors import JournalLineageChanged, JournalOverrun, UsageError
 from phalanx.common.map_settings import JOURNAL_BYTES, MAX_JOURNAL_EVENTS, JournalSettings, MapChange
-from phalanx.grid.serialization import from_data, from_key_data
 
 LOOK_EVERY_S = 0.2
 PAGE = 1_000
@@ -62,7 +63,7 @@ def journal(
     if json:
         print_json({"map": name, "capacity": found.capacity, "max_bytes": found.max_bytes})
     else:
-        print(f"{name}\tjournal {found}")
+        print_line(name, f"journal {found}")
 
 
 @app.command()
@@ -110,13 +111,13 @@ def _page(looked_at: Journal, partition: int, places: dict[int, Position], limit
     try:
         return looked_at.read(partition, *places[partition], limit=limit)
     except (JournalOverrun, JournalLineageChanged) as error:
-        typer.echo(f"phalanx: {error}", err=True)
+        note(str(error))
         return Page([], looked_at.bounds([partition])[partition].begin_position)
 
 
 def _print(partition: int, event: JournalEvent, *, json: bool) -> None:
-    key = from_key_data(event.key)
-    value, old = (from_data(data) if data is not None else None for data in (event.value, event.old_value))
+    key = key_of(event.key)
+    value, old = (value_of(data) if data is not None else None for data in (event.value, event.old_value))
     happened = dt.datetime.fromtimestamp(event.stamp_ms / 1000, dt.UTC).isoformat(timespec="milliseconds")
     if json:
         told = {"partition": partition, "sequence": event.sequence, "at": happened, "event": event.kind, "key": key}

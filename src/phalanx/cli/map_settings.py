@@ -8,7 +8,7 @@ import typer
 
 from phalanx.cli.maps import app as app
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
-from phalanx.cli.output import print_json
+from phalanx.cli.output import print_json, print_line
 from phalanx.client.ask import Inquirer, ask_any, find_master
 from phalanx.common.backups import MAX_BACKUPS, BackupCount
 from phalanx.common.errors import UsageError
@@ -23,6 +23,7 @@ from phalanx.common.map_settings import (
     Protection,
     matches,
 )
+from phalanx.common.words import shown
 
 OTHERS = "(all other maps)"
 
@@ -54,8 +55,10 @@ def settings(
         print_json({each: _as_json(found) for each, found in told.items()})
         return
     for each, found in told.items():
-        print(f"{each}\n  backups       {found.backups}\n  protection    {found.protection}")
-        print(f"  merge policy  {found.merge_policy}\n  max entries   {_bound(found)}\n  journal       {found.journal}")
+        print(f"{shown(each)}\n  backups       {found.backups}\n  protection    {found.protection}")
+        print(
+            f"  merge policy  {shown(found.merge_policy)}\n  max entries   {_bound(found)}\n  journal       {found.journal}"
+        )
 
 
 @app.command()
@@ -92,7 +95,7 @@ def backups(
         others = OTHERS if plan.maps else "(all maps)"
         del told["usual"]
         for each, count in (*told.items(), (others, plan.usual.backups)):
-            print(f"{each}\t{count.synchronous} synchronous\t{count.asynchronous} asynchronous")
+            print_line(each, f"{count.synchronous} synchronous", f"{count.asynchronous} asynchronous")
 
 
 @app.command()
@@ -159,7 +162,7 @@ def max_entries(
     if json:
         print_json({told: _as_json(found)})
     else:
-        print(f"{told}\tmax entries {_bound(found)}")
+        print_line(told, f"max entries {_bound(found)}")
 
 
 def check_name(name: str | None) -> None:
@@ -196,14 +199,14 @@ def _tell_changed(plan: MapPlan, name: str, *, json: bool) -> None:
     if json:
         print_json({OTHERS if is_usual else name: _as_json(found)})
         return
-    print(f"{OTHERS if is_usual else name}\tprotection {found.protection}\tmerge policy {found.merge_policy}")
+    print_line(OTHERS if is_usual else name, f"protection {found.protection}", f"merge policy {found.merge_policy}")
     others = [each for each, _ in plan.maps if each != name and (is_usual or matches(name, each))]
     if "*" in name[:-1]:
         print(
             f"for the map of exactly this name{' or beginning' if name.endswith('*') else ''}: only a * at the end stands for others"
         )
     if others:
-        print(f"set by themselves, and not changed: {', '.join(others)}")
+        print_line(f"set by themselves, and not changed: {', '.join(others)}")
 
 
 def _bound(found: MapSettings) -> str:

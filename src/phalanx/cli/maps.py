@@ -2,65 +2,39 @@
 
 from __future__ import annotations
 
-import enum
 import itertools
-import json as jsonlib
 from typing import Annotated, Any
 
 import typer
 
-from phalanx.cli.app import CommandGroup, fail
+from phalanx.cli.app import CommandGroup, fail, note
+from phalanx.cli.entries import KeyType, key_of, to_key, to_value, value_of
+from phalanx.cli.hints import find_elsewhere, find_no_map
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import as_cell, as_text, print_json
 from phalanx.client.ask import put_living_first
 from phalanx.client.sync import Client
-from phalanx.common.errors import UsageError
+from phalanx.client.sync_map import SyncMap
+from phalanx.common.words import quoted
+from phalanx.grid.serialization import CorruptDataError, to_data, to_key_data
 
 CONNECT_TIMEOUT_S = 4.0
 CALL_TIMEOUT_S = 10.0
-
-_MISSING = object()
 
 app = typer.Typer(
     name="map", cls=CommandGroup, help="Look into a map, and say how it is to be kept, protected, merged and followed."
 )
 
 
-class KeyType(enum.StrEnum):
-    """What the text of a key on the command line means."""
-
-    STR = "str"
-    INT = "int"
-    JSON = "json"
-
-
 Name = Annotated[str, typer.Argument(help="Name of the map.")]
 Key = Annotated[str, typer.Argument(help="The key; its type is --key-type.")]
 KeyOption = Annotated[
-    KeyType, typer.Option("--key-type", help="json: any JSON; an array is a composite key, as Spark writes it.")
+    KeyType,
+    typer.Option(
+        "--key-type",
+        help="bytes: in hexadecimal. json: any JSON; an array is a composite key, as Spark writes it.",
+    ),
 ]
-
-
-def to_key(text: str, kind: KeyType) -> Any:
-    """The key that the text stands for. Raises `UsageError` if it is none of that type."""
-    try:
-        match kind:
-            case KeyType.STR:
-                return text
-            case KeyType.INT:
-                return int(text)
-            case KeyType.JSON:
-                return jsonlib.loads(text)
-    except ValueError as error:
-        raise UsageError(f"{text!r} is no key of --key-type {kind.value}: {error}") from error
-
-
-def to_value(text: str) -> Any:
-    """What the text says as JSON; the text itself if it is no JSON."""
-    try:
-        return jsonlib.loads(text)
-    except ValueError:
-        return text
 
 
 def connect(at: str, cluster: str) -> Client:
@@ -73,15 +47,17 @@ def connect(at: str, cluster: str) -> Client:
     )
 
 
-def _tell(name: str, key: Any, value: Any, *, json: bool) -> None:
-    """Print what was found; nothing found is status 1."""
-    is_found = value is not _MISSING
+def _tell(entries: SyncMap, text: str, kind: KeyType, key: Any, data: bytes | None, *, json: bool) -> None:
+    """Print what was found; nothing found is status 1, and where else it may be."""
     if json:
-        print_json({"map": name, "key": key, "found": is_found, "value": value if is_found else None})
-    elif is_found:
-        print(as_text(value))
-    if not is_found:
-        fail(f"map {name!r} has no entry for the key {key!r}")
+        found = data is not None
+        print_json({"map": entries.name, "key": key, "found": found, "value": value_of(data) if data else None})
+    elif data is not None:
+        print(as_text(value_of(data)))
+    if data is None:
+        hint = find_elsewhere(entries, text, kind) or find_no_map(entries)
+        also = f"; {hint}" if hint else ""
+        fail(f"map {quoted(entries.name)} has no entry for the {kind.value} {as_cell(key)}{also}")
 
 
 @app.command()
@@ -94,11 +70,15 @@ def get(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Print the value of a key; status 1 if it has none."""
+    """Print the value of a key; status 1 if it has none.
+
+    Text is printed as it is, unless a terminal would act upon it: then as JSON, like all other values.
+    """
     wanted = to_key(key, key_type)
     with connect(at, cluster) as grid:
-        value = grid.map(name).get(wanted, _MISSING)
-    _tell(name, wanted, value, json=json)
+        entries = grid.map(name)
+        [data] = entries.get_data([to_key_data(wanted)])
+        _tell(entries, key, key_type, wanted, data, json=json)
 
 
 @app.command()
@@ -115,8 +95,14 @@ def put(
 ) -> None:
     """Store a value. Done when all synchronous backups have it."""
     wanted = to_key(key, key_type)
+    stored = to_value(value)
     with connect(at, cluster) as grid:
-        grid.map(name).put(wanted, to_value(value), ttl)
+        entries = grid.map(name)
+        entries.put(wanted, stored, ttl)
+        if elsewhere := find_elsewhere(entries, key, key_type):
+            note(
+                f"stored for the {key_type.value} {as_cell(wanted)}; the map has other keys that are written alike: {elsewhere}"
+            )
     if json:
         print_json({"map": name, "key": wanted, "stored": True})
 
@@ -135,9 +121,15 @@ def remove(
     wanted = to_key(key, key_type)
     with connect(at, cluster) as grid:
         entries = grid.map(name)
-        is_there = entries.contains(wanted)  # a value can be None
-        value = entries.remove(wanted)
-    _tell(name, wanted, value if is_there or value is not None else _MISSING, json=json)
+        [data] = entries.get_data([to_key_data(wanted)])  # a value can be None
+        try:
+            value = entries.remove(wanted)
+        except CorruptDataError:
+            pass  # it is removed; what it was is known in bytes
+        else:
+            if value is not None:  # it may be another than a moment ago
+                data = to_data(value)
+        _tell(entries, key, key_type, wanted, data, json=json)
 
 
 @app.command()
@@ -146,7 +138,10 @@ def size(
 ) -> None:
     """Print how many entries the map has."""
     with connect(at, cluster) as grid:
-        count = grid.map(name).size()
+        entries = grid.map(name)
+        count = entries.size()
+        if not count and (hint := find_no_map(entries)):
+            note(hint)
     if json:
         print_json({"map": name, "size": count})
     else:
@@ -162,11 +157,20 @@ def scan(
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
-    """Print the entries, one a line: key, tab, value; with --json an object with key and value."""
+    """Print the entries, one a line: key, tab, value; with --json an object with key and value.
+
+    What cannot be decoded is shown as its type id and bytes.
+    """
     with connect(at, cluster) as grid:
-        entries = grid.map(name).iter_items()
-        for key, value in itertools.islice(entries, limit or None):
+        entries = grid.map(name)
+        pages = entries.scan_data()
+        rows = itertools.chain.from_iterable(zip(keys, values, strict=True) for keys, values in pages)
+        row = None
+        for row in itertools.islice(rows, limit or None):
+            key, value = key_of(row[0]), value_of(row[1])
             if json:
                 print_json({"key": key, "value": value})
             else:
                 print(f"{as_cell(key)}\t{as_cell(value)}")
+        if row is None and (hint := find_no_map(entries)):
+            note(hint)

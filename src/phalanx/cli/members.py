@@ -8,7 +8,7 @@ import typer
 
 from phalanx.cli.lite import change_lite
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
-from phalanx.cli.output import console, print_json, table
+from phalanx.cli.output import Text, console, print_json, table
 from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of
@@ -64,10 +64,11 @@ def members(
             "asked" if member == asked else "",
             "lite" if traits.lite else "",
             f"weight {traits.weight:g}" if traits.weight != USUAL.weight else "",
-            "[red]suspected[/red]" if member in suspected else "",
+            "suspected" if member in suspected else "",
         ]
         zone = [traits.zone] if has_zones else []
-        marked = ", ".join(mark for mark in marks if mark)
+        marked = Text(", ".join(mark for mark in marks if mark))
+        marked.highlight_words(["suspected"], "red")
         rows.add_row(str(age), address_of(member), incarnation_of(member), *zone, marked)
     console().print(rows)
 

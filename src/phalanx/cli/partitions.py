@@ -10,7 +10,7 @@ import typer
 
 from phalanx.cli.dividing import divide
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
-from phalanx.cli.output import console, print_json, table
+from phalanx.cli.output import Text, console, print_json, table
 from phalanx.cli.progress import NEVER_S, Seen, Until, Watched, as_object, in_one_line, watch
 from phalanx.client.ask import Inquirer, Placement
 from phalanx.common.errors import UnavailableError, UsageError
@@ -151,10 +151,9 @@ def _show(seen: Seen, holdings: Holdings, *, every: bool) -> None:
     out.print(rows)
     for member, held in holdings.items():
         if held is not None and held.kept_entries:
-            out.print(
-                f"[yellow]{address_of(member)} keeps {counted(held.kept_entries, 'entry', 'entries')} of a side that gave up its cluster, and "
-                f"merges them.[/yellow]"
-            )
+            kept = counted(held.kept_entries, "entry", "entries")
+            said = f"{address_of(member)} keeps {kept} of a side that gave up its cluster, and merges them."
+            out.print(Text(said, style="yellow"))
     if every:
         for partition, version in enumerate(partition_table.versions):
             replicas = " ".join(map(address_of, partition_table.replicas(partition))) or "nobody"
@@ -163,10 +162,10 @@ def _show(seen: Seen, holdings: Holdings, *, every: bool) -> None:
     if not partition_table.is_assigned:
         out.print("Not assigned yet: they will be when somebody uses the data.")
     elif not placement.view.data_members:
-        out.print("[red]No member holds data: no partition has an owner.[/red]")
+        out.print(Text("No member holds data: no partition has an owner.", style="red"))
     elif lacking:
-        out.print(f"[red]{lacking} have fewer than {placement.wanted_replicas} replicas.[/red]")
+        out.print(Text(f"{lacking} have fewer than {placement.wanted_replicas} replicas.", style="red"))
     else:
         out.print(f"Replicas of each: {placement.wanted_replicas} of {placement.backup_count + 1} configured.")
     if partition_table.is_assigned and not seen.is_whole:
-        out.print(f"[yellow]{in_one_line(seen)}.[/yellow] --watch shows how it goes on.")
+        out.print(Text.assemble((f"{in_one_line(seen)}.", "yellow"), " --watch shows how it goes on."))

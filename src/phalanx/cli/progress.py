@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable, Iterator
 
 import msgspec
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
-from rich.text import Text
 
-from phalanx.cli.output import console
+from phalanx.cli.output import Console, Text, console
 from phalanx.client.ask import Inquirer, Placement, ask_any
 from phalanx.client.wire import RefusedByPeer
 from phalanx.common.errors import UnavailableError

@@ -6,11 +6,10 @@ import time
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from phalanx.cli.app import FAILED
 from phalanx.cli.options import ClusterName, Json, SecretFile
-from phalanx.cli.output import console, print_json
+from phalanx.cli.output import Text, console, print_json
 from phalanx.cli.safety import Judgement, MasterSays, Reason, judge
 from phalanx.client.ask import Inquirer
 from phalanx.common.errors import UnavailableError, UsageError

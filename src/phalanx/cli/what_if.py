@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.text import Text
 
 from phalanx.cli.cuts import Find, find_all, read_cuts
 from phalanx.cli.options import ClusterName, Json, SecretFile
-from phalanx.cli.output import console, print_json, table
+from phalanx.cli.output import Text, console, print_json, table
 from phalanx.client.ask import Inquirer, Placement, ask_any
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import address_of
@@ -23,7 +22,7 @@ MOST_SETS = 10_000
 LISTING = 200_000
 """Steps for each hard component to look for further largest sets: about a second."""
 PARTITIONS = 271
-MARK = "[bold green]kept[/bold green]"
+MARK = Text("kept", style="bold green")
 
 
 class Given(msgspec.Struct):

@@ -12,11 +12,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from phalanx.cli.app import fail
 from phalanx.cli.options import ClusterName, Json, SecretFile
-from phalanx.cli.output import console, print_json
+from phalanx.cli.output import Text, console, print_json
 from phalanx.cli.partition_story import ABOUT_MANY, Held, PartitionStory
 from phalanx.cli.rules import meaning_of
 from phalanx.cli.story import LISTS, Decision, Source, Story, find_incarnations, together

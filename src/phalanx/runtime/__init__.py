@@ -1,1 +1,7 @@
 """The real world's driver: asyncio, TCP, clocks."""
+
+import logging
+
+from phalanx.runtime.log_text import escape_arguments
+
+escape_arguments(logging.getLogger("phalanx.member"))

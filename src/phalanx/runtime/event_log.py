@@ -22,6 +22,7 @@ from phalanx.common.view import MembersView
 from phalanx.runtime.config import DEFAULT_EVENT_LOG_BUFFER_BYTES
 from phalanx.runtime.event_words import in_words
 from phalanx.runtime.line_writer import LineWriter, LogFile
+from phalanx.runtime.log_text import Lines
 from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.wire.events import (
     ClusterStarted,
@@ -202,7 +203,7 @@ class EventLog:
         match event:
             case ViewInstalled():
                 view = MembersView(event.view_version, event.maker, event.members)
-                logger.info("%s", "\n".join(view.log_lines(self._member, legacy=self._legacy)))
+                logger.info("%s", Lines.of(view.log_lines(self._member, legacy=self._legacy)))
             case Joined():
                 logger.info("%s joined the cluster. Membership=%d members, ver %d", this, len(event.members),
                             event.view_version)  # fmt: skip

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from phalanx.common.errors import UsageError
+from phalanx.common.words import shown
 from phalanx.search.advice import Advice
 
 WIDTH, HEIGHT = 640, 220
@@ -91,7 +92,7 @@ def write_page(advice: Advice, conditions: Mapping[str, Any], repeat: str, path:
 {svg}
 <h2>Figures</h2>{_table(advice)}
 <h2>Conditions</h2><table>{stated}</table>
-<p>From simulated histories: other conditions need other timeouts. Repeat with <code>{html.escape(repeat)}</code></p>
+<p>From simulated histories: other conditions need other timeouts. Repeat with <code>{html.escape(shown(repeat))}</code></p>
 </body></html>
 """
     _write(path, page.encode())

@@ -1,0 +1,53 @@
+"""Where else an entry may be that was not found: under a key of another type, or in a map of a similar name.
+
+A hint is for people, and costs one request: where it cannot be had, there is none.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from phalanx.cli.entries import KeyType, readings
+from phalanx.cli.output import as_cell
+from phalanx.client.sync_map import SyncMap
+from phalanx.common.errors import PhalanxError, UsageError
+from phalanx.common.words import counted, quoted, shown
+from phalanx.grid.serialization import to_key_data
+
+SHOWN_NAMES = 10
+
+
+def find_elsewhere(entries: SyncMap, text: str, kind: KeyType) -> str:
+    """Which keys of other types that are written like this one have entries, and how to ask for them; empty: none."""
+    meant = readings(text)
+    options = {to_key_data(meant[kind]): ""}
+    if kind is not KeyType.BYTES and text.isprintable() and text.isascii():
+        # As text: in hexadecimal it would be known to whoever asks for it.
+        options[to_key_data(text.encode())] = f"the bytes of this text: give {text.encode().hex()} --key-type bytes"
+    for other, key in meant.items():
+        try:
+            options.setdefault(to_key_data(key), f"the {other.value} {as_cell(key)}: give --key-type {other.value}")
+        except UsageError:  # nothing that could be a key: a dict, NaN
+            continue
+    try:
+        present = entries.get_data(list(options))
+    except PhalanxError:
+        return ""
+    found = [hint for hint, data in zip(options.values(), present, strict=True) if hint and data is not None]
+    return f"it has one for {'; and for '.join(found)}" if found else ""
+
+
+def find_no_map(entries: SyncMap) -> str:
+    """That no map of this name has entries, and which have, the most similar first; empty: this one has."""
+    try:
+        names = entries.client.map_names()
+    except PhalanxError:
+        return ""
+    if entries.name in names:
+        return ""
+    similar = difflib.get_close_matches(entries.name, names, SHOWN_NAMES)
+    listed = list(dict.fromkeys([*similar, *names]))
+    more = f" and {counted(len(listed) - SHOWN_NAMES, 'more', 'more')}" if len(listed) > SHOWN_NAMES else ""
+    there = ", ".join(shown(name) for name in listed[:SHOWN_NAMES])
+    what = f"there are: {there}{more}" if names else "no map has any"
+    return f"there is no map {quoted(entries.name)} with entries; {what}"

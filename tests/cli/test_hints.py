@@ -1,0 +1,92 @@
+"""Where an entry may be that was not found: keys of other types that are written alike, and maps of similar names."""
+
+import datetime as dt
+import json
+import uuid
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+
+from processes import Cluster
+
+ID = uuid.UUID(int=7)
+KEYS = {
+    "int": (8, "8"), "float": (7.5, "7.5"), "bool": (True, "true"), "uuid": (ID, str(ID)), "bytes": (b"\0\xff", "00ff"),
+    "decimal": (Decimal("1.50"), "1.50"), "date": (dt.date(2024, 2, 29), "2024-02-29"),
+    "datetime": (dt.datetime(2024, 2, 29, 12, 30), "2024-02-29T12:30:00"), "json": (("a", 1), '["a",1]'),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    members = Cluster(tmp_path_factory.mktemp("single"))
+    try:
+        members.start(1)
+        with members.client() as grid:
+            grid.map("keys").put_all((key, name) for name, (key, _) in KEYS.items())
+            grid.map("flights").put_all({7: "int", "7": "str"})
+            grid.map("text as bytes")[b"apple"] = 1
+        yield members
+    finally:
+        members.stop()
+
+
+@pytest.fixture
+def ask(phalanx_command, single: Cluster):
+    def run(*arguments: object, status: int = 0):
+        result = phalanx_command(*arguments, "--at", single.members[0].address, "--cluster", single.name)
+        assert (result.exit_code, result.stderr.count("\n")) == (status, min(len(result.stderr), 1)), result.stderr
+        return result
+
+    return run
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_a_key_of_another_type_is_hinted_at_and_found_so(ask, kind: str) -> None:
+    _, text = KEYS[kind]
+    missing = ask("map", "get", "keys", text, status=1)
+    assert missing.stdout == ""
+    assert f": give --key-type {kind}" in missing.stderr
+    assert ask("map", "get", "keys", text, "--key-type", kind).stdout == f"{kind}\n"
+
+
+def test_text_is_hinted_at_where_a_number_was_asked_for(ask) -> None:
+    ask("map", "remove", "flights", "7", "--key-type", "int")
+    hint = "map 'flights' has no entry for the int 7; it has one for the str 7: give --key-type str"
+    assert hint in ask("map", "get", "flights", "7", "--key-type", "int", status=1).stderr
+    assert hint in ask("map", "remove", "flights", "7", "--key-type", "int", status=1).stderr
+    assert ask("map", "get", "flights", "7").stdout == "str\n"
+
+
+def test_the_bytes_of_a_text_are_hinted_at(ask) -> None:
+    missing = ask("map", "get", "text as bytes", "apple", status=1).stderr
+    assert "it has one for the bytes of this text: give 6170706c65 --key-type bytes" in missing
+    assert ask("map", "get", "text as bytes", "6170706c65", "--key-type", "bytes").stdout == "1\n"
+
+
+def test_a_put_beside_a_key_that_is_written_alike_is_noted_and_done(ask) -> None:
+    noted = ask("map", "put", "keys", "8", "text")
+    assert (
+        "stored for the str 8; the map has other keys that are written alike: it has one for the int 8" in noted.stderr
+    )
+    assert ask("map", "put", "keys", "nothing like it", "1").stderr == ""
+    assert json.loads(ask("map", "put", "keys", "8", "text", "--json").stdout)["stored"] is True
+
+
+def test_a_map_that_is_not_there_is_named_with_those_that_are(ask) -> None:
+    missing = ask("map", "get", "flihgts", "7", status=1).stderr
+    assert "there is no map 'flihgts' with entries; there are: flights, " in missing
+    assert "no map 'flihgts'" in ask("map", "size", "flihgts").stderr
+    assert ask("map", "size", "flihgts").stdout == "0\n"
+    assert ask("map", "scan", "flihgts").stdout == ""
+    assert "no map 'flihgts'" in ask("map", "scan", "flihgts").stderr
+    assert ask("map", "get", "flights", "no such key", status=1).stderr == (
+        "phalanx: map 'flights' has no entry for the str no such key\n"
+    )
+
+
+def test_an_empty_grid_says_that_no_map_has_entries(phalanx_command, cluster: Cluster) -> None:
+    [only] = cluster.start(1)
+    missing = phalanx_command("map", "get", "m", "k", "--at", only.address, "--cluster", cluster.name)
+    assert "there is no map 'm' with entries; no map has any" in missing.stderr
