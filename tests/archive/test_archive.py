@@ -1,19 +1,16 @@
 """Maps out of one cluster into Parquet files, and into another cluster of another size."""
 
-import datetime as dt
 import json
 import subprocess
 import sys
-import uuid
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from archives import ENTRIES, altered, change, settings, source_of
 from phalanx.archive import IfExists, Restored, export_maps, read_manifest, restore_maps
 from phalanx.archive.exporting import Source
-from phalanx.client.ask import Inquirer, ask_any, find_master
 from phalanx.common.backups import BackupCount
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.map_settings import MapChange, Protection
@@ -21,25 +18,6 @@ from phalanx.grid.serialization import from_data
 from processes import Cluster, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
-
-ENTRIES = {
-    "text": "Δ ☂", "nothing": None, ("a", 1): True, 7: -(2**63), 2.5: float("inf"), b"\0\xff": bytes(range(256)),
-    uuid.UUID(int=5): [1, "two", None], dt.date(1999, 12, 31): {"nested": {"list": [dt.datetime(2000, 1, 1, 12)]}},
-    Decimal("1.50"): Decimal("-0.00001"), "big": "x" * 300_000,
-} | {f"many-{number}": number for number in range(3_000)}  # fmt: skip
-
-
-def source_of(cluster: Cluster) -> Source:
-    return Source(cluster.addresses, cluster.name)
-
-
-def change(cluster: Cluster, name: str, change: MapChange) -> None:
-    master = find_master(cluster.addresses, cluster.name)
-    ask_any(master, cluster.name, lambda inquirer: inquirer.change_map(name, change))
-
-
-def settings(cluster: Cluster, name: str) -> object:
-    return ask_any(cluster.addresses, cluster.name, Inquirer.placement).table.maps.of(name)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +47,23 @@ def test_a_whole_grid_comes_back_in_a_cluster_of_another_size(
         assert dict(grid.map("mortal").items()) == {n: n for n in range(150)}
     assert settings(other, "settled") == settings(one, "settled")
     assert settings(other, "mortal") == settings(one, "mortal")
+
+
+def test_what_spark_has_written_is_read_without_it_and_the_other_way_round(
+    spark: SparkSession, one: Cluster, other: Cluster, archive: Path, tmp_path: Path
+) -> None:
+    with other.client() as grid:
+        replace = {"if_exists": IfExists.REPLACE}
+        wanted = [Restored("all kinds/✓", len(ENTRIES), 0), Restored("mortal", 150, 0), Restored("settled", 1, 0)]
+        assert restore_maps(None, source_of(other), str(archive), **replace) == wanted
+        assert dict(grid.map("all kinds/✓").items()) == ENTRIES
+        export_maps(None, source_of(one), str(tmp_path / "a"), [each.name for each in wanted])
+        for each in wanted:
+            grid.map(each.name).clear()
+        assert restore_maps(spark, source_of(other), str(tmp_path / "a"), **replace) == wanted
+        assert dict(grid.map("all kinds/✓").items()) == ENTRIES
+    before, after = (ends(spark, folder, "mortal") for folder in (archive, tmp_path / "a"))
+    assert {key: end is None for key, end in before.items()} == {key: end is None for key, end in after.items()}
 
 
 def test_times_to_live_go_on(spark: SparkSession, other: Cluster, archive: Path, tmp_path: Path) -> None:
@@ -122,10 +117,12 @@ def test_what_a_map_holds_is_kept_replaced_or_added_to(
         assert dict(grid.map("settled").items()) == {"k": "v"}
 
 
+@pytest.mark.parametrize("by_spark", [True, False], ids=["spark", "local"])
 def test_a_member_that_dies_takes_nothing_along(
-    spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, by_spark: bool
 ) -> None:
     """After the first of two maps was exported, and after the first was restored."""
+    engine = spark if by_spark else None
     cluster = Cluster(tmp_path_factory.mktemp("dying"), "dying")
     try:
         cluster.start(4)
@@ -135,10 +132,10 @@ def test_a_member_that_dies_takes_nothing_along(
                 grid.map(name).put_all(many)
         cluster.wait_redundant()
         source = source_of(cluster)
-        export_maps(spark, source, str(tmp_path / "a"), tell=lambda each: each.name == "a" and kill_last(cluster))
+        export_maps(engine, source, str(tmp_path / "a"), tell=lambda each: each.name == "a" and kill_last(cluster))
         cluster.wait_redundant()
         restore = {"if_exists": IfExists.REPLACE, "tell": lambda each: each.name == "a" and kill_last(cluster)}
-        assert restore_maps(spark, source, str(tmp_path / "a"), **restore) == [
+        assert restore_maps(engine, source, str(tmp_path / "a"), **restore) == [
             Restored("a", 5_000, 0), Restored("b", 5_000, 0)
         ]  # fmt: skip
         with cluster.client() as grid:
@@ -156,9 +153,21 @@ def test_operators_do_it_with_two_commands(one: Cluster, other: Cluster, tmp_pat
         grid.map("by command")["k"] = "v"
         copy.map("by command").clear()
         folder = str(tmp_path / "a")
-        done = command("export", folder, "--at", one.addresses, "--cluster", "one", "--map", "by command", "--json")
+        done = command(
+            "export",
+            folder,
+            "--at",
+            one.addresses,
+            "--cluster",
+            "one",
+            "--map",
+            "by command",
+            "--json",
+            "--spark",
+            "local[2]",
+        )
         assert (done.returncode, json.loads(done.stdout)) == (0, {"folder": folder, "maps": {"by command": 1}})
-        back = ("restore", folder, "--at", other.addresses, "--cluster", "other")
+        back = ("restore", folder, "--at", other.addresses, "--cluster", "other", "--spark", "local[2]")
         done = command(*back)
         assert (done.returncode, done.stdout) == (0, "by command\t1 entry\n")
         assert dict(copy.map("by command").items()) == {"k": "v"}
@@ -229,13 +238,3 @@ def test_a_cluster_that_is_not_there_is_named(spark: SparkSession, archive: Path
     with pytest.raises(PhalanxError, match=r"127\.0\.0\.1:1"):
         restore_maps(spark, nobody, str(archive))
     assert not (tmp_path / "x").exists()
-
-
-def altered(archive: Path, copy: Path, alter) -> Path:  # type: ignore[no-untyped-def]  # changes a dict
-    """The same files under another manifest."""
-    copy.mkdir()
-    (copy / "maps").symlink_to(archive / "maps")
-    told = json.loads((archive / "manifest.json").read_text())
-    alter(told)
-    (copy / "manifest.json").write_text(json.dumps(told))
-    return copy

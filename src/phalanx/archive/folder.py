@@ -1,15 +1,12 @@
-"""A folder of whatever file system its address names, through Spark's own file systems."""
+"""The folder of an archive: what is asked of one, wherever it is, and one of this machine."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
-
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.sql import SparkSession
+from typing import Protocol
 
 from phalanx.common.errors import UsageError
 
@@ -34,30 +31,69 @@ class Readable(Protocol):
         """What the file holds; None: there is none."""
 
 
+class Folder(Readable, Protocol):
+    """A folder that may not exist yet, and what can be written into it."""
+
+    def make(self) -> None:
+        """Make it. Raises `UsageError` if that is not allowed."""
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a file that is there as a whole or not at all. Raises `UsageError` if it cannot be written."""
+
+
 class LocalFolder:
-    """A folder of this machine, looked at without Spark: before seconds are spent on its start."""
+    """A folder of this machine, without Spark."""
 
     def __init__(self, address: str, path: Path) -> None:
         self.address = address
-        self._path = path
+        self.path = path
 
     def exists(self) -> bool:
         """Whether there is something of that name."""
-        return self._path.exists()
+        return self.path.exists()
 
     def of(self, name: str) -> str:
-        return str(self._path / name)
+        return str(self.path / name)
 
     def is_empty(self) -> bool:
         with self._explained():
-            if self._path.exists() and not self._path.is_dir():
+            if self.path.exists() and not self.path.is_dir():
                 raise UsageError(f"{self.address} is a file: give a folder")
-            return not self._path.exists() or not any(self._path.iterdir())
+            return not self.path.exists() or not any(self.path.iterdir())
 
     def read_text(self, name: str) -> str | None:
-        path = self._path / name
+        path = self.path / name
         with self._explained():
             return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+
+    def make(self) -> None:
+        """Make it. Raises `UsageError` if that is not allowed."""
+        with self._explained():
+            self.path.mkdir(parents=True, exist_ok=True)
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a file that is there as a whole or not at all, also when the machine goes down."""
+        unfinished = self.path / f"_{name}.unfinished"
+        with self._explained():
+            with unfinished.open("wb") as file:
+                file.write(text.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.rename(self.path / name)
+            self.keep()
+
+    def keep(self) -> None:
+        """See to it that the names of its files outlive the machine's next crash."""
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def size_of(self, parts: Iterable[str]) -> int:
+        """Of the files in these folders of it, in bytes."""
+        with self._explained():
+            return sum(file.stat().st_size for part in parts for file in (self.path / part).glob("*"))
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -65,77 +101,18 @@ class LocalFolder:
             yield
         except OSError as error:
             raise UsageError(f"cannot use {self.address}: {error.strerror}") from None
+        except ValueError as error:  # a NUL byte in it
+            raise UsageError(f"cannot use {self.address}: {error}") from None
 
 
-def find_local(address: str, master: str) -> LocalFolder | None:
-    """The folder, if it is certainly one of this machine to a Spark with this master."""
+def find_local(address: str, master: str, *, wherever: bool = False) -> LocalFolder | None:
+    """The folder, if it is certainly one of this machine to a Spark with this master.
+
+    `wherever`: Spark does not matter; an address without a scheme is a folder of this machine.
+    """
     if address.startswith("file:/"):
         return LocalFolder(address, Path("/" + address.removeprefix("file:").lstrip("/")))
-    if "://" in address or not master.startswith("local") or any(map(os.environ.get, _ELSEWHERE)):
+    is_elsewhere = not master.startswith("local") or any(map(os.environ.get, _ELSEWHERE))
+    if "://" in address or (is_elsewhere and not wherever):
         return None
     return LocalFolder(address, Path(address))
-
-
-class Folder:
-    """A folder that may not exist yet."""
-
-    def __init__(self, spark: SparkSession, address: str) -> None:
-        """Raises `UsageError` if nobody knows such a file system."""
-        self.address = address
-        jvm: Any = spark.sparkContext._jvm
-        self._jvm = jvm
-        self._path = jvm.org.apache.hadoop.fs.Path(address)
-        configuration = spark.sparkContext._jsc.hadoopConfiguration()
-        try:
-            self._files = self._path.getFileSystem(configuration)
-        except Py4JJavaError as error:
-            raise UsageError(f"cannot use {address}: {_reason(error)}") from None
-
-    def of(self, name: str) -> str:
-        """The address of what has this name in it."""
-        return str(self._jvm.org.apache.hadoop.fs.Path(self._path, name).toString())
-
-    def is_empty(self) -> bool:
-        """Whether there is nothing in it, or no such folder. Raises `UsageError` if it is a file."""
-        if not self._files.exists(self._path):
-            return True
-        if not self._files.getFileStatus(self._path).isDirectory():
-            raise UsageError(f"{self.address} is a file: give a folder")
-        return len(self._files.listStatus(self._path)) == 0
-
-    def make(self) -> None:
-        """Make it. Raises `UsageError` if that is not allowed."""
-        try:
-            made = self._files.mkdirs(self._path)
-        except Py4JJavaError as error:
-            raise UsageError(f"cannot write to {self.address}: {_reason(error)}") from None
-        if not made:
-            raise UsageError(f"cannot make {self.address}: is the folder around it writable?")
-
-    def read_text(self, name: str) -> str | None:
-        """What the file holds; None: there is none."""
-        path = self._jvm.org.apache.hadoop.fs.Path(self._path, name)
-        if not self._files.exists(path):
-            return None
-        stream = self._files.open(path)
-        try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
-
-    def write_text(self, name: str, text: str) -> None:
-        """Write a file that is there as a whole or not at all."""
-        path = self._jvm.org.apache.hadoop.fs.Path(self._path, name)
-        unfinished = self._jvm.org.apache.hadoop.fs.Path(self._path, f"_{name}.unfinished")
-        stream = self._files.create(unfinished, True)
-        try:
-            stream.write(bytearray(text.encode()))
-        finally:
-            stream.close()
-        if not self._files.rename(unfinished, path):
-            raise UsageError(f"cannot write {self.of(name)}: is there one already?")
-
-
-def _reason(error: Py4JJavaError) -> str:
-    told = error.java_exception.getMessage()
-    return " ".join(str(told or error.java_exception.toString()).split())

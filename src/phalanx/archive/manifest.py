@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from phalanx.archive.folder import Folder, Readable
 from phalanx.common.errors import UsageError
@@ -87,13 +86,8 @@ def write_manifest(folder: Folder, manifest: Manifest) -> None:
     folder.write_text(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2).decode() + "\n")
 
 
-def read_manifest(spark: SparkSession, address: str) -> Manifest:
-    """What an archive has. Raises `UsageError` if there is none, or an export into it did not come to its end."""
-    return manifest_in(Folder(spark, address))
-
-
 def manifest_in(folder: Readable) -> Manifest:
-    """As `read_manifest`."""
+    """What an archive has. Raises `UsageError` if there is none, or an export into it did not come to its end."""
     text = folder.read_text(MANIFEST)
     if text is None:
         nothing = folder.is_empty()

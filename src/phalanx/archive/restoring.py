@@ -1,31 +1,26 @@
-"""From an archive into a cluster: each task stages the rows of some files, and the driver makes them the map's at once."""
+"""From an archive into a cluster: an engine stages the rows of its files, and then they are made the map's at once."""
 
 from __future__ import annotations
 
 import contextlib
 import enum
 import time
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-
-from phalanx.archive.exporting import Source
-from phalanx.archive.folder import Folder
-from phalanx.archive.manifest import ENTRY_SCHEMA, ArchivedMap, manifest_in, settings_of
+from phalanx.archive.engine import Engine, engine_for
+from phalanx.archive.manifest import ArchivedMap, manifest_in, settings_of
+from phalanx.archive.source import Source
 from phalanx.client.ask import Inquirer, ask_any, find_master
-from phalanx.client.staging import StagedAttempt, StagedRows, Staging, new_job_id
+from phalanx.client.staging import Staging, new_job_id
 from phalanx.client.sync import Client
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.map_settings import MapChange, MapSettings
 from phalanx.common.words import counted
 
-TTL_STEP_MS = 1_000
-"""Entries whose times to live end within this are staged together: the later end counts for all of them."""
-_STAGED = "attempt string, of int, pages array<int>, entries long, over long"
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class IfExists(enum.Enum):
@@ -48,7 +43,7 @@ class Restored:
 
 
 def restore_maps(
-    spark: SparkSession,
+    spark: SparkSession | None,
     source: Source,
     address: str,
     names: Sequence[str] = (),
@@ -60,13 +55,16 @@ def restore_maps(
 ) -> list[Restored]:
     """Bring maps of an archive (none named: all of them) into a cluster of any size; `tell` is called after each.
 
+    `spark` does it with many tasks, from any file system that it knows; None: this process does, from a folder of its
+    machine.
+
     Each map is restored as a whole or not at all. Settings that differ are set first. An entry lives until the time at
     which it would have ended in the grid that it came from, to the second; with `restart_ttls` as long as it still had to
     live when it was exported. Raises `UsageError` if the archive is not whole, and before anything is written if maps
     exist and must not; `PhalanxError` if one cannot be restored: those that were told of are.
     """
-    folder = Folder(spark, address)
-    manifest = manifest_in(folder)
+    engine = engine_for(spark, address)
+    manifest = manifest_in(engine.folder)
     chosen = manifest.chosen(names)
     wanted = {each.name: settings_of(each) for each in chosen} if with_settings else {}
     late_ms = round(time.time() * 1000) - manifest.exported_ms if restart_ttls else 0
@@ -77,8 +75,7 @@ def restore_maps(
         for archived in chosen:
             if with_settings:
                 _set(source, archived.name, wanted[archived.name])
-            entries = spark.read.parquet(folder.of(archived.folder))
-            done.append(_restore(client, source, archived, entries, if_exists, late_ms))
+            done.append(_restore(engine, client, source, archived, if_exists, late_ms))
             tell(done[-1])
     return done
 
@@ -95,38 +92,19 @@ def check_free(client: Client, chosen: Sequence[ArchivedMap]) -> None:
 
 
 def _restore(
-    client: Client, source: Source, archived: ArchivedMap, entries: DataFrame, if_exists: IfExists, late_ms: int
+    engine: Engine, client: Client, source: Source, archived: ArchivedMap, if_exists: IfExists, late_ms: int
 ) -> Restored:
     name, job = archived.name, new_job_id()
     staging = Staging(client, name, job)
-
-    def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        attempt, put, over = uuid.uuid4().hex, 0, 0
-        with source.connect() as own:
-            staged = Staging(own, name, job).attempt(attempt)
-            for batch in batches:
-                left_out = _stage(staged, batch.cast(ENTRY_SCHEMA), late_ms)
-                put, over = put + batch.num_rows - left_out, over + left_out
-            rows = staged.staged()
-        yield pa.RecordBatch.from_pydict(
-            {
-                "attempt": [attempt],
-                "of": pa.array([rows.of], pa.int32()),
-                "pages": pa.array([list(rows.pages)], pa.list_(pa.int32())),
-                "entries": [put],
-                "over": [over],
-            }
-        )
-
     try:
-        told = entries.mapInArrow(stage, _STAGED).collect()
-        found = sum(row.entries + row.over for row in told)
+        told = engine.stage_entries(source, name, job, archived.folder, late_ms)
+        found = sum(part.entries + part.over for part in told)
         if found != archived.entries:
             raise UsageError(
                 f"map {name!r}: the archive's files hold {counted(found, 'entry', 'entries')}, and the manifest says {archived.entries}: "
                 "files are missing, or do not belong to it"
             )
-        attempts = sorted(StagedRows(row.attempt, row.of, tuple(row.pages)) for row in told)
+        attempts = sorted(part.rows for part in told)
         if if_exists is IfExists.REPLACE:
             staging.prepare_replace(attempts)
             staging.decide_replace()
@@ -135,31 +113,13 @@ def _restore(
     except BaseException:
         _give_up(staging)
         raise
-    return Restored(name, sum(row.entries for row in told), sum(row.over for row in told))
+    return Restored(name, sum(part.entries for part in told), sum(part.over for part in told))
 
 
 def _give_up(staging: Staging) -> None:
     # What led here says more; what is staged goes by itself.
     with contextlib.suppress(PhalanxError):
         staging.abort()
-
-
-def _stage(attempt: StagedAttempt, batch: pa.RecordBatch, late_ms: int) -> int:
-    """Stage the entries whose time is not over; how many are left out."""
-    keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
-    ends = batch.column("expires_ms")
-    if ends.null_count == len(ends):
-        attempt.put_rows(keys, values)
-        return 0
-    left = np.asarray(ends.fill_null(0)) + late_ms - round(time.time() * 1000)
-    mortal = np.asarray(ends.is_valid())
-    # 0 stands for those that live for ever, -1 for those whose time is over.
-    steps = np.where(mortal, np.where(left > 0, -(-left // TTL_STEP_MS), -1), 0)
-    for step in np.unique(steps).tolist():
-        if step >= 0:
-            rows = np.flatnonzero(steps == step).tolist()
-            attempt.put_rows([keys[row] for row in rows], [values[row] for row in rows], step * TTL_STEP_MS)
-    return int((steps < 0).sum())
 
 
 def _set(source: Source, name: str, wanted: MapSettings) -> None:

@@ -1,7 +1,13 @@
-"""`phalanx export` and `phalanx restore`: maps into Parquet files and back, by Spark."""
+"""`phalanx export` and `phalanx restore`: maps into Parquet files and back, by this process or by Spark.
+
+Little data is written and read by this process alone, which takes no Java and none of the seconds that Spark needs to start;
+the files are the same. `--spark` and `--local` choose.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,21 +16,44 @@ import typer
 from phalanx.cli.app import FAILED
 from phalanx.cli.on_spark import spark_session
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
-from phalanx.cli.output import print_json
+from phalanx.cli.output import print_json, print_line
 from phalanx.client.ask import put_living_first
+from phalanx.client.sync import Client
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
-from phalanx.runtime.extras import require_spark
+from phalanx.runtime.extras import require_parquet, require_spark
 
 if TYPE_CHECKING:
-    from phalanx.archive import ArchivedMap, Restored
+    from pyspark.sql import SparkSession
 
-Folder = Annotated[str, typer.Argument(metavar="FOLDER", help="Folder of any file system that Spark knows.")]
+    from phalanx.archive import ArchivedMap, Restored
+    from phalanx.archive.folder import LocalFolder
+    from phalanx.archive.source import Source
+
+DEFAULT_SPARK = "local[2]"
+LITTLE_BYTES = 256 * 1024 * 1024
+"""Of all replicas in the cluster, or of an archive's files: this process is done with less before Spark has started."""
+FEW_ENTRIES = 100_000
+"""Of the maps that were named, however much the others hold."""
+
+Folder = Annotated[
+    str, typer.Argument(metavar="FOLDER", help="Folder of this machine, or of any file system that Spark knows.")
+]
 Maps = Annotated[
     list[str] | None, typer.Option("--map", metavar="NAME", help="This map; may be given again. Without: all maps.")
 ]
 SparkMaster = Annotated[
-    str, typer.Option("--spark", metavar="MASTER", help="Where Spark runs: local[2], spark://host:port, yarn, …")
+    str | None,
+    typer.Option(
+        "--spark",
+        metavar="MASTER",
+        help="By Spark, which runs at: local[2], spark://host:port, yarn, …",
+        show_default="for much data, local[2]",
+    ),
+]
+IsLocal = Annotated[
+    bool,
+    typer.Option("--local", help="By this process, without Spark.", show_default="for little data on this machine"),
 ]
 
 
@@ -36,29 +65,30 @@ def export(
         bool,
         typer.Option("--while-used", help="Keep no snapshot: what changes meanwhile is as it was before, or after."),
     ] = False,
-    spark: SparkMaster = "local[2]",
+    local: IsLocal = False,
+    spark: SparkMaster = None,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
 ) -> None:
     """Write maps, with their settings and times to live, into a new folder of Parquet files."""
-    require_spark("export")
+    here = _prepare("export", folder, local=local, spark=spark)
     from phalanx.archive import export_maps
-    from phalanx.archive.exporting import Source, check_new, choose_maps
-    from phalanx.archive.folder import find_local
+    from phalanx.archive.exporting import check_new, choose_maps
 
-    source = Source(",".join(put_living_first(at, cluster)), cluster, _path(secret_file))
     # What is wrong with these two is said before Spark starts; it is looked at again afterwards.
-    if (local := find_local(folder, spark)) is not None:
-        check_new(local)
+    if here is not None:
+        check_new(here)
+    source = _source(at, cluster, secret_file)
     with source.connect() as client:
         choose_maps(client, maps or ())
+        is_little = local or (here is not None and spark is None and _holds_little(client, maps or ()))
 
     def tell(done: ArchivedMap) -> None:
         if not json:
-            print(f"{done.name}\t{counted(done.entries, 'entry', 'entries')}")
+            print_line(done.name, counted(done.entries, "entry", "entries"))
 
-    with spark_session(spark, f"{folder} is no archive, the export failed", status=FAILED) as engine:
+    with _engine("export", is_little, spark, f"{folder} is no archive, the export failed") as engine:
         manifest = export_maps(engine, source, folder, maps or (), consistent=not inconsistent, tell=tell)
     if json:
         print_json({"folder": folder, "maps": {each.name: each.entries for each in manifest.maps}})
@@ -78,7 +108,8 @@ def restore(
     restart_ttls: Annotated[
         bool, typer.Option("--restart-ttls", help="Entries live as long as they had left when they were exported.")
     ] = False,
-    spark: SparkMaster = "local[2]",
+    local: IsLocal = False,
+    spark: SparkMaster = None,
     cluster: ClusterName = "phalanx",
     secret_file: SecretFile = None,
     json: Json = False,
@@ -86,28 +117,28 @@ def restore(
     """Bring maps of an exported folder into a cluster of any size, each as a whole."""
     if append and replace:
         raise UsageError("--append and --replace exclude each other")
-    require_spark("restore")
+    here = _prepare("restore", folder, local=local, spark=spark)
     from phalanx.archive import IfExists, restore_maps
-    from phalanx.archive.exporting import Source
-    from phalanx.archive.folder import find_local
     from phalanx.archive.manifest import manifest_in
     from phalanx.archive.restoring import check_free
 
     if_exists = IfExists.APPEND if append else IfExists.REPLACE if replace else IfExists.ERROR
-    source = Source(",".join(put_living_first(at, cluster)), cluster, _path(secret_file))
     # What is wrong with these two is said before Spark starts; it is looked at again afterwards.
-    local = find_local(folder, spark)
-    chosen = manifest_in(local).chosen(maps or ()) if local is not None else []
+    chosen = manifest_in(here).chosen(maps or ()) if here is not None else []
+    source = _source(at, cluster, secret_file)
     with source.connect() as client:
         if if_exists is IfExists.ERROR:
             check_free(client, chosen)
+    is_little = local or (
+        here is not None and spark is None and here.size_of([each.folder for each in chosen]) <= LITTLE_BYTES
+    )
 
     def tell(done: Restored) -> None:
         if not json:
             over = f", {done.over:,} left out: their time was over" if done.over else ""
-            print(f"{done.name}\t{counted(done.entries, 'entry', 'entries')}{over}")
+            print_line(done.name, f"{counted(done.entries, 'entry', 'entries')}{over}")
 
-    with spark_session(spark, "the restore failed", status=FAILED) as engine:
+    with _engine("restore", is_little, spark, "the restore failed") as engine:
         done = restore_maps(
             engine, source, folder, maps or (), if_exists=if_exists,
             with_settings=not without_settings, restart_ttls=restart_ttls, tell=tell,
@@ -116,6 +147,44 @@ def restore(
         print_json({each.name: {"entries": each.entries, "over": each.over} for each in done})
 
 
-def _path(secret_file: Path | None) -> str | None:
-    """As tasks find it, whatever folder they work in."""
-    return str(secret_file.absolute()) if secret_file is not None else None
+def _prepare(who: str, folder: str, *, local: bool, spark: str | None) -> LocalFolder | None:
+    """The archive's folder, if it is one of this machine to whoever will read and write it.
+
+    Raises `UsageError` if the options contradict each other, or what they need is not installed.
+    """
+    if local and spark is not None:
+        raise UsageError("--local and --spark exclude each other")
+    require_parquet(who)
+    if spark is not None:
+        require_spark(who)
+    from phalanx.archive.folder import find_local
+
+    here = find_local(folder, spark or DEFAULT_SPARK, wherever=local)
+    if local and here is None:
+        raise UsageError(f"--local: {folder} is no folder of this machine")
+    return here
+
+
+def _source(at: str, cluster: str, secret_file: Path | None) -> Source:
+    """How tasks reach the cluster too, whatever folder they work in. Raises `ConnectError` where nobody answers."""
+    from phalanx.archive.source import Source
+
+    path = str(secret_file.absolute()) if secret_file is not None else None
+    return Source(",".join(put_living_first(at, cluster)), cluster, path)
+
+
+def _holds_little(client: Client, maps: Sequence[str]) -> bool:
+    if maps and sum(client.map(name).size() for name in maps) <= FEW_ENTRIES:
+        return True
+    return sum(client.replicas(member).bytes for member in client.partition_table().members) <= LITTLE_BYTES
+
+
+@contextlib.contextmanager
+def _engine(who: str, is_little: bool, spark: str | None, failed: str) -> Iterator[SparkSession | None]:
+    """Spark, or None: this process."""
+    if is_little:
+        yield None
+        return
+    require_spark(who, instead="or give --local: this process does it alone, which takes longer")
+    with spark_session(spark or DEFAULT_SPARK, failed, status=FAILED) as engine:
+        yield engine

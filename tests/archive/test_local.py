@@ -1,0 +1,203 @@
+"""Little data into Parquet files and back by one process: no Spark, no Java; and what goes wrong there."""
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer.testing
+
+from archives import ENTRIES, altered, change, settings, source_of
+from phalanx.archive import ENTRY_SCHEMA, IfExists, Restored, export_maps, read_manifest, restore_maps
+from phalanx.archive.exporting import Source
+from phalanx.cli.main import app
+from phalanx.common.backups import BackupCount
+from phalanx.common.errors import UsageError
+from phalanx.common.map_settings import MapChange, Protection
+from phalanx.grid.serialization import from_data
+from processes import Cluster, wait_for
+
+WITHOUT_SPARK = (
+    "import sys; sys.modules.update(dict.fromkeys(['pyspark', 'py4j'])); from phalanx.cli.main import app; app()"
+)
+
+
+def command(*arguments: str, limit_bytes: int = 0) -> subprocess.CompletedProcess[str]:
+    """The command where no Spark is installed and no Java found; `limit_bytes`: of the longest file that it may write."""
+    limit: Callable[[], None] | None = None
+    if limit_bytes:
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))  # noqa: E731
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_SPARK, *arguments], capture_output=True, text=True, timeout=100, check=False,
+        env={"PATH": "/nowhere", "PYTHONPATH": "src"}, preexec_fn=limit,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def phalanx_command() -> Callable[..., typer.testing.Result]:
+    """Commands called in this process."""
+    runner = typer.testing.CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"})
+    return lambda *arguments: runner.invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def archive(one: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """By the command: three maps, one with settings of its own."""
+    with one.client() as grid:
+        grid.map("all kinds/✓").put_all(ENTRIES)
+        grid.map("mortal").put_all({n: n for n in range(100)}, ttl=1_000)
+        grid.map("mortal").put_all({n: n for n in range(100, 150)})
+        grid.map("settled")["k"] = "v"
+    change(one, "settled", MapChange(BackupCount(0, 2), Protection(minimum=1), "put-if-absent"))
+    folder = tmp_path_factory.mktemp("archives") / "new" / "one"
+    done = command("export", str(folder), "--at", one.addresses, "--cluster", "one")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        f"all kinds/✓\t{len(ENTRIES):,} entries",
+        "mortal\t150 entries",
+        "settled\t1 entry",
+    ]
+    return folder
+
+
+def test_a_whole_grid_comes_back_in_a_cluster_of_another_size_without_spark(
+    one: Cluster, other: Cluster, archive: Path
+) -> None:
+    done = command("restore", str(archive), "--at", other.addresses, "--cluster", "other", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == {
+        "all kinds/✓": {"entries": len(ENTRIES), "over": 0}, "mortal": {"entries": 150, "over": 0},
+        "settled": {"entries": 1, "over": 0},
+    }  # fmt: skip
+    with other.client() as grid:
+        assert dict(grid.map("all kinds/✓").items()) == ENTRIES
+        assert dict(grid.map("mortal").items()) == {n: n for n in range(150)}
+    assert settings(other, "settled") == settings(one, "settled")
+    again = command("restore", str(archive), "--at", other.addresses, "--cluster", "other")
+    assert (again.returncode, again.stderr.count("\n")) == (2, 1)
+    assert "there is a map 'all kinds/✓' already, and 2 more of the archive's: give --append" in again.stderr
+
+
+def test_files_are_as_the_schema_says_and_times_to_live_go_on(archive: Path, other: Cluster, tmp_path: Path) -> None:
+    before = rows_of(archive, "mortal")
+    assert {from_data(row["key"]): row["expires_ms"] is not None for row in before} == {n: n < 100 for n in range(150)}
+    assert {type(row["written_ms"]) for row in before} == {int}
+    restore_maps(None, source_of(other), str(archive), ["mortal"], if_exists=IfExists.REPLACE)
+    export_maps(None, source_of(other), str(tmp_path / "again"), ["mortal"], consistent=False)
+    ends = {row["key"]: row["expires_ms"] for row in before}
+    for row in rows_of(tmp_path / "again", "mortal"):
+        end = ends.pop(row["key"])
+        assert (row["expires_ms"] is None) == (end is None)
+        assert end is None or 0 <= row["expires_ms"] - end + 50 <= 1_100
+    assert not ends
+
+
+def rows_of(archive: Path, name: str) -> list[dict[str, object]]:
+    (archived,) = read_manifest(None, str(archive)).chosen((name,))
+    [path] = (archive / archived.folder).iterdir()
+    table = pq.read_table(path)
+    assert table.schema.equals(ENTRY_SCHEMA)
+    assert len(table) == archived.entries
+    return table.to_pylist()
+
+
+def test_entries_are_written_and_read_in_parts(one: Cluster, other: Cluster, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("phalanx.archive.local.ROW_GROUP_BYTES", 20_000)
+    monkeypatch.setattr("phalanx.archive.local.BATCH_BYTES", 5_000)
+    many = {n: "x" * (n % 300) for n in range(2_000)}
+    with one.client() as grid:
+        grid.map("many").put_all(many)
+    export_maps(None, source_of(one), f"file://{tmp_path}/a", ["many"])
+    [path] = (tmp_path / "a" / "maps" / "0000").iterdir()
+    assert pq.read_metadata(path).num_row_groups > 5
+    assert restore_maps(None, source_of(other), str(tmp_path / "a")) == [Restored("many", 2_000, 0)]
+    with other.client() as grid:
+        assert dict(grid.map("many").items()) == many
+
+
+def test_entries_whose_time_is_over_are_left_out(one: Cluster, other: Cluster, tmp_path: Path) -> None:
+    with one.client() as grid:
+        grid.map("short").put_all({n: n for n in range(20)}, ttl=1)
+        grid.map("short")["for ever"] = True
+        export_maps(None, source_of(one), str(tmp_path / "a"), ["short"])
+        wait_for(lambda: len(grid.map("short")) == 1, "the others end")
+    assert restore_maps(None, source_of(other), str(tmp_path / "a")) == [Restored("short", 1, 20)]
+
+
+def test_a_disk_that_is_full_leaves_no_archive(one: Cluster, tmp_path: Path) -> None:
+    with one.client() as grid:
+        grid.map("big").put_all({n: bytes(range(256)) * 4 for n in range(1_000)})
+    folder = str(tmp_path / "a")
+    done = command("export", folder, "--at", one.addresses, "--cluster", "one", "--map", "big", limit_bytes=8_192)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "part-00000.parquet: File too large" in done.stderr
+    assert f"{folder} is no archive" in done.stderr
+    with pytest.raises(UsageError, match="no export into it has come to its end"):
+        read_manifest(None, folder)
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-10]), r"part-00000\.parquet cannot be read: "),
+        (lambda path: pq.write_table(pa.table({"key": [b"k"]}), path), "it has no column 'expires_ms'"),
+        (lambda path: path.unlink(), "the archive's files hold 0 entries, and the manifest says 1"),
+    ],
+    ids=["cut short", "another file", "gone"],
+)
+def test_files_that_are_not_as_they_were_change_nothing(
+    other: Cluster, archive: Path, tmp_path: Path, harm: Callable[[Path], object], told: str
+) -> None:
+    copy = altered(archive, tmp_path / "a", lambda _: None)
+    (copy / "maps").unlink()
+    (part,) = read_manifest(None, str(archive)).chosen(("settled",))
+    (copy / part.folder).mkdir(parents=True)
+    [file] = (archive / part.folder).iterdir()
+    (copy / part.folder / file.name).write_bytes(file.read_bytes())
+    harm(copy / part.folder / file.name)
+    with other.client() as grid:
+        grid.map("settled").clear()
+        grid.map("settled")["mine"] = 1
+        for how in (IfExists.REPLACE, IfExists.APPEND):
+            with pytest.raises(UsageError, match=told):
+                restore_maps(None, source_of(other), str(copy), ["settled"], if_exists=how)
+            assert dict(grid.map("settled").items()) == {"mine": 1}
+
+
+def test_what_contradicts_itself_or_is_not_here_is_told(phalanx_command, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    for arguments, told in (
+        (["--local", "--spark", "local[2]"], "--local and --spark exclude each other"),
+        (["--spark", "local[2]"], f"Spark needs Java 17 or newer, and JAVA_HOME={tmp_path} has none"),
+    ):
+        for name in ("export", "restore"):
+            result = phalanx_command(name, str(tmp_path / "x"), "--at", "127.0.0.1:1", *arguments)
+            assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+            assert told in result.stderr
+    elsewhere = phalanx_command("export", "hdfs://host/x", "--at", "127.0.0.1:1", "--local")
+    assert "--local: hdfs://host/x is no folder of this machine" in elsewhere.stderr
+    with pytest.raises(UsageError, match="hdfs://host/x is no folder of this machine: Spark reaches it"):
+        export_maps(None, Source("127.0.0.1:1", "c"), "hdfs://host/x")
+
+
+def test_much_data_is_for_spark_unless_said_otherwise(
+    phalanx_command, one: Cluster, tmp_path: Path, monkeypatch
+) -> None:
+    with one.client() as grid:
+        grid.map("much")["k"] = "v"
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr("phalanx.cli.archive.LITTLE_BYTES", 0)
+    name = ("--at", one.addresses, "--cluster", "one")
+    refused = phalanx_command("export", str(tmp_path / "a"), *name)
+    assert refused.exit_code == 2
+    assert "Spark needs Java" in refused.stderr
+    assert "or give --local: this process does it alone" in refused.stderr
+    assert not (tmp_path / "a").exists()
+    assert phalanx_command("export", str(tmp_path / "a"), *name, "--local").exit_code == 0
+    few = phalanx_command("export", str(tmp_path / "b"), *name, "--map", "much")
+    assert (few.exit_code, few.stdout) == (0, "much\t1 entry\n")
