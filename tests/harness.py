@@ -44,6 +44,7 @@ from phalanx.wire.effects import (
 
 PORT = 5701
 MAP = "m"
+DESERTED = "connection refused"
 TEXT = b"\xff\xff\xff\xf5"
 """The type id of a text: what a key or value begins with."""
 CLIENT = ClientId("client/1")
@@ -263,7 +264,7 @@ class Cluster:
             if reason:
                 del self.links[link.sender, link.target]
                 if sends:
-                    self.feed(sender, LinkRefused(link.target, reason))
+                    self.feed(sender, LinkRefused(link.target, reason, is_deserted=reason == DESERTED))
                 return None
             link.is_open = True
             if sends:
@@ -287,7 +288,7 @@ class Cluster:
         if frozenset((sender, receiver)) in self.cuts:
             return "no route to the host"
         if receiver not in self.nodes:
-            return "connection refused"
+            return DESERTED
         if is_member(link.target) and not self._alive(MemberId(link.target)):
             return "another incarnation listens there"
         return ""

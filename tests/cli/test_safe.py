@@ -6,6 +6,8 @@ import pytest
 
 from harness import TEXT, name_of
 from harness import Cluster as Drawn
+from merges import cluster as cluster_to_split
+from merges import keys, meet, put, split
 from phalanx.cli.safety import Judgement, MasterSays, judge
 from phalanx.wire import messages as m
 from processes import Cluster, wait_for
@@ -188,6 +190,48 @@ def test_one_that_leaves_holds_the_others() -> None:
     found = against_kill(c, "C")
     assert found["leaving"] == c.table("A").loads()[c.id("B")]
     assert against_leaving(c, "C") == {}
+
+
+def test_nobody_may_be_killed_while_a_member_keeps_what_it_has_not_handed_in() -> None:
+    """{A} | {B,C}: A comes back with what it alone has, and it takes long until the others have that."""
+    c = cluster_to_split("ABC", backup_count=1)
+    for key in keys(30):
+        put(c, "A", key, b"before")
+    split(c, "A", "BC")
+    for key in keys(30):
+        put(c, "A", key, b"alone")
+    meet(c, "A")
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.MergeEntries)
+    c.rejoin("A")
+    c.advance(20_000)
+    entries = c.nodes["A"].keeping.kept.entry_count()
+    master = c.master("B")
+    told = c.replies[c.ask(master, m.GetMigrations)]
+    assert isinstance(told, m.MigrationsReply)
+    assert [(each.member, each.entries) for each in told.kept] == [(c.id("A"), entries)]
+    assert not told.at_rest
+    for name in "BC":
+        [reason] = judged(c, name).against_kill
+        assert reason.what == "kept_elsewhere"
+        assert f"A:5701 keeps {entries} entries" in reason.said
+        assert against_leaving(c, name) == {}
+    assert "kept" in against_kill(c, "A")
+    c.swallow = lambda sender, receiver, message: False
+    c.advance(20_000)
+    assert [against_kill(c, name) for name in "ABC"] == [{}] * 3
+    told = c.replies[c.ask(master, m.GetMigrations)]
+    assert isinstance(told, m.MigrationsReply)
+    assert told.at_rest
+    assert not told.kept
+
+
+def test_what_was_lost_does_not_make_it_less_safe_to_stop_a_member() -> None:
+    c = Drawn("ABCD", partition_count=6, backup_count=1)
+    c.assign()
+    c.crash("CD")
+    c.advance(10_000)
+    assert c.table("A").losses
+    assert [judged(c, name).may_be_killed for name in "AB"] == [True, True]
 
 
 @pytest.mark.parametrize("backups", [0, 1])

@@ -68,7 +68,7 @@ def test_a_partition_without_a_survivor_is_lost() -> None:
 
 def test_a_table_whose_members_are_all_there_needs_nothing() -> None:
     result = repair(table_of("AB", "BC"), ids("ABCD"))
-    assert result == ({}, [], [])
+    assert result == ({}, [], [], [])
 
 
 @pytest.mark.rows("DL-19")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from phalanx.cli.lite import change_lite
+from phalanx.cli.losses import as_objects, show_losses
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json, table
 from phalanx.client.ask import Inquirer, ask_any
@@ -14,6 +15,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of
 from phalanx.common.traits import USUAL
 from phalanx.common.view import MembersView
+from phalanx.wire.messages import LossesReply
 
 
 def members(
@@ -46,13 +48,13 @@ def members(
         present = ask_any(at, cluster, Inquirer.members).view
         ask_any(address_of(present.master), cluster, lambda inquirer: inquirer.accept_view(present.version))
 
-    def ask(inquirer: Inquirer) -> tuple[MemberId, MembersView, list[MemberId]]:
+    def ask(inquirer: Inquirer) -> tuple[MemberId, MembersView, list[MemberId], LossesReply]:
         reply = inquirer.members()
-        return inquirer.member(), reply.view, reply.suspected
+        return inquirer.member(), reply.view, reply.suspected, inquirer.losses()
 
-    asked, view, suspected = ask_any(at, cluster, ask)
+    asked, view, suspected, losses = ask_any(at, cluster, ask)
     if json:
-        print_json(_as_object(cluster, asked, view, suspected))
+        print_json(_as_object(cluster, asked, view, suspected) | as_objects(losses))
         return
     has_zones = any(view.traits_of(member).zone for member in view.members)
     head = f"Members {{size:{len(view.members)}, ver:{view.version}}}"
@@ -71,6 +73,7 @@ def members(
         marked.highlight_words(["suspected"], "red")
         rows.add_row(str(age), address_of(member), incarnation_of(member), *zone, marked)
     console().print(rows)
+    show_losses(losses, at)
 
 
 def _as_object(cluster: str, asked: MemberId, view: MembersView, suspected: list[MemberId]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from phalanx.cli.dividing import divide
+from phalanx.cli.losses import acknowledge, as_objects, show_losses
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json, table
 from phalanx.cli.progress import NEVER_S, Seen, Until, Watched, as_object, in_one_line, watch
@@ -56,6 +57,12 @@ def partitions(
         int | None,
         typer.Option("--set-count", metavar="N", help="First divide the partitions, so that there are N."),
     ] = None,
+    acknowledge_loss: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="First tell this loss, or this member that is away, no more; `all`: what is told now."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show the partition table as the member asked has it, and what each member holds.
@@ -67,6 +74,8 @@ def partitions(
         raise UsageError("--members and --wait say what --until-whole waits for: give that too")
     if set_count is not None:
         divide(at, cluster, set_count)
+    if acknowledge_loss is not None:
+        acknowledge(at, cluster, acknowledge_loss)
     if watching or until_whole:
         tell = (lambda seen: _tell(seen, cluster, every=every)) if json else None
         until = Until(members or 0, NEVER_S if wait is None else wait) if until_whole else None
@@ -83,6 +92,8 @@ def partitions(
         _tell(seen, cluster, every=every)
     else:
         _show(seen, _holdings(seen.placement, cluster), every=every)
+        if seen.losses is not None:
+            show_losses(seen.losses, at)
 
 
 def _tell(seen: Seen, cluster: str, *, every: bool) -> None:
@@ -130,6 +141,8 @@ def _as_object(seen: Seen, holdings: Holdings, *, every: bool) -> dict[str, Any]
     }
     found["whole"] = seen.is_whole
     found["migrations"] = as_object(seen.migrations)
+    if seen.losses is not None:
+        found |= as_objects(seen.losses)
     if every:
         found["partitions"] = [
             {"partition": partition, "version": version, "replicas": partition_table.replicas(partition)}

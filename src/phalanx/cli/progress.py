@@ -18,7 +18,7 @@ from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.migration import Migration
 from phalanx.common.words import counted
-from phalanx.wire.messages import MigrationsReply
+from phalanx.wire.messages import LossesReply, MigrationsReply
 
 LOOK_EVERY_S = 0.25
 NEVER_S = float("inf")
@@ -33,6 +33,8 @@ class Seen(msgspec.Struct, frozen=True):
     placement: Placement
     migrations: MigrationsReply | None
     """None: the master does not answer."""
+    losses: LossesReply | None = None
+    """None: it was not asked."""
 
     @property
     def is_whole(self) -> bool:
@@ -59,15 +61,15 @@ class Watched:
     def look(self) -> Seen:
         """Ask the first member that answers, and the master. Raises `UnavailableError` if none answers."""
 
-        def ask(inquirer: Inquirer) -> tuple[Address, Placement, MigrationsReply | None]:
-            placement = inquirer.placement()
+        def ask(inquirer: Inquirer) -> tuple[Address, Placement, LossesReply, MigrationsReply | None]:
+            placement, losses = inquirer.placement(), inquirer.losses()
             is_master = placement.view.master == inquirer.member()
-            return inquirer.address, placement, inquirer.migrations() if is_master else None
+            return inquirer.address, placement, losses, inquirer.migrations() if is_master else None
 
-        address, placement, told = ask_any(self._addresses, self._cluster, ask)
+        address, placement, losses, told = ask_any(self._addresses, self._cluster, ask)
         told = told or self._ask(placement.view.master)
         self._note(address, placement, told)
-        return Seen(placement, told)
+        return Seen(placement, told, losses)
 
     def _ask(self, master: MemberId) -> MigrationsReply | None:
         try:
@@ -212,6 +214,9 @@ def _state(seen: Seen) -> str:
         return f"{counted(told.lacking, 'partition lacks', 'partitions lack')} replicas"
     if told.remaining or told.under_way:
         return "rebalancing"
+    if told.kept:
+        keepers = ", ".join(address_of(each.member) for each in told.kept)
+        return f"{keepers} merges what it keeps of a side that gave up its cluster"
     if told.without_table:
         return f"the table is on its way to {', '.join(map(address_of, told.without_table))}"
     return "planning"
@@ -229,6 +234,9 @@ def render(seen: Seen, watched: Watched) -> RenderableType:
         (_state(seen), "green" if seen.is_whole else "yellow"),
     )
     parts: list[RenderableType] = [head]
+    if seen.losses is not None and (book := seen.losses.losses):
+        count = counted(len(book.losses) + book.earlier, "loss is", "losses are")
+        parts.append(Text(f"{count} not acknowledged: see `phalanx partitions`", style="red"))
     if told is not None:
         parts.append(_bars(told, watched))
         parts.append(_members(placement, told))
@@ -339,6 +347,7 @@ def as_object(told: MigrationsReply | None) -> dict[str, object] | None:
         "lacking": told.lacking,
         "without_table": told.without_table,
         "leaving": told.leaving,
+        "kept": told.kept,
         "under_way": [
             {
                 "partition": each.partition,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from phalanx.cli.app import FAILED
+from phalanx.cli.losses import as_objects, show_losses
 from phalanx.cli.options import ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json
 from phalanx.cli.safety import Judgement, MasterSays, Reason, judge
@@ -15,7 +16,7 @@ from phalanx.client.ask import Inquirer
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import Address, MemberId, address_of, parse_addresses
 from phalanx.runtime.config import DEFAULT_PORT
-from phalanx.wire.messages import SafetyReply
+from phalanx.wire.messages import LossesReply, SafetyReply
 
 ASK_AGAIN_AFTER_S = 0.5
 """While `--wait` waits."""
@@ -36,30 +37,31 @@ def safe(
     """Tell whether a member may be killed now, or stopped gracefully, without losing data; status 0 if so, 1 if not.
 
     It is safe to kill it if others hold all that it holds, and nothing is under way. SIGTERM is safe sooner: the member
-    then hands over what it holds, and leaves.
+    then hands over what it holds, and leaves. What was lost before is told too, and changes nothing about that.
     """
     addresses = parse_addresses(at)
     if len(addresses) != 1:
         raise UsageError("give the address of one member: the one that is to be stopped")
     deadline = time.monotonic() + wait
     while True:
-        found, own = _ask(addresses[0], cluster)
+        found, own, losses = _ask(addresses[0], cluster)
         is_safe = found.may_leave if graceful else found.may_be_killed
         if is_safe or time.monotonic() >= deadline:
             break
         time.sleep(min(ASK_AGAIN_AFTER_S, max(deadline - time.monotonic(), 0)))
     if json:
-        print_json(_as_object(found, own))
+        print_json(_as_object(found, own) | as_objects(losses))
     else:
         _show(found)
+        show_losses(losses, addresses[0])
     if not is_safe:
         raise typer.Exit(FAILED)
 
 
-def _ask(address: Address, cluster: str) -> tuple[Judgement, SafetyReply]:
+def _ask(address: Address, cluster: str) -> tuple[Judgement, SafetyReply, LossesReply]:
     with Inquirer(address, cluster=cluster) as inquirer:
-        member, own = inquirer.member(), inquirer.safety()
-    return judge(member, own, _ask_master(own.view.master, cluster)), own
+        member, own, losses = inquirer.member(), inquirer.safety(), inquirer.losses()
+    return judge(member, own, _ask_master(own.view.master, cluster)), own, losses
 
 
 def _ask_master(master: MemberId, cluster: str) -> MasterSays | None:

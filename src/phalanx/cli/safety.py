@@ -71,6 +71,7 @@ def judge(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Judg
             *_about_data(own, staying),
             *takes_part,
             *_about_the_others(member, own, master),
+            *_about_kept_elsewhere(member, master),
             *unclear,
         ]
     against_leaving = list(unclear) if held else []
@@ -139,6 +140,17 @@ def _about_the_others(member: MemberId, own: SafetyReply, master: MasterSays | N
     if behind:
         said = f"{_names(behind)} may not have the present partition table (version {own.table_version}) yet"
         yield Reason("behind", len(behind), said)
+
+
+def _about_kept_elsewhere(member: MemberId, master: MasterSays | None) -> Iterable[Reason]:
+    """What others may be about to give to this member, or to those who need it: with it gone that waits, or is lost."""
+    for each in master.migrations.kept if master is not None else ():
+        if each.member != member:
+            said = (
+                f"{address_of(each.member)} keeps {counted(each.entries, 'entry', 'entries')} in {_partitions(each.replicas)} of "
+                f"a side that gave up its cluster: they are not handed in yet"
+            )
+            yield Reason("kept_elsewhere", each.replicas, said)
 
 
 def _about_views(member: MemberId, own: SafetyReply, master: MasterSays | None) -> Iterable[Reason]:

@@ -14,6 +14,7 @@ import typer
 from rich.table import Table
 
 from phalanx.cli.app import fail
+from phalanx.cli.losses import about_members, about_partition, ago, as_objects, show_losses
 from phalanx.cli.options import ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json
 from phalanx.cli.partition_story import ABOUT_MANY, Held, PartitionStory
@@ -23,7 +24,7 @@ from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.words import counted
-from phalanx.wire.messages import HistoryReply
+from phalanx.wire.messages import HistoryReply, LossesReply
 
 ASKED_AT_ONCE = 16
 PARTITION = re.compile(r"\d{1,6}")
@@ -55,41 +56,64 @@ def why(
         ask_members(at, cluster, partition) if at is not None else read_logs(event_log or Path(), cluster, partition)
     )
     now = _now()
-    times = {id(each): _ago(now - each.at_ms) if at is not None else _clock(each.at_ms) for each in source.decisions}
+    times = {id(each): ago(now - each.at_ms) if at is not None else _clock(each.at_ms) for each in source.decisions}
     if partition is not None:
         _tell_of_partition(source, partition, at, cluster, times, now, json=json)
         return
-    known = source.known()
+    told = _ask_losses(at, cluster) if at is not None else None
+    known = list(dict.fromkeys([*source.known(), *_named_by(told)]))
     subjects = find_incarnations(subject, known)
     if not subjects:
         addresses = ", ".join(sorted({address_of(each) for each in known})) or "none"
         fail(f"nothing is known of {subject!r}; known are: {addresses}")
     story = Story(source, subjects)
     status, said = story.conclusion(times)
+    only = about_members(told.losses, subjects) if told is not None else set()
     if json:
-        print_json(_as_object(story, status, said, now))
-    else:
-        _show(story, said, times)
+        print_json(_as_object(story, status, said, now) | (as_objects(told, only) if told is not None else {}))
+        return
+    _show(story, said, times)
+    if told is not None:
+        show_losses(told, at or "", only=only)
 
 
 def _tell_of_partition(
     source: Source, partition: int, at: str | None, cluster: str, times: dict[int, str], now: int, *, json: bool
 ) -> None:
     replicas: Held | None = None
-    version = None
+    version, count = None, 1
     if at is not None:
         table = ask_any(at, cluster, Inquirer.table).table
         if partition >= table.partition_count:
             fail(f"there is no partition {partition}: the {table.partition_count} are numbered from 0")
-        replicas, version = table.slots(partition), table.versions[partition]
+        replicas, version, count = table.slots(partition), table.versions[partition], table.partition_count
     story = PartitionStory(source, partition, replicas, version)
     if not story.decisions and not story.rows:
         fail(f"nothing is known of partition {partition}")
     said = story.conclusion(times)
+    told = _ask_losses(at, cluster) if at is not None else None
+    only = about_partition(told.losses, partition, count) if told is not None else set()
     if json:
-        print_json(_partition_as_object(story, said, now))
-    else:
-        _show(story, said[0].upper() + said[1:], times)
+        print_json(_partition_as_object(story, said, now) | (as_objects(told, only) if told is not None else {}))
+        return
+    _show(story, said[0].upper() + said[1:], times)
+    if told is not None:
+        show_losses(told, at or "", only=only)
+
+
+def _ask_losses(at: str, cluster: str) -> LossesReply | None:
+    """What is lost; None: whoever is asked is in no cluster, and only tells what it remembers."""
+    try:
+        return ask_any(at, cluster, Inquirer.losses)
+    except UnavailableError:
+        return None
+
+
+def _named_by(told: LossesReply | None) -> list[MemberId]:
+    if told is None:
+        return []
+    losses = [each.member for loss in told.losses.losses for each in loss.gone]
+    return [*losses, *(each.member for each in told.losses.away)]
 
 
 def _now() -> int:
@@ -181,13 +205,6 @@ def _is_wanted(decision: Decision, partition: int | None) -> bool:
     """Of the many decisions about partitions only those about the one are kept in memory."""
     about = decision.fields.get("partition")
     return about == partition if about is not None or partition is None else decision.event in ABOUT_MANY
-
-
-def _ago(age_ms: int) -> str:
-    seconds = max(age_ms, 0) / 1000
-    if seconds < 120:
-        return f"{seconds:.1f} s ago"
-    return f"{seconds / 60:.0f} min ago" if seconds < 7200 else f"{seconds / 3600:.1f} h ago"
 
 
 def _clock(at_ms: int) -> str:

@@ -28,17 +28,20 @@ from phalanx.net.secret import find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.messages import (
     AcceptView,
+    AcknowledgeLosses,
     ChangeLite,
     ChangeMap,
     ChangePartitionCount,
     DoneReply,
     GetHistory,
+    GetLosses,
     GetMembers,
     GetMigrations,
     GetReplicas,
     GetSafety,
     GetTable,
     HistoryReply,
+    LossesReply,
     MembersReply,
     MigrationsReply,
     ReplicasReply,
@@ -173,6 +176,18 @@ class Inquirer:
         not the master, or migrations have to end first: then none begins any more, and asking again will do.
         """
         self._ask(lambda request_id: ChangePartitionCount(request_id, count), DoneReply, "partition count")
+
+    def losses(self) -> LossesReply:
+        """What the cluster has lost, and no operator has acknowledged, as this member's table tells."""
+        return self._ask(GetLosses, LossesReply, "losses")
+
+    def acknowledge_losses(self, ids: list[str], by: str) -> None:
+        """Have the master asked tell these losses, or members that are away, no more; `by`: who says so, in words.
+
+        Raises `UsageError` for what is not known, `UnavailableError` if this member is not the master, or not every member
+        knows yet: ask again.
+        """
+        self._ask(lambda request_id: AcknowledgeLosses(request_id, ids, by), DoneReply, "acknowledgement")
 
     def history(self, partition: int = -1) -> HistoryReply:
         """The decisions that this member remembers (of a partition, if one is given), its list, and whom it suspects."""

@@ -2,7 +2,7 @@
 
 Only the master makes a new table. Each partition has a version that grows by one with every committed change, and by
 two where a migration failed: a destination that had committed it alone is then behind again. The table's version is
-their sum (and that of the maps' settings, which travel with it), so the same holds for it, while partitions change independently: of two tables the newer row counts for each
+their sum (and that of the maps' settings and of the losses, which travel with it), so the same holds for it, while partitions change independently: of two tables the newer row counts for each
 partition. Every replica named here is complete: a migration under way is not in the table. So any of them may be
 promoted without losing a write that was acknowledged.
 
@@ -17,6 +17,7 @@ import msgspec
 
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
+from phalanx.common.losses import NO_LOSSES, LossBook
 from phalanx.common.map_settings import MapPlan
 
 HOLE = -1
@@ -37,11 +38,13 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
     versions: tuple[int, ...]
     """Of each partition: how many changes it has seen."""
     version: int
-    """The sum of `versions` and of the version of the maps' settings."""
+    """The sum of `versions` and of the versions of the maps' settings and of the losses."""
     births: tuple[int, ...]
     """Of each partition: its version when it last began empty because nobody had it any more; 0: never."""
     maps: MapPlan
     """What each map is to be like, and so how many backups there are to be."""
+    losses: LossBook = NO_LOSSES
+    """What was lost, until it is acknowledged."""
 
     @property
     def partition_count(self) -> int:
@@ -49,8 +52,13 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_assigned(self) -> bool:
-        """Whether the partitions have ever had owners: a change of the maps' settings alone gives them none."""
-        return self.version > self.maps.version
+        """Whether the partitions have ever had owners: a change of what travels with the table gives them none."""
+        return self.version > self.maps.version + self.losses.version
+
+    @property
+    def version_of_parts(self) -> int:
+        """What `version` must be."""
+        return sum(self.versions) + self.maps.version + self.losses.version
 
     def replicas(self, partition: int) -> Replicas:
         """Who holds the partition, owner first."""
@@ -92,17 +100,20 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         increment: int = 1,
         increments: Mapping[int, int] | None = None,
         lost: Collection[int] = (),
+        losses: LossBook | None = None,
     ) -> PartitionTable:
         """The table after the given partitions got new replicas, each with its version raised; `lost` begin empty.
 
-        `increments`: by how much to raise the version of a partition where that is not `increment`.
+        `increments`: by how much to raise the version of a partition where that is not `increment`. `losses`: what is told
+        of losses from now on.
         """
         versions, births = list(self.versions), list(self.births)
         for partition in changes:
             versions[partition] += increments.get(partition, increment) if increments else increment
         for partition in lost:
             births[partition] = versions[partition]
-        return self.with_rows({p: (slots, versions[p], births[p]) for p, slots in changes.items()})
+        table = self.with_rows({p: (slots, versions[p], births[p]) for p, slots in changes.items()})
+        return table.with_losses(losses) if losses is not None else table
 
     def with_rows(self, changes: Mapping[int, tuple[Slots, int, int]]) -> PartitionTable:
         """The table with other rows: of each partition its replicas, version and birth."""
@@ -121,8 +132,8 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
             displaced.update(rows[partition])
             rows[partition] = _row(slots, index_of)
             versions[partition], births[partition] = version, birth
-        version = sum(versions) + self.maps.version
-        table = PartitionTable(members, tuple(rows), tuple(versions), version, tuple(births), self.maps)
+        version = sum(versions) + self.maps.version + self.losses.version
+        table = PartitionTable(members, tuple(rows), tuple(versions), version, tuple(births), self.maps, self.losses)
         # Whoever holds nothing any more is not named. Most often the first rows tell that all are.
         unnamed = displaced - {HOLE}
         for row in rows:
@@ -138,6 +149,13 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         version = self.version - self.maps.version + maps.version
         return msgspec.structs.replace(self, version=version, maps=maps)
 
+    def with_losses(self, losses: LossBook) -> PartitionTable:
+        """The table with what is told of losses from now on, where that is newer."""
+        if losses.version <= self.losses.version:
+            return self
+        version = self.version - self.losses.version + losses.version
+        return msgspec.structs.replace(self, version=version, losses=losses)
+
     def with_partition_count(self, count: int) -> PartitionTable:
         """The table with a multiple of the partitions: partition p of N goes on as p, p + N, p + 2 N, and so on.
 
@@ -149,8 +167,9 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
             rest == 0 and times > 1, "partitions are divided into equal parts", count=count, before=len(self.rows)
         )
         versions = tuple([version + 1 for version in self.versions]) * times
-        version = sum(versions) + self.maps.version
-        return PartitionTable(self.members, self.rows * times, versions, version, self.births * times, self.maps)
+        rows, births = self.rows * times, self.births * times
+        version = sum(versions) + self.maps.version + self.losses.version
+        return PartitionTable(self.members, rows, versions, version, births, self.maps, self.losses)
 
     def newer_rows(self, than: PartitionTable) -> dict[int, tuple[Slots, int, int]]:
         """The rows of this table that are newer than the other's: for `with_rows` of the other."""
@@ -193,4 +212,4 @@ def _with_members(table: PartitionTable, members: tuple[MemberId, ...]) -> Parti
     index_of = {member: index for index, member in enumerate(members)}
     moved = [index_of.get(member, HOLE) for member in table.members]
     rows = tuple([tuple([moved[index] if index != HOLE else HOLE for index in row]) for row in table.rows])
-    return PartitionTable(members, rows, table.versions, table.version, table.births, table.maps)
+    return msgspec.structs.replace(table, members=members, rows=rows)

@@ -152,11 +152,15 @@ class Keeping:
 
     def _is_handed_in(self) -> bool:
         """Whether all that is kept here is kept by somebody else, who is there and has said so."""
-        return all(
-            kept.ahead and kept.told_by in self._members
+        return not self.only_here()
+
+    def only_here(self) -> dict[KeptSide, list[int]]:
+        """What is kept here, and by nobody else who is there and has said so."""
+        found = {
+            side: [p for p, kept in side.replicas.items() if not (kept.ahead and kept.told_by in self._members)]
             for side in self.kept.unmerged()
-            for kept in side.replicas.values()
-        )
+        }
+        return {side: partitions for side, partitions in found.items() if partitions}
 
     # --- time ------------------------------------------------------------------------------------------------------
 
@@ -369,6 +373,7 @@ class Keeping:
             grid.followed.undivided.divide_all()
             held = grid.followed.replicas | {owned.number: owned.replica for owned in grid.all_owned()}
             self.kept.add(keep(grid.this, grid.table, held, grid.clock.read(now)))
+            self.kept.losses = self.kept.losses.united_with(grid.table.losses)
         if self.kept:
             self._out.record(events.DataKept(self.kept.partition_count(), self.kept.entry_count()))
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.losses import LossBook
 from phalanx.common.table import PartitionTable
 from phalanx.grid.steps import drop_hidden, place_decided
 from phalanx.grid.store import Replica
@@ -57,7 +58,9 @@ class KeptReplica:
 class KeptSide:
     """The replicas of one former incarnation of this process."""
 
-    def __init__(self, former: MemberId, of: int, ended: int, replicas: dict[int, KeptReplica]) -> None:
+    def __init__(
+        self, former: MemberId, of: int, ended: int, replicas: dict[int, KeptReplica], empty: Iterable[int] = ()
+    ) -> None:
         self.former = former
         self.of = of
         """How many partitions its cluster had."""
@@ -72,6 +75,8 @@ class KeptSide:
         """How far each replica had come, also of those that are merged by now."""
         self.done: set[int] = set()
         """Partitions that are merged."""
+        self.empty = frozenset(empty)
+        """Partitions that it held, and in which nothing was stored."""
         self.entries = sum(each.replica.entry_count() for each in replicas.values())
         """Of all replicas that it had."""
         self.sent = 0
@@ -146,6 +151,8 @@ class Kept:
     def __init__(self) -> None:
         self.sides: dict[MemberId, KeptSide] = {}
         """Former incarnation to its replicas; oldest first. Empty ones tell others what is merged."""
+        self.losses = LossBook()
+        """What the tables of former incarnations told."""
 
     def __repr__(self) -> str:
         return f"Kept({list(self.unmerged())})"
@@ -189,4 +196,5 @@ def keep(former: MemberId, table: PartitionTable, held: dict[int, Replica], ende
         for partition, replica in sorted(held.items())
         if replica.maps and partition < table.partition_count
     }
-    return KeptSide(former, table.partition_count, ended, replicas)
+    empty = [partition for partition, replica in held.items() if not replica.maps]
+    return KeptSide(former, table.partition_count, ended, replicas, empty)

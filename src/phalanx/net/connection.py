@@ -379,6 +379,8 @@ class Link(FrameConnection):
         """Whether the connection was closed because what came on it was no message, or not the peer's."""
         self._lacks_descriptor = False
         """Whether this process or the system has none for the connection."""
+        self.is_deserted = False
+        """Whether the peer's machine answered that no process listens there."""
         self._greeting = Connecting(target, cluster, sender, group.secret)
         self._waiting: list[bytes | bytearray] = []
         """Frames for after the greeting."""
@@ -506,6 +508,7 @@ class Link(FrameConnection):
                 return
             except Exception as error:  # whatever it is, there is no connection: no such name, no memory
                 reason = reason_of(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+                self.is_deserted = isinstance(error, ConnectionRefusedError)
                 self._lacks_descriptor = isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
                 if not self._lacks_descriptor:
                     self._group.call(self._fail, reason)

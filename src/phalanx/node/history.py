@@ -7,7 +7,7 @@ members, have a memory of their own: they do not push out why a member was remov
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from heapq import merge
 
 import msgspec
@@ -54,6 +54,10 @@ class History:
             else:
                 self._decisions.append((number, now, event))
                 self._decided += 1
+
+    def latest(self) -> Iterator[Event]:
+        """The decisions that are about no partition, the latest first."""
+        return (event for _, _, event in reversed(self._decisions))
 
     def tell(self, now: Millis, most_bytes: int = MOST_BYTES) -> tuple[list[Millis], list[bytes], int]:
         """Ages and decisions as JSON, oldest first, and how many older ones there were that are not among them.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from phalanx.common.clock import COUNTER_BITS
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.common.table import HOLE
@@ -21,6 +22,7 @@ from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
     ErrorReply,
     GetHistory,
+    GetLosses,
     GetMapNames,
     GetMembers,
     GetMigrations,
@@ -30,6 +32,7 @@ from phalanx.wire.messages import (
     HistoryReply,
     Inquiry,
     LeavingMember,
+    LossesReply,
     MembersReply,
     MigrationsReply,
     MigrationUnderWay,
@@ -38,7 +41,7 @@ from phalanx.wire.messages import (
     TableReply,
 )
 
-Told = GetTable | GetMembers | GetHistory | GetSafety | GetMigrations
+Told = GetTable | GetMembers | GetHistory | GetSafety | GetMigrations | GetLosses
 """What is answered at once."""
 
 
@@ -97,6 +100,9 @@ class Inquiries:
                 return TableReply(request.id, self._keeper.table, view)
             case GetSafety():
                 return self._safety(request.id, view, now)
+            case GetLosses():
+                now_ms = self._grid.clock.read(now) >> COUNTER_BITS
+                return LossesReply(request.id, self._keeper.table.losses, view, now_ms)
             case GetMigrations():
                 return self._migrations(request.id, now)
             case _:
@@ -130,11 +136,12 @@ class Inquiries:
             MigrationUnderWay(each.partition, each.migration, each.owner, each.phase.name.lower(), now - each.began_at)
             for each in migrating.underway.values()
         ]
+        kept = tuple(duties.kept(now))
         leaving = [LeavingMember(member, replicas) for member, replicas in duties.handing_over()]
         return MigrationsReply(
-            request_id, membership.master, True, duties.searching_for, duties.is_at_rest(),
+            request_id, membership.master, True, duties.searching_for, duties.is_at_rest() and not kept,
             migrating.arrived + remaining, migrating.arrived, remaining, migrating.done, duties.lacking(),
-            duties.without_table(), leaving, under_way,
+            duties.without_table(), leaving, under_way, kept,
         )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Set
 from functools import partial
 from typing import Any, assert_never, get_args
 
-from phalanx.common.clock import GridClock
+from phalanx.common.clock import COUNTER_BITS, GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import MemberId, Millis, is_client
@@ -21,10 +21,12 @@ from phalanx.grid.bulk import on_bulk_request
 from phalanx.grid.calls import CallRouter, why_no_owners
 from phalanx.grid.keeping import FIRST_ID, Keeping
 from phalanx.grid.kept import Kept
+from phalanx.grid.loss_reports import LossReports
 from phalanx.grid.operations import on_key_request
 from phalanx.grid.service import GridService
 from phalanx.grid.taking_in import on_merge_request
 from phalanx.membership.service import MembershipService
+from phalanx.node.departures import Departures
 from phalanx.node.history import History
 from phalanx.node.inquiries import Inquiries
 from phalanx.node.waking import Waking
@@ -102,14 +104,19 @@ class Node:
         self.membership = MembershipService(this, config, self._out, self.clock, carried)
         self.keeper = PartitionKeeper(this, config, self._out, lambda: self.grid.undecided())
         self.waking = Waking(config, self.membership, self.keeper, self._out)
-        self.duties = MasterDuties(this, config, self.keeper, self._out, self.waking.holds_until)
+        self._history = History()
+        self._departures = Departures(self._history, self._out)
+        self.duties = MasterDuties(
+            this, config, self.keeper, self._out, self.waking.holds_until,
+            clock=self.clock, departure_of=self._departures.of,
+        )  # fmt: skip
         self.grid = GridService(this, config, self.keeper.table, self._out, self.clock, self.membership)
         self.keeping = Keeping(
             self.grid, kept if isinstance(kept, Kept) else Kept(), config.heartbeat_timeout_ms, self._out
         )  # fmt: skip
         self._released = self.grid.held.released
         self.calls = CallRouter(config.call_timeout_ms, self._out)
-        self._history = History()
+        self.loss_reports = LossReports(this, self.keeping.kept, self._out)
         self._inquiries = Inquiries(
             self.membership, self.keeper, self.duties, self.grid, self.keeping.kept, self._history, self._out
         )  # fmt: skip
@@ -199,7 +206,7 @@ class Node:
         """When time alone will matter next; an input `TimePassed` is due then."""
         # Asked after every turn of a driver, so without lists and generators.
         earliest = self.membership.next_deadline()
-        for machine in (self.duties, self.grid, self.calls, self.keeping, self._inquiries):
+        for machine in (self.duties, self.grid, self.calls, self.keeping, self.loss_reports, self._inquiries):
             deadline = machine.next_deadline()
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
@@ -237,18 +244,24 @@ class Node:
                 self.calls.on_time(now)
                 self.keeping.on_time(now)
                 self._inquiries.on_time(now)
+                self.loss_reports.on_time(now)
                 if (self.calls.waiting or self.keeping) and not self._is_serving:
                     # What was asked for before may have been lost, or have come while the master could not decide.
                     self.duties.want_table(now)
                 self._let_go(now)
                 if self.keeping.may_leave(now):
+                    self._give_up_kept(now)
                     self.membership.leave()
             case LinkLost(peer) | LinkRefused(peer):
+                deserted = self._departures.on_link(event)
                 self.membership.on_link(event, now)
+                if deserted is not None:
+                    self.duties.on_deserted(deserted, now)
                 self.calls.on_link(event, now)
                 self.grid.on_link_lost(MemberId(peer), now, is_refused=isinstance(event, LinkRefused))
                 self.keeping.on_link_lost(MemberId(peer), now)
             case LinkUp(peer):
+                self._departures.on_link(event)
                 self.membership.on_link(event, now)
                 self.grid.on_link_up(MemberId(peer), now)
             case Started(past):
@@ -308,13 +321,23 @@ class Node:
             if newer:
                 self.calls.on_table(keeper.table, now)
                 self.keeping.on_table(now)
+        if view is not None:
+            self.loss_reports.on_news(membership.master, self._members, keeper.table.losses, now)
         membership.on_table(keeper.confirmed_version, keeper.table, has_data=keeper.is_assigned)
         self._let_go(now)
+
+    def _give_up_kept(self, now: Millis) -> None:
+        """This member leaves with what it keeps: what nobody else keeps is lost."""
+        view = self.membership.view
+        if view is not None and (lost := self.keeping.only_here()):
+            at_ms = self.clock.read(now) >> COUNTER_BITS
+            self.loss_reports.on_leaving(lost, self.keeper.table, view.version, at_ms)
 
     def _end(self, now: Millis) -> None:
         """This incarnation is over: others serve what it held. It tells its callers so, and nothing else."""
         self.keeping.pass_on(now)
         self._has_ended = True
+        self.loss_reports.end()
         self._is_serving = False
         self._members = frozenset()
         self.keeper.end()
@@ -434,6 +457,7 @@ class Node:
         routes |= dict.fromkeys(get_args(m.BulkRequest), partial(on_bulk_request, grid))
         routes |= dict.fromkeys(get_args(m.MergeRequest), partial(on_merge_request, grid))
         routes |= {m.KeptQuery: self.keeping.on_query, m.KeptAnswer: self.keeping.on_answer}
+        routes[m.KeptReport] = duties.on_kept_report
         routes |= dict.fromkeys(get_args(m.Inquiry), self._inquiries.on_inquiry)
         routes |= dict.fromkeys(get_args(m.Administration), self._on_administration)
         routes |= dict.fromkeys(get_args(m.Reply), self._on_reply)
@@ -462,8 +486,12 @@ class Node:
         else:
             self._out.send(caller, m.DoneReply(request.id))
 
-    def _administrate(self, request: m.ChangeMap | m.ChangePartitionCount | m.AcceptView, now: Millis) -> str:
+    def _administrate(
+        self, request: m.ChangeMap | m.ChangePartitionCount | m.AcceptView | m.AcknowledgeLosses, now: Millis
+    ) -> str:
         """Why it cannot be done now; empty: it is done."""
+        if isinstance(request, m.AcknowledgeLosses):
+            return self.duties.acknowledge_losses(request.ids, request.by, now)
         if isinstance(request, m.AcceptView):
             return self.membership.accept_view(request.view_version, now)
         if isinstance(request, m.ChangePartitionCount):

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.evacuation import Evacuation
-from phalanx.common.ids import NEVER, MemberId, Millis
+from phalanx.common.ids import NEVER, Address, MemberId, Millis
 from phalanx.common.invariant import invariant
+from phalanx.common.losses import LossBook
 from phalanx.common.map_settings import MapChange
 from phalanx.common.table import Slots
 from phalanx.common.view import MembersView
@@ -21,6 +23,7 @@ from phalanx.common.words import counted
 from phalanx.partition.evacuation import Evacuating, find_endangered
 from phalanx.partition.holders import Holders
 from phalanx.partition.keeper import PartitionKeeper
+from phalanx.partition.losses import Departure, LossRecords
 from phalanx.partition.migrating import Migrating, Outcome
 from phalanx.partition.publishing import Publishing
 from phalanx.partition.redundancy import Redundancy
@@ -34,6 +37,8 @@ from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
     CompletedMigration,
     FetchedTable,
+    KeptByMember,
+    KeptReport,
     MigrationAnswer,
     MigrationReady,
     ReplaceContent,
@@ -51,10 +56,13 @@ class MasterDuties:
         keeper: PartitionKeeper,
         outbox: Outbox,
         holds_until: Callable[[], Millis] = lambda: 0,
+        *,
+        clock: GridClock | None = None,
+        departure_of: Callable[[MemberId], Departure] = lambda member: Departure(),
     ) -> None:
         """`holds_until`: before this time nothing may be given to anybody, because members that are gone may still own it
         (`membership.lease`, `node.waking`); `NEVER`: not time ends that. Nothing else waits for it but this object, and it
-        asks each time.
+        asks each time. `departure_of`: how a member went that is in the view no more.
         """
         self.this = this
         self._config = config
@@ -77,6 +85,9 @@ class MasterDuties:
         self._holders = Holders(this, keeper, self._publishing)
         self._wishes = Wishes(keeper, self._publishing, outbox)
         self._replacing = Replacing(keeper, self._publishing, config.staging_ms, outbox)
+        self._losses = LossRecords(
+            this, keeper, self._publishing, outbox, clock or GridClock(), departure_of, config.former_members_ms
+        )  # fmt: skip
         self._plan_because = ""
         """Why targets must be worked out anew; empty: they need not."""
         self._has_stand_ins = False
@@ -92,15 +103,18 @@ class MasterDuties:
 
     def on_membership(self, view: MembersView, leads: bool, leaving: Collection[MemberId], now: Millis) -> None:
         """The view, whether this member is the master, or the set of members that give away what they hold changed."""
-        became_master = leads and not self._leads
+        became_master, before = leads and not self._leads, self._holders.view
         self._plan_because = self._holders.news(view, leaving) or self._plan_because
         self._leads = leads
         self._publishing.view = view.id
         if not leads:
             self._search, self._wishes.count = None, 0
             self._replacing.forget()
+            self._losses.forget()
             self.migrating.forget_all()
             return
+        if before is not None and before is not view:
+            self._losses.note_departures(before, view, now)
         if became_master:
             self._publishing.forget_members()
             self.migrating.forget_all()
@@ -162,6 +176,24 @@ class MasterDuties:
             self._plan_because = "a member has joined"
         if is_new or self._publishing.is_due(now):
             self._go_on(now)
+
+    def on_kept_report(self, sender: MemberId, message: KeptReport, now: Millis) -> None:
+        """A member says what it keeps of a side that gave up its cluster, and what the table should tell of losses."""
+        if self.decides:
+            self._losses.on_report(sender, message, now)
+            self._go_on(now)
+
+    def on_deserted(self, address: Address, now: Millis) -> None:
+        """No process listens at an address where a member was."""
+        if self.decides and self._losses.on_deserted(address, now):
+            self._go_on(now)
+
+    def acknowledge_losses(self, ids: Collection[str], by: str, now: Millis) -> str:
+        """Tell some losses no more. Returns why that is not done yet; empty: it is. Raises `UsageError` for unknown ones."""
+        invariant(self.decides, "only the master changes the partition table (DL-04)", duties=self)
+        refusal = self._losses.acknowledge(ids, by, self._joined().others(self.this), now)
+        self._go_on(now)
+        return refusal
 
     def replace_content(self, request: ReplaceContent, stamp: int, now: Millis) -> tuple[str, bool, int]:
         """What a job wishes to become of a map's content (`replacing`): why it is not so yet (empty: it is), whether the
@@ -254,6 +286,10 @@ class MasterDuties:
         is_planned = self.decides and not self._is_held and not has_plans and self.migrating.is_idle
         return is_planned and not self._holders.leaving and not self.without_table()
 
+    def kept(self, now: Millis) -> list[KeptByMember]:
+        """The members that have yet to merge what they keep of a side that gave up its cluster."""
+        return self._losses.kept(now)
+
     def without_table(self) -> list[MemberId]:
         """Members that have not said that they have the present table."""
         others = self._joined().others(self.this) if self.decides and self._keeper.is_assigned else ()
@@ -271,6 +307,7 @@ class MasterDuties:
         """This incarnation is over: it decides nothing."""
         self._leads = False
         self._search = None
+        self._losses.forget()
         self.migrating.forget_all()
 
     def next_deadline(self) -> Millis | None:
@@ -375,7 +412,8 @@ class MasterDuties:
         changes = {p: before.slots(p) for p in rolled_back} | changes
         if not changes:
             return
-        self._change(changes, now, at_once=True, increments=rolled_back, lost=result.lost)
+        losses = self._losses.after_repair(before, result, view, now)
+        self._change(changes, now, at_once=True, increments=rolled_back, lost=result.lost, losses=losses)
         for outcome in ended:
             self._note_completed(outcome)
         for partition in result.lost:
@@ -423,15 +461,20 @@ class MasterDuties:
         at_once: bool,
         increments: dict[int, int] | None = None,
         lost: Collection[int] = (),
+        losses: LossBook | None = None,
     ) -> None:
         invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
-        table = self._keeper.table.with_changes(changes, increments=increments, lost=lost)
+        before = self._keeper.table
+        table = before.with_changes(changes, increments=increments, lost=lost, losses=losses)
         self._keeper.install(table, table.version)
+        if table.losses is not before.losses:
+            self._publishing.note_all_changed(now)
         self._publishing.note_change(changes, now, at_once=at_once)
 
     def _go_on(self, now: Millis) -> None:
         """Publish what is due, work out targets if they changed, begin migrations that may begin."""
         self._replacing.go_on(self._joined().others(self.this), now)
+        self._losses.go_on(now)
         if self._publishing.is_due(now):
             self._publish(now)
         if not self._keeper.is_assigned or self._holds(now):

@@ -72,8 +72,8 @@ class PartitionKeeper:
     def validate(self) -> None:
         """What must hold between any two inputs."""
         table = self.table
-        versions = sum(table.versions) + table.maps.version
-        invariant(table.version == versions, "the table's version is the sum of its partitions' and its plan's")
+        what = "the table's version is the sum of its partitions', its plan's and its losses'"
+        invariant(table.version == table.version_of_parts, what)
         invariant(table.version >= self.installed_version, "no row is older than the master's table", keeper=self)
         for partition, row in enumerate(table.rows):
             held = [index for index in row if index >= 0]

@@ -4,7 +4,7 @@ The old master may have told only some members of its last changes before it die
 migrations. From the tables, completed lists and active migration states of all members the new one works out:
 
 * the **table**: of each partition the newest row that anybody has. A destination that has committed has the newest row
-  of its partition, so a migration that it committed is committed for all (DL-31);
+  of its partition, so a migration that it committed is committed for all (DL-31); of losses what any of them tells;
 * **rolled back** migrations: still active somewhere, and nobody has a newer row. Their partitions' versions grow by two
   (DL-30), so that a destination which committed and left is behind when it comes back (DL-23);
 * **adopted** rows, beyond the reference:
@@ -50,6 +50,7 @@ def recover(answers: Mapping[MemberId, FetchedTable]) -> Recovery:
         if answer.table is not table and answer.table.version and (newer := answer.table.newer_rows(table)):
             table = table.with_rows(newer)
         table = table.with_maps(answer.table.maps)
+        table = table.with_losses(table.losses.united_with(answer.table.losses))
     completed = {(c.partition, c.base_version): c for answer in answers.values() for c in answer.completed}
     for state in [state for answer in answers.values() for state in answer.active]:
         # A failure would count twice: the destination has committed, and nobody has heard so yet.

@@ -18,6 +18,13 @@ class Repair(NamedTuple):
     """Partitions whose hottest surviving backup is the owner now."""
     lost: list[int]
     """Partitions of which no replica survived."""
+    behind: list[int]
+    """Promoted ones whose owner now need not have had all that was acknowledged."""
+
+
+def _confirming(table: PartitionTable) -> int:
+    """The index of the last replica that confirms every write, of whatever map."""
+    return min(count.synchronous for count in table.maps.backup_counts)
 
 
 def repair(table: PartitionTable, live: Collection[MemberId], undecided: Collection[int] = ()) -> Repair:
@@ -30,7 +37,8 @@ def repair(table: PartitionTable, live: Collection[MemberId], undecided: Collect
     alive = frozenset(live)
     is_alive = [member in alive for member in table.members]
     changes: dict[int, Slots] = {}
-    promoted, lost = [], []
+    promoted, lost, behind = [], [], []
+    confirming = _confirming(table)
     for partition, row in enumerate(table.rows):
         if partition in undecided or all(index == HOLE or is_alive[index] for index in row):
             continue
@@ -41,6 +49,8 @@ def repair(table: PartitionTable, live: Collection[MemberId], undecided: Collect
             slots = []
         elif hottest > 0:
             promoted.append(partition)
+            if hottest > confirming:
+                behind.append(partition)
             slots[0], slots[hottest] = slots[hottest], None
         changes[partition] = tuple(slots)
-    return Repair(changes, promoted, lost)
+    return Repair(changes, promoted, lost, behind)

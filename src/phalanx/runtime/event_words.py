@@ -23,11 +23,13 @@ from phalanx.wire.events import (
     JoinGivenUp,
     JoinHeldBack,
     JoinWaits,
+    KeptDropped,
     LeaveStarted,
     Left,
     LinksReported,
     LiteChanged,
     LiteChangeStarted,
+    LossesAcknowledged,
     MajorityChanged,
     MapProtected,
     MapSettingsDiffer,
@@ -58,6 +60,7 @@ from phalanx.wire.events import (
     ViewsDiverged,
     ViewStable,
     WokeUp,
+    WritesMayBeMissing,
 )
 
 Told = tuple[int, str]
@@ -201,6 +204,21 @@ def _merge_ended(event: MergeEnded) -> Told:
     return logging.INFO, said
 
 
+def _kept_dropped(event: KeptDropped) -> Told:
+    said = f"leaves with {_entries(event.entries)} of {_partitions(event.partitions)} that it kept, and that nobody has taken"
+    return logging.ERROR, f"{said}: they are lost"
+
+
+def _writes_may_be_missing(event: WritesMayBeMissing) -> Told:
+    said = f"lets {_partitions(len(event.partitions))} go on from replicas that need not have all that was acknowledged"
+    return logging.WARNING, f"{said}, for {_names(event.gone)} went (partition table ver {event.table_version})"
+
+
+def _losses_acknowledged(event: LossesAcknowledged) -> Told:
+    said = f"tells {', '.join(event.ids)} no more, losses of {_partitions(event.partitions)}: {event.operator} has taken note"
+    return logging.INFO, f"{said} (partition table ver {event.table_version})"
+
+
 def _merge_conflicts(event: MergeConflicts) -> Told:
     said = (
         f"has merged {event.count} keys of map {event.map} that {address_of(event.former)} had otherwise: "
@@ -334,6 +352,9 @@ _TELLERS: dict[type, Callable[[Any], Told]] = {
     MergeStarted: _merge_started,
     MergeEnded: _merge_ended,
     MergeConflicts: _merge_conflicts,
+    KeptDropped: _kept_dropped,
+    WritesMayBeMissing: _writes_may_be_missing,
+    LossesAcknowledged: _losses_acknowledged,
     MergedTooOld: _merged_too_old,
     LeaveStarted: _leave_started,
     LiteChangeStarted: _lite_change_started,

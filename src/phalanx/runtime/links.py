@@ -123,7 +123,7 @@ class Links:
             return
         if not link.was_refused_by_peer:
             self._tell_unreachable(link.target, reason)
-        self._member.feed(LinkRefused(link.target, reason, link.was_refused_by_peer))
+        self._member.feed(LinkRefused(link.target, reason, link.was_refused_by_peer, is_deserted=link.is_deserted))
 
     def _tell_unreachable(self, target: Target, reason: str) -> None:
         """Say at once, and once, that a seed is not there: it may start a little later, so joining goes on for long."""

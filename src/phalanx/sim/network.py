@@ -29,6 +29,7 @@ CONNECT_TIMEOUT_MS = 5_000
 """After which an attempt to connect that nobody answers is given up."""
 
 ANOTHER = "another member listens there"
+DESERTED = "connection refused"
 
 
 class Feed(Protocol):
@@ -187,7 +188,7 @@ class Network:
         elif self._cut_until.get(_pair(channel.opener, receiver), 0) > now:
             reason = "no route to the host"
         elif receiver.node is None:
-            reason = "connection refused"
+            reason = DESERTED
         elif is_member(target) and receiver.node.this != target:
             reason = f"{ANOTHER}: {receiver.node.this}"
         if reason:
@@ -201,7 +202,8 @@ class Network:
         if reason:
             if host.channels.get(channel.target) is channel:
                 del host.channels[channel.target]
-            self.feed(host, channel.sender, LinkRefused(channel.target, reason, final=reason.startswith(ANOTHER)))
+            final, is_deserted = reason.startswith(ANOTHER), reason == DESERTED
+            self.feed(host, channel.sender, LinkRefused(channel.target, reason, final, is_deserted))
         elif channel.is_open:
             self.feed(host, channel.sender, LinkUp(channel.target))
 

@@ -52,6 +52,8 @@ class LinkRefused(msgspec.Struct, frozen=True):
     reason: str
     final: bool = False
     """Whether the peer answered and will not talk with this one (another cluster's name, say): trying again is vain."""
+    is_deserted: bool = False
+    """Whether the machine answered that no process listens there: what did has ended."""
 
 
 class LinkUp(msgspec.Struct, frozen=True):

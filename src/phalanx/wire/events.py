@@ -54,6 +54,7 @@ from phalanx.wire.membership_events import (
 )
 from phalanx.wire.merge_events import (
     DataKept,
+    KeptDropped,
     MergeConflict,
     MergeConflicts,
     MergedTooOld,
@@ -65,6 +66,7 @@ from phalanx.wire.table_events import (
     BackupsChanged,
     ContentReplaced,
     FullyReplicated,
+    LossesAcknowledged,
     MapProtected,
     MapSettingsDiffer,
     MergePolicyChanged,
@@ -84,6 +86,7 @@ from phalanx.wire.table_events import (
     TableInstalled,
     TableSearchEnded,
     TableSearchStarted,
+    WritesMayBeMissing,
 )
 
 Event = MembershipEvent | TableEvent | MergeEvent | LogEvent
@@ -112,11 +115,13 @@ __all__ = [
     "JoinRequestRefused",
     "JoinWaits",
     "Joined",
+    "KeptDropped",
     "LeaveStarted",
     "Left",
     "LinksReported",
     "LiteChangeStarted",
     "LiteChanged",
+    "LossesAcknowledged",
     "MajorityChanged",
     "MapProtected",
     "MapSettingsDiffer",
@@ -158,4 +163,5 @@ __all__ = [
     "ViewStable",
     "ViewsDiverged",
     "WokeUp",
+    "WritesMayBeMissing",
 ]

@@ -41,6 +41,15 @@ class MergeEnded(RecordedEvent, frozen=True):
     rule: str = "EL-60"
 
 
+class KeptDropped(RecordedEvent, frozen=True):
+    """This member leaves, and nobody has taken what it kept of a side that gave up its cluster: that is lost."""
+
+    former: tuple[MemberId, ...]
+    partitions: int
+    entries: int
+    rule: str = "DESIGN 5 kept aside"
+
+
 class MergeConflict(msgspec.Struct, frozen=True):
     """Two sides had different versions of one key."""
 
@@ -80,5 +89,5 @@ class MergedTooOld(RecordedEvent, frozen=True):
 
 
 MergeEvent = (
-    DataKept | MergeStarted | MergeEnded | MergeConflicts | MergedTooOld
+    DataKept | MergeStarted | MergeEnded | KeptDropped | MergeConflicts | MergedTooOld
 )  # fmt: skip

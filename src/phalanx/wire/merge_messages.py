@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId
+from phalanx.common.losses import Loss
 from phalanx.wire.limits import Keys, Numbers, Text
 from phalanx.wire.message import WireMessage
 
@@ -90,3 +91,28 @@ class KeptAnswer(WireMessage, tag=59, frozen=True):
     done: tuple[int, ...]
     """They are merged: their new owners have acknowledged them."""
     waiting: tuple[Waiting, ...]
+
+
+class Returned(WireMessage, frozen=True):
+    """Partitions of a loss that a former incarnation of the sender's process held, and that were given back."""
+
+    loss: str
+    """Its identity."""
+    partitions: bytes
+    """As in `common.losses`."""
+
+
+class KeptReport(WireMessage, tag=170, frozen=True):
+    """A member tells its master what its process keeps of a side that gave up its cluster, and what the table should tell
+    of losses and does not. Repeated until the table does.
+    """
+
+    replicas: int
+    """Not merged yet; 0: nothing is kept."""
+    entries: int
+    over: tuple[MemberId, ...] = ()
+    """Members that were removed, and of which nothing is expected any more: this process was them and has merged what they
+    had, or it has their address and was never them."""
+    returned: tuple[Returned, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    """That the side told of from which this process comes."""

@@ -40,7 +40,16 @@ from phalanx.wire.membership_messages import (
     ViewIsStable,
     Welcome,
 )
-from phalanx.wire.merge_messages import FindWrittenBefore, KeptAnswer, KeptQuery, Mark, MergeEntries, Waiting
+from phalanx.wire.merge_messages import (
+    FindWrittenBefore,
+    KeptAnswer,
+    KeptQuery,
+    KeptReport,
+    Mark,
+    MergeEntries,
+    Returned,
+    Waiting,
+)
 from phalanx.wire.message import PROTOCOL_VERSION
 from phalanx.wire.replication_messages import (
     AppliedBatch,
@@ -72,7 +81,9 @@ from phalanx.wire.replies import (
     FlagReply,
     HistoryReply,
     JournalReply,
+    KeptByMember,
     LeavingMember,
+    LossesReply,
     MembersReply,
     MigrationsReply,
     MigrationUnderWay,
@@ -87,6 +98,7 @@ from phalanx.wire.replies import (
 )
 from phalanx.wire.requests import (
     AcceptView,
+    AcknowledgeLosses,
     ChangeLite,
     ChangeMap,
     ChangePartitionCount,
@@ -96,6 +108,7 @@ from phalanx.wire.requests import (
     Get,
     GetAll,
     GetHistory,
+    GetLosses,
     GetMapNames,
     GetMembers,
     GetMigrations,
@@ -149,7 +162,7 @@ ReplicationMessage = (
     Replicate | ReplicateAck | ReplicateAcks | Probe | ProbeAnswer | CopyStart | CopyChunk
     | CopyAck
 )  # fmt: skip
-MergeMessage = KeptQuery | KeptAnswer
+MergeMessage = KeptQuery | KeptAnswer | KeptReport
 MergeRequest = MergeEntries | FindWrittenBefore
 KeyRead = Get | Contains
 KeyWrite = Put | PutIfAbsent | Replace | Remove
@@ -158,15 +171,17 @@ ClientBulkRequest = (
     GetAll | PutAll | PutPacked | SizeOf | ClearPartitions | ScanPartition | ScanPacked | ReadJournal | ChangeStaged
 )
 BulkRequest = ClientBulkRequest | MergeRequest
-Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations
-Administration = ChangeMap | ChangePartitionCount | ChangeLite | AcceptView | ReplaceContent
+Inquiry = GetTable | GetMembers | GetMapNames | GetReplicas | GetHistory | GetSafety | GetMigrations | GetLosses
+Administration = (
+    ChangeMap | ChangePartitionCount | ChangeLite | AcceptView | ReplaceContent | AcknowledgeLosses
+)  # fmt: skip
 Request = KeyRequest | BulkRequest | Inquiry | Administration
 ClientRequest = KeyRequest | ClientBulkRequest | Inquiry | Administration
 """What clients may ask; members ask each other `MergeRequest` besides."""
 Reply = (
     ValueReply | ValuesReply | CountReply | FlagReply | DoneReply | PageReply | PackedReply | JournalReply | TableReply
     | MembersReply
-    | NamesReply | ReplicasReply | HistoryReply | SafetyReply | MigrationsReply | ErrorReply
+    | NamesReply | ReplicasReply | HistoryReply | SafetyReply | MigrationsReply | LossesReply | ErrorReply
 )  # fmt: skip
 Message = MembershipMessage | WakingMessage | TableMessage | ReplicationMessage | MergeMessage | Request | Reply
 """What may arrive after the handshake."""
@@ -181,6 +196,7 @@ __all__ = [
     "PROTOCOL_VERSION",
     "WRITES",
     "AcceptView",
+    "AcknowledgeLosses",
     "ActiveMigration",
     "Administration",
     "AppliedBatch",
@@ -213,6 +229,7 @@ __all__ = [
     "Get",
     "GetAll",
     "GetHistory",
+    "GetLosses",
     "GetMapNames",
     "GetMembers",
     "GetMigrations",
@@ -231,7 +248,9 @@ __all__ = [
     "JournalPart",
     "JournalReply",
     "KeptAnswer",
+    "KeptByMember",
     "KeptQuery",
+    "KeptReport",
     "KeyRead",
     "KeyRequest",
     "KeyWrite",
@@ -242,6 +261,7 @@ __all__ = [
     "LifeAnswer",
     "LifeProbe",
     "LiteRequest",
+    "LossesReply",
     "Mark",
     "MasterConfirmation",
     "MastershipClaim",
@@ -295,6 +315,7 @@ __all__ = [
     "ReplicationMessage",
     "Reply",
     "Request",
+    "Returned",
     "RowChange",
     "Rule",
     "SafetyReply",

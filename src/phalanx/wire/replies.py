@@ -6,6 +6,7 @@ import msgspec
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.losses import LossBook
 from phalanx.common.migration import Migration
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
@@ -190,6 +191,14 @@ class LeavingMember(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How many others must take over first."""
 
 
+class KeptByMember(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A member that keeps replicas of a side that gave up its cluster, as it has told the master."""
+
+    member: MemberId
+    replicas: int
+    entries: int
+
+
 class MigrationsReply(WireMessage, tag=103, frozen=True):
     """All but the first two fields only from the master."""
 
@@ -199,7 +208,7 @@ class MigrationsReply(WireMessage, tag=103, frozen=True):
     searching_for: list[MemberId]
     """Members whose tables the new master waits for; until then it decides nothing."""
     at_rest: bool
-    """Nothing is searched, planned or moved, nobody leaves, and every member has the table."""
+    """Nothing is searched, planned, moved or merged, nobody leaves, and every member has the table."""
     planned: int
     """Partitions that the present rebalancing is about."""
     arrived: int
@@ -213,6 +222,18 @@ class MigrationsReply(WireMessage, tag=103, frozen=True):
     """Members that have not said that they have the present table."""
     leaving: list[LeavingMember]
     under_way: list[MigrationUnderWay]
+    kept: tuple[KeptByMember, ...] = ()
+    """Members that have yet to merge what they keep of a side that gave up its cluster."""
+
+
+class LossesReply(WireMessage, tag=172, frozen=True):
+    """What was lost and is not acknowledged."""
+
+    id: int
+    losses: LossBook
+    view: MembersView
+    now_ms: int
+    """Milliseconds since 1970 by the grid's clock."""
 
 
 class ErrorReply(WireMessage, tag=100, frozen=True):

@@ -258,6 +258,25 @@ class ChangePartitionCount(WireMessage, tag=80, frozen=True):
     partition_count: int
 
 
+class GetLosses(WireMessage, tag=171, frozen=True):
+    """What was lost and is not acknowledged, as the member's table tells; changes nothing."""
+
+    id: int
+
+
+class AcknowledgeLosses(WireMessage, tag=173, frozen=True):
+    """An operator has taken note of losses: they are told no more. Only the master does so.
+
+    Answered when every member knows: until then the answer is NOT_READY, and asking again does no harm.
+    """
+
+    id: int
+    ids: list[str]
+    """Of losses (`Loss.id`, `EARLIER`), and members that are away."""
+    by: str
+    """Who says so, in words."""
+
+
 class AcceptView(WireMessage, tag=142, frozen=True):
     """An operator says that the present view is the stable one, whatever became of others; only the master takes it.
 

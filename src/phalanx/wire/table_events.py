@@ -58,6 +58,28 @@ class PartitionLost(RecordedEvent, frozen=True):
     """Who holds it from now on, owner first."""
 
 
+class WritesMayBeMissing(RecordedEvent, frozen=True):
+    """Owners left, and the replicas that go on need not have all that was acknowledged: for some map they confirm no write,
+    or have no entries at all."""
+
+    partitions: tuple[int, ...]
+    gone: tuple[MemberId, ...]
+    table_version: int
+    rule: str = "DL-05"
+
+
+class LossesAcknowledged(RecordedEvent, frozen=True):
+    """An operator has taken note of losses: they are told no more."""
+
+    ids: tuple[str, ...]
+    """Of losses, and members that were away."""
+    operator: str
+    partitions: int
+    """That these losses were of."""
+    table_version: int
+    rule: str = "DESIGN 6 losses are told until they are acknowledged"
+
+
 class BackupsChanged(RecordedEvent, frozen=True):
     """The master was asked to keep another number of backups."""
 
@@ -233,7 +255,7 @@ class FullyReplicated(RecordedEvent, frozen=True):
 
 
 TableEvent = (
-    TableSearchStarted | TableSearchEnded | TableInstalled | PartitionsAssigned | PartitionsRepaired | PartitionLost
+    TableSearchStarted | TableSearchEnded | TableInstalled | PartitionsAssigned | PartitionsRepaired | PartitionLost | WritesMayBeMissing | LossesAcknowledged
     | BackupsChanged | ContentReplaced | MapProtected | MergePolicyChanged | ProtectionChanged | MapSettingsDiffer | PartitionsDivided
     | MigrationsPlanned | MigrationStarted | MigrationCopied | PartitionSealed | MigrationCommitted
     | MigrationRolledBack | MigrationFinalized | FullyReplicated

@@ -1,0 +1,232 @@
+"""What the cluster has lost, as a value that travels with the partition table until an operator acknowledges it.
+
+Only the master changes it. A loss is told in the same version of the table that gives its partitions to others, so whoever
+knows that they began empty knows of the loss. Beside losses stand the members that were removed, may live on, and then
+keep what nobody else has (`Away`).
+
+Two such values of one cluster are united by the identities of their losses: a new master unites what all members tell it,
+and the loss records of a side that has ended come along with its members.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from phalanx.common.ids import MemberId, incarnation_of
+
+MAX_LOSSES = 16
+"""That are told one by one; older ones are summed up."""
+MAX_SETTLED = 64
+"""Identities of losses that are told no more: a member that comes back late must not bring them back."""
+MAX_AWAY = 64
+MAX_GONE = 16
+"""Members that one loss names."""
+MAX_WORDS = 200
+"""Characters of a reason, or of a name that an operator gives."""
+EARLIER = "earlier"
+"""The identity of all losses that are only summed up."""
+
+
+class LossKind(enum.StrEnum):
+    EMPTY = "empty"
+    """Every replica left the cluster: the partitions began empty."""
+    BEHIND = "behind"
+    """The owner left, and the first replica that is left need not have all that was acknowledged: for some map it confirms
+    no write, or has no entries at all."""
+    KEPT = "kept"
+    """A member left with replicas of a side that gave up its cluster, before they were merged."""
+
+
+class Gone(msgspec.Struct, frozen=True, array_like=True):
+    """A member by whose going something was lost."""
+
+    member: MemberId
+    how: str = ""
+    """Why it was removed, in words; empty: the master that records the loss does not know."""
+
+
+class Loss(msgspec.Struct, frozen=True, array_like=True):
+    """Partitions that were lost at one time, by one decision."""
+
+    version: int
+    """Of the table that tells of it first."""
+    by: MemberId
+    """The master that found it; of `KEPT` the member that left."""
+    view_version: int
+    at_ms: int
+    """Milliseconds since 1970 by the grid's clock."""
+    kind: LossKind
+    of: int
+    """How many partitions there were."""
+    partitions: bytes
+    """Which of them, as `bits_of` writes them."""
+    gone: tuple[Gone, ...]
+    gone_count: int
+    """How many there were; more than `MAX_GONE` are not all named."""
+    entries: int = -1
+    """-1: not known."""
+    returned: bytes = b""
+    """As `partitions`: those of them that a member had, or kept, that came back later, and gave to their owners."""
+
+    @property
+    def id(self) -> str:
+        # Incarnations of one second begin alike.
+        return f"{self.version}-{incarnation_of(self.by)[-6:]}"
+
+    @property
+    def count(self) -> int:
+        return count_of(self.partitions)
+
+    def holds(self, partition: int, count: int) -> bool:
+        """Whether a partition of `count` ones is, or is a part of, a lost one."""
+        number = partition % self.of if count % self.of == 0 else partition
+        return _has(self.partitions, number)
+
+    def may_return(self, former: MemberId) -> bool:
+        """Whether what this incarnation held may be some of it."""
+        return self.kind is LossKind.EMPTY and any(each.member == former for each in self.gone)
+
+
+class Away(msgspec.Struct, frozen=True, array_like=True):
+    """A member that was removed, and whose process may live on with what only it has."""
+
+    member: MemberId
+    at_ms: int
+    """When it was removed, by the grid's clock."""
+    how: str
+
+
+class LossBook(msgspec.Struct, frozen=True, array_like=True):
+    """All that is told of losses. `version` grows with every change."""
+
+    version: int = 0
+    losses: tuple[Loss, ...] = ()
+    """Not acknowledged, oldest first."""
+    earlier: int = 0
+    """Losses that were told before these, and are not acknowledged either."""
+    earlier_partitions: int = 0
+    settled: tuple[str, ...] = ()
+    """Identities of losses that were acknowledged, or summed up: the last ones."""
+    away: tuple[Away, ...] = ()
+    """Oldest first."""
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to tell."""
+        return bool(self.losses or self.earlier or self.away)
+
+    def find(self, loss_id: str) -> Loss | None:
+        return next((loss for loss in self.losses if loss.id == loss_id), None)
+
+    def with_losses(self, losses: Iterable[Loss]) -> LossBook:
+        """The book with losses that it does not know of; those that it has, with what was given back by either."""
+        known = {loss.id: loss for loss in self.losses}
+        for loss in losses:
+            if loss.id in self.settled:
+                continue
+            before = known.get(loss.id)
+            if before is None:
+                known[loss.id] = loss
+            elif before.returned != loss.returned:
+                known[loss.id] = msgspec.structs.replace(before, returned=united(before.returned, loss.returned))
+        return self._with(losses=tuple(sorted(known.values(), key=lambda loss: (loss.at_ms, loss.id))))
+
+    def with_returned(self, returned: Mapping[str, bytes]) -> LossBook:
+        """The book after partitions of some losses were given back."""
+        losses = tuple(
+            msgspec.structs.replace(loss, returned=united(loss.returned, common(returned[loss.id], loss.partitions)))
+            if loss.id in returned
+            else loss
+            for loss in self.losses
+        )
+        return self._with(losses=losses)
+
+    def with_away(self, away: Iterable[Away]) -> LossBook:
+        """The book with other members that may live on; the latest ones."""
+        found = {each.member: each for each in (*self.away, *away)}
+        return self._with(away=tuple(found.values())[-MAX_AWAY:])
+
+    def without_away(self, members: Collection[MemberId]) -> LossBook:
+        """The book without members of which nothing is expected any more."""
+        return self._with(away=tuple(each for each in self.away if each.member not in members))
+
+    def acknowledged(self, ids: Collection[str]) -> LossBook:
+        """The book without the losses and members that an operator has acknowledged; unknown ones change nothing."""
+        known = tuple(loss.id for loss in self.losses if loss.id in ids)
+        book = self._with(
+            losses=tuple(loss for loss in self.losses if loss.id not in ids),
+            settled=(*self.settled, *known)[-MAX_SETTLED:],
+            away=tuple(each for each in self.away if each.member not in ids),
+        )
+        return book._with(earlier=0, earlier_partitions=0) if EARLIER in ids else book  # its own class
+
+    def united_with(self, other: LossBook) -> LossBook:
+        """What both know. Members that are away are those of the newer one: the older one may still have some that came back."""
+        newer, older = (self, other) if self.version >= other.version else (other, self)
+        settled = tuple(dict.fromkeys([*older.settled, *newer.settled]))[-MAX_SETTLED:]
+        book = newer
+        if set(settled) != set(newer.settled):
+            losses = tuple(loss for loss in newer.losses if loss.id not in settled)
+            book = newer._with(settled=settled, losses=losses)  # its own class
+        return book.with_losses(older.losses)
+
+    def _with(self, **changes: object) -> LossBook:
+        """The next version, if that changes anything; too many losses are summed up."""
+        book = msgspec.structs.replace(self, **changes)
+        if book == self:
+            return self
+        if surplus := book.losses[:-MAX_LOSSES]:
+            book = msgspec.structs.replace(
+                book,
+                losses=book.losses[-MAX_LOSSES:],
+                earlier=book.earlier + len(surplus),
+                earlier_partitions=book.earlier_partitions + sum(loss.count for loss in surplus),
+                settled=(*book.settled, *(loss.id for loss in surplus))[-MAX_SETTLED:],
+            )
+        return msgspec.structs.replace(book, version=self.version + 1)
+
+
+NO_LOSSES = LossBook()
+
+
+# --- sets of partitions ---------------------------------------------------------------------------------------------
+
+
+def bits_of(partitions: Iterable[int]) -> bytes:
+    """A set of partitions: bit p % 8 of byte p // 8. Many losses of many partitions stay small so."""
+    bits = bytearray()
+    for partition in partitions:
+        place = partition >> 3
+        if place >= len(bits):
+            bits.extend(bytes(place + 1 - len(bits)))
+        bits[place] |= 1 << (partition & 7)
+    return bytes(bits)
+
+
+def numbers_in(bits: bytes) -> list[int]:
+    """The partitions of a set, in order."""
+    return [place * 8 + bit for place, byte in enumerate(bits) if byte for bit in range(8) if byte >> bit & 1]
+
+
+def count_of(bits: bytes) -> int:
+    return int.from_bytes(bits).bit_count()
+
+
+def united(one: bytes, other: bytes) -> bytes:
+    size = max(len(one), len(other))
+    return (int.from_bytes(one, "little") | int.from_bytes(other, "little")).to_bytes(size, "little")
+
+
+def common(one: bytes, other: bytes) -> bytes:
+    return (int.from_bytes(one, "little") & int.from_bytes(other, "little")).to_bytes(len(one), "little")
+
+
+def _has(bits: bytes, partition: int) -> bool:
+    return partition >> 3 < len(bits) and bool(bits[partition >> 3] >> (partition & 7) & 1)
+
+
+def named(gone: Iterable[tuple[MemberId, str]]) -> tuple[Gone, ...]:
+    """Members that went, and how; as many of them as one loss names."""
+    return tuple(Gone(member, how[:MAX_WORDS]) for member, how in list(gone)[:MAX_GONE])

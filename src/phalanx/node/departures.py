@@ -1,0 +1,56 @@
+"""How members went that are in the view no more, as this member knows it: from what it has recorded, and from refused
+connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.common.ids import Address, MemberId, address_of
+from phalanx.node.history import History
+from phalanx.partition.losses import Departure
+from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp, Outbox
+from phalanx.wire.events import Event, MemberAdmitted, MemberRemoved, MemberSuspected
+
+REMEMBERED = 10_000
+"""Addresses at which nobody listens."""
+LEFT = "it left"
+"""The reason with which members are removed that have handed over what they held."""
+
+
+class Departures:
+    """Answers how a member went."""
+
+    def __init__(self, history: History, outbox: Outbox) -> None:
+        self._history = history
+        self._out = outbox
+        self._deserted: dict[Address, None] = {}
+        """Where no process listens, as far as it was tried; the latest last."""
+
+    def on_link(self, event: LinkLost | LinkRefused | LinkUp) -> Address | None:
+        """A connection opened, broke or was refused. The address where nobody listens, if that was found now."""
+        address = address_of(event.peer)  # type: ignore[arg-type]  # clients have no links
+        if isinstance(event, LinkRefused) and event.is_deserted:
+            self._deserted.pop(address, None)
+            self._deserted[address] = None
+            while len(self._deserted) > REMEMBERED:
+                del self._deserted[next(iter(self._deserted))]
+            return address
+        if not isinstance(event, LinkLost):
+            self._deserted.pop(address, None)
+        return None
+
+    def of(self, member: MemberId) -> Departure:
+        """How a member went; where nothing is known of that, it is taken to have left."""
+        for event in self._latest():
+            if isinstance(event, MemberRemoved) and event.removed == member:
+                return Departure(event.reason, event.reason != LEFT and address_of(member) not in self._deserted)
+            if isinstance(event, MemberSuspected) and event.suspect == member:
+                return Departure(event.reason, address_of(member) not in self._deserted)
+            if isinstance(event, MemberAdmitted) and member in event.replaced:
+                return Departure("another process has come to its address")
+        return Departure()
+
+    def _latest(self) -> Iterable[Event]:
+        yield from reversed(self._out.recorded)
+        yield from self._history.latest()
