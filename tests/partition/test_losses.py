@@ -169,6 +169,20 @@ def test_every_member_tells_what_was_lost_when_and_by_whose_going() -> None:
         assert not told(c, name).away, "nobody listens there: it is gone"
 
 
+def test_those_that_went_one_after_the_other_are_all_named() -> None:
+    """The owner goes, and its only backup before another one has the partition."""
+    c = Cluster("ABC", partition_count=2, backup_count=1)
+    c.assign(rows=["BC", "AB"])
+    c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyChunk)
+    c.crash("B")
+    c.advance(1_000)
+    assert not told(c, "A")
+    c.crash("C")
+    c.advance(1_000)
+    [found] = told(c, "A").losses
+    assert [each.member for each in found.gone] == [c.id("B"), c.id("C")]
+
+
 def test_it_is_told_by_the_next_master_and_by_who_joins_later_until_it_is_acknowledged() -> None:
     c = lossy("ABCD")
     c.crash("D")
@@ -332,6 +346,26 @@ def test_a_loss_that_only_the_side_knew_that_joins_is_told_after_that() -> None:
     acknowledge(c, master, mine[0].id)
     c.advance(20_000)
     assert all(mine[0].id not in [each.id for each in told(c, name).losses] for name in "ABCDEG")
+
+
+def test_what_was_got_after_a_loss_does_not_undo_it() -> None:
+    """E crashes, and X begins its partition anew; then X is cut off, comes back, and merges what it has of it."""
+    c = cluster("ABCDE", backup_count=0)
+    for key in keys(30):
+        put(c, "A", key, b"before")
+    c.crash("E")
+    c.advance(3_000)
+    [first] = told(c, "A").losses
+    for key in keys(30):
+        put(c, "A", key, b"after")
+    owner = c.replicas("A", numbers_in(first.partitions)[0])
+    others = "ABCD".replace(owner, "")
+    split(c, owner, others)
+    heal(c)
+    [of_e, second] = told(c, others[0]).losses
+    assert (of_e.id, of_e.returned) == (first.id, b"")
+    assert set(numbers_in(first.partitions)) <= set(numbers_in(second.partitions))
+    assert second.returned == second.partitions
 
 
 def test_who_hung_is_told_to_be_away_until_it_is_back_and_has_merged() -> None:

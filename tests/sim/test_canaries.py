@@ -8,6 +8,7 @@ from phalanx.sim.drawing import draw_options
 from phalanx.sim.eviction_canaries import EVICTION_CANARIES
 from phalanx.sim.journal_canaries import JOURNAL_CANARIES
 from phalanx.sim.lease_canaries import LEASE_CANARIES
+from phalanx.sim.loss_canaries import LOSS_CANARIES
 from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
 from phalanx.sim.migration_canaries import MIGRATION_CANARIES
 from phalanx.sim.options import DESTINATION, OTHER_REPLICA, Fault, FaultKind, Options, Profile
@@ -89,6 +90,10 @@ CUT_FOUND_BY = {
     "own-clock": {"no acknowledged write is lost"},
 }
 
+LOSS_FOUND_BY = {
+    "forget-losses": {"what is lost is told"},
+    "inherit-no-losses": {"a loss is told until it is acknowledged", "tables only move on"},
+}
 PROTECTION_CANARIES = ("serve-when-too-small", "confirm-when-too-small")
 
 MEMBERSHIP_FOUND_BY = {
@@ -120,6 +125,7 @@ def test_every_canary_has_an_expectation() -> None:
         *MEMBERSHIP_CANARIES,
         *PROTECTION_CANARIES,
         *LEASE_CANARIES,
+        *LOSS_CANARIES,
         *EVICTION_CANARIES,
         *JOURNAL_CANARIES,
         *STAGING_CANARIES,
@@ -127,13 +133,14 @@ def test_every_canary_has_an_expectation() -> None:
     assert expected == set(CANARIES)
     assert set(MEMBERSHIP_FOUND_BY) == set(MEMBERSHIP_CANARIES)
     assert set(CUT_FOUND_BY) == set(CUT_CANARIES)
+    assert set(LOSS_FOUND_BY) == set(LOSS_CANARIES)
     assert set(MIGRATION_FOUND_BY) | set(STAGED) == set(MIGRATION_CANARIES)
 
 
-@pytest.mark.parametrize("canary", FOUND_BY)
+@pytest.mark.parametrize("canary", FOUND_BY | LOSS_FOUND_BY)
 def test_a_planted_bug_is_found(canary: str) -> None:
     result = find(canary, Profile.FAILOVER, Profile.DEFAULT)
-    assert result.violations[0].what in FOUND_BY[canary]
+    assert result.violations[0].what in (FOUND_BY | LOSS_FOUND_BY)[canary]
     assert f"--seed {result.seed}" in repeat_command(result)
     assert f"--canary {canary}" in repeat_command(result)
 

@@ -137,7 +137,7 @@ def _returned(loss: Loss) -> list[str]:
     if not back:
         return []
     which = "All" if back == loss.count else f"{back}"
-    return [f"{which} of them were given back by members that kept them and came back."]
+    return [f"{which} of them were given back by members that came back, as these had them."]
 
 
 def away_in_words(away: Away, now_ms: int) -> str:

@@ -69,7 +69,7 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
     entries: int = -1
     """-1: not known."""
     returned: bytes = b""
-    """As `partitions`: those of them that a member had, or kept, that came back later, and gave to their owners."""
+    """As `partitions`: those of them that a process which came back later still had, and gave to their owners as it had them."""
 
     @property
     def id(self) -> str:
@@ -84,10 +84,6 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
         """Whether a partition of `count` ones is, or is a part of, a lost one."""
         number = partition % self.of if count % self.of == 0 else partition
         return _has(self.partitions, number)
-
-    def may_return(self, former: MemberId) -> bool:
-        """Whether what this incarnation held may be some of it."""
-        return self.kind is LossKind.EMPTY and any(each.member == former for each in self.gone)
 
 
 class Away(msgspec.Struct, frozen=True, array_like=True):
@@ -116,6 +112,11 @@ class LossBook(msgspec.Struct, frozen=True, array_like=True):
     def __bool__(self) -> bool:
         """Whether there is anything to tell."""
         return bool(self.losses or self.earlier or self.away)
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """Of the losses that this knows of, acknowledged ones too."""
+        return frozenset(loss.id for loss in self.losses) | frozenset(self.settled)
 
     def find(self, loss_id: str) -> Loss | None:
         return next((loss for loss in self.losses if loss.id == loss_id), None)

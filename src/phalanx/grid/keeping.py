@@ -94,7 +94,7 @@ class Keeping:
             self._takes_over_at = now + (self._patience_ms if self.leave_by is None else 0)
             self._ask_at = now
             for side in self.kept.unmerged():
-                side.begin(now)
+                side.begin(self._grid.table.losses, now)
                 self._grid.clock.observe(side.ended, now)
                 self._out.record(events.MergeStarted(side.former, len(side.replicas), side.entries))
         self._retry_at = now

@@ -59,7 +59,13 @@ class KeptSide:
     """The replicas of one former incarnation of this process."""
 
     def __init__(
-        self, former: MemberId, of: int, ended: int, replicas: dict[int, KeptReplica], empty: Iterable[int] = ()
+        self,
+        former: MemberId,
+        of: int,
+        ended: int,
+        replicas: dict[int, KeptReplica],
+        empty: Iterable[int] = (),
+        knew: frozenset[str] = frozenset(),
     ) -> None:
         self.former = former
         self.of = of
@@ -77,6 +83,10 @@ class KeptSide:
         """Partitions that are merged."""
         self.empty = frozenset(empty)
         """Partitions that it held, and in which nothing was stored."""
+        self.knew = knew
+        """The losses of which its table told: what it holds, it got after them."""
+        self.undoes: set[str] = set()
+        """The losses that the cluster had before it took up this: what was lost by them, this may give back."""
         self.entries = sum(each.replica.entry_count() for each in replicas.values())
         """Of all replicas that it had."""
         self.sent = 0
@@ -137,9 +147,13 @@ class KeptSide:
                 found.setdefault(kept.ahead[0], []).append(partition)
         return found
 
-    def begin(self, now: Millis) -> None:
-        """Another incarnation of this process takes it up: who has what is to be found out anew."""
+    def begin(self, losses: LossBook, now: Millis) -> None:
+        """Another incarnation of this process takes it up: who has what is to be found out anew.
+
+        `losses`: that the cluster tells of which it has joined.
+        """
         self.began_at = now
+        self.undoes |= losses.ids - self.knew
         for kept in self.replicas.values():
             kept.ahead = list(kept.others)
             kept.told_by = None
@@ -197,4 +211,4 @@ def keep(former: MemberId, table: PartitionTable, held: dict[int, Replica], ende
         if replica.maps and partition < table.partition_count
     }
     empty = [partition for partition, replica in held.items() if not replica.maps]
-    return KeptSide(former, table.partition_count, ended, replicas, empty)
+    return KeptSide(former, table.partition_count, ended, replicas, empty, table.losses.ids)

@@ -4,8 +4,8 @@ A report is worked out from what the process has and what the installed table sa
 so nothing waits for an answer, and a new master hears the same. A process that has come from another side tells
 
 * how much it has yet to merge, twice a second, so that nobody takes the cluster for whole before;
-* which partitions of a loss it held in a former incarnation, that are merged now: they were given back. Where it held a
-  partition in which nothing was stored, nothing was lost;
+* which partitions of a loss it held in a former incarnation that did not know of the loss, and that are merged now: they
+  were given back, as it had them. Where it held a partition in which nothing was stored, nothing was lost;
 * that it was the member which may live on elsewhere; or that it has the address of that one, and was never it;
 * which losses its side has told of, unless all by whose going it lost something are members here: those have gone on.
 """
@@ -109,8 +109,8 @@ class LossReports:
 
     def _returned(self) -> list[Returned]:
         found = []
-        for loss in self._book.losses:
-            sides = [side for side in self._kept.sides.values() if loss.may_return(side.former)]
+        for loss in (loss for loss in self._book.losses if loss.kind is LossKind.EMPTY):
+            sides = [side for side in self._kept.sides.values() if loss.id in side.undoes]
             told = frozenset(numbers_in(loss.returned))
             open_ones = [p for p in numbers_in(loss.partitions) if p not in told] if sides else []
             back = [p for p in open_ones if any(_is_back(side, p, loss.of) for side in sides)]

@@ -414,6 +414,7 @@ class MasterDuties:
             return
         losses = self._losses.after_repair(before, result, view, now)
         self._change(changes, now, at_once=True, increments=rolled_back, lost=result.lost, losses=losses)
+        self._losses.note_taken_out(before, result, self._keeper.table)
         for outcome in ended:
             self._note_completed(outcome)
         for partition in result.lost:

@@ -61,6 +61,9 @@ class LossRecords:
         self._former_members_ms = former_members_ms
         self._departed: list[Away] = []
         """Members that may live on, and that the table does not tell of yet."""
+        self._taken_out: dict[int, tuple[int, tuple[MemberId, ...]]] = {}
+        """Partition to the version of its row after members were taken out, and those: if it is lost before that changes, it
+        is by their going, too."""
         self._acknowledged_in = 0
         """The version of the table that tells of the last acknowledgement."""
         self._kept: dict[MemberId, tuple[KeptByMember, Millis]] = {}
@@ -75,6 +78,7 @@ class LossRecords:
 
     def forget(self) -> None:
         """Another member leads."""
+        self._taken_out.clear()
         self._departed.clear()
         self._kept.clear()
 
@@ -96,12 +100,31 @@ class LossRecords:
             for step, (kind, partitions) in enumerate(
                 ((LossKind.EMPTY, result.lost), (LossKind.BEHIND, result.behind))
             )
-            if partitions and (gone := _gone(before, partitions, view))
+            if partitions and (gone := self._gone(before, partitions, view))
         ]  # fmt: skip
         if result.behind:
-            gone = _gone(before, result.behind, view)
+            gone = self._gone(before, result.behind, view)
             self._out.record(events.WritesMayBeMissing(tuple(result.behind), tuple(gone), version))
         return self._book.with_losses(found)
+
+    def note_taken_out(self, before: PartitionTable, result: Repair, after: PartitionTable) -> None:
+        """Members that left were taken out of some rows of the table."""
+        taken_out = {}
+        for partition in result.changes:
+            staying = after.replicas(partition)
+            gone = tuple(member for member in before.replicas(partition) if member not in staying)
+            taken_out[partition] = after.versions[partition], (*self._taken_out_of(before, partition), *gone)
+        self._taken_out = {p: told for p, told in self._taken_out.items() if told[0] == after.versions[p]} | taken_out
+
+    def _taken_out_of(self, table: PartitionTable, partition: int) -> tuple[MemberId, ...]:
+        version, members = self._taken_out.get(partition, (-1, ()))
+        return members if version == table.versions[partition] else ()
+
+    def _gone(self, table: PartitionTable, partitions: Iterable[int], view: MembersView) -> list[MemberId]:
+        """Those by whose going the partitions have no replica that has all."""
+        held = dict.fromkeys(member for p in partitions for member in table.replicas(p) if member not in view)
+        earlier = dict.fromkeys(member for p in partitions for member in self._taken_out_of(table, p))
+        return sorted(held | earlier)
 
     def _now_ms(self, now: Millis) -> int:
         return self._clock.read(now) >> COUNTER_BITS
@@ -171,9 +194,3 @@ class LossRecords:
         self._keeper.install(table, table.version)
         self._publishing.note_all_changed(now)
         return True
-
-
-def _gone(table: PartitionTable, partitions: Iterable[int], view: MembersView) -> list[MemberId]:
-    """Those of the partitions' replicas that are no members any more."""
-    held = dict.fromkeys(member for partition in partitions for member in table.replicas(partition))
-    return sorted(member for member in held if member not in view)

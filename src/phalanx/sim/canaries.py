@@ -23,6 +23,7 @@ from phalanx.sim.driver_canaries import DRIVER_CANARIES
 from phalanx.sim.eviction_canaries import EVICTION_CANARIES
 from phalanx.sim.journal_canaries import JOURNAL_CANARIES
 from phalanx.sim.lease_canaries import LEASE_CANARIES
+from phalanx.sim.loss_canaries import LOSS_CANARIES
 from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
 from phalanx.sim.migration_canaries import MIGRATION_CANARIES
 from phalanx.sim.staging_canaries import STAGING_CANARIES
@@ -200,6 +201,7 @@ CANARIES: dict[str, Callable[[Node], None]] = {
     **EVICTION_CANARIES,
     **JOURNAL_CANARIES,
     **LEASE_CANARIES,
+    **LOSS_CANARIES,
     **MIGRATION_CANARIES,
     **MEMBERSHIP_CANARIES,
     **STAGING_CANARIES,

@@ -24,6 +24,7 @@ from phalanx.sim.checkers.eviction_checker import EvictionChecker
 from phalanx.sim.checkers.findings import Findings, Violation
 from phalanx.sim.checkers.linearizability import calls_on, is_linearizable
 from phalanx.sim.checkers.liveness import find_unmet
+from phalanx.sim.checkers.loss_checker import LossChecker
 from phalanx.sim.checkers.majority_checker import MajorityChecker
 from phalanx.sim.checkers.mastership_checker import MastershipChecker
 from phalanx.sim.checkers.merged_data import MergedDataChecker, Survival
@@ -141,6 +142,7 @@ class _Run:
         self._majorities = MajorityChecker(self._findings)
         self._measures = Measures(options)
         self._tables = TableChecker(self._findings, options.partitions, options.backups, has_sides=options.has_sides)
+        self._losses = LossChecker(self._findings, has_sides=options.has_sides)
         self._survival = Survival()
         self._lite = {options.address(number) for number in range(options.hosts) if options.traits_of(number).lite}
         """Addresses whose members hold no data."""
@@ -269,6 +271,7 @@ class _Run:
                 self._evictions.check_events(self._followers.events())
         if self._options.max_entries:
             self._evictions.check_bounds(joined, now)
+        self._losses.check_at_rest({member_on(host): host.table for host in joined if host.table is not None}, now)
         if table is not None and table.version:
             rows = [table.replicas(partition) for partition in range(table.partition_count)]
             purged = purged_to(joined)
@@ -424,6 +427,7 @@ class _Run:
         alive = {member_on(other) for other in self._world.hosts if other.node is not None}
         view = node.membership.view
         self._tables.on_table(node.this, table, view, alive, now, node.membership.master)
+        self._losses.on_table(node.this, table, now)
         if commits := self._commits.new_commits(node.this, table, view):
             living = [other for other in self._world.hosts if other.node is not None]
             partitions, purged = [partition for partition, _ in commits], purged_to(living)

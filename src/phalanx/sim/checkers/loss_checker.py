@@ -1,0 +1,76 @@
+"""Checks that what the cluster has lost is told, by every member, for as long as nobody has acknowledged it.
+
+What is lost is found without the record: in a member's table a partition begins empty, by its birth, where in its table
+before it did not. Then, in each member's tables,
+
+* the very table that begins a partition anew tells a loss of it that the one before did not tell;
+* a loss that is told is told by all later tables: here nobody acknowledges;
+* of partitions that ever began empty, the first table of a member tells;
+* where there is one side only, a loss is told of nothing else.
+
+At rest all members tell the same, and all that any of them has told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.losses import EARLIER, LossKind
+from phalanx.common.table import PartitionTable
+from phalanx.sim.checkers.findings import Findings
+
+TOLD = "what is lost is told"
+ONLY = "only what is lost is told"
+KEPT = "a loss is told until it is acknowledged"
+
+
+class LossChecker:
+    """Watches the tables of all members."""
+
+    def __init__(self, findings: Findings, *, has_sides: bool) -> None:
+        """`has_sides`: several sides of a cut go on, and tell one another later what each has lost."""
+        self._findings = findings
+        self._has_sides = has_sides
+        self._before: dict[MemberId, PartitionTable] = {}
+        self.lost = 0
+        """Partitions that began empty, at any member."""
+
+    def on_table(self, member: MemberId, table: PartitionTable, now: Millis) -> None:
+        """A member has installed a table."""
+        before = self._before.get(member)
+        self._before[member] = table
+        count = table.partition_count
+        was_born = before.births * (count // before.partition_count) if before is not None else (0,) * count
+        lost = [partition for partition in range(count) if table.births[partition] > was_born[partition]]
+        told = _told(before) if before is not None else frozenset()
+        new = [loss for loss in table.losses.losses if loss.id not in told]
+        self.lost += len(lost)
+        if not table.losses.earlier:
+            for partition in lost:
+                if not any(loss.holds(partition, count) for loss in new):
+                    story = (
+                        f"partition {partition} begins empty in table {table.version} of {member}, which tells {new}"
+                    )
+                    self._findings.add(now, TOLD, story)
+        if gone := told - _told(table):
+            self._findings.add(now, KEPT, f"{member} told {sorted(gone)} before its table {table.version}")
+        if before is not None and before.version and not self._has_sides:
+            for loss in (loss for loss in new if loss.kind is LossKind.EMPTY and loss.of == count):
+                wrong = [p for p in range(count) if loss.holds(p, count) and p not in lost]
+                if wrong:
+                    self._findings.add(now, ONLY, f"{member} tells {loss.id} of {wrong}, which it had not lost")
+
+    def check_at_rest(self, tables: Mapping[MemberId, PartitionTable], now: Millis) -> None:
+        """Nothing happens any more, and these are the members."""
+        told = {member: _told(table) for member, table in tables.items()}
+        everything = frozenset().union(*told.values())
+        for member, ids in told.items():
+            if ids != everything:
+                self._findings.add(now, KEPT, f"at rest {member} does not tell {sorted(everything - ids)}")
+
+
+def _told(table: PartitionTable) -> frozenset[str]:
+    """The losses that a table tells, or that it sums up; what is acknowledged is not among them, for nothing is here."""
+    earlier = {EARLIER} if table.losses.earlier else set()
+    return frozenset(loss.id for loss in table.losses.losses) | frozenset(table.losses.settled) | earlier
