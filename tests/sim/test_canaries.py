@@ -92,7 +92,7 @@ CUT_FOUND_BY = {
 
 LOSS_FOUND_BY = {
     "forget-losses": {"what is lost is told"},
-    "inherit-no-losses": {"a loss is told until it is acknowledged", "tables only move on"},
+    "inherit-no-losses": {"a loss is told until it is acknowledged"},
 }
 PROTECTION_CANARIES = ("serve-when-too-small", "confirm-when-too-small")
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import structs
 
-from phalanx.common.losses import NO_LOSSES
+from phalanx.common.losses import LossBook
 from phalanx.node.node import Node
-from phalanx.wire.messages import FetchedTable
+from phalanx.wire.messages import CompletedMigration
 
 
 def forget_losses(node: Node) -> None:
@@ -19,16 +19,15 @@ def forget_losses(node: Node) -> None:
 
 
 def inherit_no_losses(node: Node) -> None:
-    """A new master does not look for what others know to be lost."""
-    keeper, original = node.keeper, node.keeper.answer_search
+    """A new master goes on without what was lost before it was one."""
+    publishing, keeper = node.duties._publishing, node.keeper
+    original = publishing.begin
 
-    def answer_search(search_id: int) -> FetchedTable:
-        answer = original(search_id)
-        table = answer.table
-        bare = structs.replace(table, losses=NO_LOSSES, version=table.version - table.losses.version)
-        return structs.replace(answer, table=bare)
+    def begin(completed: Iterable[CompletedMigration], version: int) -> None:
+        keeper.table = structs.replace(keeper.table, losses=LossBook(keeper.table.losses.version))
+        original(completed, version)
 
-    _replace(keeper, "answer_search", answer_search)
+    _replace(publishing, "begin", begin)
 
 
 def _replace(machine: object, name: str, by: Any) -> None:
