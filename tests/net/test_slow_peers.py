@@ -16,7 +16,8 @@ import pytest
 import phalanx
 from phalanx.grid.serialization import keys_to_data
 from phalanx.runtime.member import Member
-from phalanx.wire.messages import DoneReply, Get, GetAll, Message, Put, ValueReply
+from phalanx.wire.codec import encode_frame
+from phalanx.wire.messages import PROTOCOL_VERSION, DoneReply, Get, GetAll, Hello, Message, Put, ValueReply
 from processes import Cluster, wait_for
 from raw_peers import RawPeer, memory_of
 
@@ -156,6 +157,77 @@ def _ask_and_never_read(address: str, count: int) -> list[RawPeer]:
     for peer in peers:
         peer.send(Get(1, "m", KEY), Get(2, "m", KEY))
     return peers
+
+
+class _Transport(asyncio.Transport):
+    """Whose peer never reads: all that is written waits."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1), "socket": socket.socket()})
+        self.waiting = 0
+        self.is_read = True
+
+    def write(self, data: bytes) -> None:
+        self.waiting += len(data)
+
+    def writelines(self, frames: list[bytes]) -> None:
+        self.waiting += sum(map(len, frames))
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+
+    def abort(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.get_extra_info("socket").close()
+
+
+def test_a_large_message_that_is_held_keeps_its_room() -> None:
+    """Else each of many clients that do not read could send one more while others finish theirs."""
+
+    async def run() -> None:
+        member = await start(
+            max_partial_frame_bytes=4 * MIB, max_total_backlog_bytes=4 * MIB, max_backlog_bytes=3 * MIB
+        )
+        try:
+            await member.map("m").put("k", bytes(MIB))
+            peers = []
+            for number in (1, 2):
+                transport, peer = _Transport(), member._accept()
+                peer.connection_made(transport)
+                hello = Hello(PROTOCOL_VERSION, "test", f"client/{number}", member.address, b"")
+                peer.data_received(encode_frame(hello))
+                peer.pause_writing()
+                peers.append((peer, transport))
+            (one, to_one), (two, to_two) = peers
+            one.data_received(encode_frame(Get(1, "m", KEY)))
+            frame = encode_frame(Put(2, "m", KEY, b"\0\0\0\0" + bytes(3 * MIB), 0))
+            one.data_received(frame[:100])
+            assert to_one.is_read, "it has little to read"
+            two.data_received(encode_frame(Get(1, "m", KEY)) * 3)
+            assert not to_two.is_read
+            one.data_received(frame[100:])  # whole, and held: together they have more than half of what all may have
+            assert not to_one.is_read
+            late_transport, late = _Transport(), member._accept()
+            late.connection_made(late_transport)
+            late.data_received(encode_frame(Hello(PROTOCOL_VERSION, "test", "client/3", member.address, b"")))
+            late.data_received(frame[:100])
+            assert not late_transport.is_read, "there is no room for two"
+            to_one.waiting = 0
+            one.resume_writing()
+            await _until(lambda: late_transport.is_read and to_one.is_read)
+            assert to_one.waiting > 0, "the write is answered"
+        finally:
+            await member.stop(drain=False)
+
+    asyncio.run(run())
 
 
 async def _until(condition: Any) -> None:

@@ -115,11 +115,14 @@ class Inbound(FrameConnection):
             self._held += messages
         elif messages:
             self._handle(messages)
-        if self._has_part or self._reader.rest:
+        if (self._has_part or self._reader.rest) and not self._held:
             self._note_part(is_next=is_next)
 
     def _note_part(self, *, is_next: bool) -> None:
-        """Count what has come of a frame that is not whole. `is_next`: the one that was counted until now is whole."""
+        """Count what has come of a frame that is not whole. `is_next`: the one that was counted until now has been handled.
+
+        A whole one that is held keeps its room: else many clients that do not read could each send another large one.
+        """
         flow = self._group.flow
         if self._has_part and is_next:
             self._has_part = False
@@ -196,6 +199,8 @@ class Inbound(FrameConnection):
         if held:
             self._handle(held)
         self.flush()
+        if (self._has_part or self._reader.rest) and not self._held:
+            self._note_part(is_next=bool(held))
         if not self._held and not (self._is_backed_up and self._group.flow.must_wait(self)):
             self.resume(WAITS_FOR_READER)
 
