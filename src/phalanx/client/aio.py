@@ -7,7 +7,7 @@ import os
 import uuid
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from phalanx.client.core import ClientCore
 from phalanx.common.errors import ConnectError, EntryTooLarge, ErrorCode, UnavailableError, UsageError
@@ -16,6 +16,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
 from phalanx.net.connection import ConnectionGroup, Link
+from phalanx.net.forking import FORKED, tell_forks
 from phalanx.net.secret import Secret, find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
@@ -40,6 +41,8 @@ class AsyncClient:
         self._loop = asyncio.get_running_loop()
         self._core = ClientCore(parse_addresses(members), int(call_timeout_s * 1000))
         self._links: dict[Target, Link] = {}
+        self._queued: dict[Link, list[Message]] = {}
+        """What is to be sent on connections that are not open yet, if it is still wanted then."""
         self._view = self._core.view
         """The member list by which connections were last looked through."""
         self._futures: dict[int, asyncio.Future[Any]] = {}
@@ -50,8 +53,20 @@ class AsyncClient:
         self._timer_at = 0
         self._refusals: dict[str, str] = {}
         self._is_closed = False
+        self._is_forked = False
+        """Whether this is the copy of a client that another process uses."""
         self._told = asyncio.Event()
         """Set when the question for the table has ended, one way or another: an answer, a lost link, its deadline."""
+        tell_forks(self)
+
+    def on_forked(self) -> None:
+        """In a forked process: whatever is done here would be done to the parent's connections and its event loop."""
+        self._is_closed = self._is_forked = True
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a client of phalanx.connect holds connections, and cannot be sent to another process: give that the addresses"
+        )
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -75,6 +90,8 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close the connections. Calls under way end with an error."""
+        if self._is_forked:
+            return
         self._is_closed = True
         self._told.set()
         if self._timer is not None:
@@ -82,6 +99,10 @@ class AsyncClient:
         for link in list(self._links.values()):
             link.drop()
         self._links.clear()
+        self._queued.clear()
+        for effect in self._core.end("the client was closed"):
+            if isinstance(effect, Answer):
+                self._answer(effect.reply)
         futures, self._futures = self._futures, {}
         for request_id, future in futures.items():
             if not future.done():
@@ -98,7 +119,10 @@ class AsyncClient:
         """Send a request to the owner of a partition, or to a member; its one reply."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._is_closed:
-            future.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "the client is closed"))
+            code, why = ErrorCode.UNAVAILABLE, "the client is closed"
+            if self._is_forked:
+                code, why = ErrorCode.INVALID, f"this client cannot be used here: {FORKED}"
+            future.set_result(ErrorReply(request.id, code, why))
             return future
         futures = self._futures
         if futures and request.id % OPEN_FROM_EVERY == 0:
@@ -112,6 +136,7 @@ class AsyncClient:
     async def table(self) -> PartitionTable:
         """The newest partition table known."""
         core = self._core
+        self._check_process()
         if core.table is None:
             core.wants_assignment = True
             await self._wait_for(lambda: core.table is not None, self.call_timeout_s)
@@ -122,6 +147,7 @@ class AsyncClient:
 
     async def refresh(self) -> None:
         """Ask a member for the table now; returns when it has answered, or could not."""
+        self._check_process()
         self._carry_out(self._core.refresh(self._now()))
         self._rearm()
         if self._core.is_asking:
@@ -140,6 +166,11 @@ class AsyncClient:
         """How many partitions the cluster has, by the newest table known."""
         return self._core.partition_count or 0
 
+    def _check_process(self) -> None:
+        """Raises `UsageError` in a forked process."""
+        if self._is_forked:
+            raise UsageError(f"this client cannot be used here: {FORKED}")
+
     async def _wait_for(self, is_there: Callable[[], bool], timeout_s: float) -> None:
         """Let the machine ask until it is there, or the time is over."""
         deadline = self._loop.time() + timeout_s
@@ -155,16 +186,27 @@ class AsyncClient:
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             if type(effect) is Send:
-                try:
-                    self._link(effect.to).send(effect.message)
-                except EntryTooLarge as error:
-                    self._carry_out(self._core.cannot_send(effect, str(error)))
+                self._send(effect)
             elif type(effect) is Answer:
-                future = self._futures.pop(effect.reply.id, None)
-                if not self._futures:
-                    self.open_from = effect.reply.id + 1
-                if future is not None and not future.done():
-                    future.set_result(effect.reply)
+                self._answer(effect.reply)
+
+    def _send(self, effect: Send) -> None:
+        """Send, or queue what is for a connection that is not open yet: it may not be wanted any more when it is."""
+        link = self._link(effect.to)
+        if not link.is_up:
+            self._queued.setdefault(link, []).append(effect.message)
+            return
+        try:
+            link.send(effect.message)
+        except EntryTooLarge as error:
+            self._carry_out(self._core.cannot_send(effect, str(error)))
+
+    def _answer(self, reply: Any) -> None:
+        future = self._futures.pop(reply.id, None)
+        if not self._futures:
+            self.open_from = reply.id + 1
+        if future is not None and not future.done():
+            future.set_result(reply)
 
     def _link(self, target: Target) -> Link:
         link = self._links.get(target)
@@ -185,8 +227,12 @@ class AsyncClient:
         if link.member is not None:
             self._links.setdefault(link.member, link)
             self._core.known_as(link.target, link.member)
+        for message in self._queued.pop(link, ()):
+            if self._core.still_asks(message):
+                self._send(Send(link.target, message))
 
     def _link_down(self, link: Link, reason: str) -> None:
+        self._queued.pop(link, None)
         names = [target for target, other in self._links.items() if other is link]
         for target in names:
             del self._links[target]

@@ -9,7 +9,7 @@ client that is at rest sends nothing. Whose table is believed stands in `standin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from phalanx.client.standing import Standing, judge
 from phalanx.common.errors import ErrorCode
@@ -37,6 +37,17 @@ DOUBT_AFTER_MS = 300
 """A call that has waited so long asks for the table, again and again: its owner may hang, and have been replaced."""
 
 
+class Known(NamedTuple):
+    """What a client knows of the cluster. Never changed, so that threads may share it."""
+
+    view: MembersView | None = None
+    """The newest member list known; None: no member has answered yet."""
+    table: PartitionTable | None = None
+    """The newest partition table known; None until a member has told an assigned one."""
+    partition_count: int | None = None
+    """How many partitions the cluster has; None until a member has answered."""
+
+
 class ClientCore:
     """One client's knowledge of the cluster, and its calls."""
 
@@ -44,11 +55,7 @@ class ClientCore:
         self._out = Outbox()
         self._router = CallRouter(call_timeout_ms, self._out)
         self._seeds = list(seeds)
-        self.table: PartitionTable | None = None
-        """The newest partition table known; None until a member has told an assigned one."""
-        self.view: MembersView | None = None
-        self.partition_count: int | None = None
-        """How many partitions the cluster has; None until a member has answered."""
+        self.known = Known()
         self.wants_assignment = False
         """Whether somebody waits for `table` although no call does."""
         self.problems: dict[str, str] = {}
@@ -66,10 +73,25 @@ class ClientCore:
         self._ask_deadline = 0
         self._ask_at = 0
         self._pause_ms = ASK_PAUSE_MS
-        self._news_at = 0
+        self.news_at = 0
         """When a call is to ask on the side again."""
         self._doubt_at = 0
         """When a call that waits for long is to ask again."""
+
+    @property
+    def view(self) -> MembersView | None:
+        """The newest member list known."""
+        return self.known.view
+
+    @property
+    def table(self) -> PartitionTable | None:
+        """The newest partition table known."""
+        return self.known.table
+
+    @property
+    def partition_count(self) -> int | None:
+        """How many partitions the cluster has, if that is known."""
+        return self.known.partition_count
 
     @property
     def wants_table(self) -> bool:
@@ -105,7 +127,7 @@ class ClientCore:
     def call(self, call: Call, now: Millis) -> list[Effect]:
         """Begin a call; its one `Answer` is among these effects or later ones."""
         self._router.begin(call, now)
-        if self._router.waiting or now >= self._news_at:
+        if self._router.waiting or now >= self.news_at:
             self._ask(now)
         return self._out.take()
 
@@ -113,13 +135,33 @@ class ClientCore:
         """Whom to ask, if nothing else is under way. Such a call needs no record here as long as nothing goes wrong:
         its answer is the next that comes from there. `was_sent` makes the record when it was something else.
         """
-        if self._asked is not None or now >= self._news_at:
+        if self._asked is not None or now >= self.news_at:
             return None
         return self._router.owner_for_only_call(partition)
 
     def was_sent(self, call: Call, target: Target, at: Millis) -> None:
         """A call was sent to its owner, `at` that time, and its answer did not come as it should."""
         self._router.was_sent(call, target, at)
+
+    def still_asks(self, message: Any) -> bool:
+        """Whether a message that was queued for a connection is still to be sent, now that this is open."""
+        return message.id > QUESTIONS_FROM or self._router.still_asks(message.id)
+
+    def end(self, reason: str) -> list[Effect]:
+        """Nobody is asked any more: calls under way end."""
+        self._router.end(reason)
+        return self._out.take()
+
+    def adopt(self, known: Known, now: Millis) -> list[Effect]:
+        """Take over what another core of the same program has learned since: it judged that as this one would have."""
+        if known.view is not None and known.view != self.view:
+            self._silent &= set(map(address_of, known.view.members))
+            self._follow(known.view, now)
+        is_newer = known.table is not None and known.table is not self.table
+        self.known = known
+        if is_newer and known.table is not None:
+            self._use(known.table, now)
+        return self._out.take()
 
     def received(self, sender: Target, reply: Any, now: Millis) -> list[Effect]:
         """A member's answer to a call, or to this machine's own question."""
@@ -159,7 +201,12 @@ class ClientCore:
         return self._out.take()
 
     def known_as(self, target: Target, member: MemberId) -> None:
-        """The member behind an address has told who it is; its answers come under that name."""
+        """A connection is open: the member behind an address has told who it is; its answers come under that name.
+
+        To be told before anything is sent on it: only what was handed to an open connection may have left.
+        """
+        self._router.on_link_up(target)
+        self._router.on_link_up(member)
         self._names[target] = self._names[address_of(member)] = member
         if self.view is not None and member in self.view.members:
             self._silent.discard(address_of(member))
@@ -252,9 +299,9 @@ class ClientCore:
                 # No news: the next call asks somebody else.
                 self.problems[sender] = "it is not in the cluster that this client knows, or not any more"
                 return
-            self._news_at = now + NEWS_AFTER_MS
+            self.news_at = now + NEWS_AFTER_MS
             if self.table is None:
-                self.partition_count = reply.table.partition_count
+                self.known = self.known._replace(partition_count=reply.table.partition_count)
             self._take(reply, standing, now)
             if not self.wants_table:
                 self._pause_ms = ASK_PAUSE_MS
@@ -273,9 +320,9 @@ class ClientCore:
         """
         view, known, told = reply.view, self.table, reply.table
         if standing is not Standing.BEHIND:
-            self.view = view
-            self._router.no_owners = why_no_owners(view)
-            self._router.on_view(frozenset(view.members), now)
+            if view != self.view:
+                self.known = self.known._replace(view=view)
+            self._follow(view, now)
             addresses = set(map(address_of, view.members))
             self._silent = self._silent & addresses if standing is Standing.CURRENT else set()
         if not told.is_assigned:
@@ -284,12 +331,18 @@ class ClientCore:
         if not is_newer and known is not None and standing is Standing.CURRENT:
             is_newer = not set(known.members) <= set(view.members) and set(told.members) <= set(view.members)
         if is_newer:
-            self.table = told
-            self.partition_count = told.partition_count
-            self.problems.clear()
-            self._candidates = []
-            self._pause_ms = ASK_PAUSE_MS
-            self._router.on_table(told, now)
+            self.known = self.known._replace(table=told, partition_count=told.partition_count)
+            self._use(told, now)
+
+    def _follow(self, view: MembersView, now: Millis) -> None:
+        self._router.no_owners = why_no_owners(view)
+        self._router.on_view(frozenset(view.members), now)
+
+    def _use(self, table: PartitionTable, now: Millis) -> None:
+        self.problems.clear()
+        self._candidates = []
+        self._pause_ms = ASK_PAUSE_MS
+        self._router.on_table(table, now)
 
 
 def _where(target: Target) -> Address:
