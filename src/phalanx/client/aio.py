@@ -119,10 +119,8 @@ class AsyncClient:
         """Send a request to the owner of a partition, or to a member; its one reply."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._is_closed:
-            code, why = ErrorCode.UNAVAILABLE, "the client is closed"
-            if self._is_forked:
-                code, why = ErrorCode.INVALID, f"this client cannot be used here: {FORKED}"
-            future.set_result(ErrorReply(request.id, code, why))
+            self._check_process()
+            future.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "the client is closed"))
             return future
         futures = self._futures
         if futures and request.id % OPEN_FROM_EVERY == 0:

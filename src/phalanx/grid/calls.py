@@ -307,6 +307,11 @@ class CallRouter:
         why = waited if pending.target is not None else f"{waited}: {self.no_owners or pending.why_waiting}"
         self._fail(pending, self._code_without_answer(pending), why)
 
+    def code_without_answer(self, request_id: int) -> ErrorCode:
+        """What to tell the caller of a call that gets no answer any more."""
+        pending = self._pending.get(request_id)
+        return self._code_without_answer(pending) if pending is not None else ErrorCode.INDETERMINATE
+
     def _code_without_answer(self, pending: PendingCall) -> ErrorCode:
         has_left = pending.may_be_done or (pending.target is not None and self._may_have_left(pending.target))
         is_unknown = has_left and isinstance(pending.call.request, WRITES)

@@ -158,8 +158,10 @@ class Member:
     async def stop(self, *, drain: bool = True, timeout_s: float = 60.0) -> None:
         """Leave the cluster and stop. `drain`: first see to it that others have what this member holds.
 
-        After `timeout_s` seconds of draining the member stops all the same; its backups take over as after a crash.
+        After `timeout_s` seconds of draining the member stops all the same; its backups take over as after a crash. Raises
+        `UsageError` in a process that was forked from the member's.
         """
+        self.caller.check_process()
         if drain and not self._ended.done():
             self._is_to_leave = True
             self.feed(LeaveWanted())
