@@ -53,7 +53,7 @@ class ClientCore:
 
     def __init__(self, seeds: Sequence[Address], call_timeout_ms: Millis) -> None:
         self._out = Outbox()
-        self._router = CallRouter(call_timeout_ms, self._out)
+        self._router = CallRouter(call_timeout_ms, self._out, tells_links=True)
         self._seeds = list(seeds)
         self.known = Known()
         self.wants_assignment = False

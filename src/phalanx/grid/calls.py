@@ -60,7 +60,8 @@ class PendingCall(msgspec.Struct, gc=False):
 class CallRouter:
     """The calls under way. Deadlines are in the order of the calls: all have the same time limit."""
 
-    def __init__(self, timeout_ms: Millis, outbox: Outbox) -> None:
+    def __init__(self, timeout_ms: Millis, outbox: Outbox, *, tells_links: bool = False) -> None:
+        """`tells_links`: whether the driver says which connections are open (`on_link_up`)."""
         self._timeout_ms = timeout_ms
         self._out = outbox
         self._table: PartitionTable | None = None
@@ -80,7 +81,7 @@ class CallRouter:
         """Why no call is begun any more."""
         self.no_owners = ""
         """Why no partition has an owner, nor will have one by itself; empty: unknown, or they have."""
-        self._linked: set[Target] | None = None
+        self._linked: set[Target] | None = set() if tells_links else None
         """To whom there is a connection; None: the driver does not say. (A member hears of lost connections in both
         directions, and cannot tell by `LinkLost` that its own one is gone.)"""
 
@@ -183,11 +184,10 @@ class CallRouter:
     def on_link_up(self, target: Target) -> None:
         """There is a connection, and what was queued for it leaves now, if a call `still_asks`.
 
-        A driver that says so says it of each connection, before anything is sent on it.
+        To be told of each connection, before anything is sent on it.
         """
-        if self._linked is None:
-            self._linked = set()
-        self._linked.add(target)
+        if self._linked is not None:
+            self._linked.add(target)
 
     def on_link(self, event: LinkLost | LinkRefused, now: Millis) -> None:
         """A member that is being asked cannot be reached: what it did is not known, unless nothing was sent to it."""
