@@ -153,11 +153,13 @@ class AsyncClient:
             await self._told.wait()
 
     async def wait_ready(self, timeout_s: float) -> None:
-        """Until a member has answered. Raises `ConnectError` that says what went wrong with each."""
+        """Until a member has answered. Raises `ConnectError` that says what went wrong with each, or that they are of two
+        clusters."""
         core = self._core
-        await self._wait_for(lambda: core.partition_count is not None or bool(self._refusals), timeout_s)
-        if core.partition_count is None:
-            raise ConnectError(core.why_not_ready(self._refusals, timeout_s))
+        self._carry_out(core.connect(self._now()))
+        await self._wait_for(lambda: core.is_connected or bool(self._refusals), timeout_s)
+        if why_not := core.why_not_connected(self._refusals, timeout_s):
+            raise ConnectError(why_not)
 
     @property
     def partition_count(self) -> int:
@@ -328,7 +330,8 @@ def connect(
 
     `secret_file` holds the cluster's secret; where it is not given, the variable PHALANX_SECRET_FILE names it.
     Use the result with `async with`, or await it and close the client yourself. Raises `UsageError` for a malformed
-    address, `ConnectError` when no member answers in time, or the cluster has another name or secret.
+    address, `ConnectError` when no member answers in time, the cluster has another name or secret, or the addresses are
+    of two clusters.
     """
     text = members if isinstance(members, str) else ",".join(members)
     return _Connecting(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from phalanx.client.seeds import SeedCheck
 from phalanx.client.standing import Standing, judge
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Address, MemberId, Millis, Target, address_of
@@ -64,6 +65,8 @@ class ClientCore:
         """Whom to ask for the table next."""
         self._names: dict[Target, MemberId] = {}
         """Of addresses: the incarnation that answered there, while the connection to it lasts."""
+        self.check: SeedCheck | None = None
+        """Whether the seeds are of one cluster, as far as they answer; None: that was not asked."""
         self._silent: set[Address] = set()
         """Where a member of `view` was looked for and not found, and has not been heard since."""
         self._refused: tuple[Target, int] | None = None
@@ -105,7 +108,7 @@ class ClientCore:
         """Why no partition has an owner, nor will have one by itself; empty: unknown, or they have."""
         return self._router.no_owners
 
-    def why_not_ready(self, refusals: Mapping[str, str], timeout_s: float) -> str:
+    def _why_not_ready(self, refusals: Mapping[str, str], timeout_s: float) -> str:
         """In words, why no member has answered: whoever refused has said what to do, else it is for the addresses."""
         problems = refusals or self.problems
         told = "; ".join(f"{target}: {text}" for target, text in sorted(problems.items())) or "no answer"
@@ -123,6 +126,21 @@ class ClientCore:
         self._ask_at = min(self._ask_at, now)
         self._ask(now)
         return self._out.take()
+
+    def connect(self, now: Millis) -> list[Effect]:
+        """Ask the seeds until one answers; then those that are not in its list, whether they are of another cluster."""
+        self.check = SeedCheck(self._seeds)
+        return self.time_passed(now)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a member has answered, and there is nothing more to wait for before the first call."""
+        return self.partition_count is not None and (self.check is None or self.check.is_over)
+
+    def why_not_connected(self, refusals: Mapping[str, str], timeout_s: float) -> str:
+        """In words, why this client is not to be used; empty: it may be. The seeds are not looked at again."""
+        conflict, self.check = self.check.conflict if self.check is not None else "", None
+        return conflict if self.partition_count is not None else self._why_not_ready(refusals, timeout_s)
 
     def call(self, call: Call, now: Millis) -> list[Effect]:
         """Begin a call; its one `Answer` is among these effects or later ones."""
@@ -170,6 +188,8 @@ class ClientCore:
         if reply.id > QUESTIONS_FROM:
             if sender == self._asked and reply.id == self._asked_id:
                 self._on_table_answer(sender, reply, now)
+            elif self.check is not None:
+                self.check.on_answer(reply)
         else:
             self._router.on_reply(sender, reply, now)
             if type(reply) is ErrorReply and reply.code in MOVED:
@@ -219,6 +239,8 @@ class ClientCore:
         """A connection could not be made, or broke."""
         reason = event.reason if isinstance(event, LinkRefused) else "the connection was lost"
         self._router.on_link(event, now)
+        if self.check is not None:
+            self.check.on_lost(event.peer)
         if isinstance(event, LinkRefused):
             self._silent.add(_where(event.peer))
         self._names = {target: member for target, member in self._names.items() if member != event.peer}
@@ -231,6 +253,8 @@ class ClientCore:
 
     def time_passed(self, now: Millis) -> list[Effect]:
         self._router.on_time(now)
+        if self.check is not None:
+            self.check.on_time(now)
         if self._asked is not None and now >= self._ask_deadline:
             self.problems[self._asked] = f"no answer within {ASK_TIMEOUT_MS} ms"
             self._silent.add(_where(self._asked))
@@ -262,6 +286,8 @@ class ClientCore:
 
     def next_deadline(self) -> Millis | None:
         deadlines = [self._router.next_deadline(), self._next_doubt()]
+        if self.check is not None:
+            deadlines.append(self.check.deadline)
         if self._asked is not None:
             deadlines.append(self._ask_deadline)
         elif self.wants_table:
@@ -303,10 +329,18 @@ class ClientCore:
             if self.table is None:
                 self.known = self.known._replace(partition_count=reply.table.partition_count)
             self._take(reply, standing, now)
+            if self.check is not None and not self.check.has_begun:
+                self._check_seeds(sender, reply, now)
             if not self.wants_table:
                 self._pause_ms = ASK_PAUSE_MS
             if not reply.table.is_assigned:
                 self.problems[sender] = "the cluster has not assigned its partitions yet"
+
+    def _check_seeds(self, sender: Target, reply: TableReply, now: Millis) -> None:
+        known = {seed for seed in self._seeds if self._names.get(seed, "") in reply.view}
+        for seed in self.check.begin(reply, known, self._asked_id, now) if self.check is not None else ():
+            self._asked_id += 1
+            self._out.send(seed, GetTable(self._asked_id, False))
 
     def _standing(self, sender: Target, reply: TableReply) -> Standing:
         """As long as no table is known, there is nothing to lose: whoever answers is believed."""

@@ -178,12 +178,11 @@ class Lane:
         self._catch_up()
         self._wait(core.refresh(self.driver.now()), lambda: not core.is_asking, self._call_timeout_s)
 
-    def wait_ready(self, timeout_s: float) -> bool:
-        """Ask the seeds until a member has answered, or has refused to talk; whether one has answered."""
+    def connect(self, timeout_s: float) -> str:
+        """Ask the seeds until a member has answered, or has refused to talk. Why there is no client; empty: there is one."""
         core, driver = self.core, self.driver
-        is_over = lambda: core.partition_count is not None or bool(driver.refusals)  # noqa: E731
-        self._wait(core.time_passed(driver.now()), is_over, timeout_s)
-        return core.partition_count is not None
+        self._wait(core.connect(driver.now()), lambda: core.is_connected or bool(driver.refusals), timeout_s)
+        return core.why_not_connected(driver.refusals, timeout_s)
 
     def _catch_up(self) -> None:
         """Take over what other lanes have learned. No call is under way here: nothing is to be done because of it."""

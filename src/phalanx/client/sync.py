@@ -41,7 +41,8 @@ class Client:
 
     `members`: `host:port,host:port` of any members, or a list of such. `secret_file` holds the cluster's secret; where
     it is not given, the variable PHALANX_SECRET_FILE names it. Raises `UsageError` for a malformed address,
-    `ConnectError` when no member is ready within `connect_timeout_s`, or the cluster has another name or secret.
+    `ConnectError` when no member is ready within `connect_timeout_s`, the cluster has another name or secret, or the
+    members are of two clusters.
     """
 
     def __init__(
@@ -201,7 +202,8 @@ class Client:
             return lane.call_all(requests)
 
     def _wait_ready(self, timeout_s: float) -> None:
-        """Until a member has answered. Raises `ConnectError` that says what went wrong with each."""
+        """Until a member has answered. Raises `ConnectError` that says what went wrong with each, or that they are of two
+        clusters."""
         with self._lanes.lane() as lane:
-            if not lane.wait_ready(timeout_s):
-                raise ConnectError(lane.core.why_not_ready(lane.driver.refusals, timeout_s))
+            if why_not := lane.connect(timeout_s):
+                raise ConnectError(why_not)

@@ -80,7 +80,8 @@ class Inquiries:
             case GetTable():
                 if request.assign:
                     self._duties.want_table(now)
-                return TableReply(request.id, self._keeper.table, view)
+                sought = tuple(self._membership.state.places(now))
+                return TableReply(request.id, self._keeper.table, view, sought)
             case GetMapNames():
                 return NamesReply(request.id, self._map_names(request.with_empty))
             case GetReplicas():

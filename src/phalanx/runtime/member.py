@@ -22,6 +22,7 @@ from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
 from phalanx.runtime.event_log import EventLog
 from phalanx.runtime.inbound import Inbound
+from phalanx.runtime.neighbours import Neighbours
 from phalanx.runtime.strangers import Strangers
 from phalanx.wire.effects import (
     Answer,
@@ -37,7 +38,7 @@ from phalanx.wire.effects import (
     Started,
     TimePassed,
 )
-from phalanx.wire.events import ClusterStarted, Left
+from phalanx.wire.events import ClusterStarted, Joined, Left
 from phalanx.wire.messages import Message
 
 logger = logging.getLogger("phalanx.member")
@@ -67,6 +68,8 @@ class Member:
             config.cluster, config.event_log, legacy_member_list=config.legacy_member_list_format
         )  # fmt: skip
         self._server: asyncio.Server | None = None
+        self._neighbours: Neighbours | None = None
+        """Other members of this host; None until this one listens."""
         self._group = ConnectionGroup(config.max_frame_bytes + FRAME_SLACK_BYTES, config.find_secret())
         self._connections: set[Inbound] = set()
         """Every connection that somebody opened, greeted or not."""
@@ -198,6 +201,8 @@ class Member:
         port = self._server.sockets[0].getsockname()[1]
         for warning in config.warnings():
             logger.warning("%s", warning)
+        self._neighbours = Neighbours(config.cluster, config.address(port), config.find_secret())
+        self._neighbours.announce()
         self._new_incarnation(config, port)
         try:
             await asyncio.shield(self._started)
@@ -299,6 +304,8 @@ class Member:
                 if isinstance(event, ClusterStarted) and not self._started.done():
                     self._started.set_result(None)
                 self._has_left = self._has_left or isinstance(event, Left)
+                if isinstance(event, Joined) and event.members == (self.node.this,) and self._neighbours is not None:
+                    self._neighbours.warn_of_others(self.node.this)
             case Finished():
                 self._loop.call_soon(self._on_finished, effect)
 
@@ -351,6 +358,8 @@ class Member:
             self._timer.cancel()
         if self._server is not None:
             self._server.close()
+        if self._neighbours is not None:
+            self._neighbours.withdraw()
         self._drop_connections()
         self.caller.detach()
 
