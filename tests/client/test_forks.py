@@ -217,6 +217,7 @@ def test_what_belongs_to_an_event_loop_says_in_a_child_that_it_is_the_parents() 
             lambda: of.map("m").get(1), lambda: of.map("m").put(1, 3), lambda: of.map("m").put_all({1: 3}),
             lambda: of.map("m").size(), getattr(of, "stop", lambda: of.map("m").clear()),
         ):  # fmt: skip
+
             async def run(call: Any = call) -> None:
                 await call()
 

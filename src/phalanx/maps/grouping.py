@@ -59,9 +59,7 @@ class OwnerGroups:
         return [part for group in groups for part in _pick(*group, keys, values)]
 
 
-def _grouped(
-    owner_of: Sequence[int], indexes: Iterable[int], keys: list[bytes]
-) -> Iterable[tuple[int, list[int]]]:
+def _grouped(owner_of: Sequence[int], indexes: Iterable[int], keys: list[bytes]) -> Iterable[tuple[int, list[int]]]:
     """For each owner: a partition, and the indexes of its keys."""
     groups: dict[int, tuple[int, list[int]]] = {}
     for index, partition in zip(indexes, partitions_of(keys, len(owner_of)), strict=True):

@@ -118,11 +118,11 @@ def give_up_early(node: Node) -> None:
     """A write whose owner was lost is reported as unknown, and the next owner is not asked."""
     calls, original = node.calls, node.calls._on_target_lost
 
-    def on_target_lost(pending: Any, reason: str, now: Millis) -> None:
+    def on_target_lost(pending: Any, reason: str, now: Millis, *, has_left: bool) -> None:
         if isinstance(pending.call.request, m.OPERATIONS):
             calls._fail(pending, ErrorCode.INDETERMINATE, reason)
         else:
-            original(pending, reason, now)
+            original(pending, reason, now, has_left=has_left)
 
     _replace(calls, "_on_target_lost", on_target_lost)
 
