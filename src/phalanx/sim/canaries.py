@@ -127,6 +127,11 @@ def give_up_early(node: Node) -> None:
     _replace(calls, "_on_target_lost", on_target_lost)
 
 
+def deny_what_was_sent(node: Node) -> None:
+    """A write whose owner was lost is reported as not done, though it had been sent."""
+    _replace(node.calls, "_may_have_left", lambda target: False)
+
+
 def resend_nothing(node: Node) -> None:
     """What a broken connection lost is not sent again: the stream is taken for acknowledged."""
     grid, original = node.grid, node.grid.on_link_lost
@@ -186,6 +191,7 @@ CANARIES: dict[str, Callable[[Node], None]] = {
     "skip-table-search": skip_table_search,
     "forget-outcomes": forget_outcomes,
     "give-up-early": give_up_early,
+    "deny-what-was-sent": deny_what_was_sent,
     "resend-nothing": resend_nothing,
     "claim-too-soon": claim_too_soon,
     "serve-when-too-small": serve_when_too_small,
