@@ -59,8 +59,8 @@ MIGRATION_FOUND_BY = {
     },
 }
 
-FROM_SEED = {"serve-on-waking": 132, "deny-what-was-sent": 49}
-"""Where to begin to look: only in one history of some fifty, or two hundred, does anything tell of it."""
+FROM_SEED = {"serve-on-waking": 132}
+"""Where to begin to look: only in one history of some two hundred does anything else than this rule tell of it."""
 
 STAGED: dict[str, Options] = {
     # The destination has yet to hear that it is to commit when the master goes on without another replica.
