@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from rows import RowsPlugin, load_rows
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+# Members of these tests are no neighbours of others on this machine.
+_runtime = tempfile.TemporaryDirectory(prefix="phalanx-tests-")
+os.environ["XDG_RUNTIME_DIR"] = _runtime.name
 
 # No time limit per example: a busy machine is no defect. In CI a failure repeats, at one's desk each run tries new ones.
 hypothesis.settings.register_profile("desk", deadline=None)

@@ -122,7 +122,7 @@ def test_nobody_may_be_killed_while_one_that_hung_keeps_what_only_it_has(
     when it has waited for the dead one in vain."""
     config = tmp_path / "hasty.toml"
     config.write_text(HASTY)
-    first, second, dies, hangs = cluster.start(4, options=("--config", str(config)))
+    first, _, dies, hangs = cluster.start(4, options=("--config", str(config)))
     with cluster.client() as grid:
         grid.map("m").put_all((number, number) for number in range(5_000))
     cluster.wait_redundant()

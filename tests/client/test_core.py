@@ -44,6 +44,8 @@ class Client:
     def take(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Send):
+                if effect.to not in self.dead:
+                    self.core._router.on_link_up(effect.to)
                 self.sent.append((effect.to, effect.message))
             elif isinstance(effect, Answer):
                 assert effect.reply.id not in self.answers

@@ -11,6 +11,8 @@ from phalanx.wire import messages as m
 DONE = m.DoneReply(1)
 REFUSED = m.ErrorReply(2, ErrorCode.NOT_ENOUGH_MEMBERS, "too few")
 MOVED = m.ErrorReply(3, ErrorCode.NOT_OWNER, "moved")
+LOST = m.ErrorReply(4, ErrorCode.OWNERSHIP_LOST, "it had been sent")
+UNREACHED = m.ErrorReply(5, ErrorCode.UNAVAILABLE, "nobody there")
 
 
 def codes(replies: list[Any]) -> list[ErrorCode | None]:
@@ -19,17 +21,22 @@ def codes(replies: list[Any]) -> list[ErrorCode | None]:
 
 @pytest.mark.rows("EL-48")
 @pytest.mark.parametrize(
-    ("replies", "is_first", "told"),
+    ("replies", "may_be_done", "told", "may_be_done_then"),
     [
-        ([REFUSED], True, [ErrorCode.NOT_ENOUGH_MEMBERS]),
-        ([REFUSED, REFUSED], True, [ErrorCode.NOT_ENOUGH_MEMBERS] * 2),
-        ([REFUSED], False, [ErrorCode.INDETERMINATE]),
-        ([DONE, REFUSED], True, [None, ErrorCode.INDETERMINATE]),
-        ([REFUSED, MOVED], True, [ErrorCode.INDETERMINATE, ErrorCode.NOT_OWNER]),
-        ([DONE, MOVED], False, [None, ErrorCode.NOT_OWNER]),
+        ([REFUSED], False, [ErrorCode.NOT_ENOUGH_MEMBERS], False),
+        ([REFUSED, REFUSED], False, [ErrorCode.NOT_ENOUGH_MEMBERS] * 2, False),
+        ([REFUSED], True, [ErrorCode.INDETERMINATE], True),
+        ([DONE, REFUSED], False, [None, ErrorCode.INDETERMINATE], True),
+        ([REFUSED, MOVED], False, [ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.NOT_OWNER], False),
+        ([REFUSED, LOST], False, [ErrorCode.INDETERMINATE, ErrorCode.OWNERSHIP_LOST], True),
+        ([UNREACHED, MOVED], False, [ErrorCode.UNAVAILABLE, ErrorCode.NOT_OWNER], False),
+        ([UNREACHED, DONE], False, [ErrorCode.INDETERMINATE, None], True),
+        ([UNREACHED], True, [ErrorCode.INDETERMINATE], True),
+        ([DONE, MOVED], False, [None, ErrorCode.NOT_OWNER], True),
     ],
 )
 def test_a_refused_part_says_that_nothing_was_changed_only_where_nothing_can_have_been(
-    replies: list[Any], is_first: bool, told: list[ErrorCode | None]
+    replies: list[Any], may_be_done: bool, told: list[ErrorCode | None], may_be_done_then: bool
 ) -> None:
-    assert codes(as_for_the_whole(replies, is_first=is_first)) == told
+    judged, may_be_done = as_for_the_whole(replies, may_be_done=may_be_done)
+    assert (codes(judged), may_be_done) == (told, may_be_done_then)

@@ -45,11 +45,17 @@ class Routed:
     """One call on a router that knows A as the owner, unless told otherwise."""
 
     def __init__(
-        self, request: Any, owner: MemberId | None = A, to: Target | None = None, timeout_ms: int = TIMEOUT_MS
+        self,
+        request: Any,
+        owner: MemberId | None = A,
+        to: Target | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+        *,
+        tells_links: bool = False,
     ) -> None:
         self.now = 0
         self.out = Outbox()
-        self.router = CallRouter(timeout_ms, self.out)
+        self.router = CallRouter(timeout_ms, self.out, tells_links=tells_links)
         self.sent: list[Target] = []
         self.messages: list[Any] = []
         self.answer: Any = None
@@ -147,7 +153,7 @@ def test_a_request_for_many_goes_back_to_the_caller_when_its_owner_changed(reque
     assert call.code is ErrorCode.NOT_OWNER
     moved = Routed(request_)
     moved.table(B)
-    assert moved.code is ErrorCode.NOT_OWNER
+    assert moved.code is (ErrorCode.OWNERSHIP_LOST if isinstance(request_, m.WRITES) else ErrorCode.NOT_OWNER)
     assert moved.sent == [A]
 
 
@@ -236,7 +242,65 @@ def test_a_refused_connection_is_told_when_time_is_over(request_: Any) -> None:
         call._take()
         call.advance(RETRY_PAUSE_MS)
     assert "connection refused" in call.answer.text
+    assert call.code is ErrorCode.UNAVAILABLE, "nothing was ever sent"
+
+
+@each(ONE_KEY)
+def test_what_was_sent_once_may_be_done_although_every_later_connection_is_refused(request_: Any) -> None:
+    call = Routed(request_)
+    call.lost()
+    while call.answer is None:
+        call.router.on_link(LinkRefused(A, "connection refused"), call.now)
+        call._take()
+        call.advance(RETRY_PAUSE_MS)
+    assert len(call.sent) > 1
     assert call.code is (ErrorCode.UNAVAILABLE if request_ in READS else ErrorCode.INDETERMINATE)
+
+
+@each(ALL)
+def test_a_request_to_one_who_is_not_there_says_that_nothing_was_done(request_: Any) -> None:
+    """A request for many is handed back to its caller, others to one member end."""
+    call = Routed(request_)
+    call.router.on_link(LinkRefused(A, "connection refused"), call.now)
+    call._take()
+    assert call.code is (None if request_ in ONE_KEY else ErrorCode.NOT_OWNER)
+    direct = Routed(request_, to=A)
+    direct.router.on_link(LinkRefused(A, "connection refused"), direct.now)
+    direct._take()
+    assert direct.code is ErrorCode.UNAVAILABLE
+
+
+@each(ONE_KEY)
+@pytest.mark.parametrize("how", ["expired", "removed", "moved", "closed"])
+@pytest.mark.parametrize("is_open", [False, True])
+def test_what_waits_for_a_connection_has_not_left(request_: Any, how: str, is_open: bool) -> None:
+    """The driver says which connections are open; what it has queued for others it sends only if it is still asked."""
+    call = Routed(request_, tells_links=True)
+    if is_open:
+        call.router.on_link_up(A)
+    assert call.router.still_asks(1)
+    match how:
+        case "removed":
+            call.view(B)
+        case "moved":
+            call.table(B)
+            call.refused_again(ErrorCode.NOT_READY, B)
+        case "closed":
+            call.router.end("the client was closed")
+            call._take()
+    call.advance(TIMEOUT_MS)
+    assert not call.router.still_asks(1)
+    may_be_done = is_open and request_ not in READS
+    assert call.code is (ErrorCode.INDETERMINATE if may_be_done else ErrorCode.UNAVAILABLE)
+
+
+def test_a_connection_that_is_gone_is_open_no_more() -> None:
+    call = Routed(PUT, owner=None, tells_links=True)
+    call.router.on_link_up(A)
+    call.lost()
+    call.table(A)
+    call.advance(TIMEOUT_MS)
+    assert (call.sent, call.code) == ([A], ErrorCode.UNAVAILABLE)
 
 
 @each(ALL)
@@ -265,7 +329,8 @@ def test_a_call_under_way_at_one_who_is_no_member_any_more_waits_for_the_next_ow
 def test_a_request_for_many_goes_back_to_the_caller_when_its_owner_is_no_member_any_more(request_: Any) -> None:
     call = Routed(request_)
     call.view(B)
-    assert (call.code, call.sent) == (ErrorCode.NOT_OWNER, [A])
+    handed_back = ErrorCode.OWNERSHIP_LOST if isinstance(request_, m.WRITES) else ErrorCode.NOT_OWNER
+    assert (call.code, call.sent) == (handed_back, [A])
 
 
 @each([m.Get(1, MAP, KEY), m.GetAll(1, MAP, [KEY])])

@@ -35,6 +35,7 @@ FOUND_BY = {
     # A write that is applied again takes the place of one that came between, and that one is lost.
     "forget-outcomes": {"a counter is raised once by a call", "no acknowledged write is lost"},
     "give-up-early": {"sensible calls are not refused"},
+    "deny-what-was-sent": {"reads return what was written"},
     "resend-nothing": {
         "the cluster becomes whole after healing", "no acknowledged write is lost", "reads by the owner are not stale",
         "a counter is raised once by a call",

@@ -33,11 +33,13 @@ from phalanx.bench.servers import package_version, redis_version
 from phalanx.bench.simulate import simulate
 from phalanx.bench.spark import run_spark
 from phalanx.bench.tasks import run_tasks
+from phalanx.bench.threads import run_threads
 
 Case = Callable[[Plan], Awaitable[list[Comparison]]]
 CASES: dict[str, Case] = {
     "embedded": run_embedded,
     "client": run_single,
+    "threads": run_threads,
     "tasks": run_tasks,
     "bulk": run_bulk,
     "backup": run_backup,

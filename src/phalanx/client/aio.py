@@ -8,7 +8,7 @@ import os
 import uuid
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from phalanx.client.core import ClientCore
 from phalanx.common.errors import ConnectError, EntryTooLarge, ErrorCode, UnavailableError, UsageError
@@ -19,6 +19,7 @@ from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
 from phalanx.net.connection import ConnectionGroup, Link
 from phalanx.net.flow import BacklogFull
+from phalanx.net.forking import FORKED, tell_forks
 from phalanx.net.secret import Secret, find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
@@ -45,6 +46,8 @@ class AsyncClient:
         self._loop = asyncio.get_running_loop()
         self._core = ClientCore(parse_addresses(members), int(call_timeout_s * 1000))
         self._links: dict[Target, Link] = {}
+        self._queued: dict[Link, list[Message]] = {}
+        """What is to be sent on connections that are not open yet, if it is still wanted then."""
         self._view = self._core.view
         """The member list by which connections were last looked through."""
         self._futures: dict[int, asyncio.Future[Any]] = {}
@@ -55,8 +58,20 @@ class AsyncClient:
         self._timer_at = 0
         self._refusals: dict[str, str] = {}
         self._is_closed = False
+        self._is_forked = False
+        """Whether this is the copy of a client that another process uses."""
         self._told = asyncio.Event()
         """Set when the question for the table has ended, one way or another: an answer, a lost link, its deadline."""
+        tell_forks(self)
+
+    def on_forked(self) -> None:
+        """In a forked process: whatever is done here would be done to the parent's connections and its event loop."""
+        self._is_closed = self._is_forked = True
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a client of phalanx.connect holds connections, and cannot be sent to another process: give that the addresses"
+        )
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -80,6 +95,8 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close the connections. Calls under way end with an error."""
+        if self._is_forked:
+            return
         self._is_closed = True
         self._told.set()
         if self._timer is not None:
@@ -87,6 +104,10 @@ class AsyncClient:
         for link in list(self._links.values()):
             link.drop()
         self._links.clear()
+        self._queued.clear()
+        for effect in self._core.end("the client was closed"):
+            if isinstance(effect, Answer):
+                self._answer(effect.reply)
         futures, self._futures = self._futures, {}
         for request_id, future in futures.items():
             if not future.done():
@@ -103,6 +124,7 @@ class AsyncClient:
         """Send a request to the owner of a partition, or to a member; its one reply."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._is_closed:
+            self._check_process()
             future.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "the client is closed"))
             return future
         futures = self._futures
@@ -117,6 +139,7 @@ class AsyncClient:
     async def table(self) -> PartitionTable:
         """The newest partition table known."""
         core = self._core
+        self._check_process()
         if core.table is None:
             core.wants_assignment = True
             await self._wait_for(lambda: core.table is not None, self.call_timeout_s)
@@ -127,6 +150,7 @@ class AsyncClient:
 
     async def refresh(self) -> None:
         """Ask a member for the table now; returns when it has answered, or could not."""
+        self._check_process()
         self._carry_out(self._core.refresh(self._now()))
         self._rearm()
         if self._core.is_asking:
@@ -134,18 +158,23 @@ class AsyncClient:
             await self._told.wait()
 
     async def wait_ready(self, timeout_s: float) -> None:
-        """Until a member has answered. Raises `ConnectError` that says what went wrong with each."""
+        """Until a member has answered. Raises `ConnectError` that says what went wrong with each, or that they are of two
+        clusters."""
         core = self._core
-        await self._wait_for(
-            lambda: core.partition_count is not None or core.is_refused_by_all(self._refusals), timeout_s
-        )
-        if core.partition_count is None:
-            raise ConnectError(core.why_not_ready(self._refusals, timeout_s))
+        self._carry_out(core.connect(self._now()))
+        await self._wait_for(lambda: core.is_connected or core.is_refused_by_all(self._refusals), timeout_s)
+        if why_not := core.why_not_connected(self._refusals, timeout_s):
+            raise ConnectError(why_not)
 
     @property
     def partition_count(self) -> int:
         """How many partitions the cluster has, by the newest table known."""
         return self._core.partition_count or 0
+
+    def _check_process(self) -> None:
+        """Raises `UsageError` in a forked process."""
+        if self._is_forked:
+            raise UsageError(f"this client cannot be used here: {FORKED}")
 
     async def _wait_for(self, is_there: Callable[[], bool], timeout_s: float) -> None:
         """Let the machine ask until it is there, or the time is over."""
@@ -162,18 +191,29 @@ class AsyncClient:
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             if type(effect) is Send:
-                try:
-                    self._link(effect.to).send(effect.message)
-                except EntryTooLarge as error:
-                    self._carry_out(self._core.cannot_send(effect, str(error)))
-                except BacklogFull as error:
-                    self._carry_out(self._core.cannot_send(effect, str(error), ErrorCode.UNAVAILABLE))
+                self._send(effect)
             elif type(effect) is Answer:
-                future = self._futures.pop(effect.reply.id, None)
-                if not self._futures:
-                    self.open_from = effect.reply.id + 1
-                if future is not None and not future.done():
-                    future.set_result(effect.reply)
+                self._answer(effect.reply)
+
+    def _send(self, effect: Send) -> None:
+        """Send, or queue what is for a connection that is not open yet: it may not be wanted any more when it is."""
+        link = self._link(effect.to)
+        if not link.is_up:
+            self._queued.setdefault(link, []).append(effect.message)
+            return
+        try:
+            link.send(effect.message)
+        except EntryTooLarge as error:
+            self._carry_out(self._core.cannot_send(effect, str(error)))
+        except BacklogFull as error:
+            self._carry_out(self._core.cannot_send(effect, str(error), ErrorCode.UNAVAILABLE))
+
+    def _answer(self, reply: Any) -> None:
+        future = self._futures.pop(reply.id, None)
+        if not self._futures:
+            self.open_from = reply.id + 1
+        if future is not None and not future.done():
+            future.set_result(reply)
 
     def _link(self, target: Target) -> Link:
         link = self._links.get(target)
@@ -194,8 +234,12 @@ class AsyncClient:
         if link.member is not None:
             self._links.setdefault(link.member, link)
             self._core.known_as(link.target, link.member)
+        for message in self._queued.pop(link, ()):
+            if self._core.still_asks(message):
+                self._send(Send(link.target, message))
 
     def _link_down(self, link: Link, reason: str) -> None:
+        self._queued.pop(link, None)
         names = [target for target, other in self._links.items() if other is link]
         for target in names:
             del self._links[target]
@@ -295,7 +339,8 @@ def connect(
 
     `secret_file` holds the cluster's secret; where it is not given, the variable PHALANX_SECRET_FILE names it.
     Use the result with `async with`, or await it and close the client yourself. Raises `UsageError` for a malformed
-    address, `ConnectError` when no member answers in time, or the cluster has another name or secret.
+    address, `ConnectError` when no member answers in time, the cluster has another name or secret, or the addresses are
+    of two clusters.
     """
     text = members if isinstance(members, str) else ",".join(members)
     return _Connecting(

@@ -9,8 +9,9 @@ client that is at rest sends nothing. Whose table is believed stands in `standin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+from phalanx.client.seeds import SeedCheck
 from phalanx.client.standing import Standing, judge
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Address, MemberId, Millis, Target, address_of
@@ -37,18 +38,25 @@ DOUBT_AFTER_MS = 300
 """A call that has waited so long asks for the table, again and again: its owner may hang, and have been replaced."""
 
 
+class Known(NamedTuple):
+    """What a client knows of the cluster. Never changed, so that threads may share it."""
+
+    view: MembersView | None = None
+    """The newest member list known; None: no member has answered yet."""
+    table: PartitionTable | None = None
+    """The newest partition table known; None until a member has told an assigned one."""
+    partition_count: int | None = None
+    """How many partitions the cluster has; None until a member has answered."""
+
+
 class ClientCore:
     """One client's knowledge of the cluster, and its calls."""
 
     def __init__(self, seeds: Sequence[Address], call_timeout_ms: Millis) -> None:
         self._out = Outbox()
-        self._router = CallRouter(call_timeout_ms, self._out)
+        self._router = CallRouter(call_timeout_ms, self._out, tells_links=True)
         self._seeds = list(seeds)
-        self.table: PartitionTable | None = None
-        """The newest partition table known; None until a member has told an assigned one."""
-        self.view: MembersView | None = None
-        self.partition_count: int | None = None
-        """How many partitions the cluster has; None until a member has answered."""
+        self.known = Known()
         self.wants_assignment = False
         """Whether somebody waits for `table` although no call does."""
         self.problems: dict[str, str] = {}
@@ -57,6 +65,8 @@ class ClientCore:
         """Whom to ask for the table next."""
         self._names: dict[Target, MemberId] = {}
         """Of addresses: the incarnation that answered there, while the connection to it lasts."""
+        self.check: SeedCheck | None = None
+        """Whether the seeds are of one cluster, as far as they answer; None: that was not asked."""
         self._silent: set[Address] = set()
         """Where a member of `view` was looked for and not found, and has not been heard since."""
         self._refused: tuple[Target, int] | None = None
@@ -66,10 +76,25 @@ class ClientCore:
         self._ask_deadline = 0
         self._ask_at = 0
         self._pause_ms = ASK_PAUSE_MS
-        self._news_at = 0
+        self.news_at = 0
         """When a call is to ask on the side again."""
         self._doubt_at = 0
         """When a call that waits for long is to ask again."""
+
+    @property
+    def view(self) -> MembersView | None:
+        """The newest member list known."""
+        return self.known.view
+
+    @property
+    def table(self) -> PartitionTable | None:
+        """The newest partition table known."""
+        return self.known.table
+
+    @property
+    def partition_count(self) -> int | None:
+        """How many partitions the cluster has, if that is known."""
+        return self.known.partition_count
 
     @property
     def wants_table(self) -> bool:
@@ -87,7 +112,7 @@ class ClientCore:
         """Whether everybody who could be asked first has refused: one alone may be a stranger at a former member's address."""
         return refusals.keys() >= set(self._seeds)
 
-    def why_not_ready(self, refusals: Mapping[str, str], timeout_s: float) -> str:
+    def _why_not_ready(self, refusals: Mapping[str, str], timeout_s: float) -> str:
         """In words, why no member has answered: whoever refused has said what to do, else it is for the addresses."""
         problems = refusals or self.problems
         told = "; ".join(f"{target}: {text}" for target, text in sorted(problems.items())) or "no answer"
@@ -106,10 +131,25 @@ class ClientCore:
         self._ask(now)
         return self._out.take()
 
+    def connect(self, now: Millis) -> list[Effect]:
+        """Ask the seeds until one answers; then those that are not in its list, whether they are of another cluster."""
+        self.check = SeedCheck(self._seeds)
+        return self.time_passed(now)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a member has answered, and there is nothing more to wait for before the first call."""
+        return self.partition_count is not None and (self.check is None or self.check.is_over)
+
+    def why_not_connected(self, refusals: Mapping[str, str], timeout_s: float) -> str:
+        """In words, why this client is not to be used; empty: it may be. The seeds are not looked at again."""
+        conflict, self.check = self.check.conflict if self.check is not None else "", None
+        return conflict if self.partition_count is not None else self._why_not_ready(refusals, timeout_s)
+
     def call(self, call: Call, now: Millis) -> list[Effect]:
         """Begin a call; its one `Answer` is among these effects or later ones."""
         self._router.begin(call, now)
-        if self._router.waiting or now >= self._news_at:
+        if self._router.waiting or now >= self.news_at:
             self._ask(now)
         return self._out.take()
 
@@ -117,13 +157,33 @@ class ClientCore:
         """Whom to ask, if nothing else is under way. Such a call needs no record here as long as nothing goes wrong:
         its answer is the next that comes from there. `was_sent` makes the record when it was something else.
         """
-        if self._asked is not None or now >= self._news_at:
+        if self._asked is not None or now >= self.news_at:
             return None
         return self._router.owner_for_only_call(partition)
 
     def was_sent(self, call: Call, target: Target, at: Millis) -> None:
         """A call was sent to its owner, `at` that time, and its answer did not come as it should."""
         self._router.was_sent(call, target, at)
+
+    def still_asks(self, message: Any) -> bool:
+        """Whether a message that was queued for a connection is still to be sent, now that this is open."""
+        return message.id > QUESTIONS_FROM or self._router.still_asks(message.id)
+
+    def end(self, reason: str) -> list[Effect]:
+        """Nobody is asked any more: calls under way end."""
+        self._router.end(reason)
+        return self._out.take()
+
+    def adopt(self, known: Known, now: Millis) -> list[Effect]:
+        """Take over what another core of the same program has learned since: it judged that as this one would have."""
+        if known.view is not None and known.view != self.view:
+            self._silent &= set(map(address_of, known.view.members))
+            self._follow(known.view, now)
+        is_newer = known.table is not None and known.table is not self.table
+        self.known = known
+        if is_newer and known.table is not None:
+            self._use(known.table, now)
+        return self._out.take()
 
     def received(self, sender: Target, reply: Any, now: Millis) -> list[Effect]:
         """A member's answer to a call, or to this machine's own question."""
@@ -132,6 +192,8 @@ class ClientCore:
         if reply.id > QUESTIONS_FROM:
             if sender == self._asked and reply.id == self._asked_id:
                 self._on_table_answer(sender, reply, now)
+            elif self.check is not None:
+                self.check.on_answer(reply)
         else:
             self._router.on_reply(sender, reply, now)
             if type(reply) is ErrorReply and reply.code in MOVED:
@@ -163,7 +225,12 @@ class ClientCore:
         return self._out.take()
 
     def known_as(self, target: Target, member: MemberId) -> None:
-        """The member behind an address has told who it is; its answers come under that name."""
+        """A connection is open: the member behind an address has told who it is; its answers come under that name.
+
+        To be told before anything is sent on it: only what was handed to an open connection may have left.
+        """
+        self._router.on_link_up(target)
+        self._router.on_link_up(member)
         self._names[target] = self._names[address_of(member)] = member
         if self.view is not None and member in self.view.members:
             self._silent.discard(address_of(member))
@@ -176,6 +243,8 @@ class ClientCore:
         """A connection could not be made, or broke."""
         reason = event.reason if isinstance(event, LinkRefused) else "the connection was lost"
         self._router.on_link(event, now)
+        if self.check is not None:
+            self.check.on_lost(event.peer)
         if isinstance(event, LinkRefused):
             self._silent.add(_where(event.peer))
         self._names = {target: member for target, member in self._names.items() if member != event.peer}
@@ -188,6 +257,8 @@ class ClientCore:
 
     def time_passed(self, now: Millis) -> list[Effect]:
         self._router.on_time(now)
+        if self.check is not None:
+            self.check.on_time(now)
         if self._asked is not None and now >= self._ask_deadline:
             self.problems[self._asked] = f"no answer within {ASK_TIMEOUT_MS} ms"
             self._silent.add(_where(self._asked))
@@ -219,6 +290,8 @@ class ClientCore:
 
     def next_deadline(self) -> Millis | None:
         deadlines = [self._router.next_deadline(), self._next_doubt()]
+        if self.check is not None:
+            deadlines.append(self.check.deadline)
         if self._asked is not None:
             deadlines.append(self._ask_deadline)
         elif self.wants_table:
@@ -256,14 +329,22 @@ class ClientCore:
                 # No news: the next call asks somebody else.
                 self.problems[sender] = "it is not in the cluster that this client knows, or not any more"
                 return
-            self._news_at = now + NEWS_AFTER_MS
+            self.news_at = now + NEWS_AFTER_MS
             if self.table is None:
-                self.partition_count = reply.table.partition_count
+                self.known = self.known._replace(partition_count=reply.table.partition_count)
             self._take(reply, standing, now)
+            if self.check is not None and not self.check.has_begun:
+                self._check_seeds(sender, reply, now)
             if not self.wants_table:
                 self._pause_ms = ASK_PAUSE_MS
             if not reply.table.is_assigned:
                 self.problems[sender] = "the cluster has not assigned its partitions yet"
+
+    def _check_seeds(self, sender: Target, reply: TableReply, now: Millis) -> None:
+        known = {seed for seed in self._seeds if self._names.get(seed, "") in reply.view}
+        for seed in self.check.begin(reply, known, self._asked_id, now) if self.check is not None else ():
+            self._asked_id += 1
+            self._out.send(seed, GetTable(self._asked_id, False))
 
     def _standing(self, sender: Target, reply: TableReply) -> Standing:
         """As long as no table is known, there is nothing to lose: whoever answers is believed."""
@@ -277,9 +358,9 @@ class ClientCore:
         """
         view, known, told = reply.view, self.table, reply.table
         if standing is not Standing.BEHIND:
-            self.view = view
-            self._router.no_owners = why_no_owners(view)
-            self._router.on_view(frozenset(view.members), now)
+            if view != self.view:
+                self.known = self.known._replace(view=view)
+            self._follow(view, now)
             addresses = set(map(address_of, view.members))
             self._silent = self._silent & addresses if standing is Standing.CURRENT else set()
         if not told.is_assigned:
@@ -288,12 +369,18 @@ class ClientCore:
         if not is_newer and known is not None and standing is Standing.CURRENT:
             is_newer = not set(known.members) <= set(view.members) and set(told.members) <= set(view.members)
         if is_newer:
-            self.table = told
-            self.partition_count = told.partition_count
-            self.problems.clear()
-            self._candidates = []
-            self._pause_ms = ASK_PAUSE_MS
-            self._router.on_table(told, now)
+            self.known = self.known._replace(table=told, partition_count=told.partition_count)
+            self._use(told, now)
+
+    def _follow(self, view: MembersView, now: Millis) -> None:
+        self._router.no_owners = why_no_owners(view)
+        self._router.on_view(frozenset(view.members), now)
+
+    def _use(self, table: PartitionTable, now: Millis) -> None:
+        self.problems.clear()
+        self._candidates = []
+        self._pause_ms = ASK_PAUSE_MS
+        self._router.on_table(table, now)
 
 
 def _where(target: Target) -> Address:

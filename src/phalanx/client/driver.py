@@ -1,28 +1,39 @@
-"""What drives the machine of the blocking client: its connections, and the time that passes while somebody waits.
+"""What drives the machine of a blocking client: its connections, and the time that passes while somebody waits.
 
-Nothing here happens by itself: the caller's thread reads, writes and connects, as long as it waits for an answer.
+Nothing here happens by itself: the caller's thread reads, writes and connects, as long as it waits for an answer. No
+system call waits longer than the machine's next deadline, or some tenths of a second.
 """
 
 from __future__ import annotations
 
 import select
+from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Any
 
 from phalanx.client.core import DOUBT_AFTER_MS, ClientCore
+from phalanx.client.knowledge import Knowledge
 from phalanx.client.wire import Opening, RefusedByPeer, Wire
 from phalanx.common.errors import EntryTooLarge, ProtocolError
 from phalanx.common.ids import Target, is_member
 from phalanx.net.secret import Secret
 from phalanx.wire.effects import Answer, Effect, LinkLost, LinkRefused, Send
+from phalanx.wire.messages import TableReply
+
+SOLE_WAITS_S = (1.0, 0.1)
+"""How long a connection that is alone is read at once: a few values, so that the kernel need not be told at every call."""
+SHORTEST_WAIT_S = 0.01
+POLL_S = 0.1
+"""The longest wait for several connections: by then it is looked at whether the client was closed meanwhile."""
 
 
 class Driver:
-    """The sockets of one client."""
+    """The sockets of one lane."""
 
     def __init__(
         self,
         core: ClientCore,
+        knowledge: Knowledge,
         cluster: str,
         sender: str,
         max_frame_bytes: int,
@@ -31,6 +42,7 @@ class Driver:
     ) -> None:
         """`patience_s`: nobody is waited for longer before anything else is looked at, and no longer than doubts begin."""
         self.core = core
+        self._knowledge = knowledge
         self._cluster = cluster
         self._sender = sender
         self._max_frame_bytes = max_frame_bytes
@@ -38,68 +50,118 @@ class Driver:
         self.patience_s = min(patience_s, DOUBT_AFTER_MS / 1000)
         self.wires: dict[Target, Wire] = {}
         self._openings: dict[Target, Opening] = {}
-        """Connections that were not there within `patience_s`: others are talked with meanwhile."""
+        """Connections that are being made."""
         self._view = core.view
         """The member list by which connections were last looked through."""
         self.answers: dict[int, Any] = {}
         """Of the calls that are waited for: the reply, None until it has come."""
         self.refusals: dict[str, str] = {}
         """Who would not talk, and why."""
+        self.ended = ""
+        """Why nobody is waited for any more; set by another thread, or in a forked process. Empty: go on."""
+
+    # --- its end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the connections."""
         for wire in list(self.wires.values()):
             wire.socket.close()
         self.wires.clear()
-        for opening in self._openings.values():
+        for opening in list(self._openings.values()):
             opening.socket.close()
         self._openings.clear()
+
+    def end(self, reason: str) -> None:
+        """Have the thread that waits here stop waiting: called by another one."""
+        self.ended = reason
+        for wire in list(self.wires.values()):
+            wire.wake()
+
+    def forget(self) -> None:
+        """Begin the next call on new connections: something was not answered, or not even sent, on these."""
+        for wire in dict.fromkeys(self.wires.values()):
+            self._lose(wire)
+        for opening in list(self._openings.values()):
+            self._close(opening)
+            self.carry_out(self.core.link_lost(LinkRefused(opening.target, "given up"), self.now()))
+
+    # --- waiting ---------------------------------------------------------------------------------------------------
 
     def now(self) -> int:
         """The time by which the machine is driven."""
         return int(monotonic() * 1000)
 
-    def run_until(self, is_done: Any, deadline: float) -> None:
-        """Receive and let time pass until it is done or the deadline is over."""
+    def run_until(self, is_done: Callable[[], bool], deadline: float) -> None:
+        """Receive and let time pass until it is done, the deadline is over, or this was ended."""
         while not is_done():
             now = monotonic()
             if now >= deadline:
                 return
+            if self.ended:
+                self.carry_out(self.core.end(self.ended))
+                return
             due = self.core.next_deadline()
             wait_s = min(max((due - now * 1000) / 1000, 0.001), 1.0) if due is not None else 0.05
-            self._receive(wait_s)
+            self._receive(min(wait_s, deadline - now))
             if due is not None and monotonic() * 1000 >= due:
                 self.carry_out(self.core.time_passed(self.now()))
 
     def _receive(self, wait_s: float) -> None:
-        wires = {id(wire): wire for wire in self.wires.values()}
+        wires = dict.fromkeys(self.wires.values())
         if not wires and not self._openings:
             sleep(min(wait_s, 0.02))
             return
         if len(wires) == 1 and not self._openings:
-            # Kept to a few values, so that the kernel need not be told at every call.
-            ready = list(wires.values())
-            wait_s = 1.0 if wait_s >= 1.0 else 0.01
-        else:
-            by_socket = {wire.socket: wire for wire in wires.values()}
-            opening = {each.socket: each for each in self._openings.values()}
-            answering = [sock for sock, each in opening.items() if each.waits_to_read]
-            connecting = [sock for sock, each in opening.items() if not each.waits_to_read]
-            readable, writable, _ = select.select([*by_socket, *answering], connecting, [], wait_s)
-            for sock in [*readable, *writable]:
-                if sock in opening:
-                    self._go_on(opening[sock], 0.0)
-            self._give_up_late()
-            ready = [by_socket[sock] for sock in readable if sock in by_socket]
-            wait_s = self.patience_s
-        for wire in ready:
+            (wire,) = wires
+            if not wire.has_unsent:
+                self._receive_from(wire, next((each for each in SOLE_WAITS_S if each <= wait_s), SHORTEST_WAIT_S))
+                return
+        # `select` would fail on descriptors from 1024 on.
+        ready = select.poll()
+        waited_for: dict[int, Wire | Opening] = {}
+        for wire in wires:
+            waited_for[wire.socket.fileno()] = wire
+            ready.register(wire.socket, select.POLLIN | (select.POLLOUT if wire.has_unsent else 0))
+        for opening in self._openings.values():
+            waited_for[opening.socket.fileno()] = opening
+            ready.register(opening.socket, opening.waits_for)
+        for number, event in ready.poll(min(wait_s, POLL_S) * 1000):
+            found = waited_for[number]
+            if isinstance(found, Opening):
+                self._go_on(found)
+            else:
+                self._serve(found, event)
+        self._give_up_late()
+
+    def _serve(self, wire: Wire, event: int) -> None:
+        """Receive what has come on a connection, and send what it takes now; an earlier one's answer may have closed it."""
+        if wire.socket.fileno() < 0:
+            return
+        if event & select.POLLOUT:
             try:
-                messages = wire.receive(wait_s)
-            except (OSError, ProtocolError):
+                wire.flush()
+            except OSError:
                 self._lose(wire)
-                continue
-            for message in messages:
-                self.carry_out(self.core.received(wire.member, message, self.now()))
+                return
+        if event & ~select.POLLOUT:
+            self._receive_from(wire, 0)
+
+    def _receive_from(self, wire: Wire, wait_s: float) -> None:
+        try:
+            messages = wire.receive(wait_s)
+        except (OSError, ProtocolError):
+            self._lose(wire)
+            return
+        for message in messages:
+            self.carry_out(self.received(wire, message))
+
+    def received(self, wire: Wire, message: Any) -> list[Effect]:
+        """Give the machine what came on a connection."""
+        if type(message) is TableReply:
+            return self._knowledge.hear(self.core, wire.member, message, self.now())
+        return self.core.received(wire.member, message, self.now())
+
+    # --- effects ---------------------------------------------------------------------------------------------------
 
     def carry_out(self, effects: list[Effect]) -> None:
         """Send, and note answers."""
@@ -107,7 +169,8 @@ class Driver:
             effects = self._forsake() + effects
         for effect in effects:
             if type(effect) is Send:
-                self._send(effect.to, effect.message)
+                if not self.ended:
+                    self._send(effect.to, effect.message)
             elif type(effect) is Answer and effect.reply.id in self.answers:
                 self.answers[effect.reply.id] = effect.reply
 
@@ -126,37 +189,32 @@ class Driver:
     def _open_for(self, target: Target, message: Any) -> None:
         """Connect, and send the message then. One who hangs is not waited for: it may have been replaced meanwhile."""
         opening = self._openings.get(target)
-        if opening is not None:
-            opening.waiting.append(message)
-            return
-        try:
-            opening = Opening(target, self._cluster, self._sender, self._secret)
-        except OSError as error:
-            self._refused(target, error)
-            return
-        self._openings[target] = opening
+        if opening is None:
+            try:
+                opening = Opening(target, self._cluster, self._sender, self._secret)
+            except OSError as error:
+                self._refused(target, error)
+                return
+            self._openings[target] = opening
         opening.waiting.append(message)
-        self._go_on(opening, self.patience_s)
 
-    def _go_on(self, opening: Opening, wait_s: float) -> None:
-        """The opening's socket is ready, or is waited for."""
+    def _go_on(self, opening: Opening) -> None:
+        """The opening's socket is ready."""
         target = opening.target
         if self._openings.get(target) is not opening:
             return
         try:
-            if wait_s:
-                opening.go_on_for(wait_s)
-            else:
-                opening.go_on()
+            opening.go_on()
         except (OSError, RefusedByPeer) as error:
             self._close(opening)
             self._refused(target, error)
             return
         if opening.member is not None:
             del self._openings[target]
-            self._opened(Wire(opening, self._max_frame_bytes))
+            self._opened(Wire(opening, self._max_frame_bytes, self.patience_s))
             for message in opening.waiting:
-                self._send(target, message)
+                if self.core.still_asks(message):
+                    self._send(target, message)
 
     def _close(self, opening: Opening) -> None:
         opening.socket.close()
@@ -197,7 +255,7 @@ class Driver:
         for target, opening in list(self._openings.items()):
             if view is not None and is_member(target) and target not in view.members:
                 self._close(opening)
-                effects += self.core.link_lost(LinkLost(target), self.now())
+                effects += self.core.link_lost(LinkRefused(target, "it is no member any more"), self.now())
         return effects
 
     def _lose(self, wire: Wire) -> None:

@@ -39,7 +39,7 @@ def put_round(
     """
     client = rows_map.client
     deadline = time.monotonic() + client.call_timeout_s
-    left, done, is_first = dict(parts), list[tuple[int, int]](), True
+    left, done, may_be_done = dict(parts), list[tuple[int, int]](), False
     while left:
         table = client.partition_table()
         if table.partition_count != of:
@@ -54,8 +54,7 @@ def put_round(
             for group in asked:
                 rows = tuple(PackedRows(each, left[each], number(each, of)) for each in group)
                 requests.append((group[0], PutPacked(client.next_id(), rows_map.name, rows, of, ttl_ms)))
-            replies = as_for_the_whole(client.call_all(requests), is_first=is_first)
-            is_first = False
+            replies, may_be_done = as_for_the_whole(client.call_all(requests), may_be_done=may_be_done)
             for group, reply in zip(asked, replies, strict=True):
                 if isinstance(reply, ErrorReply) and reply.code in REGROUP:
                     refusal = reply
@@ -65,7 +64,7 @@ def put_round(
                 for partition in group:
                     del left[partition]
         if refusal is not None:
-            rows_map.pause_or_raise(refusal, table, deadline, what, was_write=True)
+            rows_map.pause_or_raise(refusal, table, deadline, what, may_be_done=may_be_done)
     return done
 
 

@@ -1,42 +1,30 @@
 """The blocking client: no event loop, no thread of its own; a request and its answer on one socket.
 
-Safe to share between threads: one call at a time. To a process that was forked from another, the client of the parent
-is of no use; connect again there.
+Threads may share it: calls go on beside each other, each waits for its own owner only (`lanes`). A forked process may go
+on with the client of its parent, and with maps of it: it makes connections and an identity of its own there. To other
+processes a client cannot be sent.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
-import threading
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
-import msgspec
-
-from phalanx.client.core import ClientCore
-from phalanx.client.driver import Driver
 from phalanx.client.journal import Journal
+from phalanx.client.lane import LaneSettings
+from phalanx.client.lanes import Lanes
 from phalanx.client.sync_map import SyncMap
-from phalanx.common.errors import (
-    ConnectError,
-    EntryTooLarge,
-    ErrorCode,
-    ProtocolError,
-    UnavailableError,
-    UsageError,
-)
-from phalanx.common.ids import Address, Target, parse_addresses
+from phalanx.common.errors import ConnectError, ErrorCode, UnavailableError, UsageError
+from phalanx.common.ids import Target, parse_addresses
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
 from phalanx.maps.requests import check_map_name, expect
 from phalanx.net.secret import find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.conditions import Condition
-from phalanx.wire.effects import Call, Effect
 from phalanx.wire.messages import (
     ErrorReply,
     GetMapNames,
@@ -54,7 +42,8 @@ class Client:
 
     `members`: `host:port,host:port` of any members, or a list of such. `secret_file` holds the cluster's secret; where
     it is not given, the variable PHALANX_SECRET_FILE names it. Raises `UsageError` for a malformed address,
-    `ConnectError` when no member is ready within `connect_timeout_s`, or the cluster has another name or secret.
+    `ConnectError` when no member is ready within `connect_timeout_s`, the cluster has another name or secret, or the
+    members are of two clusters.
     """
 
     def __init__(
@@ -72,26 +61,31 @@ class Client:
             raise UsageError(f"call_timeout_s is {call_timeout_s!r}: give more than 0 seconds")
         text = members if isinstance(members, str) else ",".join(members)
         self.call_timeout_s = call_timeout_s
-        self._core = ClientCore(parse_addresses(text), int(call_timeout_s * 1000))
-        self._driver = Driver(
-            self._core,
-            check_text(cluster, "cluster"),
-            f"client/{uuid.uuid4()}",
-            max_frame_bytes,
-            find_secret(secret, secret_file),
-            call_timeout_s,
+        self._lanes = Lanes(
+            LaneSettings(
+                parse_addresses(text),
+                check_text(cluster, "cluster"),
+                call_timeout_s,
+                max_frame_bytes,
+                find_secret(secret, secret_file),
+            )
         )
-        self.next_id = itertools.count(1).__next__
+        self._knowledge = self._lanes.knowledge
+        self.next_id = self._lanes.next_id
         """A number for the next request."""
-        self.open_from = 0
-        """No request with a lower number is under way, or will be: one that comes late gets another number."""
-        self._lock = threading.RLock()
-        self._is_closed = False
+        self.call = self._lanes.call
+        """Send a request (the second argument) to the owner of a partition (the first) and wait for its one reply."""
         try:
             self._wait_ready(connect_timeout_s)
         except BaseException:
             self.close()
             raise
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a phalanx.Client holds connections, and cannot be sent to another process: give that the addresses, and make "
+            "a client there, for example in the initializer of a pool (a forked process may use what it inherits)"
+        )
 
     def __enter__(self) -> Client:
         return self
@@ -102,9 +96,11 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
-        self._is_closed = True
-        self._driver.close()
+        """Close the connections. Calls that other threads have under way end at once, with an error.
+
+        In a forked process only its own connections are closed; the parent's stay open.
+        """
+        self._lanes.close()
 
     def map(self, name: str) -> SyncMap:
         """The distributed map of that name, as a `MutableMapping`; it exists as soon as something is stored in it."""
@@ -125,32 +121,37 @@ class Client:
 
     def partition_table(self) -> PartitionTable:
         """The newest partition table known to this client."""
-        core = self._core
-        if core.table is None:
-            with self._lock:
-                core.wants_assignment = True
-                self._driver.carry_out(core.time_passed(self._driver.now()))
-                self._driver.run_until(lambda: core.table is not None, monotonic() + self.call_timeout_s)
-        if core.table is None:
-            why = core.no_owners or "no member told who owns the partitions"
+        table = self._knowledge.known.table
+        if table is not None:
+            return table
+        with self._lanes.lane() as lane:
+            lane.wait_table()
+            table, why = lane.core.table, lane.core.no_owners or "no member told who owns the partitions"
+        if table is None:
             raise UnavailableError(f"no answer within {self.call_timeout_s:g} s: {why}")
-        return core.table
+        return table
 
     def refresh(self) -> PartitionTable:
         """Ask a member for the table now."""
-        with self._lock:
-            self._driver.carry_out(self._core.refresh(self._driver.now()))
-            self._driver.run_until(lambda: not self._core.is_asking, monotonic() + self.call_timeout_s)
+        with self._lanes.lane() as lane:
+            lane.refresh()
         return self.partition_table()
 
     @property
     def partition_count(self) -> int:
         """How many partitions the cluster has, by the newest table known."""
-        return self._core.partition_count or 0
+        return self._knowledge.partition_count
 
     def members(self) -> MembersReply:
         """The member list as the first member that answers has it."""
-        reply = self.ask(self._any_member(), GetMembers(self.next_id()))
+        deadline = monotonic() + self.call_timeout_s
+        with self._lanes.lane() as lane:
+            for member in lane.members():
+                reply = lane.ask(member, GetMembers(self.next_id()))
+                if not (isinstance(reply, ErrorReply) and reply.code is ErrorCode.UNAVAILABLE):
+                    break
+                if monotonic() >= deadline:
+                    break
         return expect(reply, MembersReply, "members")
 
     def replicas(self, member: Target) -> ReplicasReply:
@@ -193,83 +194,21 @@ class Client:
 
     # --- what maps need --------------------------------------------------------------------------------------------
 
-    def call(self, partition: int, request: Any) -> Any:
-        """Send a request to the owner of a partition and wait for its one reply."""
-        with self._lock:
-            if request.id < self.open_from:
-                request = self._in_turn(request)
-            started = int(monotonic() * 1000)
-            owner = self._core.owner_for_only_call(partition, started)
-            wire = self._driver.wires.get(owner) if owner is not None else None
-            if wire is None:
-                return self._call_all([Call(partition, request)])[0]
-            # The usual course: the next that comes from the owner is the answer. Whatever else comes, or if nothing does
-            # for a while, the machine knows how to go on.
-            messages, failure = [], None
-            try:
-                messages = wire.exchange(request, self._driver.patience_s)
-                if len(messages) == 1 and (reply := messages[0]).id == request.id and type(reply) is not ErrorReply:
-                    self.open_from = request.id + 1
-                    return reply
-            except EntryTooLarge as error:
-                return ErrorReply(request.id, ErrorCode.TOO_LARGE, str(error))
-            except (OSError, ProtocolError) as error:
-                failure = error
-            self._core.was_sent(Call(partition, request), wire.member, started)
-            effects = self._driver.lost(wire) if failure is not None else []
-            for message in messages:
-                effects += self._core.received(wire.member, message, self._driver.now())
-            return self._finish([request.id], effects)[0]
-
     def ask(self, member: Target, request: Any) -> Any:
         """Send a request to a member and wait for its one reply."""
-        return self._call_all([Call(0, request, member)])[0]
+        with self._lanes.lane() as lane:
+            return lane.ask(member, request)
 
     def call_all(self, requests: list[tuple[int, Any]]) -> list[Any]:
         """Send requests to the owners of their partitions at once; their replies in the same order."""
         if len(requests) == 1:
             return [self.call(*requests[0])]
-        return self._call_all([Call(partition, request) for partition, request in requests])
-
-    def _call_all(self, calls: list[Call]) -> list[Any]:
-        with self._lock:
-            if self._is_closed:
-                closed = "the client is closed"
-                return [ErrorReply(call.request.id, ErrorCode.UNAVAILABLE, closed) for call in calls]
-            if any(call.request.id < self.open_from for call in calls):
-                calls = [msgspec.structs.replace(call, request=self._in_turn(call.request)) for call in calls]
-            effects: list[Effect] = []
-            for call in calls:
-                effects += self._core.call(call, self._driver.now())
-            return self._finish([call.request.id for call in calls], effects)
-
-    def _in_turn(self, request: Any) -> Any:
-        """The request with a new number: another thread took one after it and was first."""
-        return msgspec.structs.replace(request, id=self.next_id())
-
-    def _finish(self, ids: list[int], effects: list[Effect]) -> list[Any]:
-        """Carry on until these calls are answered; their replies. Answers to calls that were interrupted are dropped."""
-        answers = self._driver.answers = dict.fromkeys(ids)
-        self._driver.carry_out(effects)
-        # The machine ends every call by its deadline; the margin is for a defect of the machine itself.
-        deadline = monotonic() + self.call_timeout_s + 10
-        self._driver.run_until(lambda: None not in answers.values(), deadline)
-        return list(answers.values())
-
-    def _any_member(self) -> Target:
-        view = self._core.view
-        wires = [wire.member for wire in self._driver.wires.values()]
-        return wires[0] if wires else (view.master if view is not None else Address(""))
+        with self._lanes.lane() as lane:
+            return lane.call_all(requests)
 
     def _wait_ready(self, timeout_s: float) -> None:
-        """Until a member has answered. Raises `ConnectError` that says what went wrong with each."""
-        core, driver = self._core, self._driver
-        with self._lock:
-            driver.carry_out(core.time_passed(driver.now()))
-            driver.run_until(
-                lambda: core.partition_count is not None or core.is_refused_by_all(driver.refusals),
-                monotonic() + timeout_s,
-            )
-        if core.partition_count is not None:
-            return
-        raise ConnectError(core.why_not_ready(driver.refusals, timeout_s))
+        """Until a member has answered. Raises `ConnectError` that says what went wrong with each, or that they are of two
+        clusters."""
+        with self._lanes.lane() as lane:
+            if why_not := lane.connect(timeout_s):
+                raise ConnectError(why_not)

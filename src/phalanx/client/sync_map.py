@@ -194,7 +194,8 @@ class SyncMap(MutableMapping[Any, Any]):
         """Store a value; it lives for `ttl` seconds, or for ever. Returns when all synchronous backups have it."""
         data, client = to_key_data(key), self.client
         ttl_ms = ttl_to_ms(ttl) if ttl is not None else 0
-        request = Put(client.next_id(), self.name, data, to_data(value), ttl_ms, 0, client.open_from)
+        number = client.next_id()
+        request = Put(number, self.name, data, to_data(value), ttl_ms, 0, number)
         expect(client.call(partition_of(data, client.partition_count), request), DoneReply, "put")
 
     def put_if_absent(self, key: object, value: object, ttl: float | None = None) -> Any:
@@ -206,14 +207,14 @@ class SyncMap(MutableMapping[Any, Any]):
         """Store a value only if the key has one. Whether it had."""
         data, client = to_key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
-        request = Replace(number, self.name, data, None, to_data(value), ttl_ms, 0, client.open_from)
+        request = Replace(number, self.name, data, None, to_data(value), ttl_ms, 0, number)
         return expect(self._call(data, request), FlagReply, "replace").flag
 
     def compare_and_set(self, key: object, expected: object, value: object, ttl: float | None = None) -> bool:
         """Store a value only if the key has exactly the expected one (compared as stored). Whether it had."""
         data, client = to_key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
-        request = Replace(number, self.name, data, to_data(expected), to_data(value), ttl_ms, 0, client.open_from)
+        request = Replace(number, self.name, data, to_data(expected), to_data(value), ttl_ms, 0, number)
         return expect(self._call(data, request), FlagReply, "compare_and_set").flag
 
     def remove(self, key: object) -> Any:
@@ -357,7 +358,7 @@ class SyncMap(MutableMapping[Any, Any]):
         while plan.knows_more_than(self.client.partition_count):
             text = f"no member has told of {plan.of} partitions: there are {self.client.partition_count}"
             refusal, table = ErrorReply(0, ErrorCode.UNAVAILABLE, text), self.client.partition_table()
-            self.pause_or_raise(refusal, table, deadline, "scan", was_write=False)
+            self.pause_or_raise(refusal, table, deadline, "scan", may_be_done=False)
 
     # --- how parts are asked ---------------------------------------------------------------------------------------
 
@@ -369,12 +370,12 @@ class SyncMap(MutableMapping[Any, Any]):
     def _put_if_absent(self, key: object, value: object, ttl: float | None) -> bytes | None:
         data, client = to_key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
-        request = PutIfAbsent(number, self.name, data, to_data(value), ttl_ms, 0, client.open_from)
+        request = PutIfAbsent(number, self.name, data, to_data(value), ttl_ms, 0, number)
         return expect(self._call(data, request), ValueReply, "put_if_absent").value
 
     def _remove(self, key: object) -> bytes | None:
-        data, client = to_key_data(key), self.client
-        request = Remove(client.next_id(), self.name, data, 0, client.open_from)
+        data, number = to_key_data(key), self.client.next_id()
+        request = Remove(number, self.name, data, 0, number)
         return expect(self._call(data, request), ValueReply, "remove").value
 
     def _call(self, key: bytes, request: Any) -> Any:
@@ -394,7 +395,7 @@ class SyncMap(MutableMapping[Any, Any]):
             refused = [isinstance(reply, ErrorReply) and reply.code in REGROUP for reply in replies]
             if not all(refused):
                 return [None if no else expect(reply, kind, "scan") for no, reply in zip(refused, replies, strict=True)]
-            self.pause_or_raise(replies[0], table, deadline, "scan", was_write=False)
+            self.pause_or_raise(replies[0], table, deadline, "scan", may_be_done=False)
         return [None] * len(positions)
 
     def _in_parts(
@@ -409,7 +410,7 @@ class SyncMap(MutableMapping[Any, Any]):
         client = self.client
         deadline = time.monotonic() + client.call_timeout_s
         table = client.partition_table()
-        is_first = True
+        may_be_done = False
         parts = self._owner_groups.split(table, keys, values, None)
         while parts:
             left: list[int] = []
@@ -418,8 +419,7 @@ class SyncMap(MutableMapping[Any, Any]):
                 asked = parts[start : start + PARTS_AT_ONCE]
                 replies = client.call_all([(part.partition, request(part)) for part in asked])
                 if values:
-                    replies = as_for_the_whole(replies, is_first=is_first)
-                is_first = False
+                    replies, may_be_done = as_for_the_whole(replies, may_be_done=may_be_done)
                 for part, reply in zip(asked, replies, strict=True):
                     if isinstance(reply, ErrorReply) and reply.code in REGROUP:
                         left += part.indexes
@@ -427,7 +427,7 @@ class SyncMap(MutableMapping[Any, Any]):
                     else:
                         left += take(part, reply)
             if refusal is not None:
-                self.pause_or_raise(refusal, table, deadline, what, was_write=bool(values))
+                self.pause_or_raise(refusal, table, deadline, what, may_be_done=may_be_done)
             table = client.partition_table()
             parts = self._owner_groups.split(table, keys, values, left) if left else []
 
@@ -456,7 +456,7 @@ class SyncMap(MutableMapping[Any, Any]):
         table = self.client.partition_table()
         groups = partitions_by_owner(table)
         replies: list[T] = []
-        is_first = True
+        may_be_done = False
         while groups:
             of = table.partition_count
             if most is not None:
@@ -467,8 +467,7 @@ class SyncMap(MutableMapping[Any, Any]):
                 asked = groups[first : first + PARTS_AT_ONCE]
                 results = self.client.call_all([(group[0], request(group, of)) for group in asked])
                 if is_write:
-                    results = as_for_the_whole(results, is_first=is_first)
-                is_first = False
+                    results, may_be_done = as_for_the_whole(results, may_be_done=may_be_done)
                 for group, reply in zip(asked, results, strict=True):
                     if isinstance(reply, ErrorReply) and reply.code in REGROUP:
                         again += group
@@ -476,17 +475,17 @@ class SyncMap(MutableMapping[Any, Any]):
                     else:
                         replies.append(expect(reply, reply_kind, what))
             if refusal is not None:
-                self.pause_or_raise(refusal, table, deadline, what, was_write=is_write)
+                self.pause_or_raise(refusal, table, deadline, what, may_be_done=may_be_done)
             table = self.client.partition_table()
             groups = regrouped(table, again, of)
         return replies
 
     def pause_or_raise(
-        self, reply: ErrorReply, table: PartitionTable, deadline: float, what: str, *, was_write: bool
+        self, reply: ErrorReply, table: PartitionTable, deadline: float, what: str, *, may_be_done: bool
     ) -> None:
         """Before another try: get a newer table than the one by which the refused was asked. Pauses if there is none."""
         if time.monotonic() >= deadline:
-            code = ErrorCode.INDETERMINATE if was_write else ErrorCode.UNAVAILABLE
+            code = ErrorCode.INDETERMINATE if may_be_done else ErrorCode.UNAVAILABLE
             raise_error(ErrorReply(reply.id, code, reply.text), what)
         if self.client.partition_table() is not table or self.client.refresh() is not table:
             return

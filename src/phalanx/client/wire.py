@@ -16,7 +16,7 @@ from phalanx.common.ids import MemberId, Target, address_of, host_and_port
 from phalanx.net.addresses import socket_address
 from phalanx.net.greeting import GREETING_TIMEOUT_S, Connecting
 from phalanx.net.greeting_reader import GreetingReader
-from phalanx.net.leftovers import NEVER_SENT
+from phalanx.net.leftovers import NEVER_SENT, undelivered
 from phalanx.net.records import RecordLayer
 from phalanx.net.secret import Secret
 from phalanx.wire.codec import FrameReader, encode_frame, reply_decoder
@@ -25,10 +25,29 @@ from phalanx.wire.messages import Proof
 logger = logging.getLogger("phalanx.client")
 
 RECEIVE_BYTES = 64 * 1024
+PATIENCE_S = 0.3
+"""The longest that one system call waits for the peer to take what is sent."""
+
+_TIME = struct.Struct("ll")
+
+
+def _kernel_time(seconds: float) -> bytes:
+    """A time limit as the kernel takes it."""
+    seconds = max(seconds, 0.001)  # to the kernel, no time at all would mean for ever
+    whole = int(seconds)
+    return _TIME.pack(whole, int((seconds - whole) * 1e6))
 
 
 class RefusedByPeer(ConnectError):
     """The peer answered and will not talk: trying again does not help."""
+
+
+class ClosedByPeer(ConnectionResetError):
+    """The peer closed the connection in order: nothing of what it sent is missing."""
+
+
+class NotDelivered(ConnectionError):
+    """The connection is lost, and the member has certainly not got the message that was to be sent on it."""
 
 
 class Opening:
@@ -68,6 +87,11 @@ class Opening:
         """Whether the socket is ready when it can be read; else when it can be written."""
         return self._is_connected
 
+    @property
+    def waits_for(self) -> int:
+        """The event of `select.poll` at which the socket is ready."""
+        return select.POLLIN if self._is_connected else select.POLLOUT
+
     def go_on(self) -> None:
         """The socket is ready. Raises `OSError` when there will be no connection, `RefusedByPeer` if the peer will not talk."""
         if not self._is_connected:
@@ -99,9 +123,10 @@ class Opening:
         """Do nothing else for so long, or until the greeting is over. Raises as `go_on`."""
         deadline = time.monotonic() + wait_s
         while self.member is None and (left_s := deadline - time.monotonic()) > 0:
-            socks = [self.socket]
-            read, write = (socks, []) if self.waits_to_read else ([], socks)
-            if any(select.select(read, write, [], left_s)):
+            # `select` would fail on descriptors from 1024 on.
+            ready = select.poll()
+            ready.register(self.socket, self.waits_for)
+            if ready.poll(left_s * 1000):
                 self.go_on()
 
     def _next_socket(self, error: OSError) -> socket.socket:
@@ -121,41 +146,98 @@ class Opening:
 class Wire:
     """One blocking connection to a member, greeted."""
 
-    def __init__(self, opening: Opening, max_frame_bytes: int) -> None:
-        """What was opened, and its greeting is over."""
+    def __init__(self, opening: Opening, max_frame_bytes: int, patience_s: float = PATIENCE_S) -> None:
+        """What was opened, and its greeting is over. `patience_s`: no `send` waits longer for the peer to read."""
         if opening.member is None:
             raise ValueError(f"the greeting of {opening.target} is not over")
         self.target, self.member, self.socket = opening.target, opening.member, opening.socket
         self._max_frame_bytes = max_frame_bytes
         # A blocking socket costs one system call less than one with a timeout; the kernel ends a long wait.
         self.socket.settimeout(None)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _kernel_time(patience_s))
         self._wait_s = 0.0
         self._reader = FrameReader(reply_decoder, max_frame_bytes)
         self._records = opening.records
         self._behind = opening.behind
         """What arrived together with the end of the greeting, and has not been read."""
+        self._unsent = bytearray()
+        """What the kernel has not taken yet."""
 
     def reset(self) -> None:
         """Close, and see to it that what the member has not got yet never reaches it (`NEVER_SENT`)."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NEVER_SENT)
-        self.socket.close()
+        if self.socket.fileno() >= 0:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NEVER_SENT)
+            self.socket.close()
+
+    def wake(self) -> None:
+        """Have a thread that waits for this connection find it broken. The thread closes it: only then is its number free."""
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # it is broken or closed already
+
+    # --- out -------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether the peer has read so slowly that a part of what was sent waits here: `flush` sends more of it."""
+        return bool(self._unsent)
 
     def send(self, message: Any) -> None:
+        """Send, or keep for `flush` what the kernel does not take in time. Raises `OSError`, `EntryTooLarge`."""
+        self._write(self._sealed(message))
+
+    def flush(self) -> None:
+        """Send as much as the kernel takes now of what was kept. Raises `OSError`."""
+        try:
+            del self._unsent[: self.socket.send(self._unsent, socket.MSG_DONTWAIT)]
+        except BlockingIOError:
+            return
+
+    def _sealed(self, message: Any) -> bytes | bytearray:
+        """The bytes of a message. They must be sent, or nothing more: records are counted."""
         frame = encode_frame(message, self._max_frame_bytes)
-        self.socket.sendall(frame if self._records is None else self._records.seal(frame))
+        return frame if self._records is None else self._records.seal(frame)
+
+    def _write(self, data: bytes | bytearray) -> None:
+        if self._unsent:
+            self._unsent += data
+            return
+        try:
+            sent = self.socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(data):
+            self._unsent += memoryview(data)[sent:]
+
+    # --- in --------------------------------------------------------------------------------------------------------
 
     def exchange(self, message: Any, wait_s: float) -> list[Any]:
-        """Send a message, and receive as `receive` does."""
-        self.send(message)
-        return self.receive(wait_s)
+        """Send a message, and receive as `receive` does. Raises `NotDelivered` if the member has certainly not got it."""
+        data = self._sealed(message)
+        try:
+            self._write(data)
+        except OSError as error:
+            raise NotDelivered(str(error)) from error
+        if self._unsent:
+            return []
+        try:
+            return self.receive(wait_s)
+        except ClosedByPeer as error:
+            # With its end of the connection the peer acknowledged all that it had got before. What came behind that no
+            # process has read.
+            if undelivered(self.socket) >= len(data):
+                raise NotDelivered(str(error)) from error
+            raise
 
     def receive(self, wait_s: float) -> list[Any]:
-        """The next messages; none if nothing came in time. Raises `OSError` when the connection is lost."""
-        if wait_s != self._wait_s:
-            wait_s = max(wait_s, 0.001)  # to the kernel, no time at all would mean for ever
-            whole = int(wait_s)
-            value = struct.pack("ll", whole, int((wait_s - whole) * 1e6))
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+        """The next messages; none if nothing came in time (0: nothing is there). Raises `OSError` when the connection is
+        lost, `ProtocolError`."""
+        flags = 0
+        if not wait_s:
+            flags = socket.MSG_DONTWAIT
+        elif wait_s != self._wait_s:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _kernel_time(wait_s))
             self._wait_s = wait_s
         if self._behind:
             data, self._behind = self._behind, b""
@@ -163,14 +245,13 @@ class Wire:
         room = self._reader.room() if self._records is None else None
         try:
             if room is not None:
-                return self._filled(self.socket.recv_into(room))
-            data = self.socket.recv(
-                RECEIVE_BYTES if self._records is None else max(RECEIVE_BYTES, self._records.missing)
-            )
+                return self._filled(self.socket.recv_into(room, 0, flags))
+            size = RECEIVE_BYTES if self._records is None else max(RECEIVE_BYTES, self._records.missing)
+            data = self.socket.recv(size, flags)
         except BlockingIOError:
             return []
         if not data:
-            raise ConnectionResetError("the member closed the connection")
+            raise ClosedByPeer("the member closed the connection")
         return self._read(data)
 
     def _read(self, data: bytes) -> list[Any]:
@@ -185,5 +266,5 @@ class Wire:
 
     def _filled(self, size: int) -> list[Any]:
         if not size:
-            raise ConnectionResetError("the member closed the connection")
+            raise ClosedByPeer("the member closed the connection")
         return self._reader.filled(size)

@@ -5,6 +5,10 @@ newest table known here, if that one is a member still. It is asked again when t
 deadline. A write of one key names the same operation each time, and owners apply that once (`once`): its outcome is
 unknown only if the deadline comes first, or if an owner has forgotten it.
 
+Without an answer, a write's outcome is unknown only if a try of it may have left this process. It has not where the
+connection was refused: a driver drops all that it has queued for it. A client knows more (`on_link_up`): what was never
+handed to an open connection has not left.
+
 A request that spans several partitions is handed back when its owner has changed: its parts may have different owners
 now, and only the caller can group it anew.
 """
@@ -43,19 +47,21 @@ class PendingCall(msgspec.Struct, gc=False):
     """Who is being asked now; None while it waits for another try."""
     asked_as: int = 0
     """The id of the latest try."""
-    was_sent: bool = False
+    was_asked: bool = False
+    """Whether there was a try: the next one names the operation of the first."""
     may_be_done: bool = False
-    """Whether a try that is over may have been applied: its owner was lost, or did not say."""
+    """Whether a try that is over may have been applied: it had left, and its owner was lost or did not say."""
     why_waiting: str = "no member has told who owns the partition"
 
     def __repr__(self) -> str:
-        return f"PendingCall({self.call.request!r}, target={self.target}, was_sent={self.was_sent})"
+        return f"PendingCall({self.call.request!r}, target={self.target}, was_asked={self.was_asked})"
 
 
 class CallRouter:
     """The calls under way. Deadlines are in the order of the calls: all have the same time limit."""
 
-    def __init__(self, timeout_ms: Millis, outbox: Outbox) -> None:
+    def __init__(self, timeout_ms: Millis, outbox: Outbox, *, tells_links: bool = False) -> None:
+        """`tells_links`: whether the driver says which connections are open (`on_link_up`)."""
         self._timeout_ms = timeout_ms
         self._out = outbox
         self._table: PartitionTable | None = None
@@ -75,6 +81,9 @@ class CallRouter:
         """Why no call is begun any more."""
         self.no_owners = ""
         """Why no partition has an owner, nor will have one by itself; empty: unknown, or they have."""
+        self._linked: set[Target] | None = set() if tells_links else None
+        """To whom there is a connection; None: the driver does not say. (A member hears of lost connections in both
+        directions, and cannot tell by `LinkLost` that its own one is gone.)"""
 
     def __repr__(self) -> str:
         return f"CallRouter(pending={len(self._pending)}, waiting={list(self.waiting.values())})"
@@ -90,18 +99,24 @@ class CallRouter:
         if target is None:
             self._wait(pending, now)
         else:
-            pending.was_sent = True
+            pending.was_asked = True
             self._out.send(target, request)
 
     def owner_for_only_call(self, partition: int) -> MemberId | None:
         """The partition's owner, if it is known and no call is under way."""
-        return self._owners[partition] if self._owners and not self._pending else None
+        owners = self._owners
+        return owners[partition] if partition < len(owners) and not self._pending else None
 
     def was_sent(self, call: Call, target: Target, at: Millis) -> None:
         """A call was sent to its owner without a record, and its answer did not come at once: from now on it has one."""
         self._pending[call.request.id] = PendingCall(
-            call, at + self._timeout_ms, target, call.request.id, was_sent=True
+            call, at + self._timeout_ms, target, call.request.id, was_asked=True
         )
+
+    def still_asks(self, request_id: int) -> bool:
+        """Whether the try with this id is the present one of a call: any other must not leave any more."""
+        pending = self._pending.get(request_id) if request_id >= 0 else self._retries.get(request_id)
+        return pending is not None and pending.asked_as == request_id and pending.target is not None
 
     def on_reply(self, sender: Target, reply: Reply, now: Millis) -> None:
         """An answer. One to a call that is over, to an earlier try, or from a member not asked any more, is ignored.
@@ -139,7 +154,8 @@ class CallRouter:
             call = pending.call
             if call.to is None and pending.target != owners[call.partition]:
                 if pending.target is not None:
-                    self._on_target_lost(pending, f"{pending.target} is no longer the owner", now)
+                    has_left = self._may_have_left(pending.target)
+                    self._on_target_lost(pending, f"{pending.target} is no longer the owner", now, has_left=has_left)
                 if pending.call.request.id in self.waiting:
                     self._send(pending, now)
 
@@ -156,7 +172,8 @@ class CallRouter:
         for pending in list(self._pending.values()):
             target = pending.target
             if pending.call.to is None and target is not None and target not in members:
-                self._on_target_lost(pending, f"{target} is no member any more", now)
+                has_left = self._may_have_left(target)
+                self._on_target_lost(pending, f"{target} is no member any more", now, has_left=has_left)
 
     def _present_owners(self, table: PartitionTable) -> list[MemberId | None]:
         owners, members = table.owners(), self._members
@@ -164,15 +181,27 @@ class CallRouter:
             return owners
         return [owner if owner in members else None for owner in owners]
 
+    def on_link_up(self, target: Target) -> None:
+        """There is a connection, and what was queued for it leaves now, if a call `still_asks`.
+
+        To be told of each connection, before anything is sent on it.
+        """
+        if self._linked is not None:
+            self._linked.add(target)
+
     def on_link(self, event: LinkLost | LinkRefused, now: Millis) -> None:
-        """A member that is being asked cannot be reached: what it did is not known."""
-        if not self._pending:
-            return
-        reason = event.reason if isinstance(event, LinkRefused) else "the connection was lost"
-        for pending in [pending for pending in self._pending.values() if pending.target == event.peer]:
-            if isinstance(event, LinkRefused):
-                pending.why_waiting = f"{event.peer}: {reason}"
-            self._on_target_lost(pending, f"{event.peer}: {reason}", now)
+        """A member that is being asked cannot be reached: what it did is not known, unless nothing was sent to it."""
+        if self._pending:
+            reason = event.reason if isinstance(event, LinkRefused) else "the connection was lost"
+            has_left = isinstance(event, LinkLost) and self._may_have_left(event.peer)
+            for pending in [pending for pending in self._pending.values() if pending.target == event.peer]:
+                self._on_target_lost(pending, f"{event.peer}: {reason}", now, has_left=has_left)
+        if self._linked is not None:
+            self._linked.discard(event.peer)
+
+    def _may_have_left(self, target: Target) -> bool:
+        """Whether what was sent to the target may have left this process."""
+        return self._linked is None or target in self._linked
 
     def next_deadline(self) -> Millis | None:
         if not self._pending:
@@ -233,16 +262,17 @@ class CallRouter:
             self.waiting.pop(call.request.id, None)
         pending.target = target
         request = call.request
-        if pending.was_sent:
+        if pending.was_asked:
             if isinstance(request, OPERATIONS) and now >= pending.deadline - self._timeout_ms + REPEAT_WITHIN_MS:
-                self._fail(pending, ErrorCode.INDETERMINATE, f"it is too late to ask again: {pending.why_waiting}")
+                text = f"it is too late to ask again: {pending.why_waiting}"
+                self._fail(pending, self._code_without_answer(pending), text)
                 return
             self._retries.pop(pending.asked_as, None)
             self._retries_made += 1
             pending.asked_as = -self._retries_made
             self._retries[pending.asked_as] = pending
             request = _asked_again(request, pending.asked_as)
-        pending.was_sent = True
+        pending.was_asked = True
         self._out.send(target, request)
 
     def _wait(self, pending: PendingCall, now: Millis) -> None:
@@ -259,16 +289,17 @@ class CallRouter:
             return not isinstance(pending.call.request, BulkRequest)
         return reply.code is ErrorCode.NOT_READY
 
-    def _on_target_lost(self, pending: PendingCall, reason: str, now: Millis) -> None:
+    def _on_target_lost(self, pending: PendingCall, reason: str, now: Millis, *, has_left: bool) -> None:
+        """The present try is over. `has_left`: its owner may have got it."""
         request = pending.call.request
+        is_unknown = has_left and isinstance(request, WRITES)
         if pending.call.to is not None:
-            code = ErrorCode.INDETERMINATE if isinstance(request, WRITES) else ErrorCode.UNAVAILABLE
-            self._fail(pending, code, reason)
+            self._fail(pending, ErrorCode.INDETERMINATE if is_unknown else ErrorCode.UNAVAILABLE, reason)
         elif isinstance(request, BulkRequest):
-            self._fail(pending, ErrorCode.NOT_OWNER, reason)
+            self._fail(pending, ErrorCode.OWNERSHIP_LOST if is_unknown else ErrorCode.NOT_OWNER, reason)
         else:
             pending.why_waiting = reason
-            pending.may_be_done = True
+            pending.may_be_done = pending.may_be_done or has_left
             self._wait(pending, now)
 
     def _expire(self, pending: PendingCall) -> None:
@@ -276,9 +307,15 @@ class CallRouter:
         why = waited if pending.target is not None else f"{waited}: {self.no_owners or pending.why_waiting}"
         self._fail(pending, self._code_without_answer(pending), why)
 
+    def code_without_answer(self, request_id: int) -> ErrorCode:
+        """What to tell the caller of a call that gets no answer any more."""
+        pending = self._pending.get(request_id)
+        return self._code_without_answer(pending) if pending is not None else ErrorCode.INDETERMINATE
+
     def _code_without_answer(self, pending: PendingCall) -> ErrorCode:
-        unknown = pending.was_sent and isinstance(pending.call.request, WRITES)
-        return ErrorCode.INDETERMINATE if unknown else ErrorCode.UNAVAILABLE
+        has_left = pending.may_be_done or (pending.target is not None and self._may_have_left(pending.target))
+        is_unknown = has_left and isinstance(pending.call.request, WRITES)
+        return ErrorCode.INDETERMINATE if is_unknown else ErrorCode.UNAVAILABLE
 
     def _fail(self, pending: PendingCall, code: ErrorCode, text: str) -> None:
         self._forget(pending)

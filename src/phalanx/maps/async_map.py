@@ -239,7 +239,7 @@ class AsyncMap:
         while plan.knows_more_than(self._caller.partition_count):
             text = f"no member has told of {plan.of} partitions: there are {self._caller.partition_count}"
             refusal, table = ErrorReply(0, ErrorCode.UNAVAILABLE, text), await self._caller.table()
-            await self._pause_or_raise(refusal, table, deadline, "scan", was_write=False)
+            await self._pause_or_raise(refusal, table, deadline, "scan", may_be_done=False)
 
     async def _page(self, partition: int, of: int, after: bytes) -> PageReply | None:
         """A page of one partition, from whoever owns it by then: the position means the same everywhere.
@@ -253,7 +253,7 @@ class AsyncMap:
             reply = await self._caller.call(partition, request)
             if not isinstance(reply, ErrorReply) or reply.code not in REGROUP:
                 return expect(reply, PageReply, "scan")
-            await self._pause_or_raise(reply, table, deadline, "scan", was_write=False)
+            await self._pause_or_raise(reply, table, deadline, "scan", may_be_done=False)
         return None
 
     def journal(self) -> AsyncJournal:
@@ -281,7 +281,7 @@ class AsyncMap:
         caller = self._caller
         deadline = asyncio.get_running_loop().time() + caller.call_timeout_s
         table = await caller.table()
-        is_first = True
+        may_be_done = False
         parts = self._owner_groups.split(table, keys, values, None)
         while parts:
             left: list[int] = []
@@ -292,8 +292,7 @@ class AsyncMap:
                     *[caller.call(part.partition, request(part)) for part in asked]
                 )
                 if values:
-                    replies = as_for_the_whole(replies, is_first=is_first)
-                is_first = False
+                    replies, may_be_done = as_for_the_whole(replies, may_be_done=may_be_done)
                 for part, reply in zip(asked, replies, strict=True):
                     if isinstance(reply, ErrorReply) and reply.code in REGROUP:
                         left += part.indexes
@@ -301,7 +300,7 @@ class AsyncMap:
                     else:
                         left += take(part, reply)
             if refusal is not None:
-                await self._pause_or_raise(refusal, table, deadline, what, was_write=bool(values))
+                await self._pause_or_raise(refusal, table, deadline, what, may_be_done=may_be_done)
             table = await caller.table()
             parts = self._owner_groups.split(table, keys, values, left) if left else []
 
@@ -311,7 +310,7 @@ class AsyncMap:
         table = await self._caller.table()
         groups = partitions_by_owner(table)
         replies: list[Any] = []
-        is_first = True
+        may_be_done = False
         while groups:
             of = table.partition_count
             requests = [kind(self._caller.next_id(), self.name, group, of) for group in groups]
@@ -319,8 +318,7 @@ class AsyncMap:
                 *(self._caller.call(group[0], request) for group, request in zip(groups, requests, strict=True))
             )
             if kind is ClearPartitions:
-                results = as_for_the_whole(results, is_first=is_first)
-            is_first = False
+                results, may_be_done = as_for_the_whole(results, may_be_done=may_be_done)
             again: list[int] = []
             refusal = None
             for group, result in zip(groups, results, strict=True):
@@ -330,17 +328,17 @@ class AsyncMap:
                 else:
                     replies.append(expect(result, reply_kind, what))
             if refusal is not None:
-                await self._pause_or_raise(refusal, table, deadline, what, was_write=kind is ClearPartitions)
+                await self._pause_or_raise(refusal, table, deadline, what, may_be_done=may_be_done)
             table = await self._caller.table()
             groups = regrouped(table, again, of)
         return replies
 
     async def _pause_or_raise(
-        self, reply: ErrorReply, table: PartitionTable, deadline: float, what: str, *, was_write: bool
+        self, reply: ErrorReply, table: PartitionTable, deadline: float, what: str, *, may_be_done: bool
     ) -> None:
         """Before another try: get a newer table than the one by which the refused was asked. Pauses if there is none."""
         if asyncio.get_running_loop().time() >= deadline:
-            code = ErrorCode.INDETERMINATE if was_write else ErrorCode.UNAVAILABLE
+            code = ErrorCode.INDETERMINATE if may_be_done else ErrorCode.UNAVAILABLE
             raise_error(ErrorReply(reply.id, code, reply.text), what)
         caller = self._caller
         if await caller.table() is not table:

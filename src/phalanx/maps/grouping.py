@@ -36,10 +36,9 @@ class OwnerGroups:
     """Cuts keys into parts by owner. Kept by a map, as long as the table stays the same."""
 
     def __init__(self) -> None:
-        self._table: PartitionTable | None = None
-        self._owner_of: list[int] = []
-        """Of each partition: its owner's index in the table; a partition without an owner counts as one of its own."""
-        self._sole_owner = False
+        self._known: tuple[PartitionTable | None, list[int], bool] = (None, [], False)
+        """The table that was asked for last; of each partition its owner's index there (a partition without an owner counts
+        as one of its own); and whether one owns all. Replaced as a whole: threads share a map."""
 
     def split(
         self, table: PartitionTable, keys: list[bytes], values: list[bytes], left: Sequence[int] | None
@@ -48,28 +47,30 @@ class OwnerGroups:
 
         Keys of a partition without an owner form a part of their own: the call waits until there is one.
         """
-        if table is not self._table:
-            self._table = table
-            self._owner_of = [row[0] if row else -1 - partition for partition, row in enumerate(table.rows)]
-            self._sole_owner = len(set(self._owner_of)) == 1
+        known, owner_of, sole_owner = self._known
+        if table is not known:
+            owner_of = [row[0] if row else -1 - partition for partition, row in enumerate(table.rows)]
+            sole_owner = len(set(owner_of)) == 1
+            self._known = (table, owner_of, sole_owner)
         if left is None:
-            if self._sole_owner:
+            if sole_owner:
                 return _cut(0, range(len(keys)), keys, values)
-            return [part for group in self._grouped(range(len(keys)), keys) for part in _pick(*group, keys, values)]
-        left_keys = [keys[index] for index in left]
-        return [part for group in self._grouped(left, left_keys) for part in _pick(*group, keys, values)]
+            groups = _grouped(owner_of, range(len(keys)), keys)
+        else:
+            groups = _grouped(owner_of, left, [keys[index] for index in left])
+        return [part for group in groups for part in _pick(*group, keys, values)]
 
-    def _grouped(self, indexes: Iterable[int], keys: list[bytes]) -> Iterable[tuple[int, list[int]]]:
-        """For each owner: a partition, and the indexes of its keys."""
-        owner_of = self._owner_of
-        groups: dict[int, tuple[int, list[int]]] = {}
-        for index, partition in zip(indexes, partitions_of(keys, len(owner_of)), strict=True):
-            owner = owner_of[partition]
-            if owner in groups:
-                groups[owner][1].append(index)
-            else:
-                groups[owner] = (partition, [index])
-        return groups.values()
+
+def _grouped(owner_of: Sequence[int], indexes: Iterable[int], keys: list[bytes]) -> Iterable[tuple[int, list[int]]]:
+    """For each owner: a partition, and the indexes of its keys."""
+    groups: dict[int, tuple[int, list[int]]] = {}
+    for index, partition in zip(indexes, partitions_of(keys, len(owner_of)), strict=True):
+        owner = owner_of[partition]
+        if owner in groups:
+            groups[owner][1].append(index)
+        else:
+            groups[owner] = (partition, [index])
+    return groups.values()
 
 
 def _pick(partition: int, indexes: list[int], keys: list[bytes], values: list[bytes]) -> list[Part]:

@@ -30,6 +30,11 @@ PACKED_PAGE_BYTES = 4 * 1024 * 1024
 REGROUP = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
 """Answers to one part of a bulk request after which its keys are grouped anew, by a newer table."""
 
+UNKNOWN = frozenset({ErrorCode.OWNERSHIP_LOST, ErrorCode.INDETERMINATE})
+"""Answers after which a part of a write may be done."""
+NOT_DONE = frozenset({ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.UNAVAILABLE})
+"""Answers that end a call, and say that this part of a write is not done."""
+
 OPEN_FROM_EVERY = 8
 """While requests are always under way, which is the oldest is looked up at every so manieth of them."""
 
@@ -70,20 +75,23 @@ def raise_error(reply: ErrorReply, what: str) -> NoReturn:
     raise UnavailableError(f"{text}; nothing was changed, calling again is safe")
 
 
-def as_for_the_whole(replies: list[Any], *, is_first: bool) -> list[Any]:
-    """The answers to parts of one write. A part that was refused for want of members changed nothing, but the whole may
-    have: unless these are all that were ever asked (`is_first`), and all refused.
+def as_for_the_whole(replies: list[Any], *, may_be_done: bool) -> tuple[list[Any], bool]:
+    """The answers to parts of one write, and whether some of the write may be done by now.
+
+    A part that was refused for want of members, or that could not be asked for, changed nothing, but the whole may have:
+    another part was done, or may be (`may_be_done`: one of those that were answered before).
     """
     codes = [ErrorCode(reply.code) if isinstance(reply, ErrorReply) else None for reply in replies]
-    refused = ErrorCode.NOT_ENOUGH_MEMBERS
-    if refused not in codes or (is_first and all(code is refused for code in codes)):
-        return replies
-    return [
+    may_be_done = may_be_done or any(code is None or code in UNKNOWN for code in codes)
+    if not may_be_done or NOT_DONE.isdisjoint(codes):
+        return replies, may_be_done
+    told = [
         ErrorReply(reply.id, ErrorCode.INDETERMINATE, f"other parts of it may be done, but {reply.text}")
-        if code is refused
+        if code in NOT_DONE
         else reply
         for reply, code in zip(replies, codes, strict=True)
     ]
+    return told, True
 
 
 def expect(reply: Any, kind: type[R], what: str) -> R:

@@ -97,7 +97,8 @@ class Inquiries:
             case GetTable():
                 if request.assign:
                     self._duties.want_table(now)
-                return TableReply(request.id, self._keeper.table, view)
+                sought = tuple(self._membership.state.places(now))
+                return TableReply(request.id, self._keeper.table, view, sought)
             case GetSafety():
                 return self._safety(request.id, view, now)
             case GetLosses():

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from phalanx.common.errors import ErrorCode, IndeterminateWrite, UnavailableError
+from phalanx.common.errors import ErrorCode, IndeterminateWrite, UnavailableError, UsageError
 from phalanx.common.table import PartitionTable
 from phalanx.grid.serialization import from_data, to_data, to_key_data
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect, ttl_to_ms
+from phalanx.net.forking import FORKED, tell_forks
 from phalanx.partition.hashing import partition_of
 from phalanx.wire.effects import Call, Input
 from phalanx.wire.messages import ChangeLite, DoneReply, ErrorReply, Get, GetTable, Put, Reply, Request, ValueReply
@@ -47,6 +48,19 @@ class EmbeddedCaller:
         """No request with a lower number is under way."""
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._loop = asyncio.get_running_loop()
+        self._is_forked = False
+        """Whether this is the copy of a member that another process is."""
+        tell_forks(self)
+
+    def on_forked(self) -> None:
+        """In a forked process: there is no member here, only what it held at the time, and its connections."""
+        self.node = None
+        self._is_forked = True
+
+    def check_process(self) -> None:
+        """Raises `UsageError` in a forked process."""
+        if self._is_forked:
+            raise UsageError(f"this member cannot be used here: {FORKED}")
 
     @property
     def partition_count(self) -> int:
@@ -60,11 +74,11 @@ class EmbeddedCaller:
 
     def detach(self) -> None:
         """The member stops: calls under way end."""
-        self.node = None
+        node, self.node = self.node, None
         futures, self._futures = self._futures, {}
         for request_id, future in futures.items():
-            if not future.done():
-                future.set_result(ErrorReply(request_id, ErrorCode.INDETERMINATE, STOPPED))
+            if node is not None and not future.done():
+                future.set_result(ErrorReply(request_id, node.calls.code_without_answer(request_id), STOPPED))
 
     def next_id(self) -> int:
         self._last_id += 1
@@ -73,6 +87,7 @@ class EmbeddedCaller:
     def call(self, partition: int, request: Any) -> Awaitable[Any]:
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.node is None:
+            self.check_process()
             future.set_result(ErrorReply(request.id, ErrorCode.UNAVAILABLE, "this member is not running"))
             return future
         futures = self._futures
@@ -107,6 +122,7 @@ class EmbeddedCaller:
     async def change_lite(self, lite: bool) -> str:
         """Have this very member give up its data, or take its share. Returns what that waits for; empty: it is so."""
         if self.node is None:
+            self.check_process()
             return "this member is not running"
         reply = await self._ask_self(self.node, ChangeLite(self.next_id(), lite))
         return "" if isinstance(reply, DoneReply) else reply.text
@@ -115,6 +131,7 @@ class EmbeddedCaller:
         deadline = self._loop.time() + self.call_timeout_s
         while True:
             node = self.node
+            self.check_process()
             if node is not None and node.keeper.is_assigned:
                 return node.keeper.table
             if node is None or self._loop.time() >= deadline:

@@ -26,6 +26,7 @@ from phalanx.runtime.event_log import EventLog
 from phalanx.runtime.failure import tell_failure
 from phalanx.runtime.inbound import Inbound
 from phalanx.runtime.links import Links
+from phalanx.runtime.neighbours import Neighbours
 from phalanx.runtime.overload import Overload
 from phalanx.runtime.places import Places
 from phalanx.runtime.safe_logger import SafeLogger
@@ -43,7 +44,7 @@ from phalanx.wire.effects import (
     Started,
     TimePassed,
 )
-from phalanx.wire.events import ClusterStarted, Left
+from phalanx.wire.events import ClusterStarted, Joined, Left
 
 logger = SafeLogger("phalanx.member")
 
@@ -89,6 +90,8 @@ class Member:
             buffer_bytes=config.event_log_buffer_bytes,
         )
         self._server: asyncio.Server | None = None
+        self._neighbours: Neighbours | None = None
+        """Other members of this host; None until this one listens."""
         self.overload = Overload(lambda: self.address, self._loop.time)
         """What was refused or dropped because buffers, places and descriptors are bounded."""
         self._group = ConnectionGroup(
@@ -187,8 +190,10 @@ class Member:
     async def stop(self, *, drain: bool = True, timeout_s: float = 60.0) -> None:
         """Leave the cluster and stop. `drain`: first see to it that others have what this member holds.
 
-        After `timeout_s` seconds of draining the member stops all the same; its backups take over as after a crash.
+        After `timeout_s` seconds of draining the member stops all the same; its backups take over as after a crash. Raises
+        `UsageError` in a process that was forked from the member's.
         """
+        self.caller.check_process()
         if drain and not self._ended.done():
             self._is_to_leave = True
             self.feed(LeaveWanted())
@@ -231,6 +236,8 @@ class Member:
         port = self._server.sockets[0].getsockname()[1]
         for warning in config.warnings():
             logger.warning("%s", warning)
+        self._neighbours = Neighbours(config.cluster, config.address(port), config.find_secret())
+        self._neighbours.announce()
         self._new_incarnation(config, port)
         plan = self.places.plan
         logger.info("%s has places for %d clients and, in the %d descriptors kept for them, %d other members",
@@ -349,6 +356,8 @@ class Member:
                 if isinstance(event, ClusterStarted) and not self._started.done():
                     self._started.set_result(None)
                 self._has_left = self._has_left or isinstance(event, Left)
+                if isinstance(event, Joined) and event.members == (self.node.this,) and self._neighbours is not None:
+                    self._neighbours.warn_of_others(self.node.this)
             case Finished():
                 self._loop.call_soon(self._group.call, self._on_finished, effect)
 
@@ -383,6 +392,8 @@ class Member:
             self._timer.cancel()
         if self._server is not None:
             self._server.close()
+        if self._neighbours is not None:
+            self._neighbours.withdraw()
         self._drop_connections()
         self.caller.detach()
         self._events.close()

@@ -120,13 +120,18 @@ def give_up_early(node: Node) -> None:
     """A write whose owner was lost is reported as unknown, and the next owner is not asked."""
     calls, original = node.calls, node.calls._on_target_lost
 
-    def on_target_lost(pending: Any, reason: str, now: Millis) -> None:
+    def on_target_lost(pending: Any, reason: str, now: Millis, *, has_left: bool) -> None:
         if isinstance(pending.call.request, m.OPERATIONS):
             calls._fail(pending, ErrorCode.INDETERMINATE, reason)
         else:
-            original(pending, reason, now)
+            original(pending, reason, now, has_left=has_left)
 
     _replace(calls, "_on_target_lost", on_target_lost)
+
+
+def deny_what_was_sent(node: Node) -> None:
+    """A write whose owner was lost is reported as not done, though it had been sent."""
+    _replace(node.calls, "_may_have_left", lambda target: False)
 
 
 def resend_nothing(node: Node) -> None:
@@ -192,6 +197,7 @@ CANARIES: dict[str, Callable[[Node], None]] = {
     "skip-table-search": skip_table_search,
     "forget-outcomes": forget_outcomes,
     "give-up-early": give_up_early,
+    "deny-what-was-sent": deny_what_was_sent,
     "resend-nothing": resend_nothing,
     "claim-too-soon": claim_too_soon,
     "serve-when-too-small": serve_when_too_small,

@@ -206,10 +206,9 @@ class Workload:
     def _on_error(self, operation: Operation, code: ErrorCode, text: str) -> None:
         if operation.kind in ("get_all", "put_all") and code in HANDED_BACK_CODES:
             self.handed_back.append(operation)
-        if code in FAILED_CODES or (code is ErrorCode.NOT_OWNER and operation.kind == "get_all"):
+        if code in FAILED_CODES or (code is ErrorCode.NOT_OWNER and operation.kind in ("get_all", "put_all")):
             operation.outcome = Outcome.FAILED
-        elif code in UNKNOWN_CODES or (code is ErrorCode.NOT_OWNER and operation.kind == "put_all"):
-            # A bulk write that is handed back may have reached an owner that was lost after it.
+        elif code in UNKNOWN_CODES:
             operation.outcome = Outcome.INDETERMINATE
         else:
             operation.outcome = Outcome.INDETERMINATE

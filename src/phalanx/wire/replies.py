@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.common.errors import ErrorCode
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.losses import LossBook
 from phalanx.common.migration import Migration
 from phalanx.common.table import PartitionTable
@@ -102,6 +102,8 @@ class TableReply(WireMessage, tag=96, frozen=True):
     id: int
     table: PartitionTable
     view: MembersView
+    sought: tuple[Address, ...] = ()
+    """Where this member's side looks for others of its cluster: former members, and seeds that are not in the list."""
 
 
 class MembersReply(WireMessage, tag=97, frozen=True):

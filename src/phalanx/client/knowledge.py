@@ -1,0 +1,39 @@
+"""What the lanes of one client know together: what one of them learns of the cluster, all know.
+
+A lane hears of tables under a lock: it takes over what is known first, judges the answer by that, and leaves what it knows
+then. So all that was ever believed forms one line, as in a client with a single lane. Nothing is waited for meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from phalanx.client.core import ClientCore, Known
+from phalanx.common.ids import Millis, Target
+from phalanx.wire.effects import Effect
+from phalanx.wire.messages import TableReply
+
+
+class Knowledge:
+    """The newest that any lane knows. `known`, `partition_count` and `news_at` may be read without the lock."""
+
+    def __init__(self) -> None:
+        self.known = Known()
+        self.partition_count = 0
+        """How many partitions the cluster has; 0: no member has answered."""
+        self.news_at: Millis = 0
+        """When a call is to ask on the side what is new."""
+        self._lock = threading.Lock()
+
+    def on_forked(self) -> None:
+        """In the child: the lock may be held by a thread that is not here."""
+        self._lock = threading.Lock()
+
+    def hear(self, core: ClientCore, sender: Target, reply: TableReply, now: Millis) -> list[Effect]:
+        """Give a lane's machine a member's answer about the table; what follows from it there."""
+        with self._lock:
+            effects = core.adopt(self.known, now) if core.known is not self.known else []
+            effects += core.received(sender, reply, now)
+            self.known, self.partition_count = core.known, core.partition_count or 0
+            self.news_at = core.news_at
+        return effects

@@ -1,0 +1,207 @@
+"""One thread's way to the cluster: a whole client, with connections and an identity of its own, used by one at a time.
+
+A member takes a sender's newer connection for the successor of its older one, and numbers operations by sender. So two
+calls that are to go on beside each other need two senders: two lanes. Which lane a call takes does not matter, and it
+keeps it until it is over: all tries of an operation have one sender and one number.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from phalanx.client.core import ClientCore
+from phalanx.client.driver import Driver
+from phalanx.client.knowledge import Knowledge
+from phalanx.client.wire import NotDelivered
+from phalanx.common.errors import EntryTooLarge, ErrorCode, ProtocolError
+from phalanx.common.ids import Address, Target
+from phalanx.net.secret import Secret
+from phalanx.wire.effects import Call, Effect
+from phalanx.wire.messages import OPERATIONS, ErrorReply
+
+MARGIN_S = 10
+"""The machine ends every call by its deadline; this much later it is taken for defective."""
+
+
+class LaneSettings(msgspec.Struct, frozen=True):
+    """What all lanes of a client have in common."""
+
+    seeds: list[Address]
+    cluster: str
+    call_timeout_s: float
+    max_frame_bytes: int
+    secret: Secret | None
+
+
+class Lane:
+    """A client for one call at a time. An exception in the middle of one leaves it unfit: `close` it then."""
+
+    def __init__(self, settings: LaneSettings, knowledge: Knowledge, next_id: Callable[[], int]) -> None:
+        """`next_id` gives numbers for requests, the same to all lanes."""
+        self.core = ClientCore(settings.seeds, int(settings.call_timeout_s * 1000))
+        self.driver = Driver(
+            self.core,
+            knowledge,
+            settings.cluster,
+            f"client/{uuid.uuid4()}",
+            settings.max_frame_bytes,
+            settings.secret,
+            settings.call_timeout_s,
+        )
+        self.used_at = 0
+        """When a call began last, in milliseconds of the monotonic clock."""
+        self._knowledge = knowledge
+        self._call_timeout_s = settings.call_timeout_s
+        self._next_id = next_id
+        self._open_from = 0
+        """No request of this lane with a lower number is under way, or will be: one that comes late gets another number."""
+
+    def close(self) -> None:
+        """Close the connections. Never while another thread has a call here: see `end`."""
+        self.driver.close()
+
+    def end(self, reason: str) -> None:
+        """End the call that another thread has here, at once."""
+        self.driver.end(reason)
+
+    def abandon(self, reason: str) -> None:
+        """In a forked process: close these descriptors, which are copies. The connections are the parent's and stay open."""
+        self.driver.ended = reason
+        self.driver.close()
+
+    def call(self, partition: int, request: Any) -> Any:
+        """Send a request to the owner of a partition and wait for its one reply."""
+        if request.id < self._open_from:
+            request = self._in_turn(request)
+        core, driver, knowledge = self.core, self.driver, self._knowledge
+        self.used_at = started = int(monotonic() * 1000)
+        if core.known is not knowledge.known or started >= core.news_at < knowledge.news_at:
+            self._catch_up()
+        owner = core.owner_for_only_call(partition, started)
+        wire = driver.wires.get(owner) if owner is not None else None
+        if wire is None:
+            return self._call_all([Call(partition, request)])[0]
+        # The usual course: the next that comes from the owner is the answer. Whatever else comes, or if nothing does for a
+        # while, the machine knows how to go on.
+        messages, failure = [], None
+        try:
+            messages = wire.exchange(request, driver.patience_s)
+            if len(messages) == 1 and (reply := messages[0]).id == request.id and type(reply) is not ErrorReply:
+                self._open_from = request.id + 1
+                return reply
+        except EntryTooLarge as error:
+            return ErrorReply(request.id, ErrorCode.TOO_LARGE, str(error))
+        except (OSError, ProtocolError) as error:
+            failure = error
+        call = Call(partition, request)
+        if isinstance(failure, NotDelivered):
+            return self._finish([request.id], driver.lost(wire) + core.call(call, driver.now()))[0]
+        core.was_sent(call, wire.member, started)
+        effects = driver.lost(wire) if failure is not None else []
+        for message in messages:
+            effects += driver.received(wire, message)
+        return self._finish([request.id], effects)[0]
+
+    def members(self) -> list[Target]:
+        """The members of the newest list, first those to whom there is a connection."""
+        self._catch_up()
+        view, wires = self.core.view, self.driver.wires.values()
+        return list(dict.fromkeys([*(wire.member for wire in wires), *(view.members if view is not None else ())]))
+
+    def ask(self, member: Target, request: Any) -> Any:
+        """Send a request to a member and wait for its one reply."""
+        return self._call_all([Call(0, request, member)])[0]
+
+    def call_all(self, requests: list[tuple[int, Any]]) -> list[Any]:
+        """Send requests to the owners of their partitions at once; their replies in the same order."""
+        return self._call_all([Call(partition, request) for partition, request in requests])
+
+    def _call_all(self, calls: list[Call]) -> list[Any]:
+        now = self.driver.now()
+        self._catch_up()
+        calls = self._in_order(calls)
+        effects: list[Effect] = []
+        for call in calls:
+            effects += self.core.call(call, now)
+        return self._finish([call.request.id for call in calls], effects)
+
+    def _in_order(self, calls: list[Call]) -> list[Call]:
+        """The calls with numbers that this lane has not left behind, none of which says that another one is over."""
+        if any(call.request.id < self._open_from for call in calls):
+            calls = [msgspec.structs.replace(call, request=self._in_turn(call.request)) for call in calls]
+        if len(calls) == 1:
+            return calls
+        first = min(call.request.id for call in calls)
+        return [
+            msgspec.structs.replace(call, request=msgspec.structs.replace(call.request, open_from=first))
+            if isinstance(call.request, OPERATIONS)
+            else call
+            for call in calls
+        ]
+
+    def _in_turn(self, request: Any) -> Any:
+        """The request with a new number: another thread took one after it, and its call was first on this lane."""
+        number = self._next_id()
+        if isinstance(request, OPERATIONS):
+            return msgspec.structs.replace(request, id=number, open_from=number)
+        return msgspec.structs.replace(request, id=number)
+
+    def _finish(self, ids: list[int], effects: list[Effect]) -> list[Any]:
+        """Carry on until these calls are answered; their replies. Nothing of them is under way afterwards."""
+        driver = self.driver
+        answers = driver.answers = dict.fromkeys(ids)
+        driver.carry_out(effects)
+        driver.run_until(lambda: None not in answers.values(), monotonic() + self._call_timeout_s + MARGIN_S)
+        self._open_from = max(ids) + 1
+        replies = list(answers.values())
+        if not driver.ended and any(map(_has_no_answer, replies)):
+            driver.forget()
+        return replies
+
+    # --- the table -------------------------------------------------------------------------------------------------
+
+    def wait_table(self) -> None:
+        """Ask for a table until one is known, for as long as a call may take."""
+        core = self.core
+        self._catch_up()
+        core.wants_assignment = True
+        self._wait(core.time_passed(self.driver.now()), lambda: core.table is not None, self._call_timeout_s)
+
+    def refresh(self) -> None:
+        """Ask a member for its table now; returns when it has answered or could not."""
+        core = self.core
+        self._catch_up()
+        self._wait(core.refresh(self.driver.now()), lambda: not core.is_asking, self._call_timeout_s)
+
+    def connect(self, timeout_s: float) -> str:
+        """Ask the seeds until a member has answered, or has refused to talk. Why there is no client; empty: there is one."""
+        core, driver = self.core, self.driver
+        self._wait(
+            core.connect(driver.now()), lambda: core.is_connected or core.is_refused_by_all(driver.refusals), timeout_s
+        )
+        return core.why_not_connected(driver.refusals, timeout_s)
+
+    def _catch_up(self) -> None:
+        """Take over what other lanes have learned. No call is under way here: nothing is to be done because of it."""
+        core, driver, knowledge = self.core, self.driver, self._knowledge
+        self.used_at = driver.now()
+        core.news_at = max(core.news_at, knowledge.news_at)
+        if core.known is not knowledge.known:
+            core.adopt(knowledge.known, self.used_at)
+            driver.carry_out([])
+
+    def _wait(self, effects: list[Effect], is_over: Callable[[], bool], timeout_s: float) -> None:
+        self.driver.carry_out(effects)
+        self.driver.run_until(is_over, monotonic() + timeout_s)
+
+
+def _has_no_answer(reply: Any) -> bool:
+    """Whether a call ended without the answer of a member. That may still come, or the request may still leave."""
+    return reply is None or (
+        type(reply) is ErrorReply and reply.code in (ErrorCode.UNAVAILABLE, ErrorCode.INDETERMINATE)
+    )

@@ -1,0 +1,134 @@
+"""The lanes of one client: as many as its threads have calls under way at once, each used by one call at a time.
+
+A call takes an idle lane, or a new one, and puts it back when it is over; no lock is held meanwhile, so nobody waits for
+another one's owner. A lane whose call ended with an exception (Ctrl-C, a killed greenlet) is closed instead: nobody must
+ever read the answer to a question of somebody else.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+
+from phalanx.client.knowledge import Knowledge
+from phalanx.client.lane import Lane, LaneSettings
+from phalanx.common.errors import UnavailableError
+from phalanx.net.forking import FORKED_IN_CALL, tell_forks
+
+IDLE_MS = 60_000
+"""A lane that no call took for so long is closed: there were more threads once."""
+LOOK_EVERY_MS = 10_000
+"""Such lanes are looked for at most so often."""
+CLOSED = "the client is closed"
+
+
+class Lanes:
+    """The lanes of one client in this process. A forked process has none of them, and makes its own."""
+
+    def __init__(self, settings: LaneSettings) -> None:
+        self.settings = settings
+        self.next_id = itertools.count(1).__next__
+        """A number for the next request, of all lanes: it need not be known beforehand which one takes it."""
+        self.knowledge = Knowledge()
+        self._is_closed = False
+        self._look_at = 0
+        self._begin()
+        tell_forks(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: deque[Lane] = deque()
+        """Those that no call has taken; the one that was used last is at the right."""
+        self._all: weakref.WeakSet[Lane] = weakref.WeakSet()
+
+    def on_forked(self) -> None:
+        """In the child: the lanes are the parent's, and locks may be held by threads that are not here."""
+        lanes = list(self._all)
+        self._begin()
+        self.knowledge.on_forked()
+        for lane in lanes:
+            lane.abandon(FORKED_IN_CALL)
+
+    def close(self) -> None:
+        """Close all connections. Calls that other threads have under way end at once."""
+        with self._lock:
+            self._is_closed = True
+            lanes = list(self._all)
+        for lane in lanes:
+            lane.end(CLOSED)
+        self._close_idle()
+
+    def call(self, partition: int, request: Any) -> Any:
+        """Send a request to the owner of a partition and wait for its one reply. Raises `UnavailableError` when closed."""
+        idle = self._idle
+        try:
+            lane = idle.pop()
+        except IndexError:
+            lane = self._open()
+        try:
+            reply = lane.call(partition, request)
+        except BaseException:
+            lane.close()
+            raise
+        idle.append(lane)
+        if self._is_closed or lane.used_at >= self._look_at:
+            self._tidy()
+        return reply
+
+    @contextmanager
+    def lane(self) -> Iterator[Lane]:
+        """A lane for this thread alone. Raises `UnavailableError` when the client is closed."""
+        idle = self._idle
+        try:
+            lane = idle.pop()
+        except IndexError:
+            lane = self._open()
+        try:
+            yield lane
+        except BaseException:
+            lane.close()
+            raise
+        idle.append(lane)
+        if self._is_closed:
+            self._tidy()
+
+    def _open(self) -> Lane:
+        with self._lock:
+            if self._is_closed:
+                raise UnavailableError(f"{CLOSED}: nothing was changed")
+            lane = Lane(self.settings, self.knowledge, self.next_id)
+            self._all.add(lane)
+        return lane
+
+    def _tidy(self) -> None:
+        if self._is_closed:
+            self._close_idle()
+        else:
+            self._close_unused()
+
+    def _close_idle(self) -> None:
+        while True:
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                return
+
+    def _close_unused(self) -> None:
+        """Close what no call has needed for long."""
+        now = int(monotonic() * 1000)
+        self._look_at = now + LOOK_EVERY_MS
+        while True:
+            try:
+                lane = self._idle.popleft()
+            except IndexError:
+                return
+            if now - lane.used_at < IDLE_MS:
+                self._idle.appendleft(lane)
+                return
+            lane.close()

@@ -1,0 +1,141 @@
+"""Members of one user on one host, as far as they say that they are there: so that one that forms a cluster of its own
+beside another of the same name can warn.
+
+Each notes its address in a file of a folder that only this user can write. A file may be left over, or lie: what it names
+counts only when a member of the cluster's name, with the same secret, answers there. All this happens in threads of its
+own, off the member's event loop, and nothing that goes wrong with it is more than a missing warning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import stat
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from phalanx.client.wire import Opening, RefusedByPeer, Wire
+from phalanx.common.errors import ProtocolError, UsageError
+from phalanx.common.ids import Address, MemberId, address_of, parse_address
+from phalanx.net.secret import Secret
+from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
+from phalanx.wire.messages import GetTable, TableReply
+
+logger = logging.getLogger("phalanx.member")
+
+ANSWER_S = 2.0
+"""How long one that is noted may take to answer."""
+MOST = 64
+"""So many notes are looked at."""
+
+
+def notes_folder() -> Path:
+    """Where the members of this user note their addresses."""
+    return Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"phalanx-{os.getuid()}"
+
+
+class Neighbours:
+    """The note of one member, and what it learns from those of others."""
+
+    def __init__(self, cluster: str, address: Address, secret: Secret | None) -> None:
+        self._cluster, self._address, self._secret = cluster, address, secret
+        self._note = notes_folder() / f"{os.getpid()}-{address.rpartition(':')[2]}"
+
+    def announce(self) -> None:
+        """Note that this member listens; returns at once."""
+        _in_background(self._write)
+
+    def withdraw(self) -> None:
+        """The member stops."""
+        with contextlib.suppress(OSError):
+            self._note.unlink()
+
+    def warn_of_others(self, this: MemberId) -> None:
+        """This member has formed a cluster: tell the log of another one of that name here. Returns at once."""
+        _in_background(lambda: self.tell_of_others(this))
+
+    def tell_of_others(self, this: MemberId) -> None:
+        """As `warn_of_others`, and returns when all have been asked."""
+        for address in self._noted():
+            other = self._ask(address)
+            if other is None or this in other.view or self._address in other.sought:
+                continue
+            logger.warning(
+                "%s has formed a cluster of its own, named %r, beside the one of %s (%d members, master %s), which has that name "
+                "too: they know nothing of each other, and share no data. If this was not meant, start this member with --seed "
+                "%s; if it was, give one of them another --cluster name",
+                self._address, self._cluster, address, len(other.view.members), address_of(other.view.master), address,
+            )  # fmt: skip
+            return
+
+    def _write(self) -> None:
+        folder = self._note.parent
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not _is_own(folder):
+            return
+        self._note.write_text(f"{self._cluster}\n{self._address}\n", encoding="utf-8")
+
+    def _noted(self) -> Iterator[Address]:
+        """Addresses of others that noted this cluster's name. Notes of processes that are gone are removed."""
+        folder = self._note.parent
+        if not _is_own(folder):
+            return
+        for note in sorted(folder.iterdir())[:MOST]:
+            with contextlib.suppress(OSError, ValueError, UsageError):
+                if not _runs(int(note.name.partition("-")[0])):
+                    note.unlink()
+                    continue
+                cluster, _, address = note.read_text(encoding="utf-8").rstrip("\n").rpartition("\n")
+                if cluster == self._cluster and address != self._address:
+                    yield parse_address(address)
+
+    def _ask(self, address: Address) -> TableReply | None:
+        """What a member of this cluster's name answers; None: there is none, or it has not joined yet."""
+        opening: Opening | None = None
+        try:
+            opening = Opening(address, self._cluster, f"client/{uuid.uuid4()}", self._secret)
+            opening.go_on_for(ANSWER_S)
+            if opening.member is None:
+                return None
+            wire = Wire(opening, DEFAULT_MAX_FRAME_BYTES)
+            wire.send(GetTable(1, False))
+            deadline = time.monotonic() + ANSWER_S
+            while (left_s := deadline - time.monotonic()) > 0:
+                for reply in wire.receive(left_s):
+                    return reply if isinstance(reply, TableReply) else None
+            return None
+        except (OSError, RefusedByPeer, ProtocolError):
+            return None
+        finally:
+            if opening is not None:
+                opening.socket.close()
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether nobody else can have written there."""
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _in_background(work: Callable[[], None]) -> None:
+    def run() -> None:
+        # A missing warning is all that may come of a full or read-only disk, or of a note that means nothing.
+        with contextlib.suppress(OSError, ValueError):
+            work()
+
+    threading.Thread(target=run, name="phalanx-neighbours", daemon=True).start()
