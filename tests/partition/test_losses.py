@@ -246,6 +246,23 @@ def test_a_master_that_dies_before_it_has_told_of_a_loss_leaves_that_to_the_next
         assert {each.member for found in told(c, name).losses for each in found.gone} == {c.id("A"), c.id("D")}
 
 
+def test_a_loss_that_the_dead_master_has_told_to_one_only_is_found_there() -> None:
+    c = lossy("ABCD")
+    c.crash("D")
+    c.hold("A", "B")
+    c.advance(400)
+    assert told(c, "C")
+    assert not told(c, "B")
+    c.crash("A")
+    c.release()
+    c.advance(3_000)
+    assert c.master("B") == "B"
+    of_d, of_a = told(c, "B").losses
+    assert of_d.by == c.id("A")
+    assert of_a.by == c.id("B")
+    assert told(c, "C").losses == (of_d, of_a)
+
+
 def test_a_second_loss_is_told_after_the_first_was_acknowledged() -> None:
     c = lossy("ABC")
     c.crash("C")

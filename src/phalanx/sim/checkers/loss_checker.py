@@ -1,7 +1,7 @@
 """Checks that what the cluster has lost is told, by every member, for as long as nobody has acknowledged it.
 
 What is lost is found without the record: in a member's table a partition begins empty, by its birth, where in its table
-before it did not. Then, in each member's tables,
+before it did not, and somebody held it. Then, in each member's tables,
 
 * the very table that begins a partition anew tells a loss of it that the one before did not tell;
 * a loss that is told is told by all later tables: here nobody acknowledges;
@@ -42,7 +42,8 @@ class LossChecker:
         self._before[member] = table
         count = table.partition_count
         was_born = before.births * (count // before.partition_count) if before is not None else (0,) * count
-        lost = [partition for partition in range(count) if table.births[partition] > was_born[partition]]
+        born = [partition for partition in range(count) if table.births[partition] > was_born[partition]]
+        lost = [partition for partition in born if before is None or before.rows[partition % before.partition_count]]
         told = _told(before) if before is not None else frozenset()
         new = [loss for loss in table.losses.losses if loss.id not in told]
         self.lost += len(lost)

@@ -9,7 +9,8 @@ from phalanx.sim.scenario.facts import Fact, rows_in
 NOT_MEMBERSHIP = frozenset({
     "FullyReplicated", "MajorityChanged", "MigrationCommitted", "MigrationCopied", "MigrationFinalized", "MigrationRolledBack",
     "MigrationStarted", "PromotionWaits", "MigrationsPlanned", "PartitionLost", "PartitionSealed", "PartitionsAssigned",
-    "PartitionsRepaired", "TableInstalled", "TableSearchEnded", "TableSearchStarted", "ViewStable",
+    "LossesAcknowledged", "PartitionsRepaired", "TableInstalled", "TableSearchEnded", "TableSearchStarted", "ViewStable",
+    "WritesMayBeMissing",
 })  # fmt: skip
 """Kinds of facts that membership scenarios leave out."""
 SAID_BY_OTHERS = frozenset({"Joined"})

@@ -1,0 +1,62 @@
+"""The checker of losses judges tables as members install them: each fault of a record is found."""
+
+from harness import lone_id
+from phalanx.common.ids import MemberId
+from phalanx.common.losses import Gone, Loss, LossBook, LossKind, bits_of
+from phalanx.common.table import PartitionTable, build_table
+from phalanx.sim.checkers.findings import Findings
+from phalanx.sim.checkers.loss_checker import KEPT, ONLY, TOLD, LossChecker
+
+A, B, C = (lone_id(name) for name in "ABC")
+BEFORE = build_table([(A,), (B,), (C,)], [1, 1, 1])
+
+
+def loss(version: int, *partitions: int) -> Loss:
+    return Loss(version, A, 1, 0, LossKind.EMPTY, 3, bits_of(partitions), (Gone(B),), 1)
+
+
+def after(*losses: Loss) -> PartitionTable:
+    """B has left, and its partition began empty."""
+    return BEFORE.with_changes({1: (A,)}, lost=[1], losses=LossBook().with_losses(losses) if losses else None)
+
+
+def found(*installed: tuple[MemberId, PartitionTable], has_sides: bool = False) -> list[str]:
+    findings = Findings()
+    checker = LossChecker(findings, has_sides=has_sides)
+    for now, (member, table) in enumerate(installed):
+        checker.on_table(member, table, now)
+    checker.check_at_rest(checker._before, len(installed))
+    return [violation.what for violation in findings.violations]
+
+
+def test_a_loss_that_is_told_with_its_table_is_right() -> None:
+    assert found((A, BEFORE), (A, after(loss(4, 1)))) == []
+
+
+def test_a_partition_that_begins_empty_without_a_word_is_found() -> None:
+    assert found((A, BEFORE), (A, after())) == [TOLD]
+    assert found((A, BEFORE), (A, after(loss(4, 2)))) == [TOLD, ONLY]
+    assert found((A, after())) == [TOLD], "who joins later must be told, too"
+
+
+def test_a_second_loss_of_a_partition_needs_a_word_of_its_own() -> None:
+    first = after(loss(4, 1))
+    assert found((A, BEFORE), (A, first), (A, first.with_changes({1: (C,)}, lost=[1]))) == [TOLD]
+
+
+def test_what_nobody_held_is_not_lost_again() -> None:
+    empty = BEFORE.with_changes({1: ()}, lost=[1], losses=LossBook().with_losses([loss(4, 1)]))
+    assert found((A, BEFORE), (A, empty), (A, empty.with_changes({1: (C,)}, lost=[1]))) == []
+
+
+def test_a_loss_that_is_told_no_more_is_found() -> None:
+    table = after(loss(4, 1))
+    emptied = LossBook(version=table.losses.version + 1)
+    assert found((A, BEFORE), (A, table), (A, table.with_losses(emptied))) == [KEPT]
+    assert found((A, table), (C, after())) == [TOLD, KEPT], "at rest all must tell the same"
+
+
+def test_a_loss_of_what_was_not_lost_is_found_where_there_is_one_side() -> None:
+    tables = (A, BEFORE), (A, after(loss(4, 1, 2)))
+    assert found(*tables) == [ONLY]
+    assert found(*tables, has_sides=True) == []
