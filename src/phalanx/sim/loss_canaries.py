@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from msgspec import structs
-
 from phalanx.common.losses import LossBook
 from phalanx.node.node import Node
 from phalanx.wire.messages import CompletedMigration
@@ -24,8 +22,10 @@ def inherit_no_losses(node: Node) -> None:
     original = publishing.begin
 
     def begin(completed: Iterable[CompletedMigration], version: int) -> None:
-        keeper.table = structs.replace(keeper.table, losses=LossBook(keeper.table.losses.version))
-        original(completed, version)
+        if keeper.table.losses.losses:
+            table = keeper.table.with_losses(LossBook(keeper.table.losses.version + 1))
+            keeper.install(table, table.version)
+        original(completed, keeper.table.version)
 
     _replace(publishing, "begin", begin)
 
