@@ -5,6 +5,7 @@ import pytest
 from phalanx.sim.canaries import CANARIES
 from phalanx.sim.cut_canaries import CUT_CANARIES
 from phalanx.sim.drawing import draw_options
+from phalanx.sim.driver_canaries import DRIVER_CANARIES
 from phalanx.sim.eviction_canaries import EVICTION_CANARIES
 from phalanx.sim.journal_canaries import JOURNAL_CANARIES
 from phalanx.sim.lease_canaries import LEASE_CANARIES
@@ -122,6 +123,7 @@ def test_every_canary_has_an_expectation() -> None:
     expected = {
         *FOUND_BY,
         *CUT_CANARIES,
+        *DRIVER_CANARIES,  # see test_exhaustion
         *MIGRATION_CANARIES,
         *MEMBERSHIP_CANARIES,
         *PROTECTION_CANARIES,

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from phalanx.audit.reading import shown_log
-from phalanx.audit.verdicts import TOLD_FINDINGS, Finding, Line
+from phalanx.audit.verdicts import PROPERTIES, TOLD_FINDINGS, Finding, Line
 
 FINDING_DDL = (
     "property string, history string, at bigint, what string, "
@@ -42,9 +42,14 @@ def list_of(row: str) -> str:
     return f"concat('list ', {row}.view_version, ' by ', {row}.maker, ': ', concat_ws(', ', {row}.members))"
 
 
-def collect(findings: Iterable[DataFrame], folder: str) -> dict[str, Found]:
-    """The number of findings of each property, and the earliest of them."""
+def collect(findings: Iterable[DataFrame], folder: str, gaps: DataFrame) -> dict[str, Found]:
+    """The number of findings of each property, and the earliest of them; without those that a gap in a log of their history
+    may have made."""
     together = functools.reduce(DataFrame.unionByName, findings)
+    proved = F.col("property").isin([each.name for each in PROPERTIES if each.holds_despite_gaps])
+    begins = gaps.groupBy("history").agg(F.min("since").alias("gap"))
+    together = together.join(F.broadcast(begins), "history", "left")
+    together = together.where(proved | F.col("gap").isNull() | (F.col("at") < F.col("gap"))).drop("gap")
     by_time = Window.partitionBy("property").orderBy("at", "history", "what")
     ranked = together.withColumn("rank", F.row_number().over(by_time)).withColumn(
         "found", F.count(F.lit(1)).over(Window.partitionBy("property"))

@@ -70,6 +70,17 @@ def heard(spark: SparkSession, pieces: DataFrame) -> DataFrame:
     )
 
 
+def gaps(spark: SparkSession, events: DataFrame) -> DataFrame:
+    """What is missing in logs whose disk failed for a time: of whom, how much, and between which times."""
+    return spark.sql(
+        """
+        select history, member, at - missing_ms as since, at as until, missing, reason
+        from {events} where family = 'others' and event = 'EventsLost'
+        """,
+        events=events,
+    )
+
+
 def absences(spark: SparkSession, events: DataFrame) -> DataFrame:
     """`since` and `until` of each time in which a member did not run, though its process went on."""
     return spark.sql(

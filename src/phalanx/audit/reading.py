@@ -51,7 +51,7 @@ _FIELDS = """
     partition_version bigint, table_version bigint, took_ms bigint, entries bigint, committed boolean, endpoint string,
     replicas array<string>, replicas_now array<string>, rows array<array<int>>, gone array<string>, promoted array<int>,
     lost array<int>, rolled_back array<int>, adopted array<int>, before string, after bigint,
-    away_ms bigint, former string, refuses boolean, writes boolean, map string
+    away_ms bigint, former string, refuses boolean, writes boolean, map string, missing bigint, missing_ms bigint
 """
 """What the audit looks at of all kinds of events. A field that has another type in another kind is read as text."""
 

@@ -50,12 +50,13 @@ def audit(spark: SparkSession, folder: str, *, with_charts: bool = False, histor
     began = time.monotonic()
     with scratch(spark, folder) as kept, _threads() as pool:
         reading = read_events(kept, folder)
-        on_tables = pool.submit(_found, lambda: views.table_findings(spark, reading.events), folder)
+        gaps = kept.save(lives.gaps(spark, reading.events), "gaps")
+        on_tables = pool.submit(_found, lambda: views.table_findings(spark, reading.events), folder, gaps)
         tables = _tables(kept, reading, pool)
         figures = pool.submit(_figures, spark, tables)
         circles, unsearched = views.order_findings(spark, tables.views)
-        untold = pool.submit(_untold, spark, tables, reading, unsearched)
-        parts = [on_tables, *(pool.submit(_found, find, folder) for find in _finders(kept, tables, circles))]
+        untold = pool.submit(_untold, spark, tables, reading, unsearched, gaps)
+        parts = [on_tables, *(pool.submit(_found, find, folder, gaps) for find in _finders(kept, tables, circles))]
         found = merged(part.result() for part in parts)
         charts = gather(spark, tables, history, found, pool) if with_charts or history else {}
         return _report(reading, folder, tables, found, untold.result(), figures.result(), charts, began)
@@ -105,9 +106,9 @@ def _tables(kept: Scratch, reading: Reading, pool: ThreadPoolExecutor) -> Tables
     )  # fmt: skip
 
 
-def _found(find: Callable[[], list[DataFrame]], folder: str) -> dict[str, Found]:
+def _found(find: Callable[[], list[DataFrame]], folder: str, gaps: DataFrame) -> dict[str, Found]:
     findings = find()
-    return collect(findings, folder) if findings else {}
+    return collect(findings, folder, gaps) if findings else {}
 
 
 def _finders(kept: Scratch, t: Tables, circles: list[DataFrame]) -> list[Callable[[], list[DataFrame]]]:
@@ -128,7 +129,7 @@ def _finders(kept: Scratch, t: Tables, circles: list[DataFrame]) -> list[Callabl
 
 
 def _untold(
-    spark: SparkSession, t: Tables, reading: Reading, unsearched: list[tuple[str, str, str]]
+    spark: SparkSession, t: Tables, reading: Reading, unsearched: list[tuple[str, str, str]], gaps: DataFrame
 ) -> dict[str, list[str]]:
     """What is missing to judge each property."""
     missing = [
@@ -136,6 +137,7 @@ def _untold(
         _unread(spark, t, reading),
         migrations.open_orders(spark, t.moves, t.reigns, t.members, t.spans),
         small(spark, unsearched, UNTOLD_DDL),
+        _lost(spark, gaps),
     ]
     together = missing[0]
     for each in missing[1:]:
@@ -167,6 +169,18 @@ def _unread(spark: SparkSession, t: Tables, reading: Reading) -> DataFrame:
         cross join (select explode(array('view_order', 'view_integrity', 'versions')) as property)
         """,
         views=t.views, heard=lives.heard(spark, reading.pieces), silent=small(spark, silent, "name string"),
+    )  # fmt: skip
+
+
+def _lost(spark: SparkSession, gaps: DataFrame) -> DataFrame:
+    """Gaps in logs: no property is said to hold where somebody may have done anything."""
+    return spark.sql(
+        """
+        select property, history,
+            concat(missing, ' events of ', member, ' in the ', until - since, ' ms before ', until, ': ', reason) as what
+        from {gaps} cross join (select explode(array({properties})) as property)
+        """.replace("{properties}", ", ".join(f"'{each.name}'" for each in PROPERTIES)),
+        gaps=gaps,
     )  # fmt: skip
 
 

@@ -94,26 +94,31 @@ class Property(msgspec.Struct, frozen=True):
     promise: str
     """What holds when it holds."""
     with_skew: str
+    holds_despite_gaps: bool = False
+    """Whether what is there proves a break, whatever is missing in logs; else a missing line may have been the one that
+    says why all is right."""
 
 
 ORDER_ONLY = "Nothing: only the order of lines within one member's own log counts."
 
 PROPERTIES = (
-    Property("view_order", "M1 view order", "CS-21", "No two members installed two views in opposite orders.", ORDER_ONLY),
+    Property("view_order", "M1 view order", "CS-21", "No two members installed two views in opposite orders.", ORDER_ONLY, True),
     Property(
         "view_agreement", "M2 view agreement", "CS-22",
         "Whoever is in the last list of a running member has that list or a newer one.",
         "Lists of the last seconds are judged by the newest time in any log: a clock that is ahead by more than the patience "
         "may call a list late that was on its way.",
     ),
-    Property("view_integrity", "M3 view integrity", "CS-24", "Every list that a member installed contains it.", ORDER_ONLY),
+    Property("view_integrity", "M3 view integrity", "CS-24", "Every list that a member installed contains it.", ORDER_ONLY, True),
     Property(
         "one_list", "One list for a view", "CS-05 CS-06",
         "A version and its maker mean one list everywhere, and the first of it is the master.", ORDER_ONLY,
+        True,
     ),
     Property(
         "versions", "Versions only grow", "CS-14 CS-25",
         "No member went back to an older member list or partition table, also when the master changed.", ORDER_ONLY,
+        True,
     ),
     Property(
         "masters", "Mastership passes by rule", "CS-13 CS-55 CS-63",

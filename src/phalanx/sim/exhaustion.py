@@ -120,8 +120,8 @@ class Logs:
         self._trace = trace
         self._without: set[MemberId] = set()
         """Incarnations that have no log at all."""
-        self._missing: dict[int, tuple[int, Millis]] = {}
-        """Of a host whose disk fails: how many events are missing, and since when."""
+        self._gaps: dict[MemberId, tuple[Host, int, Millis]] = {}
+        """Of members whose disks fail: their hosts, how many events are missing, and since when."""
 
     def begin(self, host: Host, member: MemberId) -> None:
         """An incarnation begins: with a log, unless its host has none."""
@@ -133,11 +133,17 @@ class Logs:
         trace = self._trace
         if trace is None or member in self._without:
             return
-        count, since = self._missing.get(host.number, (0, now))
+        self.tell_gaps(now)
         if now < host.disk_fails_until:
-            self._missing[host.number] = count + 1, since
-            return
-        if count:
-            del self._missing[host.number]
-            trace.record(now, member, EventsLost(count, now - since, DISK_FULL))
-        trace.record(now, member, event)
+            _, count, since = self._gaps.get(member, (host, 0, now))
+            self._gaps[member] = host, count + 1, since
+        else:
+            trace.record(now, member, event)
+
+    def tell_gaps(self, now: Millis) -> None:
+        """A member says what is missing when its disk works again; one whose process has ended says nothing."""
+        for member, (host, count, since) in list(self._gaps.items()):
+            if now >= host.disk_fails_until:
+                del self._gaps[member]
+                if host.member == member and self._trace is not None:
+                    self._trace.record(now, member, EventsLost(count, now - since, DISK_FULL))

@@ -206,6 +206,7 @@ class _Run:
         if self._jobs is not None:
             self._jobs.stop()
         self._faults.heal()
+        self._logs.tell_gaps(world.now)
         healed_after_ms = self._liveness()
         if self._jobs is not None and self._jobs.settle_ms and not world.is_over:
             world.run_until(world.now + self._jobs.settle_ms)
