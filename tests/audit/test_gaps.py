@@ -8,11 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from phalanx.audit.run import audit
-from phalanx.audit.schema import TraceRow, TraceWriter
+from phalanx.audit.schema import TraceRow
 from phalanx.audit.verdicts import PROPERTIES, Status
-from phalanx.sim.drawing import draw_options
-from phalanx.sim.options import FaultKind, Profile
-from phalanx.sim.run import run
 from phalanx.wire.events import EventsLost
 from traces import Planted, write_logs, write_parquet
 
@@ -68,20 +65,3 @@ def test_a_log_with_a_gap_and_a_torn_line_is_read(spark: SparkSession, tmp_path:
     assert report.ok
     assert {verdict.status for verdict in report.verdicts} == {Status.UNTOLD}
     assert len(report.verdicts) == len(PROPERTIES)
-
-
-def test_no_history_is_called_broken_because_disks_failed(spark: SparkSession, tmp_path: Path) -> None:
-    """Simulated histories with crashes, memory that runs out, and logs with gaps or without a line."""
-    rows: list[TraceRow] = []
-    for seed in range(16):
-        drawn = draw_options(seed, Profile.MEMBERSHIP)
-        if {fault.kind for fault in drawn.faults} & {FaultKind.DISK, FaultKind.LOSE_LOG, FaultKind.MEMORY}:
-            writer = TraceWriter(f"membership/{seed}")
-            assert not run(drawn, trace=writer).violations
-            rows += writer.rows
-    assert any(row.event == "EventsLost" for row in rows)
-    write_parquet(rows, tmp_path / "traces.parquet")
-
-    report = audit(spark, str(tmp_path))
-    broken = [(each.property, each.findings) for each in report.verdicts if each.status is Status.BROKEN]
-    assert broken == []
