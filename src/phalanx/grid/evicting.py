@@ -9,8 +9,9 @@ An eviction is a write of its own, behind the one that was too much, and nobody 
 gone, and its backups do not work it out. A write evicts as many as it may have brought, and some more; what is still too much
 then, because a bound was lowered or a step has written many rows, goes in turns.
 
-The oldest are found by ranking all entries of the partition now and then (`MapStore.oldest`): a write costs little more for it,
-and a partition with a million entries pays a second once in a quarter of a million evictions.
+The oldest are found by ranking all entries of the partition now and then (`MapStore.oldest`), a few thousand in a turn: while a
+large partition is ranked it evicts nothing, and holds more than its share by what is written in that time (a second or two
+with a million entries, once in a quarter of a million evictions).
 """
 
 from __future__ import annotations
@@ -93,6 +94,12 @@ class Evictor:
                 continue  # What it holds stays as its next owner has it; it may be this one again.
             for name in self._too_full(owned):
                 left -= self.trim(owned, name, self.share(name), left, now)
+                store = owned.replica.maps.get(name)
+                if store is not None and store.ranking is not None:
+                    store.rank_some()
+                    left = 0
+                if left <= 0:
+                    break
             if left <= 0:
                 break
             del self._due[owned.number]
@@ -116,7 +123,9 @@ class Evictor:
             remove_ended(self._grid, owned, name, ended, now)
             over, left = over - len(ended), left - len(ended)
         while over > 0 and left > 0:
-            oldest = store.oldest(min(over, left, KEYS_AT_ONCE))
+            oldest = store.oldest(min(over, left, KEYS_AT_ONCE), self._grid.clock.read(now))
+            if not oldest:
+                break
             self._evict(owned, name, oldest, now)
             over, left = over - len(oldest), left - len(oldest)
         return limit - left

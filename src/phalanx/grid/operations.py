@@ -64,7 +64,9 @@ def _contains(grid: GridService, owned: OwnedPartition, caller: Target, request:
 
 
 def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put, now: Millis) -> None:
-    if not fits_one(grid, caller, request) or begins_too_many(grid, owned, caller, request):
+    if not fits_one(grid, caller, request) or (
+        len(owned.replica.maps) >= grid.max_maps and begins_too_many(grid, owned, caller, request)
+    ):
         return
     number = request.op or request.id
     if (

@@ -74,6 +74,7 @@ class GridService:
         self.config = config
         self.clock = clock
         self.out = outbox
+        self.max_maps = config.max_maps
         self._max_key, self._max_value = config.max_key_bytes, config.max_value_bytes
         self.table = table
         self.guard = Guard(this, table.maps, majority, outbox)

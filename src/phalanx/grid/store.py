@@ -33,12 +33,13 @@ somebody scans (`scan_order`, `scanning`).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 
 from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.hidden import is_hidden
 from phalanx.common.ids import MemberId, Millis
+from phalanx.grid.age_order import RANKED_AT_ONCE, RANKED_OF, Aged, AgeOrder
 from phalanx.grid.journal import EVICTED, EXPIRED, REMOVED, Journal
 from phalanx.grid.outcomes import Outcomes
 from phalanx.grid.readings import Readings
@@ -47,17 +48,28 @@ from phalanx.grid.staged import Staged
 
 PAGE_ENTRIES = 4_096
 """On one page of a scan, and looked at for one."""
+LATEST = (1 << 8 * STAMP_BYTES) - 1
+"""As a stamp: greater than all."""
 RANKED_AT_LEAST = 64
-RANKED_OF = 4
-"""Entries are ranked by age when the oldest are wanted: one of so many is remembered, so that it is seldom done."""
+"""Entries are ranked by age when the oldest are wanted; so many are remembered, or one of `RANKED_OF`."""
 
 
 class MapStore:
     """The entries of one map in one partition."""
 
     __slots__ = (
-        "_by_age", "_due", "cleared_at", "covering", "entries", "evicted_to", "expires_at", "journal", "order",
-        "purged_to", "tombstones",
+        "_by_age",
+        "_due",
+        "cleared_at",
+        "covering",
+        "entries",
+        "evicted_to",
+        "expires_at",
+        "journal",
+        "order",
+        "purged_to",
+        "ranking",
+        "tombstones",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -77,9 +89,11 @@ class MapStore:
         """The greatest stamp of a removal or clear of which nothing is kept any more."""
         self.evicted_to = 0
         """The greatest stamp of an entry that was evicted; 0: none was, or it is purged."""
-        self._by_age: list[tuple[bytes, bytes]] = []
-        """Stamps and keys of the oldest entries, the oldest last, as it was when they were ranked. What has another stamp
-        by now, or is gone, is none of them any more; what came since is newer."""
+        self._by_age: Iterator[Aged] | None = None
+        """Stamps and keys of the oldest entries, the oldest first, as it was when they were ranked; None: they are to be
+        ranked. What has another stamp by now, or is gone, is none of them any more; what came since is newer."""
+        self.ranking: AgeOrder | None = None
+        """Under way, for there are many entries."""
         self.covering: set[bytes] = set()
         """Of the keys that expire: those that leave a tombstone then."""
         self.journal: Journal | None = None
@@ -97,8 +111,8 @@ class MapStore:
         entries = self.entries
         if self.journal is not None:
             self.journal.put(key, stored, entries.get(key), merged=merged)
-        if merged and self._by_age:
-            self._by_age = []  # It may be older than what is here.
+        if merged:
+            self._by_age = self.ranking = None  # It may be older than what is here.
         if self.order is not None and key not in entries:
             self.order.add(key)
         if ttl_ms:
@@ -134,8 +148,8 @@ class MapStore:
                 for key in keys:
                     if key not in self.entries:
                         self.order.add(key)
-            if merged and self._by_age:
-                self._by_age = []
+            if merged:
+                self._by_age = self.ranking = None
             self.entries.update(zip(keys, values, strict=True))
             if self.tombstones:
                 for key in keys:
@@ -177,23 +191,39 @@ class MapStore:
             self.tombstones.pop(key, None)
             self.tombstones[key] = stamp
 
-    def oldest(self, limit: int) -> list[bytes]:
-        """The keys of the entries with the least stamps, the oldest first: at most `limit`, and at least one if there is any."""
+    def oldest(self, limit: int, stamp: int = LATEST) -> list[bytes]:
+        """The keys of the entries with the least stamps, the oldest first: at most `limit`; at least one, if there is any and
+        they are ranked. Of many entries this begins a ranking, for `rank_some`. `stamp`: that of this moment.
+        """
         found = self._next_by_age(limit)
-        if not found and self.entries:
-            ranked = sorted([(stored[:STAMP_BYTES], key) for key, stored in self.entries.items()])
-            self._by_age = ranked[: max(len(ranked) // RANKED_OF, RANKED_AT_LEAST)]
-            self._by_age.reverse()
-            found = self._next_by_age(limit)
-        return found
+        if found or not self.entries or self.ranking is not None:
+            return found
+        if len(self.entries) > RANKED_AT_ONCE:
+            self.ranking = AgeOrder(self.entries, stamp.to_bytes(STAMP_BYTES, "big"))
+            return []
+        ranked = sorted([(stored[:STAMP_BYTES], key) for key, stored in self.entries.items()])
+        self._by_age = iter(ranked[: max(len(ranked) // RANKED_OF, RANKED_AT_LEAST)])
+        return self._next_by_age(limit)
+
+    def rank_some(self) -> None:
+        """Go on with the ranking, if one is under way."""
+        ranking = self.ranking
+        if ranking is not None:
+            ranking.rank_some(self.entries)
+            if ranking.is_ready:
+                self._by_age, self.ranking = ranking.oldest_first(), None
 
     def _next_by_age(self, limit: int) -> list[bytes]:
         entries, by_age = self.entries, self._by_age
         found: list[bytes] = []
-        while by_age and len(found) < limit:
-            stamp, key = by_age.pop()
+        if by_age is None:
+            return found
+        for stamp, key in by_age:
             if (stored := entries.get(key)) is not None and stored.startswith(stamp):
                 found.append(key)
+                if len(found) == limit:
+                    return found
+        self._by_age = None
         return found
 
     def ended(self, keys: Iterable[bytes], now: Millis) -> list[bytes]:
