@@ -1,5 +1,7 @@
 """What one request asks of a member is bounded before it is done, and whoever asks for more is told the limit."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -62,6 +64,25 @@ def test_a_scan_with_too_many_conditions_is_refused_before_they_are_looked_at(
     assert why in refusal(alone, m.ScanPacked(0, MAP, 0, 3, b"", 1 << 20, 1, conditions))
     assert not fit_one_scan(conditions)
     assert fit_one_scan(conditions[:1])
+
+
+def test_what_is_not_over_yet_is_not_gone_through_to_count_it(alone: Cluster) -> None:
+    alone.put("A", KEY, TEXT + b"v", 1_000)
+    (held,) = [
+        each.replica.maps[MAP] for each in alone.nodes["A"].grid.all_owned() if KEY in each.replica.maps[MAP].entries
+    ]
+    ends = held.expires_at
+
+    class Untouched(dict[bytes, int]):
+        def values(self) -> Any:
+            raise AssertionError("every entry was looked at")
+
+    held.expires_at = Untouched(ends)
+    before = alone.replies[alone.ask("A", m.SizeOf, MAP, [0, 1, 2])]
+    held.expires_at = ends
+    alone.now += 1_000
+    after = alone.replies[alone.ask("A", m.SizeOf, MAP, [0, 1, 2])]
+    assert before.count - after.count == 1  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("kind", [m.SizeOf, m.ClearPartitions])
