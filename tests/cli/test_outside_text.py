@@ -274,3 +274,21 @@ def test_tables_and_texts_print_no_markup_and_nothing_that_acts(capsys: pytest.C
     assert not UNSAFE.search(printed.replace("\n", ""))
     assert printed.count("[red]x[/red] :boom:") == 8
     assert not re.search("^12:00", printed, re.MULTILINE)
+
+
+def test_an_output_that_cannot_be_written_is_told_in_one_line(single: Cluster) -> None:
+    name = ["--at", single.members[0].address, "--cluster", single.name]
+    command = [sys.executable, "-m", "phalanx", "map", "scan", "values", "--json", *name]
+    with single.client() as grid, open("/dev/full", "w") as full:
+        grid.map("values").put_all((number, "x" * 1_000) for number in range(100))
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (1, "phalanx: No space left on device\n")
+
+
+def test_another_encoding_of_the_terminal_breaks_no_command(single: Cluster) -> None:
+    command = [sys.executable, "-m", "phalanx", "safe", "--at", single.members[0].address, "--cluster", single.name]
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert r"\u2717" in done.stdout

@@ -74,3 +74,8 @@ class CommandGroup(TyperGroup):
             fail(f"a defect of Phalanx itself: {error}")
         except PhalanxError as error:
             fail(str(error))
+        except BrokenPipeError:
+            raise  # whoever read the output has seen enough
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename is not None else ""
+            fail(f"{where}{error.strerror or error}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Annotated
 
 import typer
@@ -64,4 +66,6 @@ def _before_commands(
 
 def main() -> None:
     """Run the command line of this process."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a tick is no reason to fail where the terminal has another encoding
+        sys.stdout.reconfigure(errors="backslashreplace")
     app()
