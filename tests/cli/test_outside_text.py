@@ -234,6 +234,14 @@ told(lambda: phalanx.Config(maps={BAD: {"max_entries": 1}}))
         assert "holds a lone surrogate at index 3" in result.stderr
 
 
+@pytest.mark.parametrize("members", ["9" * 5_000, "0", "5001"])
+def test_a_number_of_members_that_cannot_be_is_told_in_one_line(phalanx_command, members) -> None:
+    result = phalanx_command("what-if", "--members", members)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "from 1 to 5000" in result.stderr
+    assert len(result.stderr) < 1_000
+
+
 # --- how it is printed ------------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from phalanx.cli.output import Text, console, print_json, table
 from phalanx.client.ask import Inquirer, Placement, ask_any
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import address_of
+from phalanx.common.words import quoted
 from phalanx.membership.connectivity import ConnectedSet, Search, count_holders
 from phalanx.partition.assignment import Candidate, assign
 
@@ -97,8 +98,8 @@ def _draw(members: str | None) -> Given:
             "say which members there are: --members A,B,C or --members 6; or which cluster: --at HOST:PORT"
         )
     if members.strip().isdecimal():
-        if not 0 < int(members) <= 5_000:
-            raise UsageError(f"--members {members}: from 1 to 5000")
+        if len(members.strip()) > 9 or not 0 < int(members) <= 5_000:
+            raise UsageError(f"--members {quoted(members)}: from 1 to 5000")
         names = [f"N{number}" for number in range(1, int(members) + 1)]
     else:
         names = [name.strip() for name in members.split(",")]
