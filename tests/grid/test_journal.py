@@ -131,8 +131,9 @@ def test_a_map_without_a_journal_has_none_and_another_map_is_not_told_of() -> No
 def test_what_is_over_ends_once_before_anything_else_happens_to_it(rows: str, how: str) -> None:
     c = cluster(rows, rows)
     do(c, "A", m.Put, KEY, V, 50)
-    expire = c.nodes["A"].grid._expire
-    c.nodes["A"].grid._expire = lambda owned, now: None  # type: ignore[method-assign]
+    expirer = c.nodes["A"].grid._expirer
+    expire = expirer._expire
+    expirer._expire = lambda partition, name, most, now: 0  # type: ignore[method-assign]
     c.advance(60)
     if how == "put":
         do(c, "A", m.Put, KEY, W, 0)
@@ -144,7 +145,7 @@ def test_what_is_over_ends_once_before_anything_else_happens_to_it(rows: str, ho
         assert do(c, "A", m.Remove, KEY).value is None
     elif how == "clear":
         do(c, "A", m.ClearPartitions, [0])
-    c.nodes["A"].grid._expire = expire  # type: ignore[method-assign]
+    expirer._expire = expire  # type: ignore[method-assign]
     c.advance(500)
     rest = [("added", KEY, W, None)] if how.startswith("put") else []
     assert told(read(c, "A")) == [("added", KEY, V, None), ("expired", KEY, None, V), *rest]

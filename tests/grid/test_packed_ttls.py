@@ -3,7 +3,7 @@
 import struct
 
 from phalanx.common.clock import STAMP_BYTES
-from phalanx.grid.packing import packed_page
+from phalanx.grid.packing import PackedPage, packed_page
 from phalanx.grid.store import MapStore
 
 
@@ -14,11 +14,17 @@ def store_of(ttls: dict[bytes, int]) -> MapStore:
     return store
 
 
+def page_of(store: MapStore, after_key: bytes, max_bytes: int, *, with_ttls: bool = False) -> PackedPage:
+    page = packed_page(store, after_key, max_bytes, None, 1_000, 1_400, with_ttls=with_ttls)
+    assert page is not None, "few keys are sorted at once"
+    return page
+
+
 def told(
     store: MapStore, *, after_key: bytes = b"", max_bytes: int = 1_000, with_ttls: bool = True
 ) -> dict[bytes, int]:
     """Of the keys of a page (all are of one length) what it says."""
-    page = packed_page(store, after_key, max_bytes, None, 1_400, with_ttls=with_ttls)
+    page = page_of(store, after_key, max_bytes, with_ttls=with_ttls)
     keys = [page.key_data[at : at + 2] for at in range(0, len(page.key_data), 2)]
     return dict(zip(keys, struct.unpack(f"<{len(page.ttls) // 8}q", page.ttls), strict=bool(page.ttls)))
 
@@ -38,11 +44,11 @@ def test_a_page_says_it_of_its_own_entries_only() -> None:
         found |= page
         if len(found) == 50:
             break
-        after = packed_page(store, after, 100, None, 1_400).after_key
+        after = page_of(store, after, 100).after_key
     assert found == {b"%02d" % n: 600 + n for n in range(50)}
 
 
 def test_nothing_is_said_where_nobody_asked_or_all_live_for_ever() -> None:
     mortal, immortal = store_of({b"k1": 500}), store_of({b"k1": 0})
-    assert packed_page(mortal, b"", 1_000, None, 1_400).ttls == b""
-    assert packed_page(immortal, b"", 1_000, None, 1_400, with_ttls=True).ttls == b""
+    assert page_of(mortal, b"", 1_000).ttls == b""
+    assert page_of(immortal, b"", 1_000, with_ttls=True).ttls == b""

@@ -81,7 +81,7 @@ def test_too_many_callers_wait_until_some_have_been_silent(monkeypatch: pytest.M
     [
         ("client/" + "x" * (MAX_CLIENT_LENGTH - 7), False),
         ("client/" + "x" * (MAX_CLIENT_LENGTH - 6), True),
-        ("a" * 250 + ":5701/incarnation", False),
+        (".".join(["a" * 60] * 4) + ":5701/incarnation", False),
         ("a" * MAX_MEMBER_LENGTH + ":5701/incarnation", True),
     ],
 )

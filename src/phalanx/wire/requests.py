@@ -271,9 +271,9 @@ class AcknowledgeLosses(WireMessage, tag=173, frozen=True):
     """
 
     id: int
-    ids: list[str]
+    ids: Texts
     """Of losses (`Loss.id`, `EARLIER`), and members that are away."""
-    by: str
+    by: Text
     """Who says so, in words."""
 
 
