@@ -7,7 +7,7 @@ from phalanx.common import map_settings
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import ClientId, member_id
 from phalanx.common.map_settings import Content, MapChange, MapPlan
-from phalanx.grid import once, outcomes
+from phalanx.grid import outcomes
 from phalanx.grid.discarding import SMALL
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Received
@@ -53,10 +53,8 @@ def test_a_short_value_is_told_again() -> None:
     assert c.replies[again] == m.ValueReply(again, TEXT + b"short")
 
 
-def test_too_many_callers_wait_until_some_have_been_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcomes, "MAX_CALLERS", 3)
-    monkeypatch.setattr(once, "MAX_CALLERS", 3)
-    c = Cluster("A")
+def test_too_many_callers_wait_until_some_have_been_silent() -> None:
+    c = Cluster("A", max_callers=3)
     c.assign()
 
     def put(caller: int, key: bytes = KEY) -> m.Reply:

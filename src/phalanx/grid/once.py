@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
-from phalanx.grid.outcomes import MAX_CALLERS, NOT_KEPT, Standing
+from phalanx.grid.outcomes import NOT_KEPT, Standing
 from phalanx.grid.replication import OwnedPartition
 from phalanx.wire.messages import (
     AppliedOperation,
@@ -66,11 +66,12 @@ def was_applied(grid: GridService, owned: OwnedPartition, caller: Target, reques
 
 def _has_room(grid: GridService, owned: OwnedPartition, caller: Target, request: KeyWrite, now: Millis) -> bool:
     """Whether a write of a caller of whom nothing is known can be noted; else it is told to ask later."""
-    outcomes = owned.replica.outcomes
-    if len(outcomes.callers) < MAX_CALLERS or outcomes.has_room(caller, now):
+    most = grid.config.max_callers
+    if owned.replica.outcomes.has_room(caller, most, now):
         return True
-    text = f"{MAX_CALLERS} callers have written to partition {owned.number} within minutes, and of more it is not kept what"
-    grid.fail(caller, request.id, ErrorCode.NOT_READY, f"{text} became of their writes: let programs share a client")
+    text = f"{most} callers have written to partition {owned.number} within minutes, and of more it is not kept what"
+    advice = "let programs share a client, or raise max_callers of the members"
+    grid.fail(caller, request.id, ErrorCode.NOT_READY, f"{text} became of their writes: {advice}")
     return False
 
 

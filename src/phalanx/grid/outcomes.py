@@ -11,8 +11,8 @@ What is forgotten, and why nothing is applied twice all the same:
   `MAX_VALUE_BYTES` in one partition. Asked again, they are unknown: refused.
 * a value over the members' `max_outcome_bytes`: the owner notes that the write was applied, and not what it returned. Asked
   again, it is not applied, and its caller is told that much.
-* callers that were silent for `SILENT_MS`, or `CROWDED_MS` where there are too many. No caller asks again so long after its first try, and no kernel goes on that
-  long to deliver it.
+* callers that were silent for `SILENT_MS`, or `CROWDED_MS` where there are too many. No caller asks again so long after its
+  first try, and no kernel goes on that long to deliver it.
 
 An operation without a record whose number is below its caller's floor may have been applied: it never is again.
 """
@@ -34,9 +34,8 @@ MAX_VALUE_BYTES = MAX_OUTCOME_BYTES
 """Of all values in the outcomes of one partition; the newest one stays, and is no longer than that."""
 NOT_KEPT = b""
 """As the outcome of an operation that returned a value which is too long to be kept. No serialised value is empty."""
-MAX_CALLERS = 5_000
-"""Of one partition: with more, an owner takes no write of another one, until some have been silent for `CROWDED_MS`."""
 CROWDED_MS = 2 * 60_000
+"""A caller that was silent for so long is dropped when there are too many."""
 SILENT_MS = 20 * 60_000
 """A caller that wrote nothing to the partition for so long is dropped."""
 LOOK_EVERY_MS = 60_000
@@ -142,13 +141,13 @@ class Outcomes:
             return True
         return False
 
-    def has_room(self, caller: str, now: Millis) -> bool:
-        """Whether a write of this caller may be noted: not where too many others have written of late."""
-        if len(self.callers) < MAX_CALLERS or caller in self.callers:
+    def has_room(self, caller: str, most: int, now: Millis) -> bool:
+        """Whether a write of this caller may be noted: not where as many others as `most` have written of late."""
+        if len(self.callers) < most or caller in self.callers:
             return True
         if now >= self._look_at:
             self._drop_silent(now, CROWDED_MS)
-        return len(self.callers) < MAX_CALLERS
+        return len(self.callers) < most
 
     def export(self) -> tuple[RecordedCaller, ...]:
         """Everything, for a copy."""
