@@ -9,9 +9,10 @@ import pytest
 from harness import lone_id
 from phalanx.client.wire import Opening, Wire
 from phalanx.common.ids import Address
-from phalanx.net.connection import ConnectionGroup, Link
+from phalanx.net.connection import ConnectionGroup
 from phalanx.net.greeting import Accepting
 from phalanx.net.greeting_reader import GreetingReader
+from phalanx.net.link import Link
 from phalanx.net.secret import Secret
 from phalanx.wire.codec import encode_frame
 from phalanx.wire.messages import Challenge, DoneReply, Message, Welcome

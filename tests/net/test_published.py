@@ -6,7 +6,8 @@ from unittest.mock import patch
 from phalanx.common.ids import Address, MemberId, member_id
 from phalanx.common.view import MembersView
 from phalanx.net import connection
-from phalanx.net.connection import ConnectionGroup, Link
+from phalanx.net.connection import ConnectionGroup
+from phalanx.net.link import Link
 from phalanx.wire.messages import MembersUpdate
 
 IDS = tuple(member_id(Address(f"127.0.0.1:{port}"), "i") for port in range(1, 6))

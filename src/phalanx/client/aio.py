@@ -17,9 +17,10 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
-from phalanx.net.connection import ConnectionGroup, Link
+from phalanx.net.connection import ConnectionGroup
 from phalanx.net.flow import BacklogFull
 from phalanx.net.forking import FORKED, tell_forks
+from phalanx.net.link import Link
 from phalanx.net.secret import Secret, find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, get_args
 from phalanx.common.errors import EntryTooLarge, ErrorCode, ProtocolError
 from phalanx.common.ids import Target, address_of, is_client
 from phalanx.common.view import MembersView
-from phalanx.net.connection import PUBLISHED, ConnectionGroup, Link
+from phalanx.net.connection import ConnectionGroup
 from phalanx.net.flow import BacklogFull, Drop
+from phalanx.net.link import Link
 from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp, Received
-from phalanx.wire.messages import ErrorReply, Message, Reply, Request
+from phalanx.wire.messages import ErrorReply, MembersUpdate, Message, Reply, Request, TableUpdate
 
 if TYPE_CHECKING:
     from phalanx.runtime.member import Member
 
 logger = SafeLogger("phalanx.member")
 
+PUBLISHED = frozenset({MembersUpdate, TableUpdate})
+"""Messages of which one object goes to all members."""
 _REPLIES = frozenset(get_args(Reply))
 _REQUESTS = frozenset(get_args(Request))
 

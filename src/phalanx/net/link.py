@@ -1,0 +1,204 @@
+"""The connecting side of a connection: it dials, greets, and sends what waited for the greeting."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+
+from phalanx.common.errors import ProtocolError
+from phalanx.common.ids import MemberId, Target, address_of, host_and_port
+from phalanx.net.addresses import socket_address
+from phalanx.net.connection import ConnectionGroup, FrameConnection, reason_of
+from phalanx.net.flow import BacklogFull
+from phalanx.net.greeting import GREETING_TIMEOUT_S, Connecting
+from phalanx.net.leftovers import undelivered
+from phalanx.wire.codec import encode_frame, reply_decoder
+from phalanx.wire.messages import Handshake, Message, Proof
+
+DESCRIPTOR_PAUSE_S = 0.1
+"""Before a connection is tried again for which there was no descriptor."""
+
+
+class Link(FrameConnection):
+    """The connecting side. Messages that are queued before the peer has answered the greeting wait for it."""
+
+    decoder = reply_decoder
+
+    def __init__(
+        self,
+        target: Target,
+        cluster: str,
+        sender: str,
+        group: ConnectionGroup,
+        *,
+        on_up: Callable[[Link], None],
+        on_down: Callable[[Link, str], None],
+        on_message: Callable[[Link, Message], None],
+    ) -> None:
+        """`on_down` gets the reason; whether the link was ever up is in `is_up`."""
+        super().__init__(group)
+        self.target = target
+        self.member: MemberId | None = None
+        """Who answered."""
+        self.is_up = False
+        self.was_refused_by_peer = False
+        """Whether the peer answered and would not talk: trying again will not help."""
+        self.is_misled = False
+        """Whether that is because somebody who listens at the dialled address seems to pass connections on."""
+        self.broke_protocol = False
+        """Whether the connection was closed because what came on it was no message, or not the peer's."""
+        self._lacks_descriptor = False
+        """Whether this process or the system has none for the connection."""
+        self.is_deserted = False
+        """Whether the peer's machine answered that no process listens there."""
+        self._greeting = Connecting(target, cluster, sender, group.secret)
+        self._waiting: list[bytes | bytearray] = []
+        """Frames for after the greeting."""
+        self._waiting_bytes = 0
+        self._on_up, self._on_down, self._deliver = on_up, on_down, on_message
+        self._is_down = False
+        self._timer = self._group.loop.call_later(GREETING_TIMEOUT_S, self._group.call, self._on_late)
+        self._task = self._group.loop.create_task(self._connect())
+
+    @property
+    def is_of_member(self) -> bool:
+        return True
+
+    def send(self, message: Message) -> None:
+        """Send, as soon as the peer has answered the greeting.
+
+        Raises `EntryTooLarge` over the frame limit, `BacklogFull` when too much waits for the peer already.
+        """
+        if self.is_up:
+            if self._is_backed_up:
+                self._check_backlog(self.backlog)
+            self.queue(message)
+        else:
+            self._wait(encode_frame(message, self._max_frame_bytes))
+
+    def publish(self, message: Message) -> None:
+        """As `send`, for a message of which one object goes to many: it is encoded for the first of them only."""
+        frame = self._group.published_frame(message)
+        if not self.is_up:
+            self._wait(frame)
+            return
+        if self._is_backed_up:
+            self._check_backlog(self.backlog)
+        self._queue_frame(frame)
+
+    def _wait(self, frame: bytes | bytearray) -> None:
+        self._check_backlog(self._waiting_bytes)
+        self._waiting.append(frame)
+        self._waiting_bytes += len(frame)
+
+    def _check_backlog(self, size: int) -> None:
+        most = self._group.flow.limits.member_backlog_bytes
+        if size > most:
+            raise BacklogFull(f"{size} bytes wait for {self.target}, which does not read them; the limit is {most}")
+
+    def give_up(self, reason: str) -> None:
+        """Close at once, and tell the owner that the link is down: not within this call, but soon."""
+        self.is_closing = True  # nothing may reach the peer behind what was left out
+        self._group.loop.call_soon(self._group.call, self._give_up, reason)
+
+    def _give_up(self, reason: str) -> None:
+        self.abort()
+        self._fail(reason)
+
+    def forget(self) -> bool:
+        """Whether the peer has not got everything yet: then it never will, and nobody is told."""
+        transport = self.transport
+        if (
+            self.is_up
+            and transport is not None
+            and not (self._out or transport.get_write_buffer_size())
+            and not undelivered(transport.get_extra_info("socket"))
+        ):
+            return False
+        self.break_off()
+        return True
+
+    def break_off(self) -> None:
+        """Close, tell nobody, and see to it that what the peer has not got yet never reaches it."""
+        self._is_down = True
+        self._timer.cancel()
+        self._task.cancel()
+        self.reset()
+
+    def drop(self) -> None:
+        """Close, and tell nobody."""
+        self._is_down = True
+        self._timer.cancel()
+        self._task.cancel()
+        self.close()
+
+    def on_opened(self) -> None:
+        super().on_opened()
+        peer = self.transport.get_extra_info("peername") if self.transport is not None else None
+        self.queue(self._greeting.begin(socket_address(peer)))
+        self.flush()
+
+    def on_greeting(self, message: Handshake) -> None:
+        answer = self._greeting.answer(message)
+        if isinstance(answer, Proof):
+            self.queue(answer)
+            return
+        if answer is not None:
+            self.is_misled = self._greeting.is_misled
+            self.was_refused_by_peer = not (self.is_misled or self._greeting.is_itself)
+            self._fail(answer)
+            return
+        self.greeted(self._greeting.records)
+        self._timer.cancel()
+        self.member = self._greeting.member
+        self.is_up = True
+        for frame in self._waiting:
+            self._queue_frame(frame)
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        self._on_up(self)
+        self.flush()
+
+    def on_messages(self, messages: list[Message]) -> None:
+        for message in messages:
+            self._deliver(self, message)
+
+    def on_broken_protocol(self, error: ProtocolError) -> None:
+        self.broke_protocol = True
+        self._fail(str(error))
+
+    def on_closed(self, error: Exception | None) -> None:
+        self._fail(str(error) if error is not None else "the peer closed the connection")
+
+    async def _connect(self) -> None:
+        host, port = host_and_port(address_of(self.target))  # type: ignore[arg-type]  # links go to members only
+        while True:
+            try:
+                await self._group.loop.create_connection(lambda: self, host, port)
+                return
+            except Exception as error:  # whatever it is, there is no connection: no such name, no memory
+                reason = reason_of(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+                self.is_deserted = isinstance(error, ConnectionRefusedError)
+                self._lacks_descriptor = isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+                if not self._lacks_descriptor:
+                    self._group.call(self._fail, reason)
+                    return
+                self._group.call(self._group.on_no_descriptor, self.target, reason)
+            await asyncio.sleep(DESCRIPTOR_PAUSE_S)
+
+    def _on_late(self) -> None:
+        """The greeting is not over in time. Where this side had no descriptor, that says nothing of the peer, which must
+        not be taken for one that refuses connections: it is tried on.
+        """
+        if self._lacks_descriptor:
+            self._timer = self._group.loop.call_later(GREETING_TIMEOUT_S, self._group.call, self._on_late)
+        else:
+            self._fail(f"no answer within {GREETING_TIMEOUT_S:g} s")
+
+    def _fail(self, reason: str) -> None:
+        """The link is over, once."""
+        if self._is_down:
+            return
+        self.drop()
+        self._on_down(self, reason)
