@@ -109,10 +109,28 @@ def test_what_waits_for_a_member_that_hangs_is_bounded() -> None:
     asyncio.run(run())
 
 
+def test_what_a_client_queues_for_a_connection_that_is_not_open_is_bounded() -> None:
+    async def run() -> None:
+        async with hung_member(greets=False) as address:
+            client = AsyncClient(address, "test", 5.0, 1_000_000)
+            client._group.flow.limits = SMALL
+            replies = [client.call(0, Put(client.next_id(), "m", b"k", bytes(30_000), 0), address) for _ in range(10)]
+            refused = [await reply for reply in replies[4:]]
+            assert not any(reply.done() for reply in replies[:4])  # type: ignore[attr-defined]  # futures
+            for reply in refused:
+                with pytest.raises(UnavailableError, match="wait for a connection that is not open yet"):
+                    raise_error(reply, "put")
+            await client.close()
+
+    asyncio.run(run())
+
+
 def test_a_call_for_which_there_is_no_room_was_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """It changed nothing; unless it is the repetition of a write that may have been done."""
 
     class Full:
+        is_up = True
+
         def send(self, message: Any) -> None:
             raise BacklogFull("100 bytes wait for it")
 

@@ -22,7 +22,7 @@ from phalanx.net.flow import BacklogFull
 from phalanx.net.forking import FORKED, tell_forks
 from phalanx.net.link import Link
 from phalanx.net.secret import Secret, find_secret
-from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
+from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES, encode_frame
 from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
 from phalanx.wire.messages import ErrorReply, GetMapNames, Message, NamesReply
 
@@ -47,7 +47,7 @@ class AsyncClient:
         self._loop = asyncio.get_running_loop()
         self._core = ClientCore(parse_addresses(members), int(call_timeout_s * 1000))
         self._links: dict[Target, Link] = {}
-        self._queued: dict[Link, list[Message]] = {}
+        self._queued: dict[Link, _Queue] = {}
         """What is to be sent on connections that are not open yet, if it is still wanted then."""
         self._view = self._core.view
         """The member list by which connections were last looked through."""
@@ -199,11 +199,11 @@ class AsyncClient:
     def _send(self, effect: Send) -> None:
         """Send, or queue what is for a connection that is not open yet: it may not be wanted any more when it is."""
         link = self._link(effect.to)
-        if not link.is_up:
-            self._queued.setdefault(link, []).append(effect.message)
-            return
         try:
-            link.send(effect.message)
+            if link.is_up:
+                link.send(effect.message)
+            else:
+                self._queued.setdefault(link, _Queue(self._group)).add(effect.message)
         except EntryTooLarge as error:
             self._carry_out(self._core.cannot_send(effect, str(error)))
         except BacklogFull as error:
@@ -235,7 +235,8 @@ class AsyncClient:
         if link.member is not None:
             self._links.setdefault(link.member, link)
             self._core.known_as(link.target, link.member)
-        for message in self._queued.pop(link, ()):
+        queue = self._queued.pop(link, None)
+        for message in queue.messages if queue is not None else ():
             if self._core.still_asks(message):
                 self._send(Send(link.target, message))
 
@@ -291,6 +292,24 @@ class AsyncClient:
         self._carry_out(self._core.time_passed(self._now()))
         self._told.set()
         self._rearm()
+
+
+class _Queue:
+    """What waits for a connection that is being opened."""
+
+    def __init__(self, group: ConnectionGroup) -> None:
+        self.messages: list[Message] = []
+        self._bytes = 0
+        self._group = group
+
+    def add(self, message: Message) -> None:
+        """Raises `EntryTooLarge` for a message over the frame limit, `BacklogFull` when too much waits already."""
+        most = self._group.flow.limits.member_backlog_bytes
+        if self._bytes > most:
+            raise BacklogFull(f"{self._bytes} bytes wait for a connection that is not open yet; the limit is {most}")
+        # Encoded once more when it is sent, if it is: who waits for a connection has the time.
+        self._bytes += len(encode_frame(message, self._group.max_frame_bytes))
+        self.messages.append(message)
 
 
 class _Connecting:
