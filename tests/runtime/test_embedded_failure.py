@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
 import phalanx
 from phalanx.common.errors import EntryTooLarge
+from phalanx.common.ids import MemberId
 from phalanx.grid.serialization import to_key_data
 from phalanx.partition.hashing import partition_of
+from phalanx.runtime.failure import MemoryShortage
 from phalanx.runtime.member import Member
+from phalanx.wire.codec import FrameReader
 from phalanx.wire.effects import TimePassed
 
 WITHIN_S = 30.0
@@ -137,3 +140,48 @@ def is_owned_by(owner: Member, caller: Member, key: int) -> bool:
     """Whether the member owns the partition of a key."""
     table = caller.table
     return table.replicas(partition_of(to_key_data(key), table.partition_count))[0] == owner.id
+
+
+def test_a_lack_of_memory_ends_a_member_at_once_for_members_and_at_the_third_time_for_clients() -> None:
+    shortage = MemoryShortage()
+    shortage.note(0.0, of_member=False)
+    shortage.note(5.0, of_member=False)
+    shortage.note(10.0, of_member=False)
+    with pytest.raises(MemoryError, match="3 times within 10 s"):
+        shortage.note(14.9, of_member=False)
+    with pytest.raises(MemoryError, match="another member"):
+        MemoryShortage().note(0.0, of_member=True)
+
+
+def test_a_backup_without_memory_for_a_write_goes_and_the_write_is_acknowledged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Short(FrameReader):  # type: ignore[type-arg]
+        """There is no memory for long frames of members."""
+
+        def feed(self, data: bytes | bytearray) -> list[Any]:
+            if len(data) > 40_000:
+                raise MemoryError
+            return super().feed(data)
+
+    async def story(members: list[Member]) -> None:
+        kept = members[0].map("kept")
+        await kept.put_all({n: n for n in range(300)})
+        await until(lambda: all(len(row) == 2 for row in members[0].table.rows), "every partition has a backup")
+        master = members[0]
+
+        def replicas(number: int) -> Sequence[MemberId]:
+            return master.table.replicas(partition_of(to_key_data(number), master.table.partition_count))
+
+        key = next(n for n in range(300) if replicas(n)[0] == master.id)
+        backup = replicas(key)[1]
+        short = next(member for member in members if member.id == backup)
+        for connection in short._connections:
+            if connection.sender == members[0].id:
+                monkeypatch.setattr(connection, "_reader", Short(connection.decoder))
+        await kept.put(key, b"x" * 1_000_000)
+        with pytest.raises(phalanx.MemberFailed, match="what another member sends"):
+            await short.wait_ended()
+        assert await kept.get(key) == b"x" * 1_000_000
+
+    play(story)

@@ -2,7 +2,8 @@
 
 | what happens | what becomes of it |
 |---|---|
-| a peer breaks the protocol, or there is no memory for one of its frames | its connection is closed, and told |
+| a peer breaks the protocol, or there is no memory for a frame of a client | its connection is closed, and told |
+| there is no memory for a frame of a member, or again and again for clients' | the member ends at once: see `MemoryShortage` |
 | a connection cannot be opened | its peer counts as one that refused it |
 | a request or a reply is over the frame limit | whoever waits for it is told so |
 | another message is over the frame limit | its connection is broken off: the message is lost with it, as any may be |
@@ -21,6 +22,7 @@ import os
 import select
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -36,6 +38,8 @@ FAILED_STATUS = 70
 """With which `phalanx member` ends when its member has failed (EX_SOFTWARE of sysexits.h)."""
 FLUSH_S = 2.0
 """For writing the last lines of the event log, and again for those of the log."""
+SHORTAGES, WITHIN_S = 3, 10.0
+"""A member without memory for so many frames of clients within so many seconds ends."""
 ENDS_WITHIN_S = 10.0
 """After a failure the process is gone by then, also where telling why hangs."""
 _STDERR = 2
@@ -68,6 +72,26 @@ def _advice(error: BaseException) -> str:
             "so that each holds less"
         )
     return "This is a defect of Phalanx: start the member again, and report it with the lines below"
+
+
+class MemoryShortage:
+    """Tells a frame that was too much at the moment from a member that has no memory left.
+
+    A client whose frame was refused tries again, or tells its program. A member does nothing else: 1. An owner sends a write
+    to its backup, which has no memory for it and closes the connection. 2. The owner connects anew and sends it again, and so
+    on for ever. 3. The write is not acknowledged as long as the backup is a member, and the backup goes on to be one.
+    """
+
+    def __init__(self) -> None:
+        self._at: deque[float] = deque(maxlen=SHORTAGES)
+
+    def note(self, now_s: float, *, of_member: bool) -> None:
+        """There was no memory for a frame. Raises `MemoryError` if the member must end."""
+        self._at.append(now_s)
+        if of_member:
+            raise MemoryError("there is no memory for what another member sends")
+        if len(self._at) == SHORTAGES and now_s - self._at[0] < WITHIN_S:
+            raise MemoryError(f"there was no memory for what clients send, {SHORTAGES} times within {WITHIN_S:g} s")
 
 
 class ProcessEnd:

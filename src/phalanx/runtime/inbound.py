@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import TYPE_CHECKING, Any, get_args
 
-from phalanx.common.errors import EntryTooLarge, ErrorCode, ProtocolError
+from phalanx.common.errors import EntryTooLarge, ErrorCode, OutOfMemory, ProtocolError
 from phalanx.common.ids import Address, ClientId, MemberId, is_client
 from phalanx.net.addresses import socket_address
 from phalanx.net.connection import ConnectionGroup, FrameConnection
@@ -215,6 +215,8 @@ class Inbound(FrameConnection):
     def on_broken_protocol(self, error: ProtocolError) -> None:
         self._member.broken_frames += 1
         logger.warning("%s: closing the connection of %s: %s", self._member.address, self.sender or "a stranger", error)
+        if isinstance(error, OutOfMemory):
+            self._member.memory_shortage.note(self._group.loop.time(), of_member=self.is_of_member)
 
     def on_closed(self, error: Exception | None) -> None:
         self._timer.cancel()

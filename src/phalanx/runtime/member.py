@@ -23,7 +23,7 @@ from phalanx.node.step import take_step
 from phalanx.runtime.config import Config
 from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
 from phalanx.runtime.event_log import EventLog
-from phalanx.runtime.failure import tell_failure
+from phalanx.runtime.failure import MemoryShortage, tell_failure
 from phalanx.runtime.inbound import Inbound
 from phalanx.runtime.links import Links
 from phalanx.runtime.neighbours import Neighbours
@@ -79,6 +79,7 @@ class Member:
         """Under which others may dial this member, normalised; not those at which single connections arrive."""
         self.slow_turns = SlowTurns(config.slow_turn_warning_ms)
         """Turns in which this member was busy for long."""
+        self.memory_shortage = MemoryShortage()
         self._loop = asyncio.get_running_loop()
         self._on_failure = on_failure
         self._is_over = False
