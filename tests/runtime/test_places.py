@@ -4,9 +4,7 @@ import asyncio
 import errno
 import logging
 import resource
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +18,7 @@ from phalanx.runtime.config import Config
 from phalanx.runtime.member import Member
 from phalanx.runtime.places import MAX_CLIENTS, MAX_MEMBER_PLACES, MAX_WAITING_PLACES, Places, plan_places
 from phalanx.wire.messages import GetMembers, Refused, Welcome
-from processes import Cluster, wait_for
+from processes import PHALANX, Cluster, wait_for
 from raw_peers import RawPeer
 
 # --- how descriptors are divided --------------------------------------------------------------------------------------
@@ -157,21 +155,16 @@ def test_without_a_descriptor_a_member_is_not_taken_for_unreachable(
 # --- real processes with few descriptors ------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def few_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Member processes may have 64 files open, and cannot raise that."""
-    wrapper = tmp_path / "python"
-    wrapper.write_text(f'#!/bin/sh\nulimit -n 64\nexec {sys.executable} "$@"\n')
-    wrapper.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(wrapper))
+def limited(ulimit: str) -> tuple[str, ...]:
+    """The command `phalanx` under a limit of open files."""
+    return ("/bin/sh", "-c", f'ulimit {ulimit}; exec "$@"', "sh", *PHALANX)
 
 
-@pytest.mark.usefixtures("few_descriptors")
 def test_a_member_joins_and_stays_where_idle_clients_have_taken_all_they_can(cluster: Cluster) -> None:
     config = cluster.folder / "quick.toml"
     config.write_text("heartbeat_interval_ms = 200\nheartbeat_timeout_ms = 1500\n")
-    options = ("--config", str(config))
-    (first,) = cluster.start(1, options=options)
+    options, program = ("--config", str(config)), limited("-n 64")
+    (first,) = cluster.start(1, options=options, program=program)
     peers = [RawPeer(first.address) for _ in range(70)]
     answers = []
     for peer in peers:
@@ -184,14 +177,14 @@ def test_a_member_joins_and_stays_where_idle_clients_have_taken_all_they_can(clu
         if peer not in welcome:
             peer.socket.close()
     extra = [RawPeer(first.address) for _ in range(2)]
-    while isinstance(answer := extra[0].greet(), Welcome):
+    while isinstance(answer := extra[0].greet(), Welcome) and len(welcome) < 64:
         welcome.append(extra.pop(0))
         extra.append(RawPeer(first.address))
     assert isinstance(answer, Refused)
     assert "places for clients are taken" in answer.reason
     assert len(welcome) >= 20
 
-    (second,) = cluster.start(1, wait=False, options=options)
+    (second,) = cluster.start(1, wait=False, options=options, program=program)
     second.wait_ready()
 
     def seen() -> MembersView:
@@ -212,13 +205,7 @@ def test_a_member_joins_and_stays_where_idle_clients_have_taken_all_they_can(clu
         peer.socket.close()
 
 
-def test_a_member_process_raises_its_limit_of_open_files(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wrapper = tmp_path / "python"
-    wrapper.write_text(f'#!/bin/sh\nulimit -S -n 50\nexec {sys.executable} "$@"\n')
-    wrapper.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(wrapper))
-    (member,) = cluster.start(1)
+def test_a_member_process_raises_its_limit_of_open_files(cluster: Cluster) -> None:
+    (member,) = cluster.start(1, program=limited("-S -n 50"))
     soft, hard = resource.prlimit(member.pid, resource.RLIMIT_NOFILE)
     assert soft == min(hard, places.UNLIMITED)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 import msgspec
 
@@ -84,7 +85,7 @@ class MemberProcess:
         while self._ready is None:
             stdout = self.process.stdout
             left_s = deadline - time.monotonic()
-            if stdout is None or left_s <= 0 or not select.select([stdout], [], [], left_s)[0]:
+            if stdout is None or left_s <= 0 or not _is_readable(stdout, left_s):
                 raise UnavailableError(f"a member was not ready within {timeout_s:g} s: {self.last_log_line()}")
             data = os.read(stdout.fileno(), 4096)
             self._line += data
@@ -131,6 +132,13 @@ class MemberProcess:
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
+
+
+def _is_readable(file: IO[bytes], within_s: float) -> bool:
+    """Whether there is something to read, or the end, in time. (`select` fails on descriptors from 1024 on.)"""
+    ready = select.poll()
+    ready.register(file, select.POLLIN)
+    return bool(ready.poll(within_s * 1000))
 
 
 def start_member_process(
