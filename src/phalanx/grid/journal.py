@@ -24,7 +24,7 @@ The journal holds what was written last, up to a number of events and to a numbe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import blake2b
 from itertools import islice
 
@@ -40,6 +40,8 @@ OLD_VALUE_WITHIN_BYTES = 16 * 1024 * 1024
 """An event with more than this, old value and all, goes without the old value: one event must fit a frame."""
 ENDED_LINEAGES = 64
 """How many are remembered of which no event is left: so a reader that is far behind is told how far."""
+SAMPLE_KEYS = 1_000
+"""Of many keys, so many tell from where on the greatest are."""
 
 Event = tuple[int, bytes, bytes | None, bytes | None, int]
 """Kind, key, stamped value (None: gone), stamped old value (None: there was none), stamp."""
@@ -81,10 +83,7 @@ class Journal:
 
     def put(self, key: bytes, stored: bytes, old: bytes | None, *, merged: bool) -> None:
         """A value is stored where the old one was."""
-        kind = MERGED if merged else ADDED if old is None else UPDATED
-        if old is not None and len(key) + len(stored) + len(old) > OLD_VALUE_WITHIN_BYTES:
-            old = None
-        self._write((kind, key, stored, old, stamp_of(stored)))
+        self._write(put_event(key, stored, old, MERGED if merged else ADDED if old is None else UPDATED))
 
     def gone(self, key: bytes, old: bytes, stamp: int, kind: int) -> None:
         """An entry is no more."""
@@ -92,19 +91,61 @@ class Journal:
 
     def cleared(self, entries: dict[bytes, bytes], stamp: int) -> None:
         """All entries are gone: in the order of their keys, which is the same everywhere."""
-        for key in sorted(entries):
-            self.gone(key, entries[key], stamp, REMOVED)
+        self.changed(entries, lambda key: (REMOVED, key, None, entries[key], stamp))
+
+    def changed(self, keys: Collection[bytes], event_of: Callable[[bytes], Event]) -> None:
+        """So many entries have changed at once: their events follow each other in the order of the keys.
+
+        Those that would be dropped again within this call are counted and never made: nobody could read them, and a
+        journal of a hundred events must not cost a member a second for half a million keys.
+        """
+        kept = self._last_events(keys, event_of)
+        passed = len(keys) - len(kept)
+        if passed:
+            if self._rule is not None:
+                self._begin_lineage(*self._rule)
+            self.events.clear()
+            self._bytes = 0
+            self.next += passed
+            self.first = self.next
+            self._forget_lineages()
+        for event in kept:
+            self._write(event)
+
+    def _last_events(self, keys: Collection[bytes], event_of: Callable[[bytes], Event]) -> list[Event]:
+        """As many of the events as the journal has room for, the last of them; at least one."""
+        most = min(len(keys), self.capacity)
+        # How many events have room is known when they are made; one of them tells how many that may be.
+        tried = most and self.max_bytes // _size(event_of(next(iter(keys)))) + SAMPLE_KEYS
+        while True:
+            last = greatest(keys, min(tried, most))
+            events: list[Event] = []
+            size = 0
+            for key in reversed(last):
+                event = event_of(key)
+                size += _size(event)
+                if events and size > self.max_bytes:
+                    break
+                events.append(event)
+            if len(events) < len(last) or len(last) == most:
+                events.reverse()
+                return events
+            tried *= 4
 
     def _write(self, event: Event) -> None:
         if self._rule is not None:
-            lineage = lineage_of(*self._rule, self.origin)
-            if lineage != self.lineages[-1][0]:
-                self.lineages.append((lineage, self.next))
-            self._rule = None
+            self._begin_lineage(*self._rule)
         self.events.append(event)
         self._bytes += _size(event)
         self.next += 1
         self._drop_old()
+
+    def _begin_lineage(self, epoch: int, ruler: str) -> None:
+        """The next event is the first of this rule."""
+        lineage = lineage_of(epoch, ruler, self.origin)
+        if lineage != self.lineages[-1][0]:
+            self.lineages.append((lineage, self.next))
+        self._rule = None
 
     def limit(self, capacity: int, max_bytes: int) -> None:
         """Keep more, or less, from now on."""
@@ -112,12 +153,18 @@ class Journal:
         self._drop_old()
 
     def _drop_old(self) -> None:
-        events, lineages = self.events, self.lineages
+        events = self.events
         while len(events) > self.capacity or (self._bytes > self.max_bytes and len(events) > 1):
             self._bytes -= _size(events.popleft())
             self.first += 1
-            if len(lineages) > ENDED_LINEAGES and lineages[1][1] < self.first:
-                del lineages[0]
+            if len(self.lineages) > ENDED_LINEAGES:
+                self._forget_lineages()
+
+    def _forget_lineages(self) -> None:
+        """Of those that no event is left of, remember the last."""
+        lineages = self.lineages
+        while len(lineages) > ENDED_LINEAGES and lineages[1][1] < self.first:
+            del lineages[0]
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -184,6 +231,32 @@ class Journal:
         self.first -= len(events)
         self._bytes += sum(map(_size, events))
         self._drop_old()
+
+
+def put_event(key: bytes, stored: bytes, old: bytes | None, kind: int) -> Event:
+    """The event of a value that is stored where the old one was; one that would not fit a frame goes without the old one."""
+    if old is not None and len(key) + len(stored) + len(old) > OLD_VALUE_WITHIN_BYTES:
+        old = None
+    return kind, key, stored, old, stamp_of(stored)
+
+
+def greatest(keys: Collection[bytes], count: int) -> list[bytes]:
+    """The greatest so many of different keys, in ascending order.
+
+    To sort half a million keys takes half a second. Where few are wanted, a sample tells from where on there are enough,
+    and only those are sorted.
+    """
+    size = len(keys)
+    if count >= size // 4 or size < 4 * SAMPLE_KEYS:
+        return sorted(keys)[size - count :]
+    sample = sorted(islice(keys, 0, None, size // SAMPLE_KEYS))
+    # Half as many again as are wanted, and some: a sample is not exact. Where it misleads, all are sorted.
+    above = 3 * count * len(sample) // (2 * size) + 20
+    least = sample[max(len(sample) - above, 0)]
+    candidates = sorted([key for key in keys if key >= least])
+    if len(candidates) < count:
+        candidates = sorted(keys)
+    return candidates[len(candidates) - count :]
 
 
 Columns = tuple[list[int], list[bytes], list[bytes | None], list[bytes | None], list[int]]

@@ -21,7 +21,7 @@ from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.hidden import Kind, Step, hidden_name, is_hidden, job_of, target_of
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Content
-from phalanx.grid.journal import REMOVED, Journal
+from phalanx.grid.journal import ADDED, REMOVED, UPDATED, Event, Journal, put_event
 from phalanx.grid.rows import HEADER_BYTES, PREFIX_BYTES, rows_by_partition, unpack_rows
 from phalanx.grid.store import MapStore, Replica
 from phalanx.wire.replication_messages import ReplicateStaged
@@ -216,11 +216,14 @@ def _outdate(before: MapStore, after: MapStore, since: int) -> None:
 
 def _tell_difference(journal: Journal, old: dict[bytes, bytes], new: dict[bytes, bytes], stamp: int) -> None:
     """The events of a replacement, in the order of keys."""
-    for key in sorted(old.keys() | new.keys()):
+
+    def event_of(key: bytes) -> Event:
+        was = old.get(key)
         if (stored := new.get(key)) is not None:
-            journal.put(key, stored, old.get(key), merged=False)
-        else:
-            journal.gone(key, old[key], stamp, REMOVED)
+            return put_event(key, stored, was, ADDED if was is None else UPDATED)
+        return REMOVED, key, None, was, stamp
+
+    journal.changed(old.keys() | new.keys(), event_of)
 
 
 def _take_out(replica: Replica, names: Iterable[str]) -> list[MapStore]:
