@@ -1,11 +1,13 @@
 """The accepting end of a member's connections: who greets, what may be said on them, and when requests have to wait.
 
-Requests of one connection are handled in order, a few at a time. When their replies are not read, or are many, the rest
-of what has been received is held, and nothing more is read from the connection until it is the rest's turn.
+Messages of one connection are handled in order, a few at a time; what may cost much, by itself. When replies are not read, or
+are many, or the connection has used its share of time, the rest of what has been received is held, and nothing more is read
+from the connection until it is the rest's turn. Others have theirs in between.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Set
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -18,7 +20,25 @@ from phalanx.net.greeting import GREETING_TIMEOUT_S, Accepting
 from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.wire.codec import request_decoder
 from phalanx.wire.effects import Received, ReceivedTogether
-from phalanx.wire.messages import Challenge, ErrorReply, Handshake, Message, Refused, Reply, Request
+from phalanx.wire.messages import (
+    Challenge,
+    CopyAck,
+    CountReply,
+    DoneReply,
+    ErrorReply,
+    FlagReply,
+    Handshake,
+    Heartbeat,
+    KeyRequest,
+    Message,
+    Refused,
+    ReplicateAck,
+    ReplicateAcks,
+    ReplicatePut,
+    ReplicateRemove,
+    Reply,
+    ValueReply,
+)
 from phalanx.wire.refused import UnreadRequest
 
 if TYPE_CHECKING:
@@ -26,16 +46,33 @@ if TYPE_CHECKING:
 
 logger = SafeLogger("phalanx.member")
 
+CHEAP = frozenset(
+    [
+        *get_args(KeyRequest),
+        *(ValueReply, FlagReply, CountReply, DoneReply, ErrorReply),
+        *(ReplicatePut, ReplicateRemove, ReplicateAck, ReplicateAcks, CopyAck, Heartbeat),
+    ]
+)
+"""Messages that are handed to the node together: each costs some microseconds, or what its bytes cost to apply. All others
+may cost milliseconds, however short they are: those are handed over one at a time."""
 MAX_LOT = 16
 """Requests after which is looked at what became of their replies: all the replies to one lot are in memory at once. One
 call of the node for each request would cost a tenth of serving it."""
+MAX_MEMBER_LOT = 256
+"""As `MAX_LOT`, of a member. One acknowledgement answers all the writes of a lot."""
 LARGE_REPLY_BYTES = 64 * 1024
 """After a lot with longer replies, on average, the next lot is a single request."""
 CROWDED_PAUSE_S = 0.001
 """Until it is looked again whether dropped connections are gone."""
 TURN_BYTES = 8 * 1024 * 1024
 """Replies to one connection after which others have their turn."""
-_REQUESTS = frozenset(get_args(Request))
+TURN_S = 0.005
+"""Time that a client's connection has in one round of the loop: a lot, or one dear request, may go beyond it."""
+MEMBER_TURN_S = 0.02
+"""As `TURN_S`, of a member: as much as a packet of single replicated writes takes, so that many clients do not delay what
+is replicated here, and the heartbeats behind it."""
+UNCOUNTED = 8
+"""One part in so many of a share is not counted when it is over at once: it costs more to count than it matters."""
 
 
 class Inbound(FrameConnection):
@@ -47,11 +84,19 @@ class Inbound(FrameConnection):
         self.sender: MemberId | ClientId | None = None
         self._accepted: Set[type] = frozenset()
         """Kinds of messages that the sender may send."""
+        self._cheap: Set[type] = frozenset()
+        """Those of them that are `CHEAP`."""
         self._held: list[Message] = []
-        """Requests that were received, and wait until replies to earlier ones are written."""
+        """Messages that were received, and wait: for their turn, or until replies to earlier ones are written."""
         self._backlogs = group.flow.backlogs
         self._lot = 1
-        """How many requests are handled together; it grows while replies are short."""
+        """How many messages are handled together; it grows while replies are short."""
+        self._used_s = 0.0
+        """Time that was spent for this connection in this round of the loop."""
+        self._renews = False
+        """Whether `_renew` will be called."""
+        self._goes_on = False
+        """Whether `_go_on` will be called."""
         self._has_part = False
         """Whether a frame has come in part."""
         self._greeting: Accepting | None = None
@@ -80,6 +125,7 @@ class Inbound(FrameConnection):
         self.greeted(self._greeting.records)
         self.sender = ClientId(hello.sender) if is_client(hello.sender) else MemberId(hello.sender)
         self._accepted = self._member.node.accepted_from(self.sender)
+        self._cheap = CHEAP & self._accepted
         self._member.inbound_opened(self)
 
     def _on_late(self) -> None:
@@ -100,21 +146,23 @@ class Inbound(FrameConnection):
     def on_messages(self, messages: list[Any]) -> None:
         if self.sender is None:
             return
-        is_next = bool(messages)
+        is_next, is_cheap = bool(messages), True
         for message in messages:
-            if type(message) not in self._accepted:
-                if type(message) is not UnreadRequest:
-                    raise ProtocolError(f"a client must not send {type(message).__name__}")
-                self.reply(ErrorReply(message.id, ErrorCode.INVALID, message.text))
-                messages = [each for each in messages if each is not message]
-        if len(messages) == 1 and not self._held and not self._backlogs.is_tight:
+            if type(message) not in self._cheap:
+                is_cheap = False
+                if type(message) not in self._accepted:
+                    if type(message) is not UnreadRequest:
+                        raise ProtocolError(f"a client must not send {type(message).__name__}")
+                    self.reply(ErrorReply(message.id, ErrorCode.INVALID, message.text))
+                    messages = [each for each in messages if each is not message]
+        if is_cheap and len(messages) == 1 and not self._held and not self._backlogs.is_tight:
             self._member.feed(Received(self.sender, messages[0]))
-            if self._is_backed_up and self._group.flow.must_wait(self):
+            if self._is_backed_up and self._waits_for_reader():
                 self.pause(WAITS_FOR_READER)
         elif self._held:
             self._held += messages
         elif messages:
-            self._handle(messages)
+            self._handle(messages, is_cheap=is_cheap)
         if (self._has_part or self._reader.rest) and not self._held:
             self._note_part(is_next=is_next)
 
@@ -131,18 +179,18 @@ class Inbound(FrameConnection):
             self._has_part = True
             flow.part_came(self, self._reader.announced_bytes)
 
-    def _handle(self, messages: list[Message]) -> None:
-        """Hand messages to the node; when their replies are too many, hold the rest."""
-        if (len(messages) > self._lot or self._backlogs.is_tight) and self._asks(messages):
-            self._handle_in_lots(messages)
-        else:
+    def _handle(self, messages: list[Message], *, is_cheap: bool) -> None:
+        """Hand messages to the node; when they take too long or their replies are too many, hold the rest."""
+        if is_cheap and len(messages) <= self._lot and not self._backlogs.is_tight:
             self._feed(messages)
-        if self._is_backed_up and not self._held and self._group.flow.must_wait(self):
+        else:
+            self._handle_in_lots(messages)
+        if self._is_backed_up and not self._held and self._waits_for_reader():
             self.pause(WAITS_FOR_READER)
 
-    def _asks(self, messages: list[Message]) -> bool:
-        """Whether there are requests among the messages, which are answered. Of a client all are."""
-        return is_client(str(self.sender)) or not _REQUESTS.isdisjoint(map(type, messages))
+    def _waits_for_reader(self) -> bool:
+        """Whether requests wait until replies are written. Never those of a member: two could wait for one another."""
+        return self._group.flow.must_wait(self) and not self.is_of_member
 
     def _feed(self, messages: list[Message]) -> None:
         sender = self.sender
@@ -153,55 +201,91 @@ class Inbound(FrameConnection):
 
     def _handle_in_lots(self, messages: list[Message]) -> None:
         """Hand messages to the node a few at a time, until this connection has had its turn."""
+        is_of_member = self.is_of_member
+        share_s, most = (MEMBER_TURN_S, MAX_MEMBER_LOT) if is_of_member else (TURN_S, MAX_LOT)
         backlogs, begun_at, start, end = self._backlogs, self.written, 0, len(messages)
+        clock_s = time.perf_counter()
         while start < end and not self.is_closing:
             is_over = self._is_backed_up or backlogs.is_tight or self.written - begun_at > TURN_BYTES
-            if is_over and self._must_stop(begun_at):
+            if self._used_s > share_s or (is_over and not is_of_member and self._must_stop(begun_at)):
                 self._hold(messages[start:])
                 return
-            lot = 1 if backlogs.is_tight else self._lot
+            stop = self._end_of_lot(messages, start, 1 if backlogs.is_tight else min(self._lot, most))
             made = self.written + self._queued
-            self._feed(messages[start : start + lot])
-            start += lot
-            if self.written + self._queued - made > lot * LARGE_REPLY_BYTES:
+            self._feed(messages[start:stop])
+            if self.written + self._queued - made > (stop - start) * LARGE_REPLY_BYTES:
                 self._lot = 1
-            elif lot < MAX_LOT:
-                self._lot = 2 * lot
+            elif stop - start == self._lot < most:
+                self._lot *= 2
+            start = stop
+            before_s, clock_s = clock_s, time.perf_counter()
+            self._used_s += clock_s - before_s
+        if self._used_s > share_s:
+            self._hold([])
+        else:
+            self._renew_later(share_s)
+
+    def _end_of_lot(self, messages: list[Message], start: int, lot: int) -> int:
+        """Behind the messages that are handed over together: as many cheap ones as are in a lot, or one that may be dear."""
+        stop = min(start + lot, len(messages))
+        if lot > 1 and not CHEAP.issuperset(map(type, messages[start:stop])):
+            for index in range(start, stop):
+                if type(messages[index]) not in CHEAP:
+                    return max(index, start + 1)
+        return stop
+
+    def _renew_later(self, share_s: float) -> None:
+        """The connection has a whole share again in the next round of the loop: it may be read again in this one, when more
+        has come than one read takes."""
+        if self._used_s < share_s / UNCOUNTED:
+            self._used_s = 0.0
+        elif not self._renews:
+            self._renews = True
+            self._group.loop.call_soon(self._group.call, self._renew)
+
+    def _renew(self) -> None:
+        self._renews = False
+        self._used_s = 0.0
 
     def _must_stop(self, begun_at: int) -> bool:
-        """Whether this connection has had its turn, or must wait. `begun_at`: bytes written when its turn began."""
-        if self.is_of_member:
-            return False
+        """Whether replies have used up this connection's turn, or it must wait. `begun_at`: bytes written when the turn began."""
         return self.written - begun_at > TURN_BYTES or self._group.flow.must_wait(self)
 
     def _hold(self, messages: list[Message]) -> None:
         """Handle these later: when the peer has read, others had their turn, or dropped connections are gone."""
         self._held = messages
         self.pause(WAITS_FOR_READER)
-        loop, flow = self._group.loop, self._group.flow
-        if not flow.must_wait(self):
-            loop.call_soon(self._group.call, self._go_on)
-        elif not self._is_backed_up:
-            loop.call_later(CROWDED_PAUSE_S, self._group.call, self._go_on)
+        if not self._waits_for_reader():
+            self._go_on_soon()
+        elif not self._is_backed_up and not self._goes_on:
+            self._goes_on = True
+            self._group.loop.call_later(CROWDED_PAUSE_S, self._group.call, self._go_on)
+
+    def _go_on_soon(self) -> None:
+        """Go on in the next round of the loop; once, whoever asks for it."""
+        if not self._goes_on:
+            self._goes_on = True
+            self._group.loop.call_soon(self._group.call, self._go_on)
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self.is_paused:
-            # Not within the transport's own call.
-            self._group.loop.call_soon(self._group.call, self._go_on)
+            self._go_on_soon()  # not within the transport's own call
 
     def _go_on(self) -> None:
         """Handle what was held, and read again once all of it is handled and its replies do not wait for the peer."""
-        if self.is_closing or self.transport is None or (self._is_backed_up and self._group.flow.must_wait(self)):
+        self._goes_on = False
+        if self.is_closing or self.transport is None or (self._is_backed_up and self._waits_for_reader()):
             return
         self._flush_is_due = True
+        self._used_s = 0.0
         held, self._held = self._held, []
         if held:
-            self._handle(held)
+            self._handle(held, is_cheap=False)
         self.flush()
         if (self._has_part or self._reader.rest) and not self._held:
             self._note_part(is_next=bool(held))
-        if not self._held and not (self._is_backed_up and self._group.flow.must_wait(self)):
+        if not self._goes_on and not self._held and not (self._is_backed_up and self._waits_for_reader()):
             self.resume(WAITS_FOR_READER)
 
     def reply(self, message: Message) -> None:

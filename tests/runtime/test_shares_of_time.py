@@ -1,0 +1,187 @@
+"""Requests that cost much, many in one packet: who else asks is answered in between, and each connection keeps its order."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import phalanx
+from phalanx.common.hidden import Step
+from phalanx.common.ids import ClientId, MemberId
+from phalanx.common.map_settings import MapChange
+from phalanx.grid.serialization import keys_to_data
+from phalanx.runtime.inbound import MAX_LOT, TURN_S, Inbound
+from phalanx.runtime.member import Member
+from phalanx.wire import messages as m
+from phalanx.wire.effects import Received, ReceivedTogether
+from raw_peers import RawPeer
+
+(KEY,) = keys_to_data(["k"])
+DEAR_S = 0.03
+"""What a dear request costs here: more than the share of a connection, also of a member's."""
+MANY = 40
+
+
+class Turns:
+    """What one member is given to do, turn by turn; what `costs` names takes long, and what is sent meanwhile is there when
+    it is over."""
+
+    def __init__(self, member: Member, *costs: type, cost_s: float = DEAR_S) -> None:
+        self.lots: list[list[int]] = []
+        """The ids of the requests that were handed over together."""
+        self.handed: list[list[Any]] = []
+        """All messages, as they were handed over."""
+        self.meanwhile: Callable[[], None] = lambda: None
+        """Done once, while the first of them is worked at."""
+        handle = member.node.handle
+
+        def slowly(event: Any, now: int) -> Any:
+            messages = (
+                event.messages if type(event) is ReceivedTogether else [event.message] if type(event) is Received else []
+            )
+            self.handed.append(messages)
+            if asked := [message.id for message in messages if isinstance(message, m.Request)]:
+                self.lots.append(asked)
+            for message in messages:
+                if isinstance(message, costs):
+                    time.sleep(cost_s)
+                    meanwhile, self.meanwhile = self.meanwhile, lambda: None
+                    meanwhile()
+            return handle(event, now)
+
+        member.node.handle = slowly  # type: ignore[method-assign]
+
+    @property
+    def ids(self) -> list[int]:
+        return [number for lot in self.lots for number in lot]
+
+
+def played(play: Callable[[Member], Awaitable[None]], **settings: Any) -> None:
+    async def main() -> None:
+        member = await phalanx.start_member(phalanx.Config(port=0, cluster="test", **settings))
+        try:
+            await member.map("m").put("k", 1)  # partitions are assigned
+            await play(member)
+        finally:
+            await member.stop()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+async def greeted(member: Member, sender: str = "") -> RawPeer:
+    return await asyncio.to_thread(RawPeer(member.address, sender=sender).greeted)
+
+
+PEER = MemberId("127.0.0.1:9/1")
+ACKS: list[Any] = [m.ReplicateAck(0, 1, number) for number in range(400)]
+DEAR: dict[str, Callable[[int], Any]] = {
+    "GetAll": lambda number: m.GetAll(number, "m", [KEY]),
+    "PutAll": lambda number: m.PutAll(number, "m", [KEY], [KEY], 0),
+    "SizeOf": lambda number: m.SizeOf(number, "m", [0], 271),
+    "ClearPartitions": lambda number: m.ClearPartitions(number, "m", [0], 271),
+    "ScanPartition": lambda number: m.ScanPartition(number, "m", 0, 271, b"", 1000),
+    "ChangeStaged": lambda number: m.ChangeStaged(number, "m", [0], 271, Step.DROP, "j", []),
+    "GetReplicas": m.GetReplicas,
+    "ChangeMap": lambda number: m.ChangeMap(number, "m", MapChange(max_entries=5)),
+}
+
+
+@pytest.mark.parametrize("kind", DEAR)
+def test_others_are_answered_between_dear_requests_of_one_packet(kind: str) -> None:
+    async def play(member: Member) -> None:
+        with await greeted(member) as greedy, await greeted(member) as other:
+            turns = Turns(member, type(DEAR[kind](1)))
+            turns.meanwhile = lambda: other.send(m.Get(1000, "m", KEY))
+            greedy.send(*(DEAR[kind](number) for number in range(1, MANY + 1)))
+            replies = await asyncio.to_thread(greedy.replies, MANY)
+            assert [reply.id for reply in replies] == list(range(1, MANY + 1))
+            assert turns.ids.index(1000) <= 2
+            assert max(map(len, turns.lots)) == 1
+
+    played(play)
+
+
+def test_others_are_answered_while_many_cheap_requests_of_one_packet_are() -> None:
+    """A share is a time: hundreds of single gets are a long turn, too."""
+
+    async def play(member: Member) -> None:
+        with await greeted(member) as greedy, await greeted(member) as other:
+            turns = Turns(member, m.Get, cost_s=0.001)
+            turns.meanwhile = lambda: other.send(m.Contains(1000, "m", KEY))
+            greedy.send(*(m.Get(number, "m", KEY) for number in range(1, 401)))
+            replies = await asyncio.to_thread(greedy.replies, 400)
+            assert [reply.id for reply in replies] == list(range(1, 401))
+            assert turns.ids.index(1000) < 50
+            assert max(map(len, turns.lots)) == MAX_LOT
+
+    played(play)
+
+
+def test_others_are_answered_between_frames_that_come_one_after_another() -> None:
+    """A frame that fills what is read at once is followed by the next read, before anybody else is heard."""
+
+    async def play(member: Member) -> None:
+        with await greeted(member) as greedy, await greeted(member) as other:
+            turns = Turns(member, m.PutAll)
+            turns.meanwhile = lambda: other.send(m.Get(1000, "m", KEY))
+            value = bytes(400_000)
+            asked = [m.PutAll(number, "m", [KEY], [value], 0) for number in range(1, 21)]
+            sending = asyncio.create_task(asyncio.to_thread(greedy.send, *asked))
+            replies = await asyncio.to_thread(greedy.replies, 20)
+            await sending
+            assert [reply.id for reply in replies] == list(range(1, 21))
+            assert turns.ids.index(1000) <= 2
+
+    played(play)
+
+
+def test_messages_of_a_member_take_turns_too_and_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it replicates and its heartbeats stay between the requests where they were; together, where they may be."""
+    monkeypatch.setattr(Inbound, "is_of_member", property(lambda self: self.sender == PEER))
+
+    async def play(member: Member) -> None:
+        with await greeted(member, PEER), await greeted(member) as other:
+            turns = Turns(member, m.SizeOf)
+            turns.meanwhile = lambda: other.send(m.Get(1000, "m", KEY))
+            inbound = member._peers[PEER]
+            inbound.on_messages([*map(DEAR["SizeOf"], range(1, 11)), *ACKS, DEAR["SizeOf"](11)])
+            assert inbound.is_paused  # so nothing overtakes what is held
+            inbound.on_messages(list(map(DEAR["SizeOf"], range(12, MANY + 1))))
+            await _until(lambda: len(turns.ids) == MANY + 1 and not inbound.is_paused)
+            assert [number for number in turns.ids if number != 1000] == list(range(1, MANY + 1))
+            assert turns.ids.index(1000) <= 2
+            before = turns.handed.index([DEAR["SizeOf"](10)])
+            acks = turns.handed[before + 1 : turns.handed.index([DEAR["SizeOf"](11)])]
+            assert [ack for lot in acks for ack in lot if type(ack) is m.ReplicateAck] == ACKS
+            assert len(acks) < len(ACKS) // 8
+
+    played(play)
+
+
+def test_the_share_of_a_connection_is_whole_again_when_others_had_theirs() -> None:
+    """Requests that cost a little less than a share each, one at a time: none of them is held for those before."""
+
+    async def play(member: Member) -> None:
+        with await greeted(member) as peer:
+            pauses: list[int] = []
+            (inbound,) = [each for each in member._clients.values() if each.sender == ClientId(peer.sender)]
+            pause = inbound.pause
+            inbound.pause = lambda why: (pauses.append(why), pause(why))[1]  # type: ignore[method-assign]
+            for number in range(1, MANY + 1):
+                inbound._used_s = TURN_S * 0.6
+                inbound._renew_later(TURN_S)
+                peer.send(m.Get(number, "m", KEY))
+                await asyncio.to_thread(peer.replies, 1)
+                assert inbound._used_s == 0
+            assert pauses == []
+
+    played(play)
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
