@@ -12,16 +12,17 @@ from phalanx.common.hidden import Step
 from phalanx.common.ids import ClientId, MemberId
 from phalanx.common.map_settings import MapChange
 from phalanx.grid.serialization import keys_to_data
-from phalanx.runtime.inbound import MAX_LOT, TURN_S, Inbound
+from phalanx.runtime.inbound import FEW_KEYS, MAX_LOT, TURN_S, Inbound
 from phalanx.runtime.member import Member
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Received, ReceivedTogether
 from raw_peers import RawPeer
 
 (KEY,) = keys_to_data(["k"])
+KEYS = keys_to_data(list(range(FEW_KEYS + 1)))
 DEAR_S = 0.03
 """What a dear request costs here: more than the share of a connection, also of a member's."""
-MANY = 40
+MANY = 12
 
 
 class Turns:
@@ -39,7 +40,11 @@ class Turns:
 
         def slowly(event: Any, now: int) -> Any:
             messages = (
-                event.messages if type(event) is ReceivedTogether else [event.message] if type(event) is Received else []
+                event.messages
+                if type(event) is ReceivedTogether
+                else [event.message]
+                if type(event) is Received
+                else []
             )
             self.handed.append(messages)
             if asked := [message.id for message in messages if isinstance(message, m.Request)]:
@@ -77,8 +82,8 @@ async def greeted(member: Member, sender: str = "") -> RawPeer:
 PEER = MemberId("127.0.0.1:9/1")
 ACKS: list[Any] = [m.ReplicateAck(0, 1, number) for number in range(400)]
 DEAR: dict[str, Callable[[int], Any]] = {
-    "GetAll": lambda number: m.GetAll(number, "m", [KEY]),
-    "PutAll": lambda number: m.PutAll(number, "m", [KEY], [KEY], 0),
+    "GetAll": lambda number: m.GetAll(number, "m", KEYS),
+    "PutAll": lambda number: m.PutAll(number, "m", KEYS, KEYS, 0),
     "SizeOf": lambda number: m.SizeOf(number, "m", [0], 271),
     "ClearPartitions": lambda number: m.ClearPartitions(number, "m", [0], 271),
     "ScanPartition": lambda number: m.ScanPartition(number, "m", 0, 271, b"", 1000),
@@ -126,8 +131,8 @@ def test_others_are_answered_between_frames_that_come_one_after_another() -> Non
         with await greeted(member) as greedy, await greeted(member) as other:
             turns = Turns(member, m.PutAll)
             turns.meanwhile = lambda: other.send(m.Get(1000, "m", KEY))
-            value = bytes(400_000)
-            asked = [m.PutAll(number, "m", [KEY], [value], 0) for number in range(1, 21)]
+            values = [bytes(25_000)] * len(KEYS)
+            asked = [m.PutAll(number, "m", KEYS, values, 0) for number in range(1, 21)]
             sending = asyncio.create_task(asyncio.to_thread(greedy.send, *asked))
             replies = await asyncio.to_thread(greedy.replies, 20)
             await sending
@@ -176,6 +181,22 @@ def test_the_share_of_a_connection_is_whole_again_when_others_had_theirs() -> No
                 await asyncio.to_thread(peer.replies, 1)
                 assert inbound._used_s == 0
             assert pauses == []
+
+    played(play)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_connection_that_is_given_up_in_its_own_turn_harms_nobody(count: int) -> None:
+    async def play(member: Member) -> None:
+        with await greeted(member) as peer, await greeted(member) as other:
+            turns = Turns(member, m.SizeOf)
+            (inbound,) = [each for each in member._clients.values() if each.sender == ClientId(peer.sender)]
+            turns.meanwhile = inbound.abort
+            peer.send(*map(DEAR["SizeOf"], range(1, count + 1)))
+            await _until(lambda: inbound.transport is None)
+            other.send(m.Get(1000, "m", KEY))
+            (reply,) = await asyncio.to_thread(other.replies, 1)
+            assert (reply.id, turns.ids) == (1000, [1, 1000])
 
     played(play)
 

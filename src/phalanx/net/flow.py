@@ -4,7 +4,7 @@ Clients, and whoever is not a member yet, share two budgets: for what waits to b
 a part has come. One that does not read is not read from: its requests wait. One that moves too little within the time
 limit is dropped.
 
-Members are never paused and have no time limit: heartbeats come on the same connection as the data, the failure detector
+Members never wait for a reader and have no time limit: heartbeats come on the same connection as the data, the failure detector
 judges who is silent, and two members that wait for one another's reading would wait for ever. What waits for one member
 has a limit of its own; over it the connection is broken off, which the protocol takes for any lost connection. Of each
 member there is one connection in each direction, so at most one frame of it has come in part.

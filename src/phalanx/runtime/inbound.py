@@ -27,10 +27,12 @@ from phalanx.wire.messages import (
     DoneReply,
     ErrorReply,
     FlagReply,
+    GetAll,
     Handshake,
     Heartbeat,
     KeyRequest,
     Message,
+    PutAll,
     Refused,
     ReplicateAck,
     ReplicateAcks,
@@ -55,6 +57,8 @@ CHEAP = frozenset(
 )
 """Messages that are handed to the node together: each costs some microseconds, or what its bytes cost to apply. All others
 may cost milliseconds, however short they are: those are handed over one at a time."""
+FEW_KEYS = 16
+"""A request for the entries of so many keys is as cheap as one for each."""
 MAX_LOT = 16
 """Requests after which is looked at what became of their replies: all the replies to one lot are in memory at once. One
 call of the node for each request would cost a tenth of serving it."""
@@ -73,6 +77,20 @@ MEMBER_TURN_S = 0.02
 is replicated here, and the heartbeats behind it."""
 UNCOUNTED = 8
 """One part in so many of a share is not counted when it is over at once: it costs more to count than it matters."""
+
+
+def is_small(message: Message) -> bool:
+    """Whether a message of a kind that may cost much names so little that it costs microseconds."""
+    return isinstance(message, GetAll | PutAll) and len(message.keys) <= FEW_KEYS
+
+
+def end_of_lot(messages: list[Message], start: int, stop: int) -> int:
+    """Where those end that are handed over together, `stop` at the most: cheap ones, or one that may be dear."""
+    for index in range(start, stop):
+        message = messages[index]
+        if type(message) not in CHEAP and not is_small(message):
+            return max(index, start + 1)
+    return stop
 
 
 class Inbound(FrameConnection):
@@ -149,7 +167,7 @@ class Inbound(FrameConnection):
         is_next, is_cheap = bool(messages), True
         for message in messages:
             if type(message) not in self._cheap:
-                is_cheap = False
+                is_cheap = is_cheap and is_small(message)
                 if type(message) not in self._accepted:
                     if type(message) is not UnreadRequest:
                         raise ProtocolError(f"a client must not send {type(message).__name__}")
@@ -184,7 +202,7 @@ class Inbound(FrameConnection):
         if is_cheap and len(messages) <= self._lot and not self._backlogs.is_tight:
             self._feed(messages)
         else:
-            self._handle_in_lots(messages)
+            self._handle_in_lots(messages, is_cheap=is_cheap)
         if self._is_backed_up and not self._held and self._waits_for_reader():
             self.pause(WAITS_FOR_READER)
 
@@ -199,8 +217,8 @@ class Inbound(FrameConnection):
                 Received(sender, messages[0]) if len(messages) == 1 else ReceivedTogether(sender, messages)
             )
 
-    def _handle_in_lots(self, messages: list[Message]) -> None:
-        """Hand messages to the node a few at a time, until this connection has had its turn."""
+    def _handle_in_lots(self, messages: list[Message], *, is_cheap: bool) -> None:
+        """Hand messages to the node a few at a time, until this connection has had its turn. `is_cheap`: all of them are."""
         is_of_member = self.is_of_member
         share_s, most = (MEMBER_TURN_S, MAX_MEMBER_LOT) if is_of_member else (TURN_S, MAX_LOT)
         backlogs, begun_at, start, end = self._backlogs, self.written, 0, len(messages)
@@ -210,7 +228,9 @@ class Inbound(FrameConnection):
             if self._used_s > share_s or (is_over and not is_of_member and self._must_stop(begun_at)):
                 self._hold(messages[start:])
                 return
-            stop = self._end_of_lot(messages, start, 1 if backlogs.is_tight else min(self._lot, most))
+            stop = min(start + (1 if backlogs.is_tight else min(self._lot, most)), end)
+            if not is_cheap:
+                stop = end_of_lot(messages, start, stop)
             made = self.written + self._queued
             self._feed(messages[start:stop])
             if self.written + self._queued - made > (stop - start) * LARGE_REPLY_BYTES:
@@ -220,19 +240,12 @@ class Inbound(FrameConnection):
             start = stop
             before_s, clock_s = clock_s, time.perf_counter()
             self._used_s += clock_s - before_s
+        if self.is_closing:
+            return  # nothing is read any more, and its transport is not to be paused
         if self._used_s > share_s:
             self._hold([])
         else:
             self._renew_later(share_s)
-
-    def _end_of_lot(self, messages: list[Message], start: int, lot: int) -> int:
-        """Behind the messages that are handed over together: as many cheap ones as are in a lot, or one that may be dear."""
-        stop = min(start + lot, len(messages))
-        if lot > 1 and not CHEAP.issuperset(map(type, messages[start:stop])):
-            for index in range(start, stop):
-                if type(messages[index]) not in CHEAP:
-                    return max(index, start + 1)
-        return stop
 
     def _renew_later(self, share_s: float) -> None:
         """The connection has a whole share again in the next round of the loop: it may be read again in this one, when more
@@ -281,11 +294,12 @@ class Inbound(FrameConnection):
         self._used_s = 0.0
         held, self._held = self._held, []
         if held:
-            self._handle(held, is_cheap=False)
+            self._handle(held, is_cheap=CHEAP.issuperset(map(type, held)))
         self.flush()
         if (self._has_part or self._reader.rest) and not self._held:
             self._note_part(is_next=bool(held))
-        if not self._goes_on and not self._held and not (self._is_backed_up and self._waits_for_reader()):
+        is_done = not (self._goes_on or self._held or self.is_closing)
+        if is_done and not (self._is_backed_up and self._waits_for_reader()):
             self.resume(WAITS_FOR_READER)
 
     def reply(self, message: Message) -> None:
