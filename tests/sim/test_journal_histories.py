@@ -20,6 +20,10 @@ def test_readers_get_each_event_once_and_in_order_whatever_breaks(block: int) ->
     assert counts["events read"] > 1_000
 
 
+def test_a_member_may_run_out_of_memory_with_a_write_of_the_readers_program() -> None:
+    play_all(range(76, 77), Profile.JOURNAL)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(20))
 def test_the_same_in_many_more_histories(block: int) -> None:

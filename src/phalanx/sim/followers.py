@@ -90,6 +90,8 @@ class Followers:
         host = rng.choice(hosts)
         if rng.random() < 0.3:
             self._write_brief(host)
+            if host.node is None:
+                return  # its memory has run out with that
         reader = int(rng.random() * READERS)
         for owned in list(host.node.grid.owned):  # type: ignore[union-attr]  # it has joined
             if owned is not None and rng.random() < 0.5:
