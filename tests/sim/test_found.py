@@ -9,6 +9,8 @@ from phalanx.common.traits import Traits
 from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
 from phalanx.sim.run import Result, repeat_command, run
+from phalanx.sim.workload import Workload
+from phalanx.sim.world import World
 
 SEEDS = range(4)
 
@@ -126,3 +128,31 @@ def test_a_claimer_never_hears_of_the_list_with_which_the_master_handed_over(see
     assert handed_over
     assert claimed
     assert handed_over[1] == claimed[1]
+
+
+FIRST_USE_LAST = {
+    "backups": 1, "partitions": 12, "latency_ms": (20, 120), "operations_per_second": 0, "registers": 1,
+    "staging": True, "duration_ms": 4_000,
+}  # fmt: skip
+"""Nobody uses the map before the reads at the end: these make the master assign owners, who then begin journals."""
+
+
+@pytest.mark.parametrize("seed", range(1, 9, 2))
+def test_replicas_are_judged_when_the_first_use_of_the_map_has_reached_them(seed: int) -> None:
+    """The write by which an owner begins a journal may be on its way to a backup when the last read is answered."""
+    play(situation(seed, 4, **FIRST_USE_LAST))
+
+
+def test_a_cluster_that_does_not_come_to_rest_after_the_last_reads_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that never reaches its backup must not keep replicas from being judged without a word."""
+
+    def unmet(world: World, workload: Workload) -> list[str]:
+        return ["a backup lacks a write"] if workload.final else []
+
+    monkeypatch.setattr("phalanx.sim.run.find_unmet", unmet)
+    options = situation(1, 2, duration_ms=1_500, heal_within_ms=2_000)
+    (violation,) = run(options).violations
+    assert (violation.what, violation.story) == (
+        "the cluster comes to rest after the last reads",
+        "a backup lacks a write",
+    )
