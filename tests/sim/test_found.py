@@ -156,3 +156,13 @@ def test_a_cluster_that_does_not_come_to_rest_after_the_last_reads_is_reported(m
         "the cluster comes to rest after the last reads",
         "a backup lacks a write",
     )
+
+
+def test_copies_of_full_journals_have_the_time_that_they_take() -> None:
+    """A chunk holds one event, two go in a round trip of up to 240 ms, and one partition is copied after another."""
+    drawn = draw_options(141, Profile.STAGING)
+    slow = (drawn.latency_ms, drawn.copy_chunk_bytes, drawn.migrations_per_member, drawn.partitions, drawn.hosts)
+    assert slow == ((20, 120), 300, 1, 26, 2)
+    join = Fault(5_999, FaultKind.JOIN, 1)
+    result = play(msgspec.structs.replace(drawn, duration_ms=6_000, faults=(join,)))
+    assert result.healed_after_ms > 240_000, "there was little to copy"

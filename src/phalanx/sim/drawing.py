@@ -13,7 +13,7 @@ from phalanx.sim.exhaustion import add_exhaustion
 from phalanx.sim.lease_profile import draw_leases
 from phalanx.sim.membership_profile import draw_membership
 from phalanx.sim.migration_profile import draw_migrations
-from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
+from phalanx.sim.options import APPLIED, MASTER, REPLACED, Fault, FaultKind, Options, Profile
 from phalanx.sim.timeouts_profile import draw_timeouts
 
 USUAL_MIX = {
@@ -55,10 +55,9 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
     if profile is Profile.BOUNDED:
         return _draw_bounds(seed)
     if profile is Profile.STAGING:
-        drawn = draw_options(seed // len(STAGING_AS), STAGING_AS[seed % len(STAGING_AS)])
-        return msgspec.structs.replace(drawn, seed=seed, profile=profile, staging=True)
+        return _with_time_for_journals(_draw_staging(seed))
     if profile is Profile.STAGING_CUTS:
-        return _draw_staging_with_cuts(seed)
+        return _with_time_for_journals(_draw_staging_with_cuts(seed))
     # What is measured without leases are the histories that are judged with them.
     drawn_as = Profile.LEASE if profile is Profile.WINDOW else profile
     options = add_exhaustion(_draw(Random(f"{drawn_as}:{seed}"), seed, profile))
@@ -105,10 +104,15 @@ def _draw_bounds(seed: int) -> Options:
     )
 
 
+def _draw_staging(seed: int) -> Options:
+    """A history of another profile, in which jobs stage what they write."""
+    drawn = draw_options(seed // len(STAGING_AS), STAGING_AS[seed % len(STAGING_AS)])
+    return msgspec.structs.replace(drawn, seed=seed, profile=Profile.STAGING, staging=True)
+
+
 def _draw_staging_with_cuts(seed: int) -> Options:
     """A history of CUTS, or one of those of STAGING; what nobody touches is dropped within seconds in two of three."""
-    as_profile = Profile.STAGING if seed % 2 else Profile.CUTS
-    drawn = draw_options(seed // 2, as_profile)
+    drawn = _draw_staging(seed // 2) if seed % 2 else draw_options(seed // 2, Profile.CUTS)
     staging_ms = Random(f"staging:{seed}").choice((0, 1_000, 2_500))
     return msgspec.structs.replace(
         drawn,
@@ -118,6 +122,19 @@ def _draw_staging_with_cuts(seed: int) -> Options:
         merges_sides=drawn.has_sides,
         member_settings=drawn.member_settings | ({"staging_ms": staging_ms} if staging_ms else {}),
     )
+
+
+def _with_time_for_journals(options: Options) -> Options:
+    """Add to the time to heal what copies of full journals of staged maps take at most.
+
+    1. A small chunk takes one event. 2. Two chunks are on the way at a time, so each costs half a round trip. 3. All
+    partitions may be copied one after another, to each of their replicas, and twice: for a member to leave, and when it is back.
+    """
+    events = len((APPLIED, REPLACED)) * options.staging_journal
+    copies = 2 * options.partitions * min(options.backups + 1, options.hosts)
+    half_round_trip_ms = sum(options.latency_ms) // 2
+    heal_within_ms = options.heal_within_ms + copies * events * half_round_trip_ms
+    return msgspec.structs.replace(options, heal_within_ms=heal_within_ms)
 
 
 def _draw_protection(rng: Random, options: Options) -> Protection:

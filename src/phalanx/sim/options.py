@@ -203,6 +203,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return self.merges_sides or self.profile in (Profile.CUTS, Profile.LEASE, Profile.WINDOW)
 
     @property
+    def staging_journal(self) -> int:
+        """How many events each partition keeps of a map that jobs write; 0: these maps have no journal."""
+        return STAGING_JOURNAL if self.staging and self.seed % 2 else 0
+
+    @property
     def accuracy_ms(self) -> Millis:
         """By how much the grid's clock may be apart on two sides, and in what time a call is served."""
         return 1_000 + 2 * self.latency_ms[1]
@@ -226,8 +231,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             minimum_members=self.protection.minimum, majority=self.protection.majority, protects=protects
         )
         maps = {"*": protected} if self.protection.is_on else {}
-        if self.staging and self.seed % 2:
-            maps |= dict.fromkeys((APPLIED, REPLACED), MapConfig(journal_capacity=STAGING_JOURNAL))
+        if self.staging_journal:
+            maps |= dict.fromkeys((APPLIED, REPLACED), MapConfig(journal_capacity=self.staging_journal))
         if self.journal:
             bound, brief = (self.max_entries, 1) if self.max_entries else (None, None)
             maps[MAP] = MapConfig(journal_capacity=self.journal, max_entries=bound)
