@@ -21,6 +21,7 @@ from phalanx.common.words import UNSAFE
 from phalanx.grid.serialization import to_data, to_key_data
 from phalanx.runtime.log_text import LOGGED_CHARACTERS, Lines
 from phalanx.wire.codec import encode_frame
+from phalanx.wire.handshake import MAX_CLIENT_LENGTH
 from phalanx.wire.messages import PROTOCOL_VERSION, Hello
 from processes import Cluster, wait_for
 
@@ -59,7 +60,8 @@ def ask(phalanx_command, single: Cluster):
 def test_the_name_of_a_client_forges_no_line_of_a_members_log(single: Cluster) -> None:
     member = single.members[0]
     with socket.create_connection(host_and_port(member.address)) as sock:
-        sender = f"client/{HOSTILE}{'x' * 8_000}"
+        sender = f"client/{HOSTILE}".ljust(MAX_CLIENT_LENGTH, "x")
+        assert len(sender) == MAX_CLIENT_LENGTH, "longer ones are refused at the greeting"
         sock.sendall(encode_frame(Hello(PROTOCOL_VERSION, single.name, sender, member.address, b"")))
         assert sock.recv(1 << 16)
         sock.sendall(b"\0\0\0\4\xc1\xc1\xc1\xc1")

@@ -22,6 +22,8 @@ def test_a_member_is_asked_with_the_secret_only(
     (member,) = cluster.start(wait=False, options=("--secret-file", str(file)))
     at = ("--at", member.address, "--cluster", cluster.name)
 
+    put = phalanx_command("map", "put", "m", "k", "1", *at, "--secret-file", str(file))
+    assert put.exit_code == 0
     for command in (["members"], ["partitions"], ["safe"], ["why", member.address], ["map", "size", "m"]):
         refused = phalanx_command(*command, *at)
         assert (refused.exit_code, refused.stdout) == (1, "")
@@ -31,8 +33,6 @@ def test_a_member_is_asked_with_the_secret_only(
         )
         assert phalanx_command(*command, *at, "--secret-file", str(file)).stderr == ""
 
-    put = phalanx_command("map", "put", "m", "k", "1", *at, "--secret-file", str(file))
-    assert put.exit_code == 0
     monkeypatch.setenv(SECRET_FILE_VARIABLE, str(file))
     got = phalanx_command("map", "get", "m", "k", *at, "--json")
     assert json.loads(got.stdout)["value"] == 1
