@@ -4,7 +4,9 @@ import asyncio
 import errno
 import logging
 import resource
+import socket
 import time
+import uuid
 from typing import Any
 
 import pytest
@@ -116,6 +118,115 @@ def test_the_oldest_that_has_not_greeted_makes_room_for_the_newest(monkeypatch: 
             await member.stop(drain=False)
 
     asyncio.run(run())
+
+
+@pytest.fixture
+def few_waiting_places(monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many connections may wait at a member of these tests."""
+    monkeypatch.setattr(places, "MIN_WAITING_PLACES", 4)
+    monkeypatch.setattr(places, "MAX_WAITING_PLACES", 4)
+    return 4
+
+
+class Strangers:
+    """Idle connections that greeted as members that are in no list. A context manager that closes them."""
+
+    def __init__(self) -> None:
+        self.peers: list[RawPeer] = []
+
+    def __enter__(self) -> "Strangers":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for peer in self.peers:
+            peer.socket.close()
+
+    def take(self, address: str, places: int) -> list[RawPeer]:
+        """So many more."""
+        more = [RawPeer(address, sender=f"127.0.0.1:{20000 + n}/{uuid.uuid4()}").greeted() for n in range(places)]
+        self.peers += more
+        return more
+
+
+def test_idle_strangers_that_call_themselves_members_shut_out_nobody(few_waiting_places: int) -> None:
+    async def run() -> None:
+        one = await start()
+        try:
+            await asyncio.to_thread(strangers.take, one.address, few_waiting_places)
+            async with phalanx.connect(one.address, cluster="test", connect_timeout_s=5.0) as grid:
+                await grid.map("m").put(1, 2)
+            await asyncio.to_thread(strangers.take, one.address, few_waiting_places)
+            two = await start(seeds=(one.address,))
+            try:
+                assert await two.map("m").get(1) == 2
+                await asyncio.to_thread(strangers.take, one.address, few_waiting_places)
+                before = one._peers[two.id]
+                before.abort()
+                async with asyncio.timeout(10.0):
+                    while one._peers.get(two.id) in (None, before):  # the next heartbeat opens another connection
+                        await asyncio.sleep(0.01)
+                assert await two.map("m").get(1) == 2
+                assert one.view is not None
+                assert one.view.members == (one.id, two.id)
+            finally:
+                await two.stop(drain=False)
+        finally:
+            await one.stop(drain=False)
+
+    with Strangers() as strangers:
+        asyncio.run(run())
+
+
+def test_idle_strangers_do_not_keep_a_member_from_joining(few_waiting_places: int) -> None:
+    """A member without a list cannot tell who is a member: the one that it wants to join finds a place all the same."""
+
+    async def run() -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            seed = f"127.0.0.1:{free.getsockname()[1]}"
+        two = Member(phalanx.Config(port=0, cluster="test", seeds=(seed,), join_attempts=20))
+        joining = asyncio.create_task(two.start())
+        async with asyncio.timeout(10.0):
+            while not two.own_addresses:  # it listens then
+                await asyncio.sleep(0.01)
+        await asyncio.to_thread(strangers.take, two.address, few_waiting_places)
+        one = await phalanx.start_member(phalanx.Config(port=int(seed.rpartition(":")[2]), cluster="test"))
+        try:
+            async with asyncio.timeout(20.0):
+                await joining
+            assert two.view is not None
+            assert two.view.members == (one.id, two.id)
+        finally:
+            await two.stop(drain=False)
+            await one.stop(drain=False)
+
+    with Strangers() as strangers:
+        asyncio.run(run())
+
+
+def test_neither_the_silent_nor_strangers_take_the_places_of_the_other(few_waiting_places: int) -> None:
+    """A joiner that has greeted is not crowded out by connections that say nothing, nor a newcomer by strangers."""
+
+    async def run() -> None:
+        member = await start()
+        try:
+            joiners = await asyncio.to_thread(strangers.take, member.address, few_waiting_places // 2)
+            silent = [await asyncio.to_thread(RawPeer, member.address) for _ in range(2 * few_waiting_places)]
+            strangers.peers += silent
+            gone, newcomer = silent[: -few_waiting_places // 2], silent[-1]
+            await asyncio.to_thread(wait_for, lambda: all(peer.is_closed() for peer in gone), "the oldest are closed")
+            assert not any(peer.is_closed() for peer in joiners)
+            more = await asyncio.to_thread(strangers.take, member.address, few_waiting_places)
+            gone = [*silent[:-1], *joiners, more[0]]
+            await asyncio.to_thread(wait_for, lambda: all(peer.is_closed() for peer in gone), "the oldest are closed")
+            assert not any(peer.is_closed() for peer in more[1:])
+            await asyncio.to_thread(newcomer.greeted)
+            assert member.overload.crowded_out.total == len(gone)
+        finally:
+            await member.stop(drain=False)
+
+    with Strangers() as strangers:
+        asyncio.run(run())
 
 
 def test_without_a_descriptor_a_member_is_not_taken_for_unreachable(

@@ -270,7 +270,7 @@ class Member:
         try:
             connection = Inbound(self, self._group)
             self._connections.add(connection)
-            crowded_out = self.places.arrived(connection, self.view)
+            crowded_out = self.places.arrived(connection)
             if crowded_out is not None:
                 self.overload.crowded(crowded_out.peer_host(), self.places.plan.waiting)
                 crowded_out.abort()

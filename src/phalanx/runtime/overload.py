@@ -25,7 +25,7 @@ class Overload:
         self.refused_clients = Strangers()
         """Clients refused because their places are taken."""
         self.crowded_out = Strangers()
-        """Connections closed before they had greeted, because newer ones came."""
+        """Connections that had not greeted, or of members in no list, closed because newer ones came."""
         self.descriptor_shortages = Strangers()
         """Times at which the process or the system had no descriptor for a connection."""
 
@@ -43,10 +43,10 @@ class Overload:
             logger.warning("%s refused %d clients from %s, the last because %s", self._address(), count, host, reason)
 
     def crowded(self, host: str, places: int) -> None:
-        """A connection that had not greeted made room for a newer one."""
+        """A connection that had not greeted, or of a member that is not in the list, made room for a newer one."""
         if count := self.crowded_out.count(host, self._now_s()):
-            logger.warning("%s closed %d connections from %s that had not greeted: %d at most wait to be greeted",
-                           self._address(), count, host, places)  # fmt: skip
+            logger.warning("%s closed %d connections from %s that had not greeted, or are of members that are not in the list: "
+                           "newer ones came, and there are places for %d", self._address(), count, host, places)  # fmt: skip
 
     def no_descriptor(self, target: Target, reason: str) -> None:
         """No connection can be opened to a member at present, for want of a descriptor."""

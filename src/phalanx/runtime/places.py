@@ -2,8 +2,12 @@
 
 A member has two connections with each other member. When clients have taken all descriptors, nobody can be connected back
 to: a member that joins is admitted, not reached, and removed as silent, again and again. So clients never get the places
-of members. A connection that has not greeted may be anybody's; of these there are few, and the oldest makes room for the
-newest: an honest peer greets within milliseconds.
+of members.
+
+A connection that has not greeted may be anybody's, and so may one whose peer says that it is a member, and is in no list:
+it may want to join, or be the master of another side. Of these there are few, and the oldest makes room for the newest: an
+honest peer greets within milliseconds, and is in the list soon, or dials again. There is no time limit for the ones that
+have greeted: joining may take long, and who is idle harms nobody until the place is wanted.
 """
 
 from __future__ import annotations
@@ -14,7 +18,6 @@ import resource
 from typing import NamedTuple
 
 from phalanx.common.ids import is_client
-from phalanx.common.view import MembersView
 from phalanx.runtime.inbound import Inbound
 
 MAX_CLIENTS = 10_000
@@ -89,8 +92,8 @@ class Places:
             f"the limit of open files ({self.limit}), or lower max_clients ({self.plan.clients})"
         )
 
-    def arrived(self, connection: Inbound, view: MembersView | None) -> Inbound | None:
-        """Somebody connected; the connection that has to make room, if there are too many."""
+    def arrived(self, connection: Inbound) -> Inbound | None:
+        """Somebody connected; the connection that has to make room, if there are too many: never this one."""
         self._waiting[connection] = None
         if len(self._waiting) <= self.plan.waiting:
             return None
@@ -98,11 +101,12 @@ class Places:
             del self._waiting[other]
         if len(self._waiting) <= self.plan.waiting:
             return None
-        silent = next((other for other in self._waiting if other.sender is None), None)
-        # While this member has no list, it cannot tell who is a member: whoever greets as one may be.
-        oldest = silent if silent is not None or view is None else next(iter(self._waiting))
-        if oldest is not None:
-            del self._waiting[oldest]
+        # Half of the places for each kind: else whoever connects and says nothing crowds out those that are joining, and
+        # strangers leave newcomers no time to greet.
+        strangers = [other for other in self._waiting if other.sender is not None]
+        silent = (other for other in self._waiting if other.sender is None)
+        oldest = strangers[0] if len(strangers) > self.plan.waiting // 2 else next(silent)
+        del self._waiting[oldest]
         return oldest
 
     def greeted(self, connection: Inbound) -> None:
