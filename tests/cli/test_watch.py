@@ -5,13 +5,16 @@ import json
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from harness import TEXT, name_of
 from harness import Cluster as Drawn
-from phalanx.cli.progress import Seen, Watched, ends, in_one_line, render
+from phalanx.cli.progress import Seen, Until, Watched, ends, in_one_line, render
 from phalanx.client.ask import Placement
+from phalanx.common.ids import MemberId
+from phalanx.common.losses import Away, Gone, Loss, LossBook, LossKind, bits_of
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.wire import messages as m
 from processes import Cluster, free_port, wait_for
@@ -207,6 +210,39 @@ def test_a_cluster_that_nobody_has_used_is_whole_as_nothing_lacks_a_replica() ->
     assert not found.placement.table.is_assigned
     assert found.is_whole
     assert in_one_line(found) == "2 members, all is whole: nobody has used the data yet, so nothing lacks a replica"
+
+
+def loss(c: Drawn, version: int) -> Loss:
+    gone = (Gone(MemberId("B:5701/b"), "it hung"),)
+    return Loss(version, c.id("A"), version, 1_000, LossKind.EMPTY, MANY, bits_of([0]), gone, 1)
+
+
+@pytest.mark.parametrize(
+    ("losses", "earlier", "away", "noted"),
+    [
+        (1, 0, 0, "1 loss is not acknowledged"),
+        (2, 3, 0, "5 losses are not acknowledged"),
+        (0, 0, 1, "1 removed member has not come back"),
+        (2, 0, 2, "2 losses are not acknowledged and 2 removed members have not come back"),
+    ],
+)
+def test_all_is_whole_comes_with_what_was_lost_before(losses: int, earlier: int, away: int, noted: str) -> None:
+    c = Drawn("A", partition_count=MANY)
+    c.assign()
+    book = LossBook(
+        losses=tuple(loss(c, version) for version in range(1, losses + 1)),
+        earlier=earlier,
+        away=tuple(Away(MemberId(f"B:570{n}/b"), 1_000, "it hung") for n in range(away)),
+    )
+    found = seen(c)
+    whole = in_one_line(found)
+    assert whole == "1 member, all is whole"
+    found = msgspec.structs.replace(found, losses=m.LossesReply(1, book, found.placement.view, 2_000))
+    said = f"{noted}: see phalanx partitions --at A:5701"
+    assert in_one_line(found) == f"{whole}; {said}"
+    assert said in drawn(found, width=200)
+    assert Until().waits_for(found) == "", "there is nothing to wait for"
+    assert in_one_line(msgspec.structs.replace(found, losses=m.LossesReply(1, LossBook(), found.placement.view, 2_000))) == whole
 
 
 def test_members_without_data_are_never_whole() -> None:

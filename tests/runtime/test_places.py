@@ -162,9 +162,9 @@ def test_idle_strangers_that_call_themselves_members_shut_out_nobody(few_waiting
                 await asyncio.to_thread(strangers.take, one.address, few_waiting_places)
                 before = one._peers[two.id]
                 before.abort()
-                async with asyncio.timeout(10.0):
-                    while one._peers.get(two.id) in (None, before):  # the next heartbeat opens another connection
-                        await asyncio.sleep(0.01)
+                await asyncio.to_thread(
+                    wait_for, lambda: one._peers.get(two.id) not in (None, before), "the next heartbeat opens another"
+                )
                 assert await two.map("m").get(1) == 2
                 assert one.view is not None
                 assert one.view.members == (one.id, two.id)
@@ -186,9 +186,7 @@ def test_idle_strangers_do_not_keep_a_member_from_joining(few_waiting_places: in
             seed = f"127.0.0.1:{free.getsockname()[1]}"
         two = Member(phalanx.Config(port=0, cluster="test", seeds=(seed,), join_attempts=20))
         joining = asyncio.create_task(two.start())
-        async with asyncio.timeout(10.0):
-            while not two.own_addresses:  # it listens then
-                await asyncio.sleep(0.01)
+        await asyncio.to_thread(wait_for, lambda: two.own_addresses, "it listens")
         await asyncio.to_thread(strangers.take, two.address, few_waiting_places)
         one = await phalanx.start_member(phalanx.Config(port=int(seed.rpartition(":")[2]), cluster="test"))
         try:

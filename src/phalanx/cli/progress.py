@@ -177,20 +177,32 @@ def _print_changes(looks: Iterator[Seen | UnavailableError], until: Until | None
 def in_one_line(seen: Seen) -> str:
     """How far it is, without the migrations one by one."""
     told = seen.migrations
-    members = _count_members(seen.placement)
-    if told is None:
-        return f"{members}, {_state(seen)}"
-    parts = [members, _state(seen)]
-    if told.remaining or told.planned:
-        parts.append(f"{told.arrived} of {counted(told.planned, 'partition')} moved")
-    parts += [
-        f"{address_of(each.member)} has {counted(each.replicas, 'replica')} to hand over" for each in told.leaving
-    ]
-    return ", ".join(parts)
+    parts = [_count_members(seen.placement), _state(seen)]
+    if told is not None:
+        if told.remaining or told.planned:
+            parts.append(f"{told.arrived} of {counted(told.planned, 'partition')} moved")
+        parts += [
+            f"{address_of(each.member)} has {counted(each.replicas, 'replica')} to hand over" for each in told.leaving
+        ]
+    noted = _unacknowledged(seen)
+    return ", ".join(parts) + (f"; {noted}" if noted else "")
 
 
 def _count_members(placement: Placement) -> str:
     return counted(len(placement.view.members), "member")
+
+
+def _unacknowledged(seen: Seen) -> str:
+    """What was lost and nobody has taken note of, and how to see it: that all is whole says only that nothing is under way
+    or lacks a replica. Empty: there is nothing, or it was not asked."""
+    if seen.losses is None or not (book := seen.losses.losses):
+        return ""
+    parts = []
+    if count := len(book.losses) + book.earlier:
+        parts.append(f"{counted(count, 'loss is', 'losses are')} not acknowledged")
+    if book.away:
+        parts.append(f"{counted(len(book.away), 'removed member has', 'removed members have')} not come back")
+    return f"{' and '.join(parts)}: see phalanx partitions --at {address_of(seen.placement.view.master)}"
 
 
 def _state(seen: Seen) -> str:
@@ -234,9 +246,8 @@ def render(seen: Seen, watched: Watched) -> RenderableType:
         (_state(seen), "green" if seen.is_whole else "yellow"),
     )
     parts: list[RenderableType] = [head]
-    if seen.losses is not None and (book := seen.losses.losses):
-        count = counted(len(book.losses) + book.earlier, "loss is", "losses are")
-        parts.append(Text(f"{count} not acknowledged: see `phalanx partitions`", style="red"))
+    if noted := _unacknowledged(seen):
+        parts.append(Text(noted, style="red"))
     if told is not None:
         parts.append(_bars(told, watched))
         parts.append(_members(placement, told))
