@@ -242,7 +242,10 @@ def test_all_is_whole_comes_with_what_was_lost_before(losses: int, earlier: int,
     assert in_one_line(found) == f"{whole}; {said}"
     assert said in drawn(found, width=200)
     assert Until().waits_for(found) == "", "there is nothing to wait for"
-    assert in_one_line(msgspec.structs.replace(found, losses=m.LossesReply(1, LossBook(), found.placement.view, 2_000))) == whole
+    assert (
+        in_one_line(msgspec.structs.replace(found, losses=m.LossesReply(1, LossBook(), found.placement.view, 2_000)))
+        == whole
+    )
 
 
 def test_members_without_data_are_never_whole() -> None:

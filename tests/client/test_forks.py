@@ -1,22 +1,30 @@
 """A forked child has connections and an identity of its own, and leaves its parent's alone."""
 
 import asyncio
+import contextlib
+import gc
 import itertools
 import multiprocessing
+import operator
 import os
 import pickle
+import resource
 import signal
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import uvloop
 
 import phalanx
 from forks import Child, in_child
 from phalanx.client.staging import Staging, new_job_id
 from phalanx.common.errors import IndeterminateWrite, UsageError
+from phalanx.net.forking import let_go
 from processes import Cluster, wait_for
+from raw_peers import RawPeer
 
 KEYS = 200
 numbers: Any = None
@@ -240,6 +248,136 @@ def test_what_belongs_to_an_event_loop_says_in_a_child_that_it_is_the_parents() 
         await member.stop()
 
     asyncio.run(run())
+
+
+# --- sockets of a member and of an asyncio client ---------------------------------------------------------------------
+
+both_loops = pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+
+
+class Idle:
+    """A forked child that lives on, and does nothing, until the block ends. A context manager."""
+
+    def __init__(self) -> None:
+        reading, self._writing = os.pipe()
+        self._child = Child(lambda: (gc.collect(), os.read(reading, 1)))
+        os.close(reading)
+
+    def __enter__(self) -> "Idle":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        os.write(self._writing, b"x")
+        os.close(self._writing)
+        self._child.result()
+
+
+async def in_time(condition: Callable[[], Any], what: str) -> None:
+    await asyncio.to_thread(wait_for, condition, what)
+
+
+@both_loops
+def test_a_child_holds_neither_the_port_nor_the_connections_of_a_member(loop_factory: Any) -> None:
+    async def run() -> None:
+        one = await phalanx.start_member(phalanx.Config(port=0, cluster="test"))
+        two = await phalanx.start_member(phalanx.Config(port=0, cluster="test", seeds=(one.address,)))
+        port = int(two.address.rpartition(":")[2])
+        with RawPeer(two.address) as silent, RawPeer(two.address) as peer:
+            await asyncio.to_thread(peer.greeted)
+            await in_time(lambda: len(two._connections) == 3, "all have arrived")
+            of_two = one._peers[two.id]
+            with Idle():
+                await two.stop(drain=False)
+                for each in (silent, peer):
+                    await in_time(each.is_closed, "its end is seen")
+                await in_time(lambda: of_two.transport is None, "the link's end is seen")
+                again = await phalanx.start_member(phalanx.Config(port=port, cluster="test", seeds=(one.address,)))
+                await again.stop(drain=False)
+        await one.stop(drain=False)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(run())
+
+
+@both_loops
+def test_a_child_does_not_hold_the_connections_of_an_asyncio_client(loop_factory: Any) -> None:
+    async def run() -> None:
+        member = await phalanx.start_member(phalanx.Config(port=0, cluster="test"))
+        grid = await phalanx.connect(member.address, cluster="test")
+        await grid.map("m").put(1, 2)
+        assert member._clients
+        with Idle():
+            await grid.close()
+            await in_time(lambda: not member._clients, "the member sees that the client is gone")
+        await member.stop(drain=False)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(run())
+
+
+@both_loops
+def test_the_parents_connections_serve_on_under_load_while_children_come_and_go(loop_factory: Any) -> None:
+    async def run() -> None:
+        one = await phalanx.start_member(phalanx.Config(port=0, cluster="test"))
+        two = await phalanx.start_member(phalanx.Config(port=0, cluster="test", seeds=(one.address,)))
+        grid = await phalanx.connect(one.address, cluster="test")
+        maps = [each.map("m") for each in (one, two, grid)]
+        for each in maps:
+            await each.put_all({("before", number): number for number in range(100)})
+        written = [0] * len(maps)
+        is_over = False
+
+        def connections() -> list[Any]:
+            sides = [*one._links._of.values(), *two._links._of.values(), *grid._links.values()]
+            return sorted(map(id, [*sides, *one._connections, *two._connections]))
+
+        async def write(index: int) -> None:
+            while not is_over:
+                number = written[index] = written[index] + 1
+                assert await maps[index].put_if_absent((index, number), b"x" * 5_000) is None
+                assert await maps[index].get((index, number)) is not None
+
+        async def goes_on() -> None:
+            goals = [each + 20 for each in written]
+            await in_time(lambda: all(map(operator.ge, written, goals)) or failed(), "all write")
+
+        def failed() -> bool:
+            return any(task.done() for task in tasks)
+
+        tasks = [asyncio.create_task(write(index)) for index in range(len(maps))]
+        await goes_on()
+        before = connections()
+        for _ in range(3):
+            with Idle():
+                await goes_on()
+            await goes_on()
+        assert not failed(), tasks
+        assert connections() == before
+        is_over = True
+        await asyncio.gather(*tasks)
+        assert await maps[0].size() == 100 + sum(written)
+        async with phalanx.connect(two.address, cluster="test") as more:  # it still listens
+            assert await more.map("m").size() == 100 + sum(written)
+        await grid.close()
+        for member in (two, one):
+            await member.stop(drain=False)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(run())
+
+
+def test_copies_are_let_go_where_no_descriptor_is_left() -> None:
+    def work() -> list[str]:
+        ends = socket.socketpair()
+        numbers = [each.fileno() for each in ends]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(numbers) + 20, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        with contextlib.suppress(OSError):
+            while True:
+                os.dup(numbers[0])
+        let_go([-1, *numbers])
+        return [os.readlink(f"/proc/self/fd/{number}") for number in numbers]
+
+    assert in_child(work) == ["/dev/null"] * 2
 
 
 def test_numbers_of_requests_do_not_tie_processes_to_each_other(client: phalanx.Client) -> None:

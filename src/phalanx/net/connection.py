@@ -17,6 +17,7 @@ import msgspec
 from phalanx.common.errors import OutOfMemory, ProtocolError
 from phalanx.common.ids import Target
 from phalanx.net.flow import Drop, Flow, Limits
+from phalanx.net.forking import let_go, tell_forks
 from phalanx.net.greeting_reader import GreetingReader
 from phalanx.net.leftovers import NEVER_SENT
 from phalanx.net.records import RecordLayer
@@ -63,8 +64,16 @@ class ConnectionGroup:
         self.flow = Flow(self.loop, self.call, limits, on_drop)
         self.on_no_descriptor = on_no_descriptor
         self._due: list[FrameConnection] = []
+        self.open: set[FrameConnection] = set()
+        """Those that have a transport: also the ones that were given up, and still write what they have."""
         self._published: tuple[Message | None, bytearray] = (None, bytearray())
         """The last list or table that was sent, and its frame: n members get it, and it names n members."""
+
+        tell_forks(self)
+
+    def on_forked(self) -> None:
+        """In a forked process: the connections are the parent's, and end when it ends."""
+        let_go(connection.descriptor for connection in self.open)
 
     def published_frame(self, message: Message) -> bytearray:
         """The frame of a message that goes to everybody, encoded for the first receiver only."""
@@ -284,6 +293,7 @@ class FrameConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]  # a stream transport, as made by the loop
+        self._group.open.add(self)
         self._group.call(self.on_opened)
 
     def pause_writing(self) -> None:
@@ -333,6 +343,7 @@ class FrameConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
+        self._group.open.discard(self)
         self._out.clear()
         self._queued = 0
         self._group.call(self._closed, exc)

@@ -2,12 +2,16 @@
 
 A forked child inherits the sockets of its parent. Two processes that read one connection take each other's answers, and
 members number the operations of one sender: what the child wrote would be taken for a repetition of what the parent did.
+And a connection stays open, and a port taken, as long as any process has the socket: so the child lets go of its copies.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import weakref
+from collections.abc import Iterable
 from typing import Protocol
 
 FORKED = (
@@ -32,6 +36,36 @@ _holders: weakref.WeakSet[KnowsForks] = weakref.WeakSet()
 def tell_forks(holder: KnowsForks) -> None:
     """Have the object told, in each process that is forked from this one, that it is there now."""
     _holders.add(holder)
+
+
+def let_go(descriptors: Iterable[int]) -> None:
+    """In a child process: replace copies of the parent's sockets by `/dev/null`; negative numbers are passed over.
+
+    What the parent has, and its event loop waits for, is not touched: no call concerns the socket itself. The numbers stay
+    taken, as transports in the child still know them, and would close whatever else got them. Where there is no `/dev/null`
+    the copies stay.
+    """
+    numbers = [number for number in descriptors if number >= 0]
+    if not numbers:
+        return
+    with contextlib.suppress(OSError):
+        nothing = _open_nothing(numbers[0])
+        for number in numbers:
+            if number != nothing:
+                os.dup2(nothing, number, inheritable=False)
+        if nothing not in numbers:
+            os.close(nothing)
+
+
+def _open_nothing(replaced: int) -> int:
+    """A descriptor of `/dev/null`; where no number is left, it gets the one that is to be replaced."""
+    try:
+        return os.open(os.devnull, os.O_RDWR)
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+        os.close(replaced)
+        return os.open(os.devnull, os.O_RDWR)
 
 
 def _in_child() -> None:

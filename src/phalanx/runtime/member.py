@@ -18,6 +18,7 @@ from phalanx.common.ids import Address, MemberId, address_of, is_client, member_
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.net.connection import ConnectionGroup, reason_of
+from phalanx.net.forking import let_go, tell_forks
 from phalanx.node.node import Node
 from phalanx.node.step import take_step
 from phalanx.runtime.config import Config
@@ -124,6 +125,11 @@ class Member:
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.caller = EmbeddedCaller(config, self.feed, self.now, self.fail)
+        tell_forks(self)
+
+    def on_forked(self) -> None:
+        """In a forked process: the port is the parent's, and free when that stops."""
+        let_go(each.fileno() for each in (self._server.sockets if self._server is not None else ()))
 
     # --- for the embedding program ---------------------------------------------------------------------------------
 
