@@ -68,11 +68,12 @@ class ConnectionGroup:
         """Those that have a transport: also the ones that were given up, and still write what they have."""
         self._published: tuple[Message | None, bytearray] = (None, bytearray())
         """The last list or table that was sent, and its frame: n members get it, and it names n members."""
-
         tell_forks(self)
 
     def on_forked(self) -> None:
         """In a forked process: the connections are the parent's, and end when it ends."""
+        if self.loop.is_closed():
+            return  # connections that were not told of their end may know numbers that are somebody else's now
         let_go(connection.descriptor for connection in self.open)
 
     def published_frame(self, message: Message) -> bytearray:
@@ -175,7 +176,9 @@ class FrameConnection(asyncio.Protocol):
     @property
     def descriptor(self) -> int:
         """The number of the connection's file; -1: it is closed."""
-        return int(self.transport.get_extra_info("socket").fileno()) if self.transport is not None else -1
+        # uvloop knows no socket any more when the transport is closing.
+        held = self.transport.get_extra_info("socket") if self.transport is not None else None
+        return int(held.fileno()) if held is not None else -1
 
     def greeted(self, records: RecordLayer | None) -> None:
         """The greeting is over: what follows are messages, in records if there is a secret."""

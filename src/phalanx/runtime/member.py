@@ -129,7 +129,8 @@ class Member:
 
     def on_forked(self) -> None:
         """In a forked process: the port is the parent's, and free when that stops."""
-        let_go(each.fileno() for each in (self._server.sockets if self._server is not None else ()))
+        if self._server is not None and not self._loop.is_closed():
+            let_go(each.fileno() for each in self._server.sockets)
 
     # --- for the embedding program ---------------------------------------------------------------------------------
 
