@@ -24,6 +24,7 @@ import datetime as dt
 import math
 import operator
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final
@@ -192,11 +193,13 @@ def _check(condition: Condition) -> _Check:
     read = _KINDS[condition.kind]
     try:
         literals = [from_data(literal) for literal in condition.literals]
-        wanted = [None if literal is None else read(literal) for literal in literals]
+        read_literal = _decimal_literal if condition.kind is Kind.DECIMAL else read
+        wanted = [None if literal is None else read_literal(literal) for literal in literals]
     except (CorruptDataError, _Unfit):
         raise BadCondition(f"a literal is not of the kind {condition.kind.name}") from None
     if relation is Relation.IN:
-        return _is_in(read, [each for each in wanted if each is not None], None in wanted, negated)
+        has_null = any(each is None for each in wanted)
+        return _is_in(condition.kind, [each for each in wanted if each is not None], has_null, negated)
     if len(wanted) != 1:
         raise BadCondition(f"{len(wanted)} literals for {relation.name}, which takes one")
     if relation in _TEXT_RELATIONS and condition.kind not in (Kind.TEXT, Kind.BYTES):
@@ -223,20 +226,38 @@ def _compared(read: _Read, compare: Callable[[Any, Any], bool], literal: Any, ne
     return holds
 
 
-def _is_in(read: _Read, literals: Sequence[Any], has_null: bool, negated: bool) -> _Check:
-    among = frozenset(literals)
+def _is_in(kind: Kind, literals: Sequence[Any], has_null: bool, negated: bool) -> _Check:
+    read = _KINDS[kind]
+    is_among = _among(kind, literals)
 
     def holds(value: Any) -> bool:
         if value is None:
             return False
         try:
-            found = read(value) in among
+            found = is_among(read(value))
         except _Unfit:
             return True
         # What is none of them may still be the null among them: nobody knows.
         return not negated if found else negated and not has_null
 
     return holds
+
+
+def _among(kind: Kind, literals: Sequence[Any]) -> Callable[[Any], bool]:
+    """Whether a value equals one of the literals.
+
+    Only text and bytes are hashed with a secret. Hashes of all other kinds can be chosen by whoever chooses the values, and
+    a set of 10,000 literals with one hash takes seconds: those are searched in order.
+    """
+    if kind in (Kind.TEXT, Kind.BYTES):
+        return frozenset(literals).__contains__
+    ordered = sorted(literals)
+
+    def is_among(value: Any) -> bool:
+        place = bisect_left(ordered, value)
+        return place < len(ordered) and bool(ordered[place] == value)
+
+    return is_among
 
 
 _COMPARISONS: Final[dict[Relation, Callable[[Any, Any], bool]]] = {
@@ -300,10 +321,27 @@ def _text(value: Any) -> str:
     raise _Unfit
 
 
-def _decimal(value: Any) -> int | Decimal:
-    if type(value) is int or (type(value) is Decimal and value.is_finite()):
+_LARGE_BITS: Final = 512
+"""Turning an int into a Decimal takes the square of its length: one that is longer than this is greater than all literals."""
+_LARGEST_LITERAL: Final = 150
+"""The exponent of ten that a literal of kind DECIMAL may have at most, so that every int of `_LARGE_BITS` is beyond it."""
+_INFINITIES: Final = (Decimal("-Infinity"), Decimal("Infinity"))
+
+
+def _decimal(value: Any) -> Decimal:
+    """The value as a Decimal; an infinity if it is an int beyond all literals."""
+    if type(value) is int:
+        return Decimal(value) if value.bit_length() <= _LARGE_BITS else _INFINITIES[value > 0]
+    if type(value) is Decimal and value.is_finite():
         return value
     raise _Unfit
+
+
+def _decimal_literal(value: Any) -> Decimal:
+    literal = _decimal(value)
+    if literal.is_infinite() or (literal and literal.adjusted() > _LARGEST_LITERAL):
+        raise BadCondition(f"a literal of kind DECIMAL is beyond 1E+{_LARGEST_LITERAL}: compare with it yourself")
+    return literal
 
 
 def _instant(value: Any) -> dt.datetime:
