@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.grid.conditions import BadCondition, _among, wanted_by
+from phalanx.grid.packing import EXAMINED_BYTES, examined_at_most, packed_page
 from phalanx.grid.serialization import to_data
+from phalanx.grid.store import MapStore
 from phalanx.wire.conditions import Condition, Kind, Relation
 
 STAMP = b"\0" * 8
@@ -115,3 +117,37 @@ def test_a_literal_beyond_all_decimals_is_refused(literal: object) -> None:
     for relation in (Relation.LESS, Relation.IN):
         with pytest.raises(BadCondition, match="a literal of kind DECIMAL is beyond 1E\\+150"):
             wanted_by([field(Kind.DECIMAL, relation, literal)], 1)
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("conditions", "at_most"), [(1, EXAMINED_BYTES), (4, EXAMINED_BYTES), (64, EXAMINED_BYTES // 9)]
+)
+@pytest.mark.parametrize("size", [20_000, 1_000_000])
+def test_a_page_looks_at_some_bytes_of_entries_and_the_next_goes_on_there(
+    conditions: int, at_most: int, size: int
+) -> None:
+    store = MapStore()
+    count = 3 * EXAMINED_BYTES // size
+    for number in range(count):
+        store.put(b"%09d" % number, bytes(size), 0, 0)
+    looked_at: list[bytes] = []
+
+    def wanted(key: bytes, value: bytes) -> bool:
+        looked_at.append(key)
+        return key == b"%09d" % (count // 2)
+
+    found: list[bytes] = []
+    after, more = b"", True
+    while more:
+        before = len(looked_at)
+        page = packed_page(store, after, 8 << 20, wanted, examined_at_most(conditions), 0)
+        assert (len(looked_at) - before - 2) * size <= at_most
+        if page is not None:
+            assert page.after_key != after or not page.more
+            found.append(page.key_data)
+            after, more = page.after_key, page.more
+    assert b"".join(found) == b"%09d" % (count // 2)
+    assert set(looked_at) == set(store.entries)

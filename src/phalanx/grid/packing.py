@@ -19,7 +19,7 @@ EXAMINED_AT_MOST: Final = 4_096
 """Entries that are looked at for one page, where conditions are few: also where few entries fulfil them, a member is held up
 no longer."""
 EXAMINED_BYTES: Final = 8 * 1024 * 1024
-"""Of their values: with conditions all of them may have to be decoded."""
+"""Of their keys and values, where conditions are few: with conditions all of them may have to be decoded."""
 LISTED_AT_MOST: Final = 40_000
 """Entries of a map that are all sent on one page, in no order and without looking at any."""
 
@@ -47,6 +47,11 @@ def examined_at_most(conditions: int) -> int:
     return EXAMINED_AT_MOST * 22 // (10 + 3 * max(conditions, 4))
 
 
+def _examined_bytes(most: int) -> int:
+    """How many bytes of entries are looked at for one page that looks at so many entries."""
+    return EXAMINED_BYTES * most // EXAMINED_AT_MOST
+
+
 def packed_page(
     store: MapStore,
     after_key: bytes,
@@ -63,7 +68,11 @@ def packed_page(
     When one page holds all entries, nobody asks for what is behind it, and they come in any order.
     """
     entries = store.entries
-    if not after_key and not store.expires_at and len(entries) <= (LISTED_AT_MOST if wanted is None else most):
+    if (
+        not after_key
+        and not store.expires_at
+        and (len(entries) <= LISTED_AT_MOST if wanted is None else _are_few(entries, most))
+    ):
         page = _page_of_all(entries, max_bytes, wanted)
         if page is not None:
             return page
@@ -74,6 +83,11 @@ def packed_page(
     if with_ttls and store.expires_at:
         return page._replace(ttls=number_bytes([store.remaining_ms(key, now) for key in keys], "q"))
     return page
+
+
+def _are_few(entries: dict[bytes, bytes], most: int) -> bool:
+    """Whether all entries may be looked at for one page."""
+    return len(entries) <= most and sum(map(len, entries)) + sum(map(len, entries.values())) <= _examined_bytes(most)
 
 
 def _page_in_order(
@@ -90,13 +104,14 @@ def _page_in_order(
     keys: list[bytes] = []
     values: list[bytes] = []
     size = examined = 0
+    most_bytes = _examined_bytes(most)
     last = after_key
     for looked_at, key in enumerate(order.behind(after_key)):
-        if looked_at == most or examined > EXAMINED_BYTES:
+        if looked_at == most or examined > most_bytes:
             return _packed(keys, values, more=True, after_key=last), keys
         value = entries.get(key)
         if value is not None and (not expires_at or expires_at.get(key, now + 1) > now):
-            examined += len(value)
+            examined += len(key) + len(value)
             if wanted is None or wanted(key, value):
                 size += len(key) + len(value)
                 if size > max_bytes and keys:
