@@ -10,10 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.grid.conditions import BadCondition, _among, wanted_by
+from phalanx.grid.judging import judged
 from phalanx.grid.packing import EXAMINED_BYTES, examined_at_most, packed_page
-from phalanx.grid.serialization import to_data
+from phalanx.grid.rows import numbers
+from phalanx.grid.serialization import MSGPACK_PREFIX, to_data
 from phalanx.grid.store import MapStore
 from phalanx.wire.conditions import Condition, Kind, Relation
+from phalanx.wire.limits import JUDGED_BYTES
+from phalanx.wire.messages import PackedReply
 
 STAMP = b"\0" * 8
 SAME_HASH = 2**61 - 1
@@ -27,7 +31,7 @@ def field(kind: Kind, relation: Relation, *literals: object, negated: bool = Fal
 
 
 def is_wanted(value: object, condition: Condition) -> bool:
-    return wanted_by([condition], 1)(b"", STAMP + to_data({"x": value}))
+    return wanted_by([condition], 1, judge_all=True)(b"", STAMP + to_data({"x": value}))
 
 
 # --- literals -------------------------------------------------------------------------------------------------------
@@ -117,6 +121,109 @@ def test_a_literal_beyond_all_decimals_is_refused(literal: object) -> None:
     for relation in (Relation.LESS, Relation.IN):
         with pytest.raises(BadCondition, match="a literal of kind DECIMAL is beyond 1E\\+150"):
             wanted_by([field(Kind.DECIMAL, relation, literal)], 1)
+
+
+# --- values and keys --------------------------------------------------------------------------------------------------
+
+
+def colliding_map(many: int = 15_000) -> bytes:
+    """MessagePack of a map whose keys have one hash: to make it takes over a minute."""
+    keys = [SAME_HASH * (number + 40) for number in range(many)]
+    packed = [number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True) for number in keys]
+    body = b"".join(b"\xc7" + bytes([len(each)]) + b"\x08" + each + b"\xc0" for each in packed)
+    return b"\xdf" + many.to_bytes(4, "big") + body
+
+
+def row(*pairs: bytes) -> bytes:
+    return STAMP + MSGPACK_PREFIX + bytes([0x80 + len(pairs) // 2]) + b"".join(pairs)
+
+
+IS_NULL = Condition(-1, ("x",), Kind.ANY, Relation.NULL)
+IS_5 = Condition(-1, ("x",), Kind.INTEGER, Relation.EQUAL, (to_data(5),))
+INNER_IS_5 = Condition(-1, ("x", "y"), Kind.INTEGER, Relation.EQUAL, (to_data(5),))
+VALUE_IS_NULL = Condition(-1, ("value",), Kind.ANY, Relation.NULL)
+
+
+def test_no_map_of_a_stored_value_is_made() -> None:
+    bad = colliding_map()
+    assert len(bad) < JUDGED_BYTES
+    in_field = row(b"\xa1x", bad)
+    assert not wanted_by([IS_NULL], 1)(b"", in_field)
+    assert wanted_by([IS_5], 1)(b"", in_field)
+    assert not wanted_by([INNER_IS_5], 1)(b"", in_field)
+    assert not wanted_by([IS_5], 1)(b"", row(b"\xa1x", b"\x06", b"\x01", bad))
+    assert wanted_by([IS_5], 1)(b"", row(b"\xa1x", b"\x05", b"\x01", bad))
+    assert not wanted_by([IS_5], 1)(b"", STAMP + MSGPACK_PREFIX + bad)
+    assert not wanted_by([VALUE_IS_NULL], 1)(b"", STAMP + MSGPACK_PREFIX + b"\x91" + bad)
+
+
+def test_no_map_of_a_key_or_of_a_literal_is_made() -> None:
+    bad = colliding_map()
+    first_is_5 = Condition(0, (), Kind.INTEGER, Relation.EQUAL, (to_data(5),))
+    second_is_5 = Condition(1, (), Kind.INTEGER, Relation.EQUAL, (to_data(5),))
+    assert wanted_by([first_is_5], 1)(MSGPACK_PREFIX + bad, row())
+    key = MSGPACK_PREFIX + b"\x92\x05" + bad
+    assert wanted_by([first_is_5], 2)(key, row())
+    assert wanted_by([second_is_5], 2)(key, row())
+    for literal in (bad, b"\x91" + bad):
+        with pytest.raises(BadCondition, match="not of the kind INTEGER"):
+            wanted_by([Condition(0, (), Kind.INTEGER, Relation.IN, (MSGPACK_PREFIX + literal,))], 1)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3) | st.binary(max_size=3)
+    | st.decimals(allow_nan=False, allow_infinity=False, places=1, min_value=-9, max_value=9) | st.dates() | st.uuids(),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(["x", "y", "value"]) | st.integers(0, 2), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@given(ANYTHING, st.sampled_from([("x",), ("x", "y"), ("x", "y", "x"), ("value",), ("value", "x")]), st.booleans())
+def test_fields_are_found_as_in_the_whole_value(value: Any, path: tuple[str, ...], with_another: bool) -> None:
+    whole: Any = value if isinstance(value, dict) else {"value": value}
+    expected: bool | None = None
+    for name in path:
+        if whole is not None and not isinstance(whole, dict):
+            expected = True  # it is not what the condition says: its reader sees to that
+            break
+        whole = None if whole is None else whole.get(name)
+    stored = STAMP + to_data(value)
+    others = [Condition(-1, ("other", "z"), Kind.ANY, Relation.NULL)] if with_another else []
+    for negated in (False, True):
+        null = Condition(-1, path, Kind.ANY, Relation.NULL, (), negated)
+        if expected is None:
+            assert wanted_by([null, *others], 1)(b"", stored) is ((whole is None) is not negated)
+        else:
+            assert wanted_by([null, *others], 1)(b"", stored)
+    if expected is None and type(whole) in (int, str, Decimal):
+        kind = {int: Kind.INTEGER, str: Kind.TEXT, Decimal: Kind.DECIMAL}[type(whole)]
+        for negated in (False, True):
+            same = Condition(-1, path, kind, Relation.EQUAL, (to_data(whole),), negated)
+            assert wanted_by([same, *others], 1)(b"", stored) is not negated
+
+
+def test_a_long_value_is_sent_by_members_and_judged_by_who_asked() -> None:
+    rows = {b"a": {"x": 5, "long": bytes(JUDGED_BYTES)}, b"b": {"x": 6, "long": bytes(JUDGED_BYTES)}, b"c": {"x": 5}}
+    store = MapStore()
+    for key, value in rows.items():
+        store.put(key, STAMP + to_data(value), 0, 0)
+    page = packed_page(store, b"", 8 << 20, wanted_by([IS_5], 1), examined_at_most(1), 0)
+    assert page is not None
+    assert page.key_data == b"abc"
+    reply = judged(PackedReply(1, *page), [IS_5], 1)
+    assert reply.key_data == b"ac"
+    assert reply.value_data == b"".join(store.entries[key] for key in (b"a", b"c"))
+    assert list(numbers(reply.value_sizes)) == [len(store.entries[key]) for key in (b"a", b"c")]
+    assert list(numbers(reply.key_sizes)) == [1, 1]
+
+
+def test_a_member_does_not_look_into_a_long_value() -> None:
+    long = row(b"\xa1x", b"\xc1" * JUDGED_BYTES)  # no MessagePack: judged, it would be wanted because it is broken
+    whole = row(b"\xa1x", b"\xdd\x00\x04\x00\x00" + b"\x90" * (1 << 18))
+    for stored in (long, whole):
+        assert wanted_by([IS_NULL], 1)(b"", stored)
+    assert not wanted_by([IS_NULL], 1, judge_all=True)(b"", whole)
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from phalanx.client.packed_rows import put_round, rounds_of
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.table import PartitionTable
+from phalanx.grid.judging import judged
 from phalanx.grid.serialization import from_data, from_key_data, keys_to_data, to_data, to_key_data
 from phalanx.maps.grouping import PARTS_AT_ONCE, OwnerGroups, Part
 from phalanx.maps.requests import (
@@ -324,6 +325,8 @@ class SyncMap(MutableMapping[Any, Any]):
 
         most = PACKED_PAGES_AT_ONCE if not wanted else SOUGHT_PAGES_AT_ONCE
         for page in self._pages(request, PackedReply, partitions, of, most):
+            if wanted:
+                page = judged(page, wanted, key_parts)
             if page.key_sizes:
                 yield page
 

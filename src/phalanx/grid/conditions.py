@@ -15,7 +15,10 @@ Values are compared as Spark SQL compares columns:
 | TEXT | str, UUID and Json as their text | by code points, which is that of the bytes of UTF-8 |
 
 A value that is no dict is one with the only field `value`. A field that is not there is null, and so is every field of one
-that is null. Only the fields that conditions name are decoded.
+that is null. Only the fields that conditions name are decoded, and no lists and maps (`fields`).
+
+A value that is longer than `JUDGED_BYTES` with its stamp is wanted by members without a look at it, since one value is one
+turn: who asked judges it (`judge_all`).
 """
 
 from __future__ import annotations
@@ -25,17 +28,18 @@ import math
 import operator
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from phalanx.common.clock import STAMP_BYTES
-from phalanx.grid.messagepack import UUID, Json, from_extension
-from phalanx.grid.serialization import MSGPACK_PREFIX, CorruptDataError, from_data, from_key_data
+from phalanx.grid.fields import SCALAR, UNREADABLE, Packed, fields_of, key_of, plain, scalar_of
+from phalanx.grid.messagepack import UUID, Json
+from phalanx.grid.serialization import MSGPACK_PREFIX, CorruptDataError, from_data
 from phalanx.wire.conditions import Condition, Kind, Relation
-from phalanx.wire.limits import MAX_CONDITIONS, MAX_LITERAL_BYTES, MAX_LITERALS, MAX_PATH
+from phalanx.wire.limits import JUDGED_BYTES, MAX_CONDITIONS, MAX_LITERAL_BYTES, MAX_LITERALS, MAX_PATH
 
 Wanted = Callable[[bytes, bytes], bool]
 """Of a key and a stamped value: whether the entry is wanted."""
@@ -47,6 +51,14 @@ _Check = Callable[[Any], bool]
 """Of a value as it was decoded: whether the condition holds, or may hold."""
 _Read = Callable[[Any], Any]
 """The value as one of its kind, to compare; `_Unfit` if it is none."""
+
+
+class _Field(NamedTuple):
+    """What is asked of one field."""
+
+    checks: list[_Check]
+    within: dict[str, _Field]
+    """Of the fields in it, by name."""
 
 
 class BadCondition(Exception):
@@ -79,11 +91,14 @@ def fit_one_scan(conditions: Sequence[Condition]) -> bool:
     return all(len(each.path) <= MAX_PATH for each in conditions)
 
 
-def wanted_by(conditions: Sequence[Condition], key_parts: int) -> Wanted:
-    """What decides whether an entry fulfils all conditions. Raises `BadCondition`."""
+def wanted_by(conditions: Sequence[Condition], key_parts: int, *, judge_all: bool = False) -> Wanted:
+    """What decides whether an entry fulfils all conditions. Raises `BadCondition`.
+
+    `judge_all`: long values, too.
+    """
     check_size(conditions)
     of_key: list[tuple[int, _Check]] = []
-    of_value: dict[str, list[tuple[tuple[str, ...], _Check]]] = {}
+    of_value: dict[str, _Field] = {}
     for condition in conditions:
         check = _check(condition)
         if condition.part >= 0:
@@ -95,9 +110,9 @@ def wanted_by(conditions: Sequence[Condition], key_parts: int) -> Wanted:
         elif not condition.path:
             raise BadCondition("a condition names neither a part of the key nor a field")
         else:
-            of_value.setdefault(condition.path[0], []).append((condition.path[1:], check))
+            _field_at(of_value, condition.path).checks.append(check)
     key_wanted = _of_key(of_key, key_parts) if of_key else None
-    value_wanted = _of_value(of_value) if of_value else None
+    value_wanted = _of_value(of_value, judge_all) if of_value else None
     if key_wanted is None:
         return (lambda key, stored: value_wanted(stored)) if value_wanted is not None else lambda key, stored: True
     if value_wanted is None:
@@ -111,8 +126,8 @@ def wanted_by(conditions: Sequence[Condition], key_parts: int) -> Wanted:
 def _of_key(checks: Sequence[tuple[int, _Check]], key_parts: int) -> Callable[[bytes], bool]:
     def wanted(data: bytes) -> bool:
         try:
-            key = from_key_data(data)
-        except CorruptDataError:
+            key = key_of(data)
+        except (CorruptDataError, *UNREADABLE):
             return True
         parts = key if isinstance(key, tuple) else (key,)
         if len(parts) != key_parts or (key_parts == 1 and isinstance(key, tuple)):
@@ -122,63 +137,91 @@ def _of_key(checks: Sequence[tuple[int, _Check]], key_parts: int) -> Callable[[b
     return wanted
 
 
-def _of_value(checks: dict[str, list[tuple[tuple[str, ...], _Check]]]) -> Callable[[bytes], bool]:
-    decode = _decoder(list(checks))
-    names = list(checks)
-    flat = [(place, path, check) for place, each in enumerate(checks.values()) for path, check in each]
+def _field_at(fields: dict[str, _Field], path: Sequence[str]) -> _Field:
+    """What is asked of the field at the path, to add to."""
+    field = fields.setdefault(path[0], _Field([], {}))
+    for name in path[1:]:
+        field = field.within.setdefault(name, _Field([], {}))
+    return field
+
+
+def _of_value(fields: dict[str, _Field], judge_all: bool) -> Callable[[bytes], bool]:
+    decode = _decoder(fields)
+    asked = list(fields.values())
+    flat = [(place, check) for place, field in enumerate(asked) for check in field.checks if not field.within]
+    deep = [(place, field) for place, field in enumerate(asked) if field.within]
 
     def wanted(stored: bytes) -> bool:
-        values: Sequence[Any] | None
-        try:
-            if decode is not None and stored[STAMP_BYTES:_ROW_STARTS] == MSGPACK_PREFIX:
-                values = _values_of(decode(stored[_ROW_STARTS:]))
-            else:
-                values = _decoded(stored, names)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            values = _decoded(stored, names)
-        if values is None:
+        if len(stored) > JUDGED_BYTES and not judge_all:
             return True
-        for place, path, check in flat:  # noqa: SIM110  (a generator would cost twice as much)
-            if not (_inside(values[place], path, check) if path else check(values[place])):
-                return False
-        return True
+        try:
+            if decode is None or stored[STAMP_BYTES:_ROW_STARTS] != MSGPACK_PREFIX:
+                return _is_any_wanted(fields, stored)
+            values = _values_of(decode(stored[_ROW_STARTS:]))
+            for place, check in flat:
+                value = values[place]
+                if not check(plain(value) if type(value) is _EXTENSION else value):
+                    return False
+            return all(_holds(field, values[place]) for place, field in deep)
+        except (CorruptDataError, *UNREADABLE):
+            return _is_odd_wanted(fields, stored)
 
     return wanted
 
 
-def _decoded(stored: bytes, names: Sequence[str]) -> Sequence[Any] | None:
-    """The fields of a value that is no row, or a row with fields whose names are no texts; None: it cannot be read."""
+def _is_odd_wanted(fields: dict[str, _Field], stored: bytes) -> bool:
+    """Whether a value is wanted that is no row of fields with simple values."""
     try:
-        content = from_data(stored[STAMP_BYTES:])
-    except CorruptDataError:
-        return None
-    row = content if isinstance(content, dict) else {VALUE_FIELD: content}
-    return [row.get(name) for name in names]
+        return _is_any_wanted(fields, stored)
+    except (CorruptDataError, *UNREADABLE):
+        return True
+
+
+def _is_any_wanted(fields: dict[str, _Field], stored: bytes) -> bool:
+    """Whether any value is wanted. Raises `CorruptDataError` and `UNREADABLE`."""
+    if stored[STAMP_BYTES:_ROW_STARTS] == MSGPACK_PREFIX:
+        packed: Packed = stored[_ROW_STARTS:]
+        found = fields_of(packed, fields)
+        row: Mapping[str, Packed] = {VALUE_FIELD: packed} if found is None else found
+        return all(_holds(field, row.get(name)) for name, field in fields.items())
+    value = from_data(stored[STAMP_BYTES:])
+    for name, field in fields.items():
+        if name != VALUE_FIELD or value is None:
+            if not _holds(field, None):
+                return False
+        elif not all(check(value) for check in field.checks):
+            return False
+    return True
+
+
+def _holds(field: _Field, packed: Packed | None) -> bool:
+    """Whether a field is as asked; None: it is not there. Raises `UNREADABLE`."""
+    if field.checks:
+        value = None if packed is None else scalar_of(packed)
+        if not all(check(value) for check in field.checks):
+            return False
+    if not field.within:
+        return True
+    inner = {} if packed is None else fields_of(packed, field.within)
+    return inner is None or all(_holds(each, inner.get(name)) for name, each in field.within.items())
 
 
 _values_of: Final = msgspec.structs.astuple
+_EXTENSION: Final = msgspec.msgpack.Ext
 
 
-def _decoder(names: Sequence[str]) -> Callable[[bytes], Any] | None:
+def _decoder(fields: dict[str, _Field]) -> Callable[[bytes], Any] | None:
     """Decodes these fields of a row, None where one is not there, and steps over all others; None: names are too odd."""
-    fields = [(f"f{place}", Any, None) for place in range(len(names))]
-    rename = {f"f{place}": name for place, name in enumerate(names)}
+    kinds = [msgspec.Raw if field.within else SCALAR for field in fields.values()]
+    rename = {f"f{place}": name for place, name in enumerate(fields)}
     try:
-        row = msgspec.defstruct("Row", fields, rename=rename, gc=False)
+        row = msgspec.defstruct(
+            "Row", list(zip(rename, kinds, [None] * len(kinds), strict=True)), rename=rename, gc=False
+        )
     except ValueError:
         return None
-    decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(row, ext_hook=from_extension).decode
+    decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(row).decode
     return decode
-
-
-def _inside(value: Any, path: tuple[str, ...], check: _Check) -> bool:
-    for name in path:
-        if value is None:
-            break
-        if not isinstance(value, dict):
-            return True
-        value = value.get(name)
-    return check(value)
 
 
 # --- what is asked of it --------------------------------------------------------------------------------------------
@@ -192,10 +235,10 @@ def _check(condition: Condition) -> _Check:
         raise BadCondition(f"kind {condition.kind} cannot be compared")
     read = _KINDS[condition.kind]
     try:
-        literals = [from_data(literal) for literal in condition.literals]
+        literals = [key_of(literal) for literal in condition.literals]
         read_literal = _decimal_literal if condition.kind is Kind.DECIMAL else read
         wanted = [None if literal is None else read_literal(literal) for literal in literals]
-    except (CorruptDataError, _Unfit):
+    except (CorruptDataError, _Unfit, *UNREADABLE):
         raise BadCondition(f"a literal is not of the kind {condition.kind.name}") from None
     if relation is Relation.IN:
         has_null = any(each is None for each in wanted)

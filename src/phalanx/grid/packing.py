@@ -18,7 +18,7 @@ from phalanx.grid.store import MapStore
 EXAMINED_AT_MOST: Final = 4_096
 """Entries that are looked at for one page, where conditions are few: also where few entries fulfil them, a member is held up
 no longer."""
-EXAMINED_BYTES: Final = 8 * 1024 * 1024
+EXAMINED_BYTES: Final = 2 * 1024 * 1024
 """Of their keys and values, where conditions are few: with conditions all of them may have to be decoded."""
 LISTED_AT_MOST: Final = 40_000
 """Entries of a map that are all sent on one page, in no order and without looking at any."""
@@ -111,7 +111,8 @@ def _page_in_order(
             return _packed(keys, values, more=True, after_key=last), keys
         value = entries.get(key)
         if value is not None and (not expires_at or expires_at.get(key, now + 1) > now):
-            examined += len(key) + len(value)
+            if wanted is not None:
+                examined += len(key) + len(value)
             if wanted is None or wanted(key, value):
                 size += len(key) + len(value)
                 if size > max_bytes and keys:

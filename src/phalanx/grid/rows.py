@@ -75,7 +75,7 @@ def _extent(sizes: bytes) -> Extent:
     if sizes == first * many:
         size = int.from_bytes(first, "little")
         return Extent(many, many * size, size, size)
-    return extent_of(_numbers(sizes))
+    return extent_of(numbers(sizes))
 
 
 def row_count(data: bytes, start: int = 0) -> int:
@@ -107,12 +107,18 @@ def unpack_rows(data: bytes, start: int = 0, prefix: bytes = b"") -> tuple[list[
     return own, [prefix + value for value in their] if prefix else their
 
 
+def apart(data: bytes, sizes: bytes) -> list[bytes]:
+    """The parts of packed data whose sizes stand by themselves."""
+    ends = list(accumulate(numbers(sizes), initial=0))
+    return [data[at:to] for at, to in pairwise(ends)]
+
+
 def _apart(data: bytes, sizes: int, begin: int, extent: Extent) -> list[bytes]:
     """Each by itself, of so many side by side: where their sizes are, and where they begin."""
     many, size = extent.many, extent.largest
     if size and size == extent.smallest:
         return list(struct.unpack_from(f"{size}s" * many, data, begin))
-    ends = accumulate(_numbers(data[sizes : sizes + NUMBER_BYTES * many]), initial=begin)
+    ends = accumulate(numbers(data[sizes : sizes + NUMBER_BYTES * many]), initial=begin)
     return [data[at:to] for at, to in pairwise(ends)]
 
 
@@ -155,8 +161,9 @@ def number_bytes(numbers: Iterable[int], kind: str = "I") -> bytes:
     return found.tobytes()
 
 
-def _numbers(data: bytes) -> array[int]:
-    found = array("I", data)
+def numbers(data: bytes, kind: str = "I") -> array[int]:
+    """The numbers that `number_bytes` made bytes of."""
+    found = array(kind, data)
     if sys.byteorder == "big":
         found.byteswap()
     return found

@@ -30,6 +30,9 @@ MAX_LITERAL_BYTES = 1024 * 1024
 """In all conditions of one scan together."""
 MAX_PATH = 32
 """Names on the way from a value to one of its fields."""
+JUDGED_BYTES = 256 * 1024
+"""Of a stored value, with its stamp: members send those that are longer whatever the conditions are, and who asked judges
+them."""
 MAX_ATTEMPTS = 50_000
 """In one request for a step, and attempts times partitions: each is looked up in each partition."""
 
@@ -45,6 +48,7 @@ Path = Annotated[tuple[Text, ...], Meta(max_length=MAX_PATH)]
 Literals = Annotated[tuple[bytes, ...], Meta(max_length=MAX_LITERALS)]
 
 __all__ = [
+    "JUDGED_BYTES",
     "MAX_ATTEMPTS",
     "MAX_CONDITIONS",
     "MAX_KEYS",
