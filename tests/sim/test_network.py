@@ -114,7 +114,7 @@ def test_a_dead_process_refuses() -> None:
     wires.hosts[1].node = None
     wires.send(0, B, 1)
     wires.run()
-    assert wires.events(0, LinkRefused) == [LinkRefused(MemberId(B), "connection refused")]
+    assert wires.events(0, LinkRefused) == [LinkRefused(MemberId(B), "connection refused", is_deserted=True)]
     assert wires.numbers(1) == []
 
 
