@@ -9,6 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from planted import SEEDS
 from processes import Cluster
 from rows import RowsPlugin, load_rows
 
@@ -28,10 +29,14 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-scenarios", action="store_true", help="write what tests/scenarios/*.txt show now")
+    parser.addoption(
+        "--record-seeds", action="store_true", help="search planted bugs anew, and keep by which seeds they are found"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RowsPlugin(load_rows()), "checklist-rows")
+    SEEDS.is_recording = bool(config.getoption("--record-seeds"))
 
 
 @pytest.fixture

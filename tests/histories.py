@@ -1,7 +1,7 @@
 """Many simulated histories of one profile, and what was violated in them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from phalanx.sim.checkers.findings import Violation
 from phalanx.sim.drawing import draw_options
@@ -30,11 +30,3 @@ def count_all(seeds: range, profile: Profile) -> Counter[str]:
     for result in play_all(seeds, profile):
         counts.update(result.counts)
     return counts
-
-
-def assert_found(canary: str, profile: Profile, seeds: Iterable[int], by: set[str]) -> None:
-    """Some of these histories, with the bug planted, violates one of these."""
-    for seed in seeds:
-        if by & {violation.what for violation in run(draw_options(seed, profile), canary).violations}:
-            return
-    raise AssertionError(f"{canary} was planted and not found")

@@ -50,9 +50,9 @@ class Mutant(NamedTuple):
         return f"{'+'.join(self.rows)} {self.file}: {self.why}"
 
 
-def load(folder: Path = TESTS / "mutants") -> list[Mutant]:
+def load(folder: Path = TESTS / "mutants", file: str = "*.toml") -> list[Mutant]:
     found: list[Mutant] = []
-    for path in sorted(folder.glob("*.toml")):
+    for path in sorted(folder.glob(file)):
         for entry in tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]:
             found.append(Mutant(tuple(entry["rows"]), entry["file"], entry["old"], entry["new"], entry["why"]))
     return found
@@ -173,6 +173,7 @@ def main() -> int:
         prog="./run mutants", description="Do tests fail when the rule they cite is broken?"
     )
     parser.add_argument("wanted", nargs="*", metavar="ROW", help="rows, or beginnings of them; default: all")
+    parser.add_argument("--file", default="*.toml", metavar="NAME", help="only those of this file of tests/mutants")
     parser.add_argument("--stale", action="store_true", help="only see whether each mutant still applies")
     parser.add_argument("--judge", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--rows", nargs="*", default=[], help=argparse.SUPPRESS)
@@ -182,7 +183,7 @@ def main() -> int:
         judge(arguments.judge, arguments.rows, arguments.tests)
         return 0
     wanted = tuple(arguments.wanted) or ("",)
-    mutants = [mutant for mutant in load() if any(row.startswith(wanted) for row in mutant.rows)]
+    mutants = [mutant for mutant in load(file=arguments.file) if any(row.startswith(wanted) for row in mutant.rows)]
     if arguments.stale:
         stale = [f"{mutant.name}: {reason}" for mutant in mutants if (reason := staleness(mutant))]
         print("\n".join(stale) or f"all {len(mutants)} apply")

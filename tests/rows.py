@@ -5,6 +5,9 @@ an id outside it is an error at collection. A test that is skipped or expected t
 
     ./run rows           counts per prefix, and the rows that no test holds
     ./run rows --cited   each row with the tests that hold it
+    ./run rows --quickly without the tests that are marked long
+
+The exit status is 1 where no test holds a row.
 """
 
 import argparse
@@ -39,8 +42,9 @@ def cited_rows(item: pytest.Item) -> list[str]:
 class RowsPlugin:
     """Checks every cited id at collection and remembers which test cites which row."""
 
-    def __init__(self, rows: dict[str, str]) -> None:
+    def __init__(self, rows: dict[str, str], not_holding: tuple[str, ...] = NOT_HOLDING) -> None:
         self.rows = rows
+        self.not_holding = not_holding
         self.tests_of: dict[str, list[str]] = {}  # row -> test names, parametrised cases as one, in collection order
 
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -51,7 +55,7 @@ class RowsPlugin:
         unknown = []
         for item in items:
             name = item.nodeid.partition("[")[0]
-            holds = not any(item.get_closest_marker(marker) for marker in NOT_HOLDING)
+            holds = not any(item.get_closest_marker(marker) for marker in self.not_holding)
             for row in cited_rows(item):
                 if row not in self.rows:
                     unknown.append(f"{name} cites {row!r}")
@@ -62,9 +66,9 @@ class RowsPlugin:
             raise pytest.UsageError(f"no such row in {ROWS_FILE.name}:\n  {listed}")
 
 
-def collect() -> dict[str, list[str]]:
+def collect(not_holding: tuple[str, ...] = NOT_HOLDING) -> dict[str, list[str]]:
     """Collects the whole suite without running it: row -> the tests that hold it."""
-    plugin = RowsPlugin(load_rows())
+    plugin = RowsPlugin(load_rows(), not_holding)
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         status = pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider"], plugins=[plugin])
@@ -97,10 +101,12 @@ def report_cited(rows: dict[str, str], tests_of: dict[str, list[str]]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./run rows", description="The checklist rows that the tests hold.")
     parser.add_argument("--cited", action="store_true", help="list each held row with its tests")
+    parser.add_argument("--quickly", action="store_true", help="leave out the tests that are marked long")
     arguments = parser.parse_args()
     report = report_cited if arguments.cited else report_held
-    report(load_rows(), collect())
-    return 0
+    rows, held = load_rows(), collect((*NOT_HOLDING, "long") if arguments.quickly else NOT_HOLDING)
+    report(rows, held)
+    return int(len(held) < len(rows))
 
 
 if __name__ == "__main__":

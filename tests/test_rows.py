@@ -1,11 +1,13 @@
 """The bookkeeping of checklist rows itself: every id is checked, and only tests that can fail hold a row."""
 
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from rows import RowsPlugin, load_rows, report_held
+from rows import ROWS_FILE, RowsPlugin, load_rows, report_held
 
 pytest_plugins = ["pytester"]
 
@@ -62,3 +64,10 @@ def test_the_report_names_what_no_test_holds(capsys: pytest.CaptureFixture[str])
         "CS: 1 of 2 rows held",
         "all: 1 of 2 rows held, 1 by no test",
     ]
+
+
+def test_each_row_is_held_by_a_test_that_is_not_left_to_the_long_command() -> None:
+    # In a process of its own: what it collects is the whole suite, of which this test is a part.
+    command = [sys.executable, str(ROWS_FILE.with_name("rows.py")), "--quickly"]
+    ended = subprocess.run(command, cwd=ROWS_FILE.parent.parent, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -16,7 +16,7 @@ from phalanx.grid.serialization import to_data
 from phalanx.partition.hashing import partition_of
 from processes import wait_for
 
-pytestmark = [pytest.mark.long, pytest.mark.cuts, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cuts, pytest.mark.timeout(400)]
 
 NODES = "athens byzantium cyrene delphi euphesus"
 MAJORITY, MINORITY = "athens delphi euphesus", "byzantium cyrene"
@@ -119,6 +119,7 @@ def test_two_sides_write_and_become_one_cluster_that_has_it_all(machines: Start)
     assert sum(event["count"] for event in conflicts) >= len(both)
 
 
+@pytest.mark.long
 def test_what_was_removed_on_either_side_stays_removed(machines: Start) -> None:
     m = split(machines, backup_count=2)  # so that the side of three has replicas of everything
     here, there, crossed = numbered("removed here"), numbered("removed there"), numbered("written there, removed here")
@@ -142,6 +143,7 @@ def test_what_was_removed_on_either_side_stays_removed(machines: Start) -> None:
         assert s.here.items("cleared") == {"after": "there"}
 
 
+@pytest.mark.long
 def test_a_write_that_was_on_its_way_when_the_cut_came_does_not_come_when_it_is_healed(machines: Start) -> None:
     """Its caller was answered by the owner on its own side, and has written anew since."""
     m = split(machines)
@@ -176,6 +178,7 @@ def owner_of(key: str, rows: list[str]) -> str:
     return rows[partition_of(to_data(key), len(rows))].split()[0]
 
 
+@pytest.mark.long
 @pytest.mark.rows("EL-61")
 def test_the_policy_of_a_map_says_what_becomes_of_what_the_smaller_side_wrote(machines: Start) -> None:
     m = split(machines, backup_count=2)
@@ -207,6 +210,7 @@ def test_the_policy_of_a_map_says_what_becomes_of_what_the_smaller_side_wrote(ma
         }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.rows("EL-48", "EL-50")
 def test_a_protected_map_is_refused_on_the_smaller_side_only(machines: Start) -> None:
     m = split(machines)

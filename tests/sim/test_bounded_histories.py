@@ -2,9 +2,10 @@
 
 import pytest
 
-from histories import assert_found, count_all, play_all
+from histories import count_all, play_all
 from phalanx.sim.eviction_canaries import EVICTION_CANARIES
 from phalanx.sim.options import Profile
+from planted import assert_found
 
 
 @pytest.mark.parametrize("block", range(3))

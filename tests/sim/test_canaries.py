@@ -13,8 +13,9 @@ from phalanx.sim.loss_canaries import LOSS_CANARIES
 from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
 from phalanx.sim.migration_canaries import MIGRATION_CANARIES
 from phalanx.sim.options import DESTINATION, OTHER_REPLICA, Fault, FaultKind, Options, Profile
-from phalanx.sim.run import Result, repeat_command, run
+from phalanx.sim.run import repeat_command, run
 from phalanx.sim.staging_canaries import STAGING_CANARIES
+from planted import find
 from plots import options
 
 SEEDS = range(90)
@@ -110,15 +111,6 @@ MEMBERSHIP_FOUND_BY = {
 }
 
 
-def find(canary: str, *profiles: Profile, seeds: range = SEEDS) -> Result:
-    for profile in profiles:
-        for seed in seeds:
-            result = run(draw_options(seed, profile), canary)
-            if result.violations:
-                return result
-    raise AssertionError(f"{canary} was planted and not found in {len(profiles) * len(seeds)} histories")
-
-
 def test_every_canary_has_an_expectation() -> None:
     expected = {
         *FOUND_BY,
@@ -142,12 +134,12 @@ def test_every_canary_has_an_expectation() -> None:
 
 @pytest.mark.parametrize("canary", LOSS_FOUND_BY)
 def test_a_planted_bug_in_what_is_told_of_losses_is_found(canary: str) -> None:
-    assert find(canary, Profile.DEFAULT).violations[0].what in LOSS_FOUND_BY[canary]
+    assert find(canary, [Profile.DEFAULT], SEEDS).violations[0].what in LOSS_FOUND_BY[canary]
 
 
 @pytest.mark.parametrize("canary", FOUND_BY)
 def test_a_planted_bug_is_found(canary: str) -> None:
-    result = find(canary, Profile.FAILOVER, Profile.DEFAULT, seeds=SEEDS[FROM_SEED.get(canary, 0) :])
+    result = find(canary, [Profile.FAILOVER, Profile.DEFAULT], SEEDS[FROM_SEED.get(canary, 0) :])
     assert result.violations[0].what in FOUND_BY[canary]
     assert f"--seed {result.seed}" in repeat_command(result)
     assert f"--canary {canary}" in repeat_command(result)
@@ -156,7 +148,7 @@ def test_a_planted_bug_is_found(canary: str) -> None:
 @pytest.mark.parametrize("canary", MIGRATION_FOUND_BY)
 def test_a_planted_bug_of_migrations_is_found(canary: str) -> None:
     first = FROM_SEED.get(canary, 0)
-    result = find(canary, Profile.MIGRATIONS, seeds=range(first, first + len(SEEDS)))
+    result = find(canary, [Profile.MIGRATIONS], range(first, first + len(SEEDS)))
     assert MIGRATION_FOUND_BY[canary] & {violation.what for violation in result.violations}
     assert f"--seed {result.seed} --profile migrations" in repeat_command(result)
     assert f"--canary {canary}" in repeat_command(result)
@@ -172,14 +164,14 @@ def test_a_planted_bug_is_found_where_its_rule_matters(canary: str) -> None:
 @pytest.mark.parametrize("canary", CUT_FOUND_BY)
 def test_a_planted_bug_of_merging_is_found(canary: str) -> None:
     first = FROM_SEED.get(canary, 0)
-    result = find(canary, Profile.CUTS, seeds=range(first, first + len(SEEDS)))
+    result = find(canary, [Profile.CUTS], range(first, first + len(SEEDS)))
     assert CUT_FOUND_BY[canary] & {violation.what for violation in result.violations}
     assert not run(draw_options(result.seed, Profile.CUTS)).violations
 
 
 @pytest.mark.parametrize("canary", MEMBERSHIP_FOUND_BY)
 def test_a_planted_bug_of_membership_is_found(canary: str) -> None:
-    result = find(canary, Profile.MEMBERSHIP, seeds=MEMBERSHIP_SEEDS)
+    result = find(canary, [Profile.MEMBERSHIP], MEMBERSHIP_SEEDS)
     assert MEMBERSHIP_FOUND_BY[canary] & {violation.what for violation in result.violations}
     assert f"--seed {result.seed} --profile membership" in repeat_command(result)
     assert f"--canary {canary}" in repeat_command(result)
@@ -189,7 +181,9 @@ def test_a_planted_bug_of_membership_is_found(canary: str) -> None:
 def test_a_planted_bug_of_protection_is_found_by_what_leaves_the_members(canary: str) -> None:
     """What histories with cuts find of other rules is not looked at here."""
     what = "a side that is too small serves no protected map"
-    drawn = (draw_options(seed, Profile.CUTS) for seed in SEEDS)
-    protected = [options for options in drawn if options.protection.is_on]
-    assert any(violation.what == what for options in protected for violation in run(options, canary).violations)
-    assert not any(violation.what == what for options in protected[:5] for violation in run(options).violations)
+    protected = {seed: options for seed in SEEDS if (options := draw_options(seed, Profile.CUTS)).protection.is_on}
+    found = find(canary, [Profile.CUTS], protected, lambda result: any(each.what == what for each in result.violations))
+    assert found.seed in protected
+    assert not any(
+        violation.what == what for options in list(protected.values())[:5] for violation in run(options).violations
+    )

@@ -36,16 +36,18 @@ IN_BRIEF = [
     (3, "agreed", 5, {"leaves": 1, "crashes": 1, "suspicions": 1, "times": 1}, 5_000),
     (3, "behind", 5, {"crashes": 1, "suspicions": 2, "times": 2}, 6_000),
     (3, "suspecting", 6, {"crashes": 1, "suspicions": 1, "times": 2}, 9_000),
-    (4, "agreed", 5, {"suspicions": 4}, 6_000),
+    pytest.param(4, "agreed", 5, {"suspicions": 4}, 6_000, marks=pytest.mark.long),
     (4, "removal", 6, {"crashes": 1, "suspicions": 1, "times": 1}, 11_000),
     (4, "admission", 5, {"suspicions": 1, "times": 1}, 7_000),
     (4, "suspecting", 4, {"crashes": 1, "suspicions": 1, "times": 1}, 2_500),
-    (3, "agreed", 8, {"returns": 1, "crashes": 1, "suspicions": 1, "times": 1}, 15_000),
-    (3, "removal", 7, {"returns": 2, "suspicions": 1, "times": 2}, 10_000),
+    pytest.param(
+        3, "agreed", 8, {"returns": 1, "crashes": 1, "suspicions": 1, "times": 1}, 15_000, marks=pytest.mark.long
+    ),
+    pytest.param(3, "removal", 7, {"returns": 2, "suspicions": 1, "times": 2}, 10_000, marks=pytest.mark.long),
     (3, "removal", 20, {"crashes": 1, "suspicions": 1, "times": 3}, 200),
     (3, "admission", 9, {"crashes": 1, "suspicions": 1, "times": 2}, 10_000),
-    (4, "ring", 4, {"crashes": 1, "suspicions": 2, "times": 1}, 4_000),
-    (4, "ring-removal", 6, {"crashes": 1, "suspicions": 1, "times": 1}, 8_000),
+    pytest.param(4, "ring", 4, {"crashes": 1, "suspicions": 2, "times": 1}, 4_000, marks=pytest.mark.long),
+    pytest.param(4, "ring-removal", 6, {"crashes": 1, "suspicions": 1, "times": 1}, 8_000, marks=pytest.mark.long),
 ]
 AT_LENGTH = [
     (3, "agreed", 8, {"crashes": 1, "suspicions": 2, "times": 2}, 50_000),

@@ -2,13 +2,14 @@
 
 import pytest
 
-from histories import assert_found, count_all, play_all
+from histories import count_all, play_all
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.journal_checker import JournalChecker, Run
 from phalanx.sim.history import Operation, Outcome
 from phalanx.sim.journal_canaries import JOURNAL_CANARIES
 from phalanx.sim.options import Profile
 from phalanx.wire.messages import JournalReply
+from planted import assert_found
 
 WHERE = ("m", 0, 7)
 KEY, V, W = b"\xff\xff\xff\xf5r1", b"v", b"w"

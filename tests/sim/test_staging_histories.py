@@ -2,7 +2,7 @@
 
 import pytest
 
-from histories import assert_found, count_all, play_all
+from histories import count_all, play_all
 from phalanx.common.ids import MemberId
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.staging_checker import KEPT, NEVER_SEEN, ONCE, REPLACED, WHOLE, StagingChecker
@@ -11,6 +11,7 @@ from phalanx.sim.history import NEVER
 from phalanx.sim.options import Profile
 from phalanx.sim.staged_jobs import TEXT, UNSEEN, Ack, Decision, StagedJobs
 from phalanx.sim.staging_canaries import STAGING_CANARIES
+from planted import assert_found
 
 SEEDS = range(16)
 FOUND_BY = {

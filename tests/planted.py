@@ -1,0 +1,77 @@
+"""Finds a planted bug (a canary): histories are played until one of them tells of it.
+
+A search may take hundreds of histories, so `planted_seeds.json` keeps the seed that told of each bug last, and that one is
+played first. Only where it does not tell any more are the others played: then the test still passes, later, and warns.
+`./run python -m pytest tests/sim -k planted --record-seeds` keeps the seeds anew.
+"""
+
+import fcntl
+import json
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from phalanx.sim.drawing import draw_options
+from phalanx.sim.options import Profile
+from phalanx.sim.run import Result, run
+
+FILE = Path(__file__).with_name("planted_seeds.json")
+
+
+class Seeds:
+    """The seed by which each planted bug was found last, by profile and bug."""
+
+    def __init__(self, path: Path = FILE) -> None:
+        self._path = path
+        self._known: dict[str, int] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        self.is_recording = False
+
+    def in_order(self, profile: Profile, canary: str, seeds: Iterable[int]) -> Iterable[int]:
+        """The seeds, beginning with the one that is known."""
+        known = self._known.get(f"{profile}: {canary}")
+        if known is not None and not self.is_recording:
+            yield known
+        yield from (seed for seed in seeds if seed != known or self.is_recording)
+
+    def note(self, profile: Profile, canary: str, seed: int) -> None:
+        """Remember by which seed it was found; the file is written only when seeds are recorded."""
+        name = f"{profile}: {canary}"
+        if self._known.get(name) == seed:
+            return
+        if self.is_recording:
+            # Tests run in processes beside each other, of which each notes what it finds.
+            with self._path.open("a+", encoding="utf-8") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.seek(0)
+                self._known = {**json.loads(file.read() or "{}"), name: seed}
+                file.truncate(0)
+                file.write(json.dumps(self._known, indent=1, sort_keys=True) + "\n")
+        else:
+            what = f"{canary} is found by seed {seed} of {profile}, and no more by the seed that is recorded"
+            warnings.warn(f"{what}: keep the new ones with --record-seeds (tests/planted.py)", stacklevel=2)
+
+
+SEEDS = Seeds()
+
+
+def find(
+    canary: str,
+    profiles: Iterable[Profile],
+    seeds: Iterable[int],
+    tells: Callable[[Result], bool] = lambda result: bool(result.violations),
+) -> Result:
+    """The first history that tells of the bug. Raises `AssertionError` if none does."""
+    seeds, tried = list(seeds), 0
+    for profile in profiles:
+        for seed in SEEDS.in_order(profile, canary, seeds):
+            tried += 1
+            result = run(draw_options(seed, profile), canary)
+            if tells(result):
+                SEEDS.note(profile, canary, seed)
+                return result
+    raise AssertionError(f"{canary} was planted and not found in {tried} histories")
+
+
+def assert_found(canary: str, profile: Profile, seeds: Iterable[int], by: set[str]) -> None:
+    """Some of these histories, with the bug planted, violates one of these."""
+    find(canary, [profile], seeds, lambda result: bool(by & {violation.what for violation in result.violations}))
