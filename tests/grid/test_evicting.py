@@ -14,7 +14,7 @@ from phalanx.common.clock import with_stamp
 from phalanx.common.errors import UsageError
 from phalanx.common.hidden import Kind, Step, hidden_name
 from phalanx.common.map_settings import MAX_BOUND, JournalSettings, MapChange, MapConfig, MapPlan, MapSettings
-from phalanx.grid.dividing import divide
+from phalanx.grid.division import divide
 from phalanx.grid.evicting import IN_A_TURN, WITH_A_WRITE
 from phalanx.grid.merge_policies import POLICIES, Verdict, Version, decide
 from phalanx.grid.rows import pack_rows

@@ -13,7 +13,7 @@ from phalanx.common.clock import GridClock, with_stamp
 from phalanx.common.view import ViewId
 from phalanx.grid.copying import CopySender, IncomingCopy
 from phalanx.grid.discarding import ENTRIES_AT_ONCE, PAUSE_MS, SMALL, Discarded
-from phalanx.grid.dividing import divide
+from phalanx.grid.division import divide
 from phalanx.grid.following import apply_write
 from phalanx.grid.purging import AT_ONCE, Purger
 from phalanx.grid.store import MapStore, Replica

@@ -10,7 +10,7 @@ from phalanx.common.clock import with_stamp
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.table import build_table, unassigned_table
 from phalanx.grid.calls import CallRouter
-from phalanx.grid.dividing import divide
+from phalanx.grid.division import divide
 from phalanx.grid.store import Replica
 from phalanx.maps.scanning import ScanPlan
 from phalanx.partition.hashing import children_of, partition_of

@@ -60,6 +60,11 @@ MIGRATION_FOUND_BY = {
         "no acknowledged write is lost",
         "a counter is raised once by a call",
     },
+    "end-divisions-early": {
+        "reads by the owner are not stale",
+        "no acknowledged write is lost",
+        "a counter is raised once by a call",
+    },
 }
 
 FROM_SEED = {"serve-on-waking": 132, "resend-nothing": 29}

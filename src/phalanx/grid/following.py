@@ -103,9 +103,9 @@ class Followed:
         """Partition to the migration to this member for which a copy arrives or has arrived, and whose outcome is open."""
         self.acks: dict[MemberId, dict[int, ReplicateAck]] = {}
         """Owner and partition to what the owner is to be told at the end of this input."""
-        self.undivided = UndividedReplicas(self.replicas)
-        """Replicas of partitions of a smaller count."""
         self.discarded = Discarded()
+        self.undivided = UndividedReplicas(self.replicas, self.discarded)
+        """Replicas of partitions of a smaller count."""
         self._owns = owns
         self._is_former = is_former
         self._out = outbox
@@ -160,8 +160,9 @@ class Followed:
         if not self._believes(sender, partition, epoch):
             return
         self.drop_copy(partition)
-        self.undivided.divide_for(partition)
-        replica = self.replicas.get(partition)
+        if self.undivided.begin_for(partition):
+            self.undivided.go_on((partition,))
+        replica = self._find(partition)
         if replica is None and message.base_epoch == 0 and message.base_seq == 0:
             # A partition that nobody has written to yet begins empty everywhere.
             replica = self.replicas[partition] = Replica()
@@ -172,7 +173,11 @@ class Followed:
                 replica.begin_rule(epoch, sender)
             if (replica.epoch, replica.ruler) == (epoch, sender):
                 in_sync_to = replica.seq
-        self._out.send(sender, ProbeAnswer(partition, epoch, in_sync_to))
+        if self.undivided.lacks(partition):
+            # It follows the owner from now on, and says so when it can take writes.
+            self.undivided.questions[partition] = sender, message
+        else:
+            self._out.send(sender, ProbeAnswer(partition, epoch, in_sync_to))
 
     def on_copy_start(self, sender: MemberId, message: CopyStart) -> None:
         partition, base_version = message.partition, message.base_version
@@ -185,8 +190,10 @@ class Followed:
             is_wanted = is_wanted and not self._is_over(message.ordered_by)
         else:
             is_wanted = self._may_hold(partition, message.epoch)
-        self.undivided.divide_for(partition)
+        self.undivided.begin_for(partition)
         if is_wanted and not self._owns(partition) and self._believes(sender, partition, message.epoch):
+            # It is the answer to a question that was asked before: one that still waits is older.
+            self.undivided.questions.pop(partition, None)
             self.drop_copy(partition)
             self.copies[partition] = IncomingCopy(sender, message)
             if message.migration is not None:
@@ -224,7 +231,16 @@ class Followed:
             self.discarded.add(copy.replica)
 
     def _drop(self, partition: int) -> None:
+        self.undivided.drop(partition)
         self.discarded.add(self.replicas.pop(partition, None))
+
+    def _find(self, partition: int) -> Replica | None:
+        """The replica that is here, also one that is not whole before another one is divided."""
+        return self.replicas.get(partition) or self.undivided.child(partition)
+
+    def _held(self) -> Mapping[int, Replica]:
+        """All of them."""
+        return self.replicas | self.undivided.children() if self.undivided.is_under_way else self.replicas
 
     def follow_table(
         self, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool], *, reconfirmed: bool
@@ -250,8 +266,9 @@ class Followed:
         rows, versions = table.rows, table.versions
         for partition in [p for p in self.incoming if mine not in rows[p]]:
             self._end_former_order(partition, table, outcomes, reconfirmed=reconfirmed)
-        for partition in [p for p in self.replicas if mine not in rows[p]]:
-            replica = self.replicas[partition]
+        held = self._held()
+        for partition in [p for p in held if mine not in rows[p]]:
+            replica = held[partition]
             if max(replica.ordered_for, replica.epoch - 1) < versions[partition]:
                 self._drop(partition)
         for partition in [p for p in self.copies if mine not in rows[p]]:
@@ -260,7 +277,7 @@ class Followed:
                 self.drop_copy(partition)
         for partition in [p for p, state in self.incoming.items() if versions[p] > state.base_version]:
             self._finalize(self.incoming.pop(partition), table, outcomes)
-        for partition in [p for p, replica in self.replicas.items() if self._is_older_than_loss(replica, p, table)]:
+        for partition in [p for p, replica in self._held().items() if self._is_older_than_loss(replica, p, table)]:
             self._drop(partition)
         if reconfirmed:
             self._end_unknown_rules(table)
@@ -269,21 +286,25 @@ class Followed:
         self, held: dict[int, Replica], of: int, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool]
     ) -> None:
         """The table has divided the partitions. `held`: what this member owned of them; copies of them break off."""
-        self.undivided.divide_all()
+        self.undivided.begin_all()
         for partition in sorted(self.incoming):
             self._finalize(self.incoming.pop(partition), table, outcomes)
-        self.copies.clear()
-        held = held | self.replicas
+        for partition in list(self.copies):
+            self.drop_copy(partition)
+        unfinished = self.undivided.children()
+        held = held | self.replicas | unfinished
         self.replicas.clear()
-        listed = [
-            partition
+        listed = {
+            partition: held[partition]
             for partition in sorted(held)
             if any(
                 self.this in table.replicas(child) and not self._is_older_than_loss(held[partition], child, table)
                 for child in children_of(partition, table.partition_count, of)
             )
-        ]
-        self.undivided.begin({partition: held[partition] for partition in listed}, of, table)
+        }
+        for partition in [p for p in held if p not in listed and p not in unfinished]:
+            self.discarded.add(held[partition])
+        self.undivided.begin(listed, of, table)
 
     def _finalize(
         self, state: ActiveMigration, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool]
@@ -343,7 +364,7 @@ class Followed:
         table = self._table
         return [
             Rule(partition, replica.epoch, replica.ruler, replica.seq)
-            for partition, replica in self.replicas.items()
+            for partition, replica in self._held().items()
             if table is not None and replica.epoch > table.versions[partition]
         ]
 
@@ -361,7 +382,7 @@ class Followed:
         backup, to follow. 3. L dies. The next master never hears of L's rule, and may give another owner the same
         epoch, or a lower one: B must not wait for a rule that will not come.
         """
-        for partition, replica in self.replicas.items():
+        for partition, replica in self._held().items():
             if replica.epoch > table.versions[partition]:
                 replica.ended = replica.epoch
                 replica.begin_rule(table.births[partition], f"none, at {self.this}")
@@ -382,7 +403,7 @@ class Followed:
 
         By a table that is older than what the present replica follows it may not: that table's owner is deposed.
         """
-        table, replica = self._table, self.replicas.get(partition)
+        table, replica = self._table, self._find(partition)
         followed = replica.epoch if replica is not None else -1
         if table is None:
             return epoch > followed

@@ -75,6 +75,10 @@ class Outcomes:
         self.callers: dict[str, CallerRecord] = {}
         self._value_bytes = 0
         self._look_at = 0
+        self.adopt(recorded)
+
+    def adopt(self, recorded: Iterable[RecordedCaller]) -> None:
+        """Take over what another record has told of callers that are not known here."""
         for told in recorded:
             self._adopt(told)
 
@@ -149,10 +153,11 @@ class Outcomes:
             self._drop_silent(now, CROWDED_MS)
         return len(self.callers) < most
 
-    def export(self) -> tuple[RecordedCaller, ...]:
-        """Everything, for a copy."""
+    def export(self, callers: Iterable[str] | None = None) -> tuple[RecordedCaller, ...]:
+        """What is recorded of some callers; without, of all."""
         exported = []
-        for caller, record in self.callers.items():
+        for caller in self.callers if callers is None else callers:
+            record = self.callers[caller]
             outcomes = dict(record.older) if record.older is not None else {}
             if record.number >= record.floor:
                 outcomes[record.number] = record.outcome

@@ -30,28 +30,29 @@ def counts_reads(plan: MapPlan) -> bool:
 class Readings:
     """Of the entries of one replica."""
 
-    __slots__ = ("_of",)
+    __slots__ = ("of",)
 
     def __init__(self) -> None:
-        self._of: dict[str, dict[bytes, Reading]] = {}
+        self.of: dict[str, dict[bytes, Reading]] = {}
+        """Map to the readings of its keys."""
 
     def note(self, name: str, key: bytes, entries: dict[bytes, bytes], at: Millis) -> None:
         """One of the entries of a map is read."""
-        of = self._of.get(name)
+        of = self.of.get(name)
         if of is None:
-            of = self._of[name] = {}
+            of = self.of[name] = {}
         elif len(of) > 2 * len(entries) + SPARE:
             # Most of it is of removed keys.
-            of = self._of[name] = {each: reading for each, reading in of.items() if each in entries}
+            of = self.of[name] = {each: reading for each, reading in of.items() if each in entries}
         of[key] = of.get(key, NEVER)[0] + 1, at
 
     def find(self, name: str, key: bytes) -> Reading:
-        of = self._of.get(name)
+        of = self.of.get(name)
         return of.get(key, NEVER) if of is not None else NEVER
 
     def columns(self, name: str, keys: Sequence[bytes]) -> tuple[tuple[int, ...], tuple[Millis, ...]]:
         """Of several keys; empty if none of them was read."""
-        of = self._of.get(name)
+        of = self.of.get(name)
         if not of:
             return (), ()
         found = [of.get(key, NEVER) for key in keys]
@@ -61,17 +62,11 @@ class Readings:
 
     def take(self, name: str, keys: Sequence[bytes], hits: Sequence[int], accessed: Sequence[Millis]) -> None:
         """What a copy, or a merge, brings along; without `hits`: nothing is known of these."""
-        if not hits and name not in self._of:
+        if not hits and name not in self.of:
             return
-        of = self._of.setdefault(name, {})
+        of = self.of.setdefault(name, {})
         for index, key in enumerate(keys):
             if hits and hits[index]:
                 of[key] = hits[index], accessed[index]
             else:
                 of.pop(key, None)
-
-    def copy(self) -> Readings:
-        """The same, to go a way of its own: a partition is divided."""
-        other = Readings()
-        other._of = {name: dict(of) for name, of in self._of.items()}
-        return other

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
@@ -131,6 +131,47 @@ def rows_by_partition(keys: Sequence[bytes], values: Sequence[bytes], partition_
         partition: pack_rows([keys[place] for place in some], [values[place] for place in some])
         for partition, some in places.items()
     }
+
+
+def divide_rows(
+    data: bytes, start: int, partition_count: int, rows_at_once: int
+) -> Generator[int, None, dict[int, bytes]]:
+    """The rows of each partition, in the order in which they are, from what begins at a place.
+
+    Yields how many rows it has gone through since it last did.
+    """
+    many = row_count(data, start)
+    middle, end = start + NUMBER_BYTES * (many + 1), start + NUMBER_BYTES * (2 * many + 1)
+    key_sizes, value_sizes = numbers(data[start + NUMBER_BYTES : middle]), numbers(data[middle:end])
+    key_at, value_at = end, end + sum(key_sizes)
+    parts: dict[int, list[bytes]] = {}
+    for first in range(0, many, rows_at_once):
+        key_ends = list(accumulate(key_sizes[first : first + rows_at_once], initial=key_at))
+        value_ends = list(accumulate(value_sizes[first : first + rows_at_once], initial=value_at))
+        key_at, value_at = key_ends[-1], value_ends[-1]
+        keys = [data[at:to] for at, to in pairwise(key_ends)]
+        values = [data[at:to] for at, to in pairwise(value_ends)]
+        for partition, rows in rows_by_partition(keys, values, partition_count).items():
+            parts.setdefault(partition, []).append(rows)
+        yield len(keys)
+    return {partition: join_rows(some) for partition, some in parts.items()}
+
+
+def join_rows(several: Sequence[bytes]) -> bytes:
+    """The rows of several, one behind the other."""
+    if len(several) == 1:
+        return several[0]
+    columns: tuple[list[bytes], ...] = ([], [], [], [])
+    many = 0
+    for rows in several:
+        count = row_count(rows)
+        middle, end = NUMBER_BYTES * (count + 1), NUMBER_BYTES * (2 * count + 1)
+        keys_end = end + sum(numbers(rows[NUMBER_BYTES:middle]))
+        parts = rows[NUMBER_BYTES:middle], rows[middle:end], rows[end:keys_end], rows[keys_end:]
+        for column, part in zip(columns, parts, strict=True):
+            column.append(part)
+        many += count
+    return b"".join([many.to_bytes(NUMBER_BYTES, "little"), *(part for column in columns for part in column)])
 
 
 def divided_rows(rows: Mapping[int, bytes], partition_count: int) -> dict[int, bytes]:

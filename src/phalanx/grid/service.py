@@ -83,7 +83,7 @@ class GridService:
         self.held = HeldRequests()
         self.outgoing = OutgoingMigrations(self, lambda: self._confirmed_by, self.held, outbox)
         self.followed = Followed(this, self.owns, self._is_former, outbox, clock)
-        self.owned_later = OwnedLater(self._begin_rule, self.held)
+        self.owned_later = OwnedLater(self.followed.undivided, self.held, self._begin_rule, self._answer)
         self._early: dict[int, tuple[MemberId, Probe]] = {}
         """Partition to the question of an owner that has heard of a list, or into how many they are divided, sooner than this
         member."""
@@ -140,6 +140,10 @@ class GridService:
             backups = set(self.table.replicas(partition)[1:])
             counting = {member for member, stream in owned.streams.items() if stream.counts}
             invariant(backups <= counting, "writes wait for every backup of the table", partition=partition)
+        undivided = self.followed.undivided
+        for partition in undivided.children():
+            invariant(self.find_owned(partition) is None, "no half of a partition is served", partition=partition)
+            invariant(partition not in self.followed.replicas, "a replica is here once", partition=partition)
         for partition in self.outgoing.sealed:
             invariant(self.owned[partition] is None, "a sealed partition answers nothing", partition=partition)
 
@@ -250,7 +254,7 @@ class GridService:
             if owned is not None:
                 self.outgoing.on_table(owned, table, outcomes, now, reconfirmed=reconfirmed)
             if owner == self.this:
-                if owned is None and self.followed.undivided.parent_of(partition) is not None:
+                if owned is None and self.followed.undivided.lacks(partition):
                     self.owned_later.partitions[partition] = None
                     continue
                 if owned is None:
@@ -295,12 +299,11 @@ class GridService:
         self.followed.divide(held, of, self.table, outcomes)
         self.owned = [None] * self.table.partition_count
 
-    def _begin_rule(self, partition: int) -> None:
+    def _begin_rule(self, partition: int, now: Millis) -> None:
         """Serve a partition that had to be divided first."""
-        self.followed.undivided.divide_for(partition)
         owned = self._take_over(partition, self.table.versions[partition])
-        self._follow_table(owned, False, self.table_at)
-        self.staging.place(owned, self.table_at)
+        self._follow_table(owned, False, now)
+        self.staging.place(owned, now)
 
     def _take_over(self, partition: int, epoch: int) -> OwnedPartition:
         """Become the owner: with the replica that is here, or with an empty one where nobody had any."""
@@ -348,8 +351,12 @@ class GridService:
         """What was asked too early may be known now; else it waits on. Who has left is told nothing."""
         early, self._early = self._early, {}
         for sender, probe in early.values():
-            if sender in self._members:
-                self.on_probe(sender, probe)
+            self._answer(sender, probe)
+
+    def _answer(self, sender: MemberId, probe: Probe) -> None:
+        """A question had to wait; who asked may have left since."""
+        if sender in self._members:
+            self.on_probe(sender, probe)
 
     def end(self) -> None:
         """This incarnation is over: what it held is served by others."""
@@ -454,12 +461,11 @@ class GridService:
     # --- time ------------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> Millis | None:
-        if self.owned_later.partitions:
-            return self.table_at
         earliest = self._checks.next_deadline()
         chunk_at = self.pacer.next_deadline() if self.pacer is not None else None
         look_at = self._look_at if self.unsettled else None
         others = (
+            self.owned_later.next_deadline(),
             self.followed.discarded.next_deadline(),
             self._purger.next_deadline(),
             self.staging.next_deadline(),
@@ -473,8 +479,7 @@ class GridService:
     def on_time(self, now: Millis) -> None:
         """Send chunks of copies whose turn it is, repeat what was not acknowledged, drop entries whose time is over."""
         self.guard.on_time(now)
-        if self.owned_later.partitions:
-            self.owned_later.go_on(self.followed.undivided.parent_of)
+        self.owned_later.on_time(now)
         if self.pacer is not None:
             self.pacer.on_time(now)
         self.followed.discarded.on_time(now)

@@ -14,7 +14,7 @@ for each entry of the old content, 3 µs for each that was written since the job
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from itertools import repeat
 
 from phalanx.common.clock import STAMP_BYTES, stamp_of
@@ -22,7 +22,7 @@ from phalanx.common.hidden import Kind, Step, hidden_name, is_hidden, job_of, ta
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Content
 from phalanx.grid.journal import ADDED, REMOVED, UPDATED, Event, Journal, put_event
-from phalanx.grid.rows import HEADER_BYTES, PREFIX_BYTES, rows_by_partition, unpack_rows
+from phalanx.grid.rows import HEADER_BYTES, PREFIX_BYTES, divide_rows, unpack_rows
 from phalanx.grid.store import MapStore, Replica
 from phalanx.wire.replication_messages import ReplicateStaged
 
@@ -37,9 +37,12 @@ def page_key(page: int) -> bytes:
     return b"page" + page.to_bytes(8, "big")
 
 
-def divided_page(page: bytes, partition_count: int) -> dict[int, bytes]:
-    """A page of rows of one partition as pages of those into which it was divided; of some there may be none."""
-    parts = rows_by_partition(*unpack_rows(page, PREFIX_BYTES), partition_count)
+def divided_page(page: bytes, partition_count: int, rows_at_once: int) -> Generator[int, None, dict[int, bytes]]:
+    """A page of rows of one partition as pages of those into which it was divided; of some there may be none.
+
+    Yields how many rows it has gone through since it last did.
+    """
+    parts = yield from divide_rows(page, PREFIX_BYTES, partition_count, rows_at_once)
     return {partition: page[:PREFIX_BYTES] + rows for partition, rows in parts.items()}
 
 

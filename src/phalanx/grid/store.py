@@ -155,14 +155,12 @@ class MapStore:
                 for key in keys:
                     self.tombstones.pop(key, None)
 
-    def take(self, key: bytes, of: MapStore) -> None:
-        """Hold an entry that another store holds, as long as that would."""
-        self.entries[key] = of.entries[key]
-        if of.expires_at and (at := of.expires_at.get(key)) is not None:
-            self.expires_at[key] = at
-            heapq.heappush(self._due, (at, key))
-            if key in of.covering:
-                self.covering.add(key)
+    def expire(self, key: bytes, at: Millis, *, is_covering: bool) -> None:
+        """Let an entry that is stored end then."""
+        self.expires_at[key] = at
+        heapq.heappush(self._due, (at, key))
+        if is_covering:
+            self.covering.add(key)
 
     def copy(self) -> MapStore:
         """The same entries, without what tells of removals."""
@@ -441,7 +439,7 @@ class Replica:
         else:
             for key, stamp in zip(keys, stamps if len(stamps) > 1 else repeat(stamps[0], len(keys)), strict=True):
                 store.remove(key, stamp, ended_at)
-        self._drop_if_empty(name, store)
+        self.drop_if_empty(name, store)
 
     def clear(self, name: str, stamp: int = 0) -> list[MapStore]:
         """Drop all entries and tombstones of a map, and keep the stamp of that. 0: keep nothing.
@@ -464,12 +462,12 @@ class Replica:
         for name, store in list(self.maps.items()):
             if store.tombstones or store.cleared_at or store.evicted_to:
                 purged += store.purge(to, limit - purged)
-                self._drop_if_empty(name, store)
+                self.drop_if_empty(name, store)
                 if purged >= limit:
                     break
         return purged
 
-    def _drop_if_empty(self, name: str, store: MapStore) -> None:
+    def drop_if_empty(self, name: str, store: MapStore) -> None:
         """A map of which nothing is known costs nothing."""
         if store.is_empty:
             self.purged_to = max(self.purged_to, store.purged_to)

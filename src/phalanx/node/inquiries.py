@@ -119,6 +119,8 @@ class Inquiries:
         copies = [sum(present[i] for i in row if i != HOLE) for row in table.rows if mine in row]
         owned = sum(1 for row in table.rows if row and row[0] == mine)
         late = [partition for partition, each in grid.unsettled.items() if each.has_late_backup(now)]
+        # Their backups are asked what they have when they are divided.
+        late += [partition for partition in grid.owned_later.partitions if len(table.replicas(partition)) > 1]
         migrating = {*grid.outgoing.active, *grid.followed.incoming}
         suspected = sorted(self._membership.suspicions.suspected)
         return SafetyReply(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 from typing import Any
 
 from phalanx.common.ids import MemberId, Millis
@@ -11,7 +11,6 @@ from phalanx.common.table import PartitionTable
 from phalanx.grid.outgoing import Outgoing, Stage
 from phalanx.grid.replication import OwnedPartition
 from phalanx.node.node import Node
-from phalanx.partition.hashing import children_of
 from phalanx.partition.migrating import Migrating, Outcome, plan_steps
 from phalanx.wire import messages as m
 
@@ -104,16 +103,32 @@ def drop_replicas_first(node: Node) -> None:
 
 def forget_the_last_child(node: Node) -> None:
     """A partition is divided into one child less than there are."""
-    undivided, original = node.grid.followed.undivided, node.grid.followed.undivided.divide_for
+    undivided, original = node.grid.followed.undivided, node.grid.followed.undivided.go_on
 
-    def divide_for(partition: int) -> None:
-        parent = undivided.parent_of(partition)
-        original(partition)
-        if parent is not None:
-            count = len(node.grid.owned)
-            node.grid.followed.replicas.pop(children_of(parent, count, undivided._of)[-1], None)
+    def go_on(wanted: Container[int]) -> None:
+        before = undivided.children()
+        original(wanted)
+        count = len(node.grid.owned)
+        for child in before.keys() - undivided.children().keys():
+            if child >= count - undivided._of:
+                node.grid.followed.replicas.pop(child, None)
 
-    _replace(undivided, "divide_for", divide_for)
+    _replace(undivided, "go_on", go_on)
+
+
+def end_divisions_early(node: Node) -> None:
+    """The children of a partition are taken for whole after the first turn of its division."""
+    undivided, original = node.grid.followed.undivided, node.grid.followed.undivided.go_on
+
+    def go_on(wanted: Container[int]) -> None:
+        under_way = list(undivided._under_way)
+        original(wanted)
+        for division in under_way:
+            if division in undivided._under_way:
+                node.grid.followed.replicas.update(division.children)
+                undivided._end(division)
+
+    _replace(undivided, "go_on", go_on)
 
 
 def _replace(machine: object, name: str, by: object) -> None:
@@ -129,5 +144,6 @@ MIGRATION_CANARIES: dict[str, Callable[[Node], None]] = {
     "repair-undecided": repair_undecided,
     "drop-replicas-first": drop_replicas_first,
     "forget-the-last-child": forget_the_last_child,
+    "end-divisions-early": end_divisions_early,
 }
 """Name to what takes the rule out."""

@@ -43,6 +43,8 @@ from phalanx.wire.messages import Message, Reply
 DIGEST_AFTER_BYTES = 1 << 16
 CODEC_CHECK_EVERY = 128
 """One in so many delivered messages is encoded, decoded and compared."""
+DIVIDED_AT_ONCE = 3
+"""Entries of a partition that is divided, sorted in one turn: histories have few, and much is to happen in between."""
 
 
 class Observer(Protocol):
@@ -292,6 +294,7 @@ class World:
             kept=after.kept if after is not None else None,
             carried=after.carried if after is not None and after.rejoin else None,
         )
+        node.grid.followed.undivided.entries_at_once = DIVIDED_AT_ONCE
         if self._adapt is not None:
             self._adapt(node)
         host.node = node
