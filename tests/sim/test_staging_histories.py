@@ -18,6 +18,7 @@ FOUND_BY = {
     "forget-batches": {ONCE},
     "take-all-attempts": {NEVER_SEEN},
     "forget-what-is-gone": {WHOLE},
+    "end-steps-early": {WHOLE, KEPT, ONCE},
     "apply-while-copying": {WHOLE, "who is given a replica has it", "replicas are equal at rest"},
 }
 """Canary to what must tell of it."""

@@ -369,6 +369,7 @@ class GridService:
         self._checks.end()
         self._purger.end()
         self.scans.end()
+        self.staging.end()
 
     # --- replication -----------------------------------------------------------------------------------------------
 

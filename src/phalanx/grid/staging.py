@@ -11,9 +11,10 @@ job that is still to be decided, and it is the master that gives those up.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -21,10 +22,10 @@ from phalanx.common.clock import stamp_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, Step, hidden_name, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis, Target
-from phalanx.grid.admission import owned_at
+from phalanx.grid.admission import owned_at, owns_all
 from phalanx.grid.ending import end_before_write
 from phalanx.grid.replication import OwnedPartition, PendingWrite
-from phalanx.grid.steps import attempts_here, carry_out, consumed_by, is_newer, replacement
+from phalanx.grid.steps import attempts_here, carry_out, consumed_by, is_newer, replacement, rows_of
 from phalanx.wire.messages import ChangeStaged, CountReply, PutPacked, ReplicateRemove, ReplicateStaged
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_MS: Millis = 60_000
 """Between two looks for what nobody has touched for long; less where that is not long."""
+ROWS_AT_ONCE = 20_000
+"""Of steps, in one turn; or one partition."""
+PAUSE_MS: Millis = 1
+"""Between two turns of steps."""
 
 
 def on_change(
@@ -46,19 +51,66 @@ def on_change(
         grid.staging.touch(hidden_name(request.map, request.job, Kind.ATTEMPT), now)
         grid.out.send(caller, CountReply(request.id, 0))
         return
-    due = [owned for owned in owned_ones if not _was_done(owned, request) or _is_stale(grid, owned, request)]
+    due = [owned for owned in owned_ones if _is_due(grid, owned, request)]
     already = sum(owned.replica.staged.has_applied(request.map, request.query, request.number) for owned in due)
-    write = PendingWrite(caller, CountReply(request.id, len(due) - already), 0, request.map)
-    stamp = grid.clock.stamp(now)
-    for owned in owned_ones:
+    # One more than waits for backups, until the step is done in all of them.
+    write = PendingWrite(caller, CountReply(request.id, len(due) - already), 1, request.map)
+    step = StepUnderWay(caller, request, write, deque(owned.number for owned in owned_ones))
+    if not _go_on(grid, step, now):
+        grid.staging.go_on_later(step, now)
+
+
+class StepUnderWay(NamedTuple):
+    """A step that a caller has asked for, of which some is done in a turn."""
+
+    caller: Target
+    request: ChangeStaged
+    write: PendingWrite
+    """Its caller is answered with it; nothing is left of it (`partitions_left`) where the caller has been told otherwise."""
+    left: deque[int]
+    """The partitions in which it is still to be done."""
+
+    def end(self) -> None:
+        """The caller was told something else, or is asked about anew."""
+        self.write.partitions_left = 0
+
+
+def go_on_with(grid: GridService, step: StepUnderWay, now: Millis) -> bool:
+    """Do some more of a step; True when it is over.
+
+    Whatever has changed since it was begun is as if the caller asked only now, for what is done is not done again: 1. the
+    step is done in partition 1. 2. Partition 2 is moved to another owner. 3. The caller is told who that is, and asks for
+    both anew.
+    """
+    caller, request, write, left = step
+    if not write.partitions_left:
+        return True
+    if not owns_all(grid, caller, request, request.partitions, request.of, now):
+        step.end()
+        return True
+    why = _why_impossible(grid, request, [owned_at(grid, partition) for partition in left])
+    if why:
+        grid.fail(caller, request.id, ErrorCode.INVALID, why)
+        step.end()
+        return True
+    return _go_on(grid, step, now)
+
+
+def _go_on(grid: GridService, step: StepUnderWay, now: Millis) -> bool:
+    """Do a step where it can be done, some rows in a turn and at least in one partition; True when it is done in all."""
+    caller, request, write, left = step
+    stamp, room = grid.clock.stamp(now), grid.staging.rows_at_once
+    while left and room > 0:
+        owned = owned_at(grid, left.popleft())
         replica = owned.replica
-        if owned in due:
+        if _is_due(grid, owned, request):
             # Of thousands of attempts most have nothing in this partition.
             message = ReplicateStaged(
                 owned.number, replica.epoch, 0, request.map, request.step, request.job,
                 attempts_here(replica, request.map, request.job, request.attempts), stamp, request.query,
                 request.number,
             )  # fmt: skip
+            room -= rows_of(replica, message)
             write.partitions_left += _do(grid, owned, message, write, now)
         elif not owned.is_settled:
             # What was done before may not have reached the backups yet.
@@ -66,8 +118,16 @@ def on_change(
             nothing = ReplicateRemove(owned.number, replica.epoch, replica.seq, request.map, [], [])
             write.partitions_left += owned.append(nothing, write)
             grid.unsettled[owned.number] = owned
+    if left:
+        return False
+    write.partitions_left -= 1
     if write.partitions_left == 0:
         grid.out.send(caller, write.reply)
+    return True
+
+
+def _is_due(grid: GridService, owned: OwnedPartition, request: ChangeStaged) -> bool:
+    return not _was_done(owned, request) or _is_stale(grid, owned, request)
 
 
 def _why_impossible(grid: GridService, request: ChangeStaged, owned_ones: list[OwnedPartition]) -> str:
@@ -222,6 +282,10 @@ class StagingKeeper:
         """Map and job to when something of that job was last used here, in whatever partition, or seen first."""
         self._look_at: Millis | None = None
         """When to look for what was not used for long; None: nothing is hidden here, as far as is known."""
+        self.rows_at_once = ROWS_AT_ONCE
+        self._under_way: deque[StepUnderWay] = deque()
+        """Steps that are done in turns, in the order in which they were asked for."""
+        self._turn_at: Millis = 0
 
     def __repr__(self) -> str:
         return f"StagingKeeper({list(self._used_at)}, look_at={self._look_at})"
@@ -244,10 +308,31 @@ class StagingKeeper:
             if is_newer(replica, content):
                 _do(grid, owned, replacement(owned.number, replica, content), None, now)
 
+    def go_on_later(self, step: StepUnderWay, now: Millis) -> None:
+        """A step is to go on in later turns."""
+        if not self._under_way:
+            self._turn_at = now + PAUSE_MS
+        self._under_way.append(step)
+
+    def end(self) -> None:
+        """This incarnation is over: whoever waits for a step is told so."""
+        text = "this member has left the cluster before the step was done"
+        for step in self._under_way:
+            if step.write.partitions_left:
+                self._grid.fail(step.caller, step.request.id, ErrorCode.OWNERSHIP_LOST, text)
+                step.end()
+        self._under_way.clear()
+
     def next_deadline(self) -> Millis | None:
-        return self._look_at
+        if not self._under_way:
+            return self._look_at
+        return self._turn_at if self._look_at is None else min(self._turn_at, self._look_at)
 
     def on_time(self, now: Millis) -> None:
+        if self._under_way and now >= self._turn_at:
+            if go_on_with(self._grid, self._under_way[0], now):
+                self._under_way.popleft()
+            self._turn_at = now + PAUSE_MS
         if self._look_at is None or now < self._look_at:
             return
         still_used: dict[tuple[str, str], Millis] = {}

@@ -166,8 +166,7 @@ class MapStore:
         """The same entries, without what tells of removals."""
         copied = MapStore()
         copied.entries, copied.expires_at = self.entries.copy(), self.expires_at.copy()
-        copied._due = [(at, key) for key, at in self.expires_at.items()]
-        heapq.heapify(copied._due)
+        copied._due = self._due.copy()
         return copied
 
     def remove(self, key: bytes, stamp: int = 0, ended_at: int = 0, *, evicted: bool = False) -> None:

@@ -336,16 +336,18 @@ class StagedJobs:
                 left = list(range(count))
             some = left[:AT_ONCE]
             asked: list[Ask] = []
-            for part in some:
-                pages = ((_last(where, part),),)
-                request = m.ChangeStaged(0, name, [part], count, step, job, ["real"], query, number, pages)
-                asked.append((part, request, None))
+            several = _by_owner(host, some)
+            for parts in several:
+                pages = (tuple(_last(where, part) for part in parts),)
+                request = m.ChangeStaged(0, name, parts, count, step, job, ["real"], query, number, pages)
+                asked.append((parts[0], request, None))
             replies = yield asked
-            for part, (reply, *told) in zip(some, replies, strict=True):
+            for parts, (reply, *told) in zip(several, replies, strict=True):
                 if isinstance(reply, m.CountReply):
-                    left.remove(part)
-                    if into is not None:
-                        into.append(Ack(number, part, count, *told))
+                    for part in parts:
+                        left.remove(part)
+                        if into is not None:
+                            into.append(Ack(number, part, count, *told))
                 elif isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.INVALID:
                     raise Refused
             if left and left[: len(some)] == some:
@@ -367,6 +369,15 @@ class StagedJobs:
             if isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.INVALID:
                 raise Refused
             yield RETRY_MS
+
+
+def _by_owner(host: Host, partitions: list[int]) -> list[list[int]]:
+    """The partitions of each owner together, as the member on a host knows them."""
+    owners = host.node.keeper.table.owners() if host.node is not None else []
+    groups: dict[MemberId | None, list[int]] = {}
+    for partition in partitions:
+        groups.setdefault(owners[partition] if partition < len(owners) else None, []).append(partition)
+    return list(groups.values())
 
 
 def _last(pages: list[Page], partition: int) -> int:

@@ -11,6 +11,7 @@ from phalanx.common.hidden import Step
 from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.copying import CopySender
 from phalanx.grid.staged import Staged
+from phalanx.grid.staging import StepUnderWay
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 
@@ -117,6 +118,17 @@ def _remember_as(node: Node, kind: type[Staged]) -> None:
         replica.staged.__class__ = kind
 
 
+def end_steps_early(node: Node) -> None:
+    """A step that takes several turns is over after the first, wherever it is still to be done."""
+    staging, original = node.grid.staging, node.grid.staging.go_on_later
+
+    def go_on_later(step: StepUnderWay, now: Millis) -> None:
+        step.left.clear()
+        original(step, now)
+
+    _replace(staging, "go_on_later", go_on_later)
+
+
 def _before_each_step(node: Node, change: Callable[[m.ChangeStaged], m.ChangeStaged]) -> None:
     handler = node._handlers[m.ChangeStaged]
 
@@ -126,9 +138,14 @@ def _before_each_step(node: Node, change: Callable[[m.ChangeStaged], m.ChangeSta
     node._handlers[m.ChangeStaged] = on_step
 
 
+def _replace(machine: object, name: str, by: object) -> None:
+    setattr(machine, name, by)
+
+
 STAGING_CANARIES: dict[str, Callable[[Node], None]] = {
     "forget-batches": forget_batches,
     "take-all-attempts": take_all_attempts,
     "apply-while-copying": apply_while_copying,
     "forget-what-is-gone": forget_what_is_gone,
+    "end-steps-early": end_steps_early,
 }
