@@ -27,6 +27,9 @@ import msgspec
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 
+MERGED = 16
+"""So many clusters that have come to this one are remembered: the latest."""
+
 Former = tuple[tuple[MemberId, MemberId], ...]
 """Members of a view that vote for an identity which their process had before, and for which."""
 
@@ -62,6 +65,13 @@ class Footing(msgspec.Struct, frozen=True, array_like=True):
     """Other views that may have become stable, the lowest number first."""
     former: Former = ()
     """As to the present view."""
+    merged: tuple[MemberId, ...] = ()
+    """Who founded clusters that have come to this one, the latest last. It decides nothing here: clients ask for it."""
+
+    @property
+    def founders(self) -> tuple[MemberId, ...]:
+        """Who founded this cluster, and those that have come to it."""
+        return (self.root, *self.merged)
 
     @property
     def has_majority(self) -> bool:
@@ -89,6 +99,8 @@ class Carried(msgspec.Struct, frozen=True):
     bound_to: MemberId | None = None
     """The master that it has promised to follow no other (`membership.lease`), and until when."""
     bound_until: Millis = 0
+    founded_at: Millis | None = None
+    """When the cluster had been founded at the latest; None: the process was in none."""
 
 
 def voters_of(view: MembersView, former: Former) -> tuple[MemberId, ...]:
@@ -118,7 +130,8 @@ def step(footing: Footing, view: MembersView, former: Former, left: Iterable[Mem
 
     `left`: voters that have left in good order, and that nobody but this master counts.
     """
-    base = Footing(footing.root, footing.stable, 0, footing.pending, tuple(pair for pair in former if pair[0] in view))
+    staying = tuple(pair for pair in former if pair[0] in view)
+    base = Footing(footing.root, footing.stable, 0, footing.pending, staying, footing.merged)
     if lacking(base, present_in(view, base.former).union(left)) is not None:
         return base
     highest = max(each.number for each in (base.stable, *base.pending))
@@ -128,12 +141,12 @@ def step(footing: Footing, view: MembersView, former: Former, left: Iterable[Mem
 def settled(footing: Footing, view: MembersView) -> Footing:
     """The present view has become stable: all its voters have it. What came before it has no say any more."""
     stable = StableView(footing.number, view.version, view.maker, voters_of(view, footing.former))
-    return Footing(footing.root, stable, footing.number, (), footing.former)
+    return Footing(footing.root, stable, footing.number, (), footing.former, footing.merged)
 
 
 def without_view(footing: Footing) -> Footing:
     """What the master knows that goes on from its present view: if that one is not stable yet, it will never be."""
-    return Footing(footing.root, footing.stable, 0, footing.pending)
+    return Footing(footing.root, footing.stable, 0, footing.pending, merged=footing.merged)
 
 
 def closed(footing: Footing, view: MembersView) -> Footing:
@@ -141,7 +154,7 @@ def closed(footing: Footing, view: MembersView) -> Footing:
     if not footing.has_majority or footing.is_stable:
         return without_view(footing)
     present = StableView(footing.number, view.version, view.maker, voters_of(view, footing.former))
-    return Footing(footing.root, footing.stable, 0, (*footing.pending, present))
+    return Footing(footing.root, footing.stable, 0, (*footing.pending, present), merged=footing.merged)
 
 
 def gathered(footings: Iterable[Footing]) -> Footing:
@@ -151,7 +164,15 @@ def gathered(footings: Iterable[Footing]) -> Footing:
     others = {each for footing in known for each in (footing.stable, *footing.pending)}
     # One number means two sides that did not know of each other; both cannot be stable, but who knows which.
     pending = sorted((each for each in others if each.number >= stable.number and each != stable), key=_place)
-    return Footing(known[0].root, stable, 0, tuple(pending))
+    merged = dict.fromkeys(founder for footing in known for founder in footing.merged)
+    return Footing(known[0].root, stable, 0, tuple(pending), merged=tuple(merged))
+
+
+def with_merged(footing: Footing, founders: Iterable[MemberId]) -> Footing:
+    """Members of clusters that others founded have come to this one."""
+    merged = dict.fromkeys([*footing.merged, *founders])
+    merged.pop(footing.root, None)
+    return msgspec.structs.replace(footing, merged=tuple(merged)[-MERGED:]) if merged else footing
 
 
 def accepted(footing: Footing, view: MembersView) -> Footing:

@@ -217,7 +217,7 @@ class Administration:
     def _admission(self, request_id: int, view: MembersView, now: Millis) -> JoinResponse:
         state = self._state
         clock, footing = state.read_clock(now), state.standing.footing
-        return JoinResponse(request_id, view, state.has_started, clock, footing, state.told_former())
+        return JoinResponse(request_id, view, state.has_started, clock, footing, state.told_former(), state.age_ms(now))
 
     # --- removal ---------------------------------------------------------------------------------------------------
 

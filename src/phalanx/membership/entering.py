@@ -83,6 +83,7 @@ class Entering:
         state.master = view.master
         state.has_started = message.has_started
         state.adopt_clock(message.clock, now)
+        state.founded_at = now - message.age_ms
         self._begin(view, "EL-13 admitted", now, message)
         state.learn(message.former, now)
         # A view that admits the next joiner may wait for this member, which could not take it before.
@@ -117,6 +118,8 @@ class Entering:
         state.turn(Turn.FORMS)
         state.master = self._this
         state.lease.reign((), now, 0, inherits=False)
+        if state.founded_at is None:
+            state.founded_at = now
         special = only_special([(self._this, joining.traits)])
         self._begin(MembersView(1, self._this, (self._this,), special), "EL-05 the seed forms the cluster", now)
 

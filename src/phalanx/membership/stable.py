@@ -41,6 +41,8 @@ class Standing:
         """Members to the identity for which they vote, where it is another."""
         self._told: list[Footing] = []
         """What came in by joiners and by members that agreed, and is not in a view of this master yet."""
+        self._merged: list[MemberId] = []
+        """The founders of other clusters from which joiners came, that are not in a view of this master yet."""
         self._waiting_for: set[MemberId] = set()
         """On the master: voters that have not said yet that they have the present view."""
         self.left: set[MemberId] = set()
@@ -63,6 +65,8 @@ class Standing:
             self._told.append(memory.footing)
             if memory.voter != member:
                 self._voices[member] = memory.voter
+        elif memory is not None:
+            self._merged += memory.footing.founders
 
     def _is_of_ours(self, footing: Footing) -> bool:
         """1. X was cut off from Y and Z, and comes to a cluster that was founded apart. 2. It takes over what that one
@@ -82,6 +86,7 @@ class Standing:
         staying = {*view.members, *(self._view.members if self._view is not None else ())}
         self._voices = {member: voter for member, voter in self._voices.items() if member in staying}
         self._told.clear()
+        self._merged.clear()
         self._enter(view, footing)
         self._await(view)
 
@@ -95,7 +100,7 @@ class Standing:
             known.append(self._remembered)
         if not known:
             return rules.found(view)
-        base = rules.gathered(known)
+        base = rules.with_merged(rules.gathered(known), self._merged)
         number = self.footing.number if self.footing is not None else 0
         base = msgspec.structs.replace(base, number=number)
         former = tuple((member, self._voices[member]) for member in view.members if member in self._voices)
@@ -108,6 +113,7 @@ class Standing:
         self._voices = dict(footing.former)
         self.voter = self._voices.get(self._this, self._this)
         self._told.clear()
+        self._merged.clear()
         self._enter(view, footing)
         if is_master:
             # The mastership was handed over with it: the former master waits for nobody.

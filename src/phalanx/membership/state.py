@@ -64,6 +64,8 @@ class MembershipState:
         """Those of the view."""
         self.lease = Lease(this, config.lease_ms, carried)
         self._master: MemberId | None = None
+        self.founded_at = carried.founded_at if carried is not None else None
+        """When this member's cluster had been founded at the latest, by the clock of this process; None: it was in none."""
         self.has_started = False
         """Whether the cluster has once had the members that it was to wait for."""
         self.leaving: set[MemberId] = set()
@@ -286,6 +288,10 @@ class MembershipState:
         is_stable = self.is_master and self.standing.is_stable
         return Heartbeat(view.version, view.maker, wants_answer, clock, suspects, is_stable)
 
+    def age_ms(self, now: Millis) -> Millis:
+        """For how long this member's cluster has existed at least; members of it differ by what their messages took."""
+        return max(now - self.founded_at, 0) if self.founded_at is not None else 0
+
     def read_clock(self, now: Millis) -> int:
         """What others are told of this member's clock."""
         return self.clock.read(now) if self.clock is not None else 0
@@ -332,7 +338,7 @@ class MembershipState:
         self.view = self.master = self.parting = None
         self.members = frozenset()
         lease = self.lease
-        carried = Carried(memory, lease.bound_to, lease.bound_until) if memory is not None else None
+        carried = Carried(memory, lease.bound_to, lease.bound_until, self.founded_at) if memory is not None else None
         self.out.add(Finished(reason, rejoin, failed, carried=carried, past=past))
 
     def _past(self, rejoin: tuple[MemberId, ...]) -> Past:

@@ -97,8 +97,11 @@ class Inquiries:
             case GetTable():
                 if request.assign:
                     self._duties.want_table(now)
-                sought = tuple(self._membership.state.places(now))
-                return TableReply(request.id, self._keeper.table, view, sought)
+                state = self._membership.state
+                founders = state.standing.footing.founders if state.standing.footing is not None else ()
+                return TableReply(
+                    request.id, self._keeper.table, view, tuple(state.places(now)), founders, state.age_ms(now)
+                )
             case GetSafety():
                 return self._safety(request.id, view, now)
             case GetLosses():

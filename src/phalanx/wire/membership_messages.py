@@ -88,6 +88,8 @@ class JoinResponse(WireMessage, tag=11, frozen=True):
     """Of the view."""
     former: Former = ()
     """Where another side of the cluster may be: whoever joins later has to find it too."""
+    age_ms: Millis = 0
+    """For how long the cluster has existed at least."""
 
 
 class JoinRedirect(WireMessage, tag=12, frozen=True):

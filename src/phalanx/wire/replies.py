@@ -104,6 +104,10 @@ class TableReply(WireMessage, tag=96, frozen=True):
     view: MembersView
     sought: tuple[Address, ...] = ()
     """Where this member's side looks for others of its cluster: former members, and seeds that are not in the list."""
+    founders: tuple[MemberId, ...] = ()
+    """Who founded the cluster, then who founded those that have come to it since. Empty: not told."""
+    age_ms: Millis = 0
+    """For how long the cluster has existed at least, where its founders are told."""
 
 
 class MembersReply(WireMessage, tag=97, frozen=True):
