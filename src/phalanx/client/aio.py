@@ -11,6 +11,8 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from phalanx.client.core import ClientCore
+from phalanx.client.knowledge import wall_ahead_ms
+from phalanx.client.loyalty import Contact
 from phalanx.common.errors import ConnectError, EntryTooLarge, ErrorCode, UnavailableError, UsageError
 from phalanx.common.ids import Target, is_member, parse_addresses
 from phalanx.common.table import PartitionTable
@@ -24,7 +26,7 @@ from phalanx.net.link import Link
 from phalanx.net.secret import Secret, find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES, encode_frame
 from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
-from phalanx.wire.messages import ErrorReply, GetMapNames, Message, NamesReply
+from phalanx.wire.messages import ErrorReply, GetMapNames, Message, NamesReply, TableReply
 
 logger = logging.getLogger("phalanx.client")
 
@@ -45,7 +47,9 @@ class AsyncClient:
         self._sender = f"client/{uuid.uuid4()}"
         self._group = ConnectionGroup(max_frame_bytes, secret)
         self._loop = asyncio.get_running_loop()
-        self._core = ClientCore(parse_addresses(members), int(call_timeout_s * 1000))
+        self._core = ClientCore(
+            parse_addresses(members), int(call_timeout_s * 1000), self._cluster, Contact(wall_ahead_ms)
+        )
         self._links: dict[Target, Link] = {}
         self._queued: dict[Link, _Queue] = {}
         """What is to be sent on connections that are not open yet, if it is still wanted then."""
@@ -273,6 +277,9 @@ class AsyncClient:
         if core.view is not self._view:
             self._forsake()
         self._carry_out(effects)
+        if type(message) is TableReply:
+            for remark in core.take_remarks():
+                logger.warning("%s", remark)
         if not core.is_asking:
             self._told.set()
         if core.wants_table:

@@ -3,16 +3,18 @@
 Both clients (blocking and asyncio) drive this one; it does no I/O. The table comes from any member. It is asked for when
 a call finds no owner, and now and then while calls are made, so that members which joined later are known when those
 of today are gone. A member that refuses a call, for the partition has moved, is asked at once: it knows where to. A
-client that is at rest sends nothing. Whose table is believed stands in `standing`.
+client that is at rest sends nothing. Whose table is believed stands in `loyalty`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
+from phalanx.client.loyalty import Contact, Known, Loyalty
 from phalanx.client.seeds import SeedCheck
-from phalanx.client.standing import Standing, judge
+from phalanx.client.standing import Standing
+from phalanx.client.two_clusters import side_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Address, MemberId, Millis, Target, address_of
 from phalanx.common.table import PartitionTable
@@ -38,24 +40,23 @@ DOUBT_AFTER_MS = 300
 """A call that has waited so long asks for the table, again and again: its owner may hang, and have been replaced."""
 
 
-class Known(NamedTuple):
-    """What a client knows of the cluster. Never changed, so that threads may share it."""
-
-    view: MembersView | None = None
-    """The newest member list known; None: no member has answered yet."""
-    table: PartitionTable | None = None
-    """The newest partition table known; None until a member has told an assigned one."""
-    partition_count: int | None = None
-    """How many partitions the cluster has; None until a member has answered."""
-
-
 class ClientCore:
     """One client's knowledge of the cluster, and its calls."""
 
-    def __init__(self, seeds: Sequence[Address], call_timeout_ms: Millis) -> None:
+    def __init__(
+        self,
+        seeds: Sequence[Address],
+        call_timeout_ms: Millis,
+        cluster: str = "phalanx",
+        contact: Contact | None = None,
+    ) -> None:
+        """`contact`: of this client with its cluster, shared by all its cores."""
         self._out = Outbox()
         self._router = CallRouter(call_timeout_ms, self._out, tells_links=True)
         self._seeds = list(seeds)
+        self._cluster = cluster
+        self._loyalty = Loyalty(cluster, seeds, contact or Contact())
+        self._contact = self._loyalty.contact
         self.known = Known()
         self.wants_assignment = False
         """Whether somebody waits for `table` although no call does."""
@@ -106,7 +107,12 @@ class ClientCore:
     @property
     def no_owners(self) -> str:
         """Why no partition has an owner, nor will have one by itself; empty: unknown, or they have."""
-        return self._router.no_owners
+        return self._router.no_owners or self._loyalty.conflict
+
+    def take_remarks(self) -> list[str]:
+        """What the log is to be told since this was asked last."""
+        remarks, self._loyalty.remarks = self._loyalty.remarks, []
+        return remarks
 
     def is_refused_by_all(self, refusals: Mapping[str, str]) -> bool:
         """Whether everybody who could be asked first has refused: one alone may be a stranger at a former member's address."""
@@ -133,7 +139,7 @@ class ClientCore:
 
     def connect(self, now: Millis) -> list[Effect]:
         """Ask the seeds until one answers; then those that are not in its list, whether they are of another cluster."""
-        self.check = SeedCheck(self._seeds)
+        self.check = SeedCheck(self._cluster, self._seeds)
         return self.time_passed(now)
 
     @property
@@ -195,10 +201,13 @@ class ClientCore:
             elif self.check is not None:
                 self.check.on_answer(reply)
         else:
-            self._router.on_reply(sender, reply, now)
+            router = self._router
+            router.on_reply(sender, reply, now)
+            if router.answered_at > self._contact.heard_at:
+                self._contact.heard_at = router.answered_at
             if type(reply) is ErrorReply and reply.code in MOVED:
                 self._on_moved(sender, now)
-            elif self._router.waiting:
+            elif router.waiting:
                 self._ask(now)
         return self._out.take()
 
@@ -324,11 +333,14 @@ class ClientCore:
         if isinstance(reply, ErrorReply):
             self.problems[sender] = reply.text
         elif isinstance(reply, TableReply):
-            standing = self._standing(sender, reply)
+            standing = self._loyalty.judge(self.known, sender, reply, self._silent, now)
+            self._router.remark = self._loyalty.conflict
             if standing is Standing.APART:
                 # No news: the next call asks somebody else.
                 self.problems[sender] = "it is not in the cluster that this client knows, or not any more"
                 return
+            self._loyalty.on_told(self._ask_deadline - ASK_TIMEOUT_MS)
+            self._router.remark = ""
             self.news_at = now + NEWS_AFTER_MS
             if self.table is None:
                 self.known = self.known._replace(partition_count=reply.table.partition_count)
@@ -346,20 +358,15 @@ class ClientCore:
             self._asked_id += 1
             self._out.send(seed, GetTable(self._asked_id, False))
 
-    def _standing(self, sender: Target, reply: TableReply) -> Standing:
-        """As long as no table is known, there is nothing to lose: whoever answers is believed."""
-        if self.view is None or self.table is None:
-            return Standing.ANOTHER
-        return judge(self.view, sender, reply.view, self._silent)
-
     def _take(self, reply: TableReply, standing: Standing, now: Millis) -> None:
         """Keep the newer table and the newer list. A table that names members who have left is stale whatever its
         version, beside one that does not: their master may have counted on before it crashed, and told this client alone.
         """
         view, known, told = reply.view, self.table, reply.table
         if standing is not Standing.BEHIND:
-            if view != self.view:
-                self.known = self.known._replace(view=view)
+            side = side_of(reply, self.known.side if standing is Standing.CURRENT else None)
+            if side != self.known.side:
+                self.known = self.known._replace(view=view, side=side)
             self._follow(view, now)
             addresses = set(map(address_of, view.members))
             self._silent = self._silent & addresses if standing is Standing.CURRENT else set()

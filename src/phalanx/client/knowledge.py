@@ -6,12 +6,22 @@ then. So all that was ever believed forms one line, as in a client with a single
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 
-from phalanx.client.core import ClientCore, Known
+from phalanx.client.core import ClientCore
+from phalanx.client.loyalty import Contact, Known
 from phalanx.common.ids import Millis, Target
 from phalanx.wire.effects import Effect
 from phalanx.wire.messages import TableReply
+
+logger = logging.getLogger("phalanx.client")
+
+
+def wall_ahead_ms() -> Millis:
+    """How far the wall clock is ahead of the monotonic one."""
+    return int((time.time() - time.monotonic()) * 1000)
 
 
 class Knowledge:
@@ -23,6 +33,7 @@ class Knowledge:
         """How many partitions the cluster has; 0: no member has answered."""
         self.news_at: Millis = 0
         """When a call is to ask on the side what is new."""
+        self.contact = Contact(wall_ahead_ms)
         self._lock = threading.Lock()
 
     def on_forked(self) -> None:
@@ -36,4 +47,6 @@ class Knowledge:
             effects += core.received(sender, reply, now)
             self.known, self.partition_count = core.known, core.partition_count or 0
             self.news_at = core.news_at
+        for remark in core.take_remarks():
+            logger.warning("%s", remark)
         return effects

@@ -43,7 +43,7 @@ class Lane:
 
     def __init__(self, settings: LaneSettings, knowledge: Knowledge, next_id: Callable[[], int]) -> None:
         """`next_id` gives numbers for requests, the same to all lanes."""
-        self.core = ClientCore(settings.seeds, int(settings.call_timeout_s * 1000))
+        self.core = ClientCore(settings.seeds, int(settings.call_timeout_s * 1000), settings.cluster, knowledge.contact)
         self.driver = Driver(
             self.core,
             knowledge,
@@ -93,6 +93,8 @@ class Lane:
             messages = wire.exchange(request, driver.patience_s)
             if len(messages) == 1 and (reply := messages[0]).id == request.id and type(reply) is not ErrorReply:
                 self._open_from = request.id + 1
+                if started > knowledge.contact.heard_at:
+                    knowledge.contact.heard_at = started
                 return reply
         except EntryTooLarge as error:
             return ErrorReply(request.id, ErrorCode.TOO_LARGE, str(error))

@@ -7,7 +7,7 @@ cut look for their former members and for their seeds, until they are one again.
 to answer does not contain are asked, too. They are of another cluster if the lists have no member in common, and no side
 looks for the other.
 
-One who does not answer soon says nothing, and is not waited for.
+One who does not answer soon says nothing, and is not waited for. What comes later is judged by `two_clusters`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from phalanx.client.two_clusters import conflict_of_seeds, side_of
 from phalanx.common.ids import Address, Millis, Target, address_of
 from phalanx.wire.messages import TableReply
 
@@ -25,7 +26,8 @@ WAIT_MS = 300
 class SeedCheck:
     """The questions to the seeds that the first answer's list does not contain."""
 
-    def __init__(self, seeds: Sequence[Address]) -> None:
+    def __init__(self, cluster: str, seeds: Sequence[Address]) -> None:
+        self._cluster = cluster
         self._seeds = seeds
         self._first: TableReply | None = None
         self._asked: dict[int, Address] = {}
@@ -56,7 +58,8 @@ class SeedCheck:
         """An answer to one of these questions, or to none."""
         seed = self._asked.pop(reply.id, None)
         if seed is not None and isinstance(reply, TableReply) and self._first is not None:
-            self.conflict = self.conflict or _conflict(self._first, reply, seed)
+            first = side_of(self._first)
+            self.conflict = self.conflict or conflict_of_seeds(self._cluster, first, side_of(reply), seed)
         self._end_if_over()
 
     def on_lost(self, peer: Target) -> None:
@@ -72,22 +75,3 @@ class SeedCheck:
     def _end_if_over(self) -> None:
         if not self._asked:
             self.deadline = None
-
-
-def _conflict(one: TableReply, other: TableReply, seed: Address) -> str:
-    """What to tell if the two answers are of two clusters; empty: they are of one."""
-    here, there = ({address_of(member) for member in reply.view.members} for reply in (one, other))
-    if here & there or here.intersection(other.sought) or there.intersection(one.sought):
-        return ""
-    return (
-        f"the addresses belong to two clusters of one name: {_told(one)}; and {_told(other)}, by {seed}. Neither knows of the "
-        f"other: give the addresses of one, or start the members of one again with --seed (setting seeds) and an address "
-        f"of the other"
-    )
-
-
-def _told(reply: TableReply) -> str:
-    view = reply.view
-    count = len(view.members)
-    others = f" and {count - 1} more" if count > 1 else ""
-    return f"{address_of(view.master)}{others} (master {view.master}, list {view.version} of {view.maker})"

@@ -81,6 +81,10 @@ class CallRouter:
         """Why no call is begun any more."""
         self.no_owners = ""
         """Why no partition has an owner, nor will have one by itself; empty: unknown, or they have."""
+        self.remark = ""
+        """What else to tell those whose time is over; empty: nothing."""
+        self.answered_at: Millis = 0
+        """When the call began that was answered last."""
         self._linked: set[Target] | None = set() if tells_links else None
         """To whom there is a connection; None: the driver does not say. (A member hears of lost connections in both
         directions, and cannot tell by `LinkLost` that its own one is gone.)"""
@@ -138,6 +142,7 @@ class CallRouter:
             reply = _refusal_of_all_tries(pending, reply)
         if reply.id < 0:
             reply = msgspec.structs.replace(reply, id=pending.call.request.id)
+        self.answered_at = pending.deadline - self._timeout_ms
         self._forget(pending)
         self._out.add(Answer(reply))
 
@@ -305,6 +310,8 @@ class CallRouter:
     def _expire(self, pending: PendingCall) -> None:
         waited = f"no answer within {self._timeout_ms} ms"
         why = waited if pending.target is not None else f"{waited}: {self.no_owners or pending.why_waiting}"
+        if self.remark:
+            why = f"{why}; {self.remark}"
         self._fail(pending, self._code_without_answer(pending), why)
 
     def code_without_answer(self, request_id: int) -> ErrorCode:
