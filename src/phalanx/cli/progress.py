@@ -14,7 +14,7 @@ from rich.table import Table
 from phalanx.cli.output import Console, Text, console
 from phalanx.client.ask import Inquirer, Placement, ask_any
 from phalanx.client.wire import RefusedByPeer
-from phalanx.common.errors import UnavailableError
+from phalanx.common.errors import TwoClusters, UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of
 from phalanx.common.migration import Migration
 from phalanx.common.words import counted
@@ -140,7 +140,7 @@ def _looks(watched: Watched, until: Until | None, pause: Callable[[float], None]
         seen: Seen | UnavailableError
         try:
             seen, may_be_started = watched.look(), False
-        except RefusedByPeer:
+        except (RefusedByPeer, TwoClusters):
             raise
         except UnavailableError as error:
             if not may_be_started:

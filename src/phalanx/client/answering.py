@@ -6,13 +6,14 @@ comes, delays neither the others nor Ctrl-C.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Protocol, TypeVar
 
-from phalanx.common.errors import ConnectError, UnavailableError
+from phalanx.common.errors import ConnectError, PhalanxError, UnavailableError
 from phalanx.common.ids import Address, MemberId
 
 HEAD_START_S = 0.2
@@ -34,6 +35,7 @@ class Connector(Protocol):
 
 
 C = TypeVar("C", bound=Connector)
+T = TypeVar("T")
 
 
 def in_order_of_answers(connectors: Sequence[C], timeout_s: float) -> Generator[C | UnavailableError, None, None]:
@@ -92,3 +94,31 @@ def _late(connectors: Sequence[C], given_up_at: dict[int, float], timeout_s: flo
         yield ConnectError(
             f"{connectors[place].address} did not answer within {timeout_s:g} s: looking up its name may hang"
         )
+
+
+def as_they_answer(
+    connectors: Sequence[C], ask: Callable[[C], T], within_s: float
+) -> Generator[tuple[C, T], None, None]:
+    """Ask all at once, and yield each answer as it comes; who has not answered in time, or cannot, is left out.
+
+    Connections are closed by the threads that made them, late ones too.
+    """
+    answers: queue.SimpleQueue[tuple[C, T] | None] = queue.SimpleQueue()
+
+    def answer(connector: C) -> None:
+        found = None
+        with contextlib.suppress(PhalanxError):
+            found = connector, ask(connector)
+        connector.close()
+        answers.put(found)
+
+    for each in connectors:
+        threading.Thread(target=answer, args=(each,), name=f"ask {each.address}", daemon=True).start()
+    deadline = time.monotonic() + within_s
+    for _ in connectors:
+        try:
+            found = answers.get(timeout=max(deadline - time.monotonic(), 0))
+        except queue.Empty:
+            return
+        if found is not None:
+            yield found

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-from phalanx.client.answering import in_order_of_answers
+from phalanx.client.answering import as_they_answer, in_order_of_answers
+from phalanx.client.seeds import WAIT_MS
+from phalanx.client.two_clusters import conflict_of_seeds, side_of
 from phalanx.client.wire import Opening, RefusedByPeer, Wire
-from phalanx.common.errors import ConnectError, ProtocolError, UnavailableError
+from phalanx.common.errors import ConnectError, ProtocolError, TwoClusters, UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of, parse_addresses
 from phalanx.common.map_settings import MapChange
 from phalanx.common.table import HOLE, PartitionTable
@@ -107,8 +109,8 @@ class Inquirer:
     ) -> None:
         """`secret_file` holds the cluster's secret; where it is not given, the variable PHALANX_SECRET_FILE names it."""
         self.address = address
+        self.cluster = check_text(cluster, "cluster")
         self._secret = find_secret(None, secret_file)
-        self._cluster = check_text(cluster, "cluster")
         self._timeout_s = timeout_s
         self._sender = f"client/{uuid.uuid4()}"
         self._wire: Wire | None = None
@@ -127,6 +129,12 @@ class Inquirer:
         if self._wire is not None:
             self._wire.socket.close()
             self._wire = None
+
+    def beside(self, address: Address, timeout_s: float) -> Inquirer:
+        """A connection to another address, of the same cluster's name and with the same secret."""
+        other = Inquirer(address, cluster=self.cluster, timeout_s=timeout_s)
+        other._secret = self._secret
+        return other
 
     def member(self) -> MemberId:
         """The incarnation that listens at the address."""
@@ -226,7 +234,7 @@ class Inquirer:
         if self._wire is None:
             opening: Opening | None = None
             try:
-                opening = Opening(self.address, self._cluster, self._sender, self._secret)
+                opening = Opening(self.address, self.cluster, self._sender, self._secret)
                 opening.go_on_for(self._timeout_s)
                 if opening.member is not None:
                     self._wire = Wire(opening, DEFAULT_MAX_FRAME_BYTES)
@@ -256,9 +264,21 @@ def ask_any(
 ) -> T:
     """The answer of the first of the addresses that answers: all are tried side by side, the first with a head start.
 
-    Raises `ConnectError` that says why each did not, and `UnavailableError` where one answers that it cannot now.
+    Raises `ConnectError` that says why each did not, `UnavailableError` where one answers that it cannot now, and
+    `TwoClusters`, before anything is asked, where another address answers soon and belongs to another cluster.
     """
     wanted = parse_addresses(addresses) if isinstance(addresses, str) else addresses
+
+    def ask_one(inquirer: Inquirer) -> T:
+        check_one_cluster(inquirer, wanted)
+        return ask(inquirer)
+
+    return _ask_first(wanted, cluster, ask_one, secret_file)
+
+
+def _ask_first(
+    wanted: Sequence[Address], cluster: str, ask: Callable[[Inquirer], T], secret_file: str | os.PathLike[str] | None
+) -> T:
     inquirers = [Inquirer(address, cluster=cluster, secret_file=secret_file) for address in wanted]
     problems: list[UnavailableError] = []
     with contextlib.closing(in_order_of_answers(inquirers, DEFAULT_TIMEOUT_S)) as connected:
@@ -268,17 +288,37 @@ def ask_any(
                 continue
             try:
                 return ask(each)
+            except TwoClusters:
+                raise
             except UnavailableError as error:
                 problems.append(error)
     raise _as_one(problems)
+
+
+def check_one_cluster(first: Inquirer, addresses: Sequence[Address]) -> None:
+    """Raises `TwoClusters` if one of these addresses answers, within `WAIT_MS`, for another cluster than the first."""
+    others = [address for address in addresses if address != first.address]
+    if not others:
+        return
+    try:
+        side = side_of(first.table())
+    except ConnectError:
+        raise
+    except UnavailableError:
+        return  # It is in no cluster yet.
+    asked = [first.beside(address, WAIT_MS / 1000) for address in others if address not in side.addresses]
+    for other, reply in as_they_answer(asked, Inquirer.table, WAIT_MS / 1000):
+        if conflict := conflict_of_seeds(first.cluster, side, side_of(reply), other.address):
+            raise TwoClusters(conflict)
 
 
 def put_living_first(
     addresses: str, cluster: str, *, secret_file: str | os.PathLike[str] | None = None
 ) -> list[Address]:
     """The addresses for a client, the one that answers first in front: it waits for no dead one. Raises as `ask_any`."""
-    living = ask_any(addresses, cluster, _connected_address, secret_file=secret_file)
-    return list(dict.fromkeys([living, *parse_addresses(addresses)]))
+    wanted = parse_addresses(addresses)
+    living = _ask_first(wanted, cluster, _connected_address, secret_file)
+    return list(dict.fromkeys([living, *wanted]))
 
 
 def _connected_address(inquirer: Inquirer) -> Address:

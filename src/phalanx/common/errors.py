@@ -48,6 +48,10 @@ class ConnectError(UnavailableError):
     """No member could be reached, or the member that answered refused the connection."""
 
 
+class TwoClusters(ConnectError):
+    """The addresses that were given belong to two clusters."""
+
+
 class JoinFailed(UnavailableError):
     """A member could not join the cluster through any of its seeds."""
 
