@@ -1,9 +1,10 @@
 """A grid in this process, in place of a cluster: what the data source asks of a client, and what it was asked."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from phalanx.client.two_clusters import check_founders
 from phalanx.grid.conditions import wanted_by
 from phalanx.grid.rows import unpack_rows
 from phalanx.grid.serialization import from_data, from_key_data, to_data, to_key_data
@@ -37,6 +38,7 @@ class FakeGrid:
         self.calls: list[tuple[Any, ...]] = []
         self.connected: list[Options] = []
         self.is_open = False
+        self.founders: tuple[str, ...] = ("a",)
         self.sent = 0
         """Entries that scans have answered with."""
 
@@ -50,7 +52,8 @@ class FakeGrid:
         return {from_key_data(key): from_data(value) for key, value in self.maps.get(map_name, {}).items()}
 
     @contextmanager
-    def connect(self, options: Options) -> Iterator["FakeGrid"]:
+    def connect(self, options: Options, founders: Collection[str] = ()) -> Iterator["FakeGrid"]:
+        check_founders(options.cluster, founders, self.founders)
         self.connected.append(options)
         self.is_open = True
         yield self

@@ -37,7 +37,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from phalanx.common.errors import UnavailableError, UsageError
+from phalanx.common.errors import TwoClusters, UnavailableError, UsageError
 from phalanx.spark import grid as grid_module
 from phalanx.spark.arrow import from_numpy
 from phalanx.spark.errors import HIDE_TRACEBACK as HIDDEN
@@ -558,3 +558,41 @@ def test_an_error_that_explains_itself_is_found_in_what_java_makes_of_it() -> No
     assert told_in(text) is None
     assert told_in("phalanx.common.errors.InvariantViolation: ours") is None
     assert told_in("phalanx.common.errors.Nonsense: x") is None
+
+
+# --- a cluster that is another one by now ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("filters", [None, [EqualTo(("id",), "a")]], ids=["scan", "look-up"])
+def test_a_read_that_finds_another_cluster_than_it_was_planned_for_is_refused(
+    grid: FakeGrid, filters: list[Filter] | None
+) -> None:
+    grid.put("flights", {"a": {"id": "a"}})
+    reader = source(key="id", pushDown="true").reader(fields(id="string"))
+    if filters is not None:
+        reader.pushFilters(filters)
+    task = reader.partitions()[0]
+    for founders in [("b", "a"), ("a",), ()]:
+        grid.founders = founders
+        list(reader.read(task))
+    grid.founders = ("b",)
+    with pytest.raises(TwoClusters, match="began with the cluster 'phalanx' that a founded"):
+        list(reader.read(task))
+
+
+@pytest.mark.parametrize("staged", ["true", "false"])
+def test_a_write_that_finds_another_cluster_than_it_was_planned_for_changes_nothing_there(
+    grid: FakeGrid, staged: str
+) -> None:
+    rows = [{"id": "a", "n": 1}]
+    writer = source(key="id", staged=staged).writer(fields(id="string", n="long"), overwrite=False)
+    grid.founders = ("b",)
+    with pytest.raises(TwoClusters):
+        writer.write(iter([pa.RecordBatch.from_pylist(rows)]))
+    assert not any(call[0] == "put" for call in grid.calls)
+    grid.founders = ("a",)
+    message = writer.write(iter([pa.RecordBatch.from_pylist(rows)]))
+    grid.founders = ("b",)
+    if staged == "true":
+        with pytest.raises(TwoClusters):
+            writer.commit([message])

@@ -32,12 +32,13 @@ class OnSpark:
         """Write all entries of a map, a file by each task."""
         table = client.partition_table()
         tasks = [(task.partitions, task.of) for task in plan_scan(table.owners(), 0)]
+        founders = client.founders
 
         def entries(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     partitions, of = tasks[number]
-                    with source.connect() as own:
+                    with source.connect(founders) as own:
                         for page in own.map(name).scan_packed(partitions, of, with_ttls=True):
                             yield as_batch(page, time.time())
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from phalanx.client.sync import Client
+from phalanx.client.two_clusters import check_founders
+from phalanx.common.errors import TwoClusters
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,14 @@ class Source:
     secret_file: str | None = None
     """At this path on the driver and on every worker; None: the one that the variable names there, if any."""
 
-    def connect(self) -> Client:
-        """A client of it. Raises `ConnectError` when no member can be reached."""
-        return Client(self.members, cluster=self.cluster, secret_file=self.secret_file)
+    def connect(self, founders: Collection[str] = ()) -> Client:
+        """A client of it. Raises `ConnectError` when no member can be reached, and `TwoClusters` where the cluster is not the one
+        with these `founders`, with which the job began.
+        """
+        client = Client(self.members, cluster=self.cluster, secret_file=self.secret_file)
+        try:
+            check_founders(self.cluster, founders, client.founders)
+        except TwoClusters:
+            client.close()
+            raise
+        return client

@@ -18,7 +18,7 @@ from phalanx.client.lane import LaneSettings
 from phalanx.client.lanes import Lanes
 from phalanx.client.sync_map import SyncMap
 from phalanx.common.errors import ConnectError, ErrorCode, UnavailableError, UsageError
-from phalanx.common.ids import Target, parse_addresses
+from phalanx.common.ids import MemberId, Target, parse_addresses
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
 from phalanx.maps.requests import check_map_name, expect
@@ -141,6 +141,13 @@ class Client:
     def partition_count(self) -> int:
         """How many partitions the cluster has, by the newest table known."""
         return self._knowledge.partition_count
+
+    @property
+    def founders(self) -> tuple[MemberId, ...]:
+        """Who founded the cluster, then who founded those that were merged into it; empty: members do not tell. A cluster that
+        was started anew has another founder."""
+        side = self._knowledge.known.side
+        return side.founders if side is not None else ()
 
     def members(self) -> MembersReply:
         """The member list as the first member that answers has it."""

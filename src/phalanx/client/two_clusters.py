@@ -20,8 +20,10 @@ Members of an earlier version do not name founders: then nobody can tell either,
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
+from phalanx.common.errors import TwoClusters
 from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.view import MembersView
 from phalanx.wire.messages import TableReply
@@ -82,6 +84,16 @@ def conflict_of_seeds(cluster: str, one: Side, other: Side, seed: Address) -> st
         f"{seed}. Neither knows of the other: give the addresses of one, or start the members of one again with --seed "
         f"(setting seeds) and an address of the other"
     )
+
+
+def check_founders(cluster: str, begun: Collection[str], reached: Collection[str]) -> None:
+    """A job began with one cluster, and one of its tasks has reached another. Raises `TwoClusters` if that is known."""
+    if begun and reached and set(begun).isdisjoint(reached):
+        raise TwoClusters(
+            f"the job began with the cluster {cluster!r} that {next(iter(begun))} founded, and a task has reached another one, "
+            f"founded by {next(iter(reached))}: the cluster was started anew meanwhile, or the addresses are those of two "
+            f"clusters. Run the job again, with the addresses of the one that is meant"
+        )
 
 
 def could_be_restart(age_ms: Millis, silent_ms: Millis) -> bool:

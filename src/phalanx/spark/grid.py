@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol, cast
 
@@ -11,6 +11,7 @@ from phalanx.client.journal import Journal as MapJournal
 from phalanx.client.staging import StagedRows, new_job_id
 from phalanx.client.staging import Staging as JobStaging
 from phalanx.client.sync import Client
+from phalanx.client.two_clusters import check_founders
 from phalanx.spark.options import Options
 from phalanx.wire.conditions import Condition
 from phalanx.wire.messages import PackedReply
@@ -35,6 +36,9 @@ class Grid(Protocol):
 
     @property
     def partition_count(self) -> int: ...
+
+    @property
+    def founders(self) -> tuple[str, ...]: ...
 
     def put_packed(self, map_name: str, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None: ...
 
@@ -127,7 +131,12 @@ def told_names(client: Grid) -> str:
 
 
 @contextmanager
-def connect(options: Options) -> Iterator[Grid]:
-    """A client of the cluster that the options name. Raises `ConnectError` when no member can be reached."""
+def connect(options: Options, founders: Collection[str] = ()) -> Iterator[Grid]:
+    """A client of the cluster that the options name. Raises `ConnectError` when no member can be reached.
+
+    `founders`: of the cluster with which the job began. Raises `TwoClusters` where another one answers now: a task would read
+    from it, or write into it, beside tasks that had the first one.
+    """
     with Client(options.members, cluster=options.cluster, secret_file=options.secret_file) as client:
+        check_founders(options.cluster, founders, client.founders)
         yield client

@@ -24,6 +24,8 @@ class ReadTask(InputPartition):
     keys: list[bytes] | None = None
     snapshot: str | None = None
     """The name under which members keep the map as it was when the read was planned."""
+    founders: tuple[str, ...] = ()
+    """Of the cluster by which the read was planned."""
 
 
 def plan_scan(owners: Sequence[str | None], num_partitions: int) -> list[ReadTask]:

@@ -68,18 +68,18 @@ class PhalanxReader(DataSourceReader):
                 check_known(client, self._options)
             table = client.partition_table()
             if self._pushed is not None:
-                return [ReadTask(None, [], keys=self._pushed)]
+                return [ReadTask(None, [], keys=self._pushed, founders=client.founders)]
             tasks = plan_scan(table.owners(), self._options.num_partitions)
-            if not self._options.snapshot:
-                return tasks
-            name = grid.staging(client, self._options.map, grid.new_job_id()).snapshot()
-            return [replace(task, snapshot=name) for task in tasks]
+            name = None
+            if self._options.snapshot:
+                name = grid.staging(client, self._options.map, grid.new_job_id()).snapshot()
+            return [replace(task, snapshot=name, founders=client.founders) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The entries of one task as record batches."""
         invariant(isinstance(partition, ReadTask), "Spark hands back the tasks that were planned", got=partition)
         task = cast(ReadTask, partition)
-        with explained(), grid.connect(self._options) as client:
+        with explained(), grid.connect(self._options, task.founders) as client:
             name, key_parts = self._options.map, len(self._options.key)
             if task.keys is None:
                 name = task.snapshot or name

@@ -61,7 +61,8 @@ def plan_write(options: Options, schema: StructType, overwrite: bool) -> Phalanx
     with grid.connect(options) as client:
         client.partition_table()
         skips = _is_refused(client, options)
-    return PhalanxWriter(options, overwrite, skips)
+        founders = client.founders
+    return PhalanxWriter(options, overwrite, skips, founders)
 
 
 def _is_refused(client: grid.Grid, options: Options) -> bool:
@@ -79,8 +80,12 @@ def _is_refused(client: grid.Grid, options: Options) -> bool:
 class PhalanxWriter(DataSourceArrowWriter):
     """Writes the rows of a DataFrame into a map. Created on the driver, pickled into every task."""
 
-    def __init__(self, options: Options, overwrite: bool = False, skips: bool = False) -> None:
+    def __init__(
+        self, options: Options, overwrite: bool = False, skips: bool = False, founders: tuple[str, ...] = ()
+    ) -> None:
+        """`founders`: of the cluster by which the write was planned."""
         self._options = options
+        self._founders = founders
         self._overwrites = overwrite
         self._skips = skips
         self._job = grid.new_job_id()
@@ -91,7 +96,7 @@ class PhalanxWriter(DataSourceArrowWriter):
         rows, staged = 0, None
         if self._skips:
             return Written(0)
-        with explained(), grid.connect(options) as client:
+        with explained(), grid.connect(options, self._founders) as client:
             client.partition_table()  # By which rows are packed.
             if options.staged:
                 attempt = grid.staging(client, options.map, self._job).attempt(grid.new_job_id())
@@ -114,7 +119,7 @@ class PhalanxWriter(DataSourceArrowWriter):
         if self._skips or not options.staged:
             return
         attempts = [message.staged for message in messages if isinstance(message, Written) and message.staged]
-        with explained(), grid.connect(options) as client:
+        with explained(), grid.connect(options, self._founders) as client:
             job = grid.staging(client, options.map, self._job)
             if options.if_exists != APPEND:
                 self._look_again(client, job)
