@@ -56,6 +56,7 @@ class Lane:
         self.used_at = 0
         """When a call began last, in milliseconds of the monotonic clock."""
         self._knowledge = knowledge
+        self._contact = knowledge.contact
         self._call_timeout_s = settings.call_timeout_s
         self._next_id = next_id
         self._open_from = 0
@@ -93,8 +94,8 @@ class Lane:
             messages = wire.exchange(request, driver.patience_s)
             if len(messages) == 1 and (reply := messages[0]).id == request.id and type(reply) is not ErrorReply:
                 self._open_from = request.id + 1
-                if started > knowledge.contact.heard_at:
-                    knowledge.contact.heard_at = started
+                if started > self._contact.heard_at:
+                    self._contact.heard_at = started
                 return reply
         except EntryTooLarge as error:
             return ErrorReply(request.id, ErrorCode.TOO_LARGE, str(error))
