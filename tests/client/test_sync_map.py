@@ -27,7 +27,7 @@ class Owner:
     def partition_table(self) -> "Owner":
         return self
 
-    def call_all(self, requests: list[tuple[int, Any]]) -> list[Any]:
+    def call_all(self, requests: list[tuple[int, Any]], within_ms: int = 0) -> list[Any]:
         return [self.call(*each) for each in requests]
 
     def call(self, partition: int, request: Any) -> Any:

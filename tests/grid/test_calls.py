@@ -9,7 +9,7 @@ from harness import KEY, MAP, Cluster, address
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Target, member_id
 from phalanx.common.table import PartitionTable, build_table
-from phalanx.grid.calls import REPEAT_WITHIN_MS, RETRY_PAUSE_MS, CallRouter
+from phalanx.grid.calls import REPEAT_WITHIN_MS, RETRY_PAUSE_MS, SPARE_ENDS, CallRouter
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Answer, Call, LinkLost, LinkRefused, Outbox, Send
 
@@ -478,3 +478,53 @@ def test_want_of_members_does_not_say_that_a_write_that_may_be_done_is_not(reque
     is_write = isinstance(request_, m.WRITES)
     assert call.code is (ErrorCode.INDETERMINATE if is_write else ErrorCode.NOT_ENOUGH_MEMBERS)
     assert "because" in call.answer.text
+
+
+# --- parts of an earlier call ---------------------------------------------------------------------------------------
+
+
+class Several:
+    """Calls on one router whose owner never answers; which of them ended when."""
+
+    def __init__(self) -> None:
+        self.out = Outbox()
+        self.router = CallRouter(TIMEOUT_MS, self.out)
+        self.router.on_table(owned_by(A), 0)
+        self.ended: list[tuple[int, int]] = []
+
+    def begin(self, request_id: int, now: int, within_ms: int = 0) -> None:
+        self.router.begin(Call(0, m.GetAll(request_id, MAP, [KEY]), None, within_ms), now)
+
+    def run(self) -> list[tuple[int, int]]:
+        self.out.take()
+        while (deadline := self.router.next_deadline()) is not None:
+            self.router.on_time(deadline)
+            told = [each.reply for each in self.out.take() if isinstance(each, Answer)]
+            assert told, "a deadline at which nothing ends"
+            self.ended += [(deadline, reply.id) for reply in told]
+            assert {reply.code for reply in told} == {ErrorCode.UNAVAILABLE}
+        return self.ended
+
+
+def test_a_call_with_less_time_ends_sooner_than_those_before_it() -> None:
+    calls = Several()
+    calls.begin(1, 0)
+    calls.begin(2, 10, within_ms=300)
+    calls.begin(3, 20, within_ms=100)
+    calls.begin(4, 30)
+    calls.begin(5, 40, within_ms=2 * TIMEOUT_MS)
+    assert calls.run() == [(120, 3), (310, 2), (10_000, 1), (10_030, 4), (10_040, 5)]
+
+
+def test_ends_of_calls_that_were_answered_do_not_pile_up() -> None:
+    calls = Several()
+    calls.begin(1, 0)
+    for request_id in range(2, 2_000):
+        calls.begin(request_id, 1, within_ms=500)
+        calls.router.on_reply(A, m.ValuesReply(request_id, []), 2)
+        assert len(calls.router._sooner) <= 4 + SPARE_ENDS
+    calls.out.take()
+    calls.begin(2_000, 3, within_ms=500)
+    calls.router.on_time(502)
+    calls.router.on_time(503)
+    assert [each.reply.id for each in calls.out.take() if isinstance(each, Answer)] == [2_000]

@@ -7,6 +7,7 @@ import logging
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -19,6 +20,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
+from phalanx.maps.time_limit import connecting_limit
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.flow import BacklogFull
 from phalanx.net.forking import FORKED, tell_forks
@@ -31,7 +33,6 @@ from phalanx.wire.messages import ErrorReply, GetMapNames, Message, NamesReply, 
 logger = logging.getLogger("phalanx.client")
 
 DEFAULT_CALL_TIMEOUT_S = 30.0
-DEFAULT_CONNECT_TIMEOUT_S = 10.0
 
 
 class AsyncClient:
@@ -125,8 +126,11 @@ class AsyncClient:
         self._last_id += 1
         return self._last_id
 
-    def call(self, partition: int, request: Any, to: Target | None = None) -> Awaitable[Any]:
-        """Send a request to the owner of a partition, or to a member; its one reply."""
+    def call(self, partition: int, request: Any, to: Target | None = None, *, within_ms: int = 0) -> Awaitable[Any]:
+        """Send a request to the owner of a partition, or to a member; its one reply.
+
+        `within_ms`: for less time than any call, if above 0.
+        """
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._is_closed:
             self._check_process()
@@ -136,8 +140,8 @@ class AsyncClient:
         if futures and request.id % OPEN_FROM_EVERY == 0:
             self.open_from = next(iter(futures))
         futures[request.id] = future
-        self._carry_out(self._core.call(Call(partition, request, to), self._now()))
-        if self._timer is None or self._core.wants_table:
+        self._carry_out(self._core.call(Call(partition, request, to, within_ms), self._now()))
+        if self._timer is None or within_ms or self._core.wants_table:
             self._rearm()
         return future
 
@@ -153,14 +157,15 @@ class AsyncClient:
             raise UnavailableError(f"no answer within {self.call_timeout_s:g} s: {why}")
         return core.table
 
-    async def refresh(self) -> None:
-        """Ask a member for the table now; returns when it has answered, or could not."""
+    async def refresh(self, within_s: float) -> None:
+        """Ask a member for the table now; returns when it has answered, or could not, or the time is over."""
         self._check_process()
         self._carry_out(self._core.refresh(self._now()))
         self._rearm()
         if self._core.is_asking:
             self._told.clear()
-            await self._told.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._told.wait(), within_s)
 
     async def wait_ready(self, timeout_s: float) -> None:
         """Until a member has answered. Raises `ConnectError` that says what went wrong with each, or that they are of two
@@ -356,7 +361,7 @@ def connect(
     members: str | Sequence[str],
     *,
     cluster: str = "phalanx",
-    connect_timeout_s: float = DEFAULT_CONNECT_TIMEOUT_S,
+    connect_timeout_s: float | None = None,
     call_timeout_s: float = DEFAULT_CALL_TIMEOUT_S,
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
     secret: str | None = None,
@@ -366,10 +371,9 @@ def connect(
 
     `secret_file` holds the cluster's secret; where it is not given, the variable PHALANX_SECRET_FILE names it.
     Use the result with `async with`, or await it and close the client yourself. Raises `UsageError` for a malformed
-    address, `ConnectError` when no member answers in time, the cluster has another name or secret, or the addresses are
-    of two clusters.
+    address, `ConnectError` when no member answers within `connect_timeout_s` (unless given: 10 s, and no more than
+    `call_timeout_s`), the cluster has another name or secret, or the addresses are of two clusters.
     """
     text = members if isinstance(members, str) else ",".join(members)
-    return _Connecting(
-        text, cluster, (connect_timeout_s, call_timeout_s), max_frame_bytes, find_secret(secret, secret_file)
-    )
+    timeouts = connecting_limit(connect_timeout_s, call_timeout_s), call_timeout_s
+    return _Connecting(text, cluster, timeouts, max_frame_bytes, find_secret(secret, secret_file))

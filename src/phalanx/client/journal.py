@@ -38,6 +38,7 @@ from phalanx.maps.journals import JournalEvent as JournalEvent
 from phalanx.maps.journals import Page as Page
 from phalanx.maps.journals import Position as Position
 from phalanx.maps.requests import REGROUP, check_map_name, expect
+from phalanx.maps.time_limit import TimeLimit
 from phalanx.wire.messages import ErrorReply, JournalReply, ReadJournal
 
 if TYPE_CHECKING:
@@ -68,15 +69,16 @@ class Journal:
         nothing can be read as yet: `oldest` and `end` are 0.
         """
         wanted, lineages = list(self.partitions() if partitions is None else partitions), lineages or {}
-        replies, deadline = self._ask_all(wanted, lineages), time.monotonic() + self._client.call_timeout_s
+        limit = TimeLimit(self._client.call_timeout_s)
+        replies = self._ask_all(wanted, lineages, limit)
         while unknown := [p for p, reply in replies.items() if reply.end < 0 and p not in lineages]:
-            if time.monotonic() >= deadline:
+            if limit.is_over:
                 text = (
                     f"partition {unknown[0]} of map {self.map_name!r} has a new owner, whose backups get copies still"
                 )
                 raise UnavailableError(f"journal: {text}; nothing was changed, calling again is safe")
             time.sleep(PAUSE_S)
-            replies |= self._ask_all(unknown, {})
+            replies |= self._ask_all(unknown, {}, limit)
         return {p: Bounds(r.lineage, max(r.oldest, 0), max(r.end, 0), r.known_to) for p, r in replies.items()}
 
     def read(self, partition: int, lineage: int, from_sequence: int, limit: int = PAGE_EVENTS) -> Page:
@@ -85,8 +87,8 @@ class Journal:
 
         `lineage` 0: whatever is there, from this number on.
         """
-        reply = self._ask(partition, lineage, from_sequence, limit)
-        return page_of(self.map_name, partition, Position(lineage, from_sequence), reply)
+        time_limit = TimeLimit(self._client.call_timeout_s)
+        return self._read(partition, Position(lineage, from_sequence), limit, time_limit)
 
     def read_range(self, partition: int, begin: Position, end: Position) -> Iterator[list[JournalEvent]]:
         """All events between two positions, page by page: the same ones each time. `end` is one that was told before.
@@ -99,33 +101,34 @@ class Journal:
                 f"partition {partition}: nothing is between {begin} and {end}: the first one is behind the other"
             )
         if begin.sequence < end.sequence:
-            page_of(self.map_name, partition, begin, self._ask(partition, *begin, 0))
+            self._read(partition, begin, 0, TimeLimit(self._client.call_timeout_s))
         # By the end's lineage: whatever is read must lead there. 1. `end` is told on one side of a cut. 2. That side gives
         # way. 3. The other one knows `begin`, too, and has other events behind it.
-        at, deadline = Position(end.lineage, begin.sequence), time.monotonic() + self._client.call_timeout_s
+        at, limit = Position(end.lineage, begin.sequence), TimeLimit(self._client.call_timeout_s)
         while at.sequence < end.sequence:
-            page = self.read(partition, *at, end.sequence - at.sequence)
+            page = self._read(partition, at, end.sequence - at.sequence, limit)
             if page.events:
-                at, deadline = at._replace(sequence=page.next.sequence), time.monotonic() + self._client.call_timeout_s
+                at = at._replace(sequence=page.next.sequence)
                 yield page.events
+                limit.renew()
                 continue
-            if time.monotonic() >= deadline:
+            if limit.is_over:
                 text = f"event {at.sequence} of partition {partition} of map {self.map_name!r} is not confirmed"
                 raise UnavailableError(f"{text} within {self._client.call_timeout_s:g} s; calling again is safe")
             time.sleep(PAUSE_S)
 
     # --- how owners are asked --------------------------------------------------------------------------------------
 
-    def _ask(self, partition: int, lineage: int, sequence: int, limit: int) -> JournalReply:
-        return self._ask_all([partition], {partition: lineage}, sequence, limit)[partition]
+    def _read(self, partition: int, at: Position, most: int, limit: TimeLimit) -> Page:
+        replies = self._ask_all([partition], {partition: at.lineage}, limit, at.sequence, most)
+        return page_of(self.map_name, partition, at, replies[partition])
 
     def _ask_all(
-        self, partitions: list[int], lineages: Mapping[int, int], sequence: int = 0, limit: int = 0
+        self, partitions: list[int], lineages: Mapping[int, int], limit: TimeLimit, sequence: int = 0, most: int = 0
     ) -> dict[int, JournalReply]:
-        """Ask the owners; what one could not answer, or may be behind with, is asked again until the deadline."""
+        """Ask the owners; what one could not answer, or may be behind with, is asked again within the time limit."""
         client, left = self._client, partitions
-        deadline = time.monotonic() + client.call_timeout_s
-        doubt_until = min(deadline, time.monotonic() + DOUBT_S)
+        doubt_until = time.monotonic() + min(limit.left_s, DOUBT_S)
         replies: dict[int, JournalReply] = {}
         while left:
             table = client.partition_table()
@@ -133,9 +136,9 @@ class Journal:
             for partition in left:
                 if not 0 <= partition < of:
                     raise UsageError(f"there is no partition {partition}: the cluster has {of}")
-            asked = [(p, self._request(p, of, lineages.get(p, 0), sequence, limit)) for p in left]
+            asked = [(p, self._request(p, of, lineages.get(p, 0), sequence, most)) for p in left]
             left, refusal, is_missing = [], None, False
-            for (partition, _), reply in zip(asked, client.call_all(asked), strict=True):
+            for (partition, _), reply in zip(asked, client.call_all(asked, limit.within_ms), strict=True):
                 if isinstance(reply, ErrorReply) and reply.code in REGROUP:
                     left.append(partition)
                     refusal = reply
@@ -149,15 +152,15 @@ class Journal:
                 else:
                     replies[partition] = found
             if refusal is not None:
-                newer = client.refresh()
+                newer = client.refresh(limit.left_s)
                 if is_missing and not newer.maps.of(self.map_name).journal.is_on:
                     raise not_enabled(self.map_name, newer.maps)
-                if time.monotonic() >= deadline:
+                if limit.is_over:
                     raise UnavailableError(f"journal: {refusal.text}; nothing was changed, calling again is safe")
                 if newer is table:
                     time.sleep(PAUSE_S)
         return replies
 
-    def _request(self, partition: int, of: int, lineage: int, sequence: int, limit: int) -> ReadJournal:
+    def _request(self, partition: int, of: int, lineage: int, sequence: int, most: int) -> ReadJournal:
         number = self._client.next_id()
-        return ReadJournal(number, self.map_name, partition, of, lineage, sequence, limit, PAGE_BYTES)
+        return ReadJournal(number, self.map_name, partition, of, lineage, sequence, most, PAGE_BYTES)

@@ -19,7 +19,7 @@ from phalanx.client.driver import Driver
 from phalanx.client.knowledge import Knowledge
 from phalanx.client.wire import NotDelivered
 from phalanx.common.errors import EntryTooLarge, ErrorCode, ProtocolError
-from phalanx.common.ids import Address, Target
+from phalanx.common.ids import Address, Millis, Target
 from phalanx.net.secret import Secret
 from phalanx.wire.effects import Call, Effect
 from phalanx.wire.messages import OPERATIONS, ErrorReply
@@ -116,13 +116,13 @@ class Lane:
         view, wires = self.core.view, self.driver.wires.values()
         return list(dict.fromkeys([*(wire.member for wire in wires), *(view.members if view is not None else ())]))
 
-    def ask(self, member: Target, request: Any) -> Any:
-        """Send a request to a member and wait for its one reply."""
-        return self._call_all([Call(0, request, member)])[0]
+    def ask(self, member: Target, request: Any, within_ms: Millis = 0) -> Any:
+        """Send a request to a member and wait for its one reply; `within_ms`: for less time than any call, if above 0."""
+        return self._call_all([Call(0, request, member, within_ms)])[0]
 
-    def call_all(self, requests: list[tuple[int, Any]]) -> list[Any]:
+    def call_all(self, requests: list[tuple[int, Any]], within_ms: Millis = 0) -> list[Any]:
         """Send requests to the owners of their partitions at once; their replies in the same order."""
-        return self._call_all([Call(partition, request) for partition, request in requests])
+        return self._call_all([Call(partition, request, None, within_ms) for partition, request in requests])
 
     def _call_all(self, calls: list[Call]) -> list[Any]:
         now = self.driver.now()
@@ -175,11 +175,11 @@ class Lane:
         core.wants_assignment = True
         self._wait(core.time_passed(self.driver.now()), lambda: core.table is not None, self._call_timeout_s)
 
-    def refresh(self) -> None:
-        """Ask a member for its table now; returns when it has answered or could not."""
+    def refresh(self, within_s: float) -> None:
+        """Ask a member for its table now; returns when it has answered or could not, or the time is over."""
         core = self.core
         self._catch_up()
-        self._wait(core.refresh(self.driver.now()), lambda: not core.is_asking, self._call_timeout_s)
+        self._wait(core.refresh(self.driver.now()), lambda: not core.is_asking, within_s)
 
     def connect(self, timeout_s: float) -> str:
         """Ask the seeds until a member has answered, or has refused to talk. Why there is no client; empty: there is one."""

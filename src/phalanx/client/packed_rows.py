@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.grid.rows import cut_rows, divided_rows, row_count
 from phalanx.maps.grouping import BATCH_BYTES, BATCH_KEYS, PARTS_AT_ONCE
 from phalanx.maps.requests import REGROUP, as_for_the_whole, expect, partitions_by_owner
+from phalanx.maps.time_limit import TimeLimit
 from phalanx.wire.limits import MAX_ROWS
 from phalanx.wire.messages import DoneReply, ErrorReply, PackedRows, PutPacked
 
@@ -33,12 +33,12 @@ def rounds_of(parts: Mapping[int, bytes], most_rows: int | None = None) -> Itera
 def put_round(
     rows_map: SyncMap, parts: Mapping[int, bytes], of: int, ttl_ms: int, number: PageNumber, what: str
 ) -> list[tuple[int, int]]:
-    """Put rows of partitions of `of`; what one owner could not take is asked for again until the deadline.
+    """Put rows of partitions of `of`; what one owner could not take is asked for again, within the time of one call.
 
     Returns in which partitions, of how many, rows were put: the partitions may be divided in the middle of it.
     """
     client = rows_map.client
-    deadline = time.monotonic() + client.call_timeout_s
+    limit = TimeLimit(client.call_timeout_s)
     left, done, may_be_done = dict(parts), list[tuple[int, int]](), False
     while left:
         table = client.partition_table()
@@ -54,7 +54,8 @@ def put_round(
             for group in asked:
                 rows = tuple(PackedRows(each, left[each], number(each, of)) for each in group)
                 requests.append((group[0], PutPacked(client.next_id(), rows_map.name, rows, of, ttl_ms)))
-            replies, may_be_done = as_for_the_whole(client.call_all(requests), may_be_done=may_be_done)
+            replies = client.call_all(requests, limit.within_ms)
+            replies, may_be_done = as_for_the_whole(replies, may_be_done=may_be_done)
             for group, reply in zip(asked, replies, strict=True):
                 if isinstance(reply, ErrorReply) and reply.code in REGROUP:
                     refusal = reply
@@ -63,8 +64,10 @@ def put_round(
                 done += [(partition, of) for partition in group]
                 for partition in group:
                     del left[partition]
-        if refusal is not None:
-            rows_map.pause_or_raise(refusal, table, deadline, what, may_be_done=may_be_done)
+            if refusal is not None:
+                rows_map.pause_or_raise(refusal, table, limit, what, may_be_done=may_be_done)
+                break
+            limit.renew()
     return done
 
 

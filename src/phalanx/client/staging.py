@@ -51,6 +51,7 @@ from phalanx.common.map_settings import Batch
 from phalanx.grid.rows import rows_by_partition
 from phalanx.grid.steps import REMOVES
 from phalanx.maps.requests import check_map_name, expect, raise_error
+from phalanx.maps.time_limit import TimeLimit
 from phalanx.partition.hashing import children_of
 from phalanx.wire.limits import MAX_ATTEMPTS
 from phalanx.wire.messages import ChangeStaged, CountReply, ErrorReply, FlagReply, ReplaceContent, Replacement
@@ -248,21 +249,21 @@ class Staging:
         """Have the master fulfil a wish: what it answers. Asked again until it is fulfilled, or
         for as long as a call may take: then what became of it is not known, but for one that refused all the time."""
         client, what = self._client, f"{wish.name.lower()} of job {self.job_id}, to replace map {self.map_name!r}"
-        deadline = time.monotonic() + client.call_timeout_s
+        limit = TimeLimit(client.call_timeout_s)
         may_be_done = False
         while True:
             reply = ErrorReply(0, ErrorCode.UNAVAILABLE, "no member told who the master is")
             try:
-                master = client.members().view.master
+                master = client.members(limit).view.master
             except UnavailableError as error:
                 reply = ErrorReply(0, ErrorCode.UNAVAILABLE, str(error))
             else:
                 request = ReplaceContent(client.next_id(), self.map_name, self.job_id, wish, self._begun, batch)
-                reply = client.ask(master, request)
+                reply = client.ask(master, request, limit.within_ms)
             if not isinstance(reply, ErrorReply) or reply.code in (ErrorCode.INVALID, ErrorCode.NOT_ENOUGH_MEMBERS):
                 return expect(reply, reply_kind, what)
             may_be_done = may_be_done or wish is Replacement.DECIDE
-            if time.monotonic() >= deadline:
+            if limit.is_over:
                 code = ErrorCode.INDETERMINATE if may_be_done else ErrorCode.UNAVAILABLE
                 raise_error(ErrorReply(0, code, reply.text), what)
             time.sleep(ASK_AGAIN_AFTER_S)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from time import monotonic
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -18,10 +17,11 @@ from phalanx.client.lane import LaneSettings
 from phalanx.client.lanes import Lanes
 from phalanx.client.sync_map import SyncMap
 from phalanx.common.errors import ConnectError, ErrorCode, UnavailableError, UsageError
-from phalanx.common.ids import MemberId, Target, parse_addresses
+from phalanx.common.ids import MemberId, Millis, Target, parse_addresses
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
 from phalanx.maps.requests import check_map_name, expect
+from phalanx.maps.time_limit import TimeLimit, connecting_limit
 from phalanx.net.secret import find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES
 from phalanx.wire.conditions import Condition
@@ -42,8 +42,8 @@ class Client:
 
     `members`: `host:port,host:port` of any members, or a list of such. `secret_file` holds the cluster's secret; where
     it is not given, the variable PHALANX_SECRET_FILE names it. Raises `UsageError` for a malformed address,
-    `ConnectError` when no member is ready within `connect_timeout_s`, the cluster has another name or secret, or the
-    members are of two clusters.
+    `ConnectError` when no member is ready within `connect_timeout_s` (unless given: 10 s, and no more than
+    `call_timeout_s`), the cluster has another name or secret, or the members are of two clusters.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Client:
         members: str | Sequence[str],
         *,
         cluster: str = "phalanx",
-        connect_timeout_s: float = 10.0,
+        connect_timeout_s: float | None = None,
         call_timeout_s: float = 30.0,
         max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
         secret: str | None = None,
@@ -59,6 +59,7 @@ class Client:
     ) -> None:
         if not call_timeout_s > 0:
             raise UsageError(f"call_timeout_s is {call_timeout_s!r}: give more than 0 seconds")
+        connect_timeout_s = connecting_limit(connect_timeout_s, call_timeout_s)
         text = members if isinstance(members, str) else ",".join(members)
         self.call_timeout_s = call_timeout_s
         self._lanes = Lanes(
@@ -116,7 +117,8 @@ class Client:
         What had entries once is forgotten when its partitions move to other members.
         """
         members = self.partition_table().members
-        found = [self.ask(member, GetMapNames(self.next_id(), with_empty)) for member in members]
+        limit = TimeLimit(self.call_timeout_s)
+        found = [self.ask(member, GetMapNames(self.next_id(), with_empty), limit.within_ms) for member in members]
         return sorted({name for reply in found for name in expect(reply, NamesReply, "map_names").names})
 
     def partition_table(self) -> PartitionTable:
@@ -131,10 +133,10 @@ class Client:
             raise UnavailableError(f"no answer within {self.call_timeout_s:g} s: {why}")
         return table
 
-    def refresh(self) -> PartitionTable:
-        """Ask a member for the table now."""
+    def refresh(self, within_s: float | None = None) -> PartitionTable:
+        """Ask a member for the table now; `within_s`: wait for its answer so long at most, None: as long as for any call."""
         with self._lanes.lane() as lane:
-            lane.refresh()
+            lane.refresh(self.call_timeout_s if within_s is None else within_s)
         return self.partition_table()
 
     @property
@@ -149,15 +151,13 @@ class Client:
         side = self._knowledge.known.side
         return side.founders if side is not None else ()
 
-    def members(self) -> MembersReply:
-        """The member list as the first member that answers has it."""
-        deadline = monotonic() + self.call_timeout_s
+    def members(self, limit: TimeLimit | None = None) -> MembersReply:
+        """The member list as the first member that answers has it, asked within what is left of a call's time limit."""
+        limit = limit or TimeLimit(self.call_timeout_s)
         with self._lanes.lane() as lane:
             for member in lane.members():
-                reply = lane.ask(member, GetMembers(self.next_id()))
-                if not (isinstance(reply, ErrorReply) and reply.code is ErrorCode.UNAVAILABLE):
-                    break
-                if monotonic() >= deadline:
+                reply = lane.ask(member, GetMembers(self.next_id()), limit.within_ms)
+                if not (isinstance(reply, ErrorReply) and reply.code is ErrorCode.UNAVAILABLE) or limit.is_over:
                     break
         return expect(reply, MembersReply, "members")
 
@@ -201,17 +201,17 @@ class Client:
 
     # --- what maps need --------------------------------------------------------------------------------------------
 
-    def ask(self, member: Target, request: Any) -> Any:
-        """Send a request to a member and wait for its one reply."""
+    def ask(self, member: Target, request: Any, within_ms: Millis = 0) -> Any:
+        """Send a request to a member and wait for its one reply; `within_ms`: for less time than any call, if above 0."""
         with self._lanes.lane() as lane:
-            return lane.ask(member, request)
+            return lane.ask(member, request, within_ms)
 
-    def call_all(self, requests: list[tuple[int, Any]]) -> list[Any]:
+    def call_all(self, requests: list[tuple[int, Any]], within_ms: Millis = 0) -> list[Any]:
         """Send requests to the owners of their partitions at once; their replies in the same order."""
-        if len(requests) == 1:
+        if len(requests) == 1 and not within_ms:
             return [self.call(*requests[0])]
         with self._lanes.lane() as lane:
-            return lane.call_all(requests)
+            return lane.call_all(requests, within_ms)
 
     def _wait_ready(self, timeout_s: float) -> None:
         """Until a member has answered. Raises `ConnectError` that says what went wrong with each, or that they are of two

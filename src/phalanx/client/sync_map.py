@@ -20,12 +20,14 @@ from phalanx.maps.requests import (
     entries_to_data,
     expect,
     found_values,
+    in_pieces,
     partitions_by_owner,
     raise_error,
     regrouped,
     ttl_to_ms,
 )
 from phalanx.maps.scanning import ScanPlan
+from phalanx.maps.time_limit import TimeLimit
 from phalanx.partition.hashing import partition_of
 from phalanx.wire.conditions import Condition
 from phalanx.wire.limits import MAX_ROWS
@@ -343,11 +345,12 @@ class SyncMap(MutableMapping[Any, Any]):
         plan = ScanPlan(range(count) if partitions is None else partitions, count)
         at_once = 1
         while True:
-            self._catch_up(plan)
+            limit = TimeLimit(self.client.call_timeout_s)
+            self._catch_up(plan, limit)
             positions = plan.next_some(self.client.partition_count, at_once)
             if not positions:
                 return
-            pages = self._some_pages(request, kind, positions)
+            pages = self._some_pages(request, kind, positions, limit)
             plan.note_some(pages)
             came = [page for page in pages if page is not None]
             yield from came
@@ -355,13 +358,12 @@ class SyncMap(MutableMapping[Any, Any]):
                 size = sum(_page_bytes(page) for page in came) // len(came)
                 at_once = min(max(AT_ONCE_BYTES // (size + 1), 1), most)
 
-    def _catch_up(self, plan: ScanPlan) -> None:
+    def _catch_up(self, plan: ScanPlan, limit: TimeLimit) -> None:
         """Wait until the table is known by which the partitions were numbered; the time limit of a call ends that."""
-        deadline = time.monotonic() + self.client.call_timeout_s
         while plan.knows_more_than(self.client.partition_count):
             text = f"no member has told of {plan.of} partitions: there are {self.client.partition_count}"
             refusal, table = ErrorReply(0, ErrorCode.UNAVAILABLE, text), self.client.partition_table()
-            self.pause_or_raise(refusal, table, deadline, "scan", may_be_done=False)
+            self.pause_or_raise(refusal, table, limit, "scan", may_be_done=False)
 
     # --- how parts are asked ---------------------------------------------------------------------------------------
 
@@ -385,20 +387,24 @@ class SyncMap(MutableMapping[Any, Any]):
         return self.client.call(partition_of(key, self.client.partition_count), request)
 
     def _some_pages(
-        self, request: Callable[[int, int, bytes], Any], kind: type[R], positions: Sequence[tuple[int, int, bytes]]
+        self,
+        request: Callable[[int, int, bytes], Any],
+        kind: type[R],
+        positions: Sequence[tuple[int, int, bytes]],
+        limit: TimeLimit,
     ) -> Sequence[R | None]:
         """Pages from whoever owns their partitions by then: a position means the same everywhere.
 
         None: not this time; its owner changed, or the partitions were divided and this one's number means another.
         """
-        deadline = time.monotonic() + self.client.call_timeout_s
         while positions[0][1] == self.client.partition_count:
             table = self.client.partition_table()
-            replies = self.client.call_all([(position[0], request(*position)) for position in positions])
+            asked = [(position[0], request(*position)) for position in positions]
+            replies = self.client.call_all(asked, limit.within_ms)
             refused = [isinstance(reply, ErrorReply) and reply.code in REGROUP for reply in replies]
             if not all(refused):
                 return [None if no else expect(reply, kind, "scan") for no, reply in zip(refused, replies, strict=True)]
-            self.pause_or_raise(replies[0], table, deadline, "scan", may_be_done=False)
+            self.pause_or_raise(replies[0], table, limit, "scan", may_be_done=False)
         return [None] * len(positions)
 
     def _in_parts(
@@ -409,30 +415,34 @@ class SyncMap(MutableMapping[Any, Any]):
         take: Callable[[Part, Any], Sequence[int]],
         what: str,
     ) -> None:
-        """Ask the owners of all keys; what an owner could not answer is grouped anew until the deadline."""
+        """Ask the owners of all keys; what an owner could not answer is grouped anew, within the time of one call."""
         client = self.client
-        deadline = time.monotonic() + client.call_timeout_s
+        limit = TimeLimit(client.call_timeout_s)
         table = client.partition_table()
         may_be_done = False
         parts = self._owner_groups.split(table, keys, values, None)
+        later: list[int] = []
         while parts:
-            left: list[int] = []
+            asked, parts = parts[:PARTS_AT_ONCE], parts[PARTS_AT_ONCE:]
+            replies = client.call_all([(part.partition, request(part)) for part in asked], limit.within_ms)
+            if values:
+                replies, may_be_done = as_for_the_whole(replies, may_be_done=may_be_done)
+            again: list[int] = []
             refusal = None
-            for start in range(0, len(parts), PARTS_AT_ONCE):
-                asked = parts[start : start + PARTS_AT_ONCE]
-                replies = client.call_all([(part.partition, request(part)) for part in asked])
-                if values:
-                    replies, may_be_done = as_for_the_whole(replies, may_be_done=may_be_done)
-                for part, reply in zip(asked, replies, strict=True):
-                    if isinstance(reply, ErrorReply) and reply.code in REGROUP:
-                        left += part.indexes
-                        refusal = reply
-                    else:
-                        left += take(part, reply)
-            if refusal is not None:
-                self.pause_or_raise(refusal, table, deadline, what, may_be_done=may_be_done)
-            table = client.partition_table()
-            parts = self._owner_groups.split(table, keys, values, left) if left else []
+            for part, reply in zip(asked, replies, strict=True):
+                if isinstance(reply, ErrorReply) and reply.code in REGROUP:
+                    again += part.indexes
+                    refusal = reply
+                else:
+                    later += take(part, reply)
+            if refusal is None:
+                limit.renew()
+            else:
+                self.pause_or_raise(refusal, table, limit, what, may_be_done=may_be_done)
+            if again or not parts:
+                later += again + [index for part in parts for index in part.indexes]
+                table = client.partition_table()
+                parts, later = self._owner_groups.split(table, keys, values, later) if later else [], []
 
     def _everywhere(self, kind: type, reply_kind: type, what: str) -> list[Any]:
         """Ask the owners of all partitions."""
@@ -455,42 +465,42 @@ class SyncMap(MutableMapping[Any, Any]):
 
         `request`: for some partitions of so many. `most`: of them in one request, of which then only some are under way.
         """
-        deadline = time.monotonic() + self.client.call_timeout_s
+        limit = TimeLimit(self.client.call_timeout_s)
         table = self.client.partition_table()
-        groups = partitions_by_owner(table)
+        groups = in_pieces(partitions_by_owner(table), most)
         replies: list[T] = []
         may_be_done = False
         while groups:
             of = table.partition_count
-            if most is not None:
-                groups = [group[start : start + most] for group in groups for start in range(0, len(group), most)]
+            asked, groups = groups[:PARTS_AT_ONCE], groups[PARTS_AT_ONCE:]
+            results = self.client.call_all([(group[0], request(group, of)) for group in asked], limit.within_ms)
+            if is_write:
+                results, may_be_done = as_for_the_whole(results, may_be_done=may_be_done)
             again: list[int] = []
             refusal = None
-            for first in range(0, len(groups), PARTS_AT_ONCE):
-                asked = groups[first : first + PARTS_AT_ONCE]
-                results = self.client.call_all([(group[0], request(group, of)) for group in asked])
-                if is_write:
-                    results, may_be_done = as_for_the_whole(results, may_be_done=may_be_done)
-                for group, reply in zip(asked, results, strict=True):
-                    if isinstance(reply, ErrorReply) and reply.code in REGROUP:
-                        again += group
-                        refusal = reply
-                    else:
-                        replies.append(expect(reply, reply_kind, what))
-            if refusal is not None:
-                self.pause_or_raise(refusal, table, deadline, what, may_be_done=may_be_done)
+            for group, reply in zip(asked, results, strict=True):
+                if isinstance(reply, ErrorReply) and reply.code in REGROUP:
+                    again += group
+                    refusal = reply
+                else:
+                    replies.append(expect(reply, reply_kind, what))
+            if refusal is None:
+                limit.renew()
+                continue
+            self.pause_or_raise(refusal, table, limit, what, may_be_done=may_be_done)
             table = self.client.partition_table()
-            groups = regrouped(table, again, of)
+            left = again + [partition for group in groups for partition in group]
+            groups = in_pieces(regrouped(table, left, of), most)
         return replies
 
     def pause_or_raise(
-        self, reply: ErrorReply, table: PartitionTable, deadline: float, what: str, *, may_be_done: bool
+        self, reply: ErrorReply, table: PartitionTable, limit: TimeLimit, what: str, *, may_be_done: bool
     ) -> None:
         """Before another try: get a newer table than the one by which the refused was asked. Pauses if there is none."""
-        if time.monotonic() >= deadline:
+        if limit.is_over:
             code = ErrorCode.INDETERMINATE if may_be_done else ErrorCode.UNAVAILABLE
             raise_error(ErrorReply(reply.id, code, reply.text), what)
-        if self.client.partition_table() is not table or self.client.refresh() is not table:
+        if self.client.partition_table() is not table or self.client.refresh(limit.left_s) is not table:
             return
-        time.sleep(REGROUP_PAUSE_S)
-        self.client.refresh()
+        time.sleep(min(REGROUP_PAUSE_S, limit.left_s))
+        self.client.refresh(limit.left_s)

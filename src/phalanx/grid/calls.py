@@ -16,6 +16,7 @@ now, and only the caller can group it anew.
 from __future__ import annotations
 
 from collections.abc import Set
+from heapq import heapify, heappop, heappush
 
 import msgspec
 
@@ -31,6 +32,8 @@ RETRY_PAUSE_MS = 20
 """Before a call that found no owner is tried again; a newer table ends the pause at once."""
 REPEAT_WITHIN_MS = 5 * 60_000
 """A write is not asked for again later than that after its call began: by `SILENT_MS` its outcome may be forgotten."""
+SPARE_ENDS = 64
+"""How many ends of calls that are over are remembered besides those under way, before they are looked through."""
 
 
 def why_no_owners(view: MembersView) -> str:
@@ -58,7 +61,9 @@ class PendingCall(msgspec.Struct, gc=False):
 
 
 class CallRouter:
-    """The calls under way. Deadlines are in the order of the calls: all have the same time limit."""
+    """The calls under way. Deadlines are in the order of the calls, which all have the same time limit, but for those that
+    are parts of an earlier one (`Call.within_ms`).
+    """
 
     def __init__(self, timeout_ms: Millis, outbox: Outbox, *, tells_links: bool = False) -> None:
         """`tells_links`: whether the driver says which connections are open (`on_link_up`)."""
@@ -73,6 +78,8 @@ class CallRouter:
         self._pending: dict[int, PendingCall] = {}
         self.waiting: dict[int, PendingCall] = {}
         """Those of the pending calls that nobody is asked at present: a newer table is wanted."""
+        self._sooner: list[tuple[Millis, int]] = []
+        """A heap: of calls that end before their deadlines, when, and their ids; of some that are over, too."""
         self._retry_at = 0
         self._retries: dict[int, PendingCall] = {}
         """Id of a try after the first, which is below zero, to its call."""
@@ -100,11 +107,20 @@ class CallRouter:
         if target is None and self._owners:
             target = self._owners[call.partition] if call.partition < len(self._owners) else None
         pending = self._pending[request.id] = PendingCall(call, now + self._timeout_ms, target, request.id)
+        if 0 < call.within_ms < self._timeout_ms:
+            self._end_sooner(pending, now + call.within_ms)
         if target is None:
             self._wait(pending, now)
         else:
             pending.was_asked = True
             self._out.send(target, request)
+
+    def _end_sooner(self, pending: PendingCall, at: Millis) -> None:
+        sooner, under_way = self._sooner, self._pending
+        if len(sooner) >= 2 * len(under_way) + SPARE_ENDS:
+            sooner[:] = [end for end in sooner if end[1] in under_way]
+            heapify(sooner)
+        heappush(sooner, (at, pending.call.request.id))
 
     def owner_for_only_call(self, partition: int) -> MemberId | None:
         """The partition's owner, if it is known and no call is under way."""
@@ -212,6 +228,8 @@ class CallRouter:
         if not self._pending:
             return None
         first = next(iter(self._pending.values())).deadline
+        if self._sooner:
+            first = min(first, self._sooner[0][0])
         return min(first, self._retry_at) if self.waiting else first
 
     def waiting_since(self) -> Millis | None:
@@ -223,6 +241,9 @@ class CallRouter:
         return next(iter(self._pending.values())).target if self._pending else None
 
     def on_time(self, now: Millis) -> None:
+        while self._sooner and self._sooner[0][0] <= now:
+            if (early := self._pending.get(heappop(self._sooner)[1])) is not None:
+                self._expire(early)
         while self._pending:
             pending = next(iter(self._pending.values()))
             if pending.deadline > now:

@@ -21,6 +21,7 @@ from phalanx.maps.journals import (
     page_of,
 )
 from phalanx.maps.requests import REGROUP, expect, raise_error
+from phalanx.maps.time_limit import TimeLimit
 from phalanx.wire.messages import ErrorReply, JournalReply, ReadJournal
 
 if TYPE_CHECKING:
@@ -87,31 +88,31 @@ class AsyncJournal:
             if not any(page.events for page in pages):
                 await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _ask(self, partition: int, place: Position, limit: int) -> JournalReply:
+    async def _ask(self, partition: int, place: Position, most: int) -> JournalReply:
         """Ask the owner. It is asked again where it may have yet to hear what others know, and until it can answer."""
         caller, loop = self._caller, asyncio.get_running_loop()
-        deadline = loop.time() + caller.call_timeout_s
-        doubt_until = min(deadline, loop.time() + DOUBT_S)
+        limit = TimeLimit(caller.call_timeout_s)
+        doubt_until = loop.time() + min(caller.call_timeout_s, DOUBT_S)
         while True:
             table = await caller.table()
             request = ReadJournal(
-                caller.next_id(), self.map_name, partition, table.partition_count, *place, limit, PAGE_BYTES
+                caller.next_id(), self.map_name, partition, table.partition_count, *place, most, PAGE_BYTES
             )
-            reply = await caller.call(partition, request)
+            reply = await caller.call(partition, request, within_ms=limit.within_ms)
             if not isinstance(reply, ErrorReply) or reply.code not in REGROUP:
                 found = expect(reply, JournalReply, "journal")
-                is_waited_for = not limit and found.end < 0
+                is_waited_for = not most and found.end < 0
                 if not is_waited_for and not may_be_behind(found, place, in_doubt=loop.time() < doubt_until):
                     return found
                 reply = ErrorReply(0, ErrorCode.UNAVAILABLE, f"partition {partition} has no such journal as yet")
                 if not found.lineage:
-                    await caller.refresh()
+                    await caller.refresh(limit.left_s)
                     plan = (await caller.table()).maps
                     if not plan.of(self.map_name).journal.is_on:
                         raise not_enabled(self.map_name, plan)
-            if loop.time() >= deadline:
+            if limit.is_over:
                 raise_error(ErrorReply(0, ErrorCode.UNAVAILABLE, reply.text), "journal")
-            await caller.refresh()
+            await caller.refresh(limit.left_s)
             if await caller.table() is table:
                 await asyncio.sleep(PAUSE_S)
 

@@ -25,6 +25,7 @@ from phalanx.maps.requests import (
     ttl_to_ms,
 )
 from phalanx.maps.scanning import ScanPlan
+from phalanx.maps.time_limit import TimeLimit
 from phalanx.partition.hashing import partition_of
 from phalanx.wire.messages import (
     ClearPartitions,
@@ -64,14 +65,17 @@ class Caller(Protocol):
     def next_id(self) -> int:
         """A number for the next request. Requests are sent in the order of their numbers."""
 
-    def call(self, partition: int, request: Any) -> Awaitable[Any]:
-        """Send a request to the owner of the partition; its one reply, an `ErrorReply` included."""
+    def call(self, partition: int, request: Any, *, within_ms: int = 0) -> Awaitable[Any]:
+        """Send a request to the owner of the partition; its one reply, an `ErrorReply` included.
+
+        `within_ms`: for less time than any call, if above 0.
+        """
 
     async def table(self) -> PartitionTable:
         """The newest partition table known; waits for the first one. Raises `UnavailableError`."""
 
-    async def refresh(self) -> None:
-        """Look for a newer table."""
+    async def refresh(self, within_s: float) -> None:
+        """Look for a newer table, for so long at most."""
 
 
 class AsyncMap:
@@ -223,37 +227,36 @@ class AsyncMap:
         count = of or self._caller.partition_count
         plan = ScanPlan(range(count) if partitions is None else partitions, count)
         while True:
-            await self._catch_up(plan)
+            limit = TimeLimit(self._caller.call_timeout_s)
+            await self._catch_up(plan, limit)
             position = plan.next(self._caller.partition_count)
             if position is None:
                 return
-            page = await self._page(*position)
+            page = await self._page(*position, limit)
             if page is not None:
                 plan.note(page)
                 if page.keys:
                     yield page.keys, page.values
 
-    async def _catch_up(self, plan: ScanPlan) -> None:
+    async def _catch_up(self, plan: ScanPlan, limit: TimeLimit) -> None:
         """Wait until the table is known by which the partitions were numbered; the time limit of a call ends that."""
-        deadline = asyncio.get_running_loop().time() + self._caller.call_timeout_s
         while plan.knows_more_than(self._caller.partition_count):
             text = f"no member has told of {plan.of} partitions: there are {self._caller.partition_count}"
             refusal, table = ErrorReply(0, ErrorCode.UNAVAILABLE, text), await self._caller.table()
-            await self._pause_or_raise(refusal, table, deadline, "scan", may_be_done=False)
+            await self._pause_or_raise(refusal, table, limit, "scan", may_be_done=False)
 
-    async def _page(self, partition: int, of: int, after: bytes) -> PageReply | None:
+    async def _page(self, partition: int, of: int, after: bytes, limit: TimeLimit) -> PageReply | None:
         """A page of one partition, from whoever owns it by then: the position means the same everywhere.
 
         None: the partitions were divided meanwhile, and this one's number means another.
         """
-        deadline = asyncio.get_running_loop().time() + self._caller.call_timeout_s
         while of == self._caller.partition_count:
             table = await self._caller.table()
             request = ScanPartition(self._caller.next_id(), self.name, partition, of, after, SCAN_PAGE_BYTES)
-            reply = await self._caller.call(partition, request)
+            reply = await self._caller.call(partition, request, within_ms=limit.within_ms)
             if not isinstance(reply, ErrorReply) or reply.code not in REGROUP:
                 return expect(reply, PageReply, "scan")
-            await self._pause_or_raise(reply, table, deadline, "scan", may_be_done=False)
+            await self._pause_or_raise(reply, table, limit, "scan", may_be_done=False)
         return None
 
     def journal(self) -> AsyncJournal:
@@ -277,36 +280,41 @@ class AsyncMap:
         take: Callable[[Part, Any], Sequence[int]],
         what: str,
     ) -> None:
-        """Ask the owners of all keys; what an owner could not answer is grouped anew until the deadline."""
+        """Ask the owners of all keys; what an owner could not answer is grouped anew, within the time of one call."""
         caller = self._caller
-        deadline = asyncio.get_running_loop().time() + caller.call_timeout_s
+        limit = TimeLimit(caller.call_timeout_s)
         table = await caller.table()
         may_be_done = False
         parts = self._owner_groups.split(table, keys, values, None)
+        later: list[int] = []
         while parts:
-            left: list[int] = []
+            asked, parts = parts[:PARTS_AT_ONCE], parts[PARTS_AT_ONCE:]
+            within_ms = limit.within_ms
+            replies: list[Any] = await asyncio.gather(
+                *[caller.call(part.partition, request(part), within_ms=within_ms) for part in asked]
+            )
+            if values:
+                replies, may_be_done = as_for_the_whole(replies, may_be_done=may_be_done)
+            again: list[int] = []
             refusal = None
-            for start in range(0, len(parts), PARTS_AT_ONCE):
-                asked = parts[start : start + PARTS_AT_ONCE]
-                replies: list[Any] = await asyncio.gather(
-                    *[caller.call(part.partition, request(part)) for part in asked]
-                )
-                if values:
-                    replies, may_be_done = as_for_the_whole(replies, may_be_done=may_be_done)
-                for part, reply in zip(asked, replies, strict=True):
-                    if isinstance(reply, ErrorReply) and reply.code in REGROUP:
-                        left += part.indexes
-                        refusal = reply
-                    else:
-                        left += take(part, reply)
-            if refusal is not None:
-                await self._pause_or_raise(refusal, table, deadline, what, may_be_done=may_be_done)
-            table = await caller.table()
-            parts = self._owner_groups.split(table, keys, values, left) if left else []
+            for part, reply in zip(asked, replies, strict=True):
+                if isinstance(reply, ErrorReply) and reply.code in REGROUP:
+                    again += part.indexes
+                    refusal = reply
+                else:
+                    later += take(part, reply)
+            if refusal is None:
+                limit.renew()
+            else:
+                await self._pause_or_raise(refusal, table, limit, what, may_be_done=may_be_done)
+            if again or not parts:
+                later += again + [index for part in parts for index in part.indexes]
+                table = await caller.table()
+                parts, later = self._owner_groups.split(table, keys, values, later) if later else [], []
 
     async def _everywhere(self, kind: type, reply_kind: type, what: str) -> list[Any]:
-        """Ask the owners of all partitions; what one could not answer is asked again until the deadline."""
-        deadline = asyncio.get_running_loop().time() + self._caller.call_timeout_s
+        """Ask the owners of all partitions; what one could not answer is asked again, within the time of one call."""
+        limit = TimeLimit(self._caller.call_timeout_s)
         table = await self._caller.table()
         groups = partitions_by_owner(table)
         replies: list[Any] = []
@@ -314,9 +322,12 @@ class AsyncMap:
         while groups:
             of = table.partition_count
             requests = [kind(self._caller.next_id(), self.name, group, of) for group in groups]
-            results: list[Any] = await asyncio.gather(
-                *(self._caller.call(group[0], request) for group, request in zip(groups, requests, strict=True))
-            )
+            within_ms = limit.within_ms
+            calls = [
+                self._caller.call(group[0], request, within_ms=within_ms)
+                for group, request in zip(groups, requests, strict=True)
+            ]
+            results: list[Any] = await asyncio.gather(*calls)
             if kind is ClearPartitions:
                 results, may_be_done = as_for_the_whole(results, may_be_done=may_be_done)
             again: list[int] = []
@@ -328,22 +339,22 @@ class AsyncMap:
                 else:
                     replies.append(expect(result, reply_kind, what))
             if refusal is not None:
-                await self._pause_or_raise(refusal, table, deadline, what, may_be_done=may_be_done)
+                await self._pause_or_raise(refusal, table, limit, what, may_be_done=may_be_done)
             table = await self._caller.table()
             groups = regrouped(table, again, of)
         return replies
 
     async def _pause_or_raise(
-        self, reply: ErrorReply, table: PartitionTable, deadline: float, what: str, *, may_be_done: bool
+        self, reply: ErrorReply, table: PartitionTable, limit: TimeLimit, what: str, *, may_be_done: bool
     ) -> None:
         """Before another try: get a newer table than the one by which the refused was asked. Pauses if there is none."""
-        if asyncio.get_running_loop().time() >= deadline:
+        if limit.is_over:
             code = ErrorCode.INDETERMINATE if may_be_done else ErrorCode.UNAVAILABLE
             raise_error(ErrorReply(reply.id, code, reply.text), what)
         caller = self._caller
         if await caller.table() is not table:
             return
-        await caller.refresh()
+        await caller.refresh(limit.left_s)
         if await caller.table() is table:
-            await asyncio.sleep(REGROUP_PAUSE_S)
-            await caller.refresh()
+            await asyncio.sleep(min(REGROUP_PAUSE_S, limit.left_s))
+            await caller.refresh(limit.left_s)

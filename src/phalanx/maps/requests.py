@@ -134,3 +134,10 @@ def found_values(keys: list[Any], found: list[bytes | None]) -> dict[Any, Any]:
         present = [data for data in found if data is not None]
         keys = [key for key, data in zip(keys, found, strict=True) if data is not None]
     return dict(zip(keys, values_from_data(present), strict=True))
+
+
+def in_pieces(groups: list[list[int]], most: int | None) -> list[list[int]]:
+    """The groups, with so many partitions in each at most; None: as they are."""
+    if most is None:
+        return groups
+    return [group[start : start + most] for group in groups for start in range(0, len(group), most)]

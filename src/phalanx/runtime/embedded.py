@@ -84,7 +84,7 @@ class EmbeddedCaller:
         self._last_id += 1
         return self._last_id
 
-    def call(self, partition: int, request: Any) -> Awaitable[Any]:
+    def call(self, partition: int, request: Any, *, within_ms: int = 0) -> Awaitable[Any]:
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.node is None:
             self.check_process()
@@ -94,7 +94,7 @@ class EmbeddedCaller:
         if futures and request.id % OPEN_FROM_EVERY == 0:
             self.open_from = next(iter(futures))
         futures[request.id] = future
-        self._feed(Call(partition, request))
+        self._feed(Call(partition, request, None, within_ms))
         return future
 
     async def _ask_self(self, node: Node, request: Request) -> Any:
@@ -140,7 +140,7 @@ class EmbeddedCaller:
             await self._ask_self(node, GetTable(self.next_id(), True))
             await asyncio.sleep(TABLE_PAUSE_S)
 
-    async def refresh(self) -> None:
+    async def refresh(self, within_s: float) -> None:
         """The member's own table is as new as it can be: the master sends it."""
 
 

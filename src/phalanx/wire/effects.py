@@ -11,7 +11,7 @@ from collections import deque
 
 import msgspec
 
-from phalanx.common.ids import ClientId, MemberId, Target
+from phalanx.common.ids import ClientId, MemberId, Millis, Target
 from phalanx.common.past import Past
 from phalanx.common.stable import Carried
 from phalanx.wire.events import Event
@@ -74,6 +74,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     request: Request
     to: Target | None = None
     """Ask exactly this member instead; if it is lost, so is the call."""
+    within_ms: Millis = 0
+    """How long the call may take, where that is less than any call; 0: as long as any."""
 
 
 class LeaveWanted(msgspec.Struct, frozen=True):
