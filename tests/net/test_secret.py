@@ -80,7 +80,7 @@ def test_values_of_many_records_come_as_they_went(file: Path) -> None:
             assert await asyncio.to_thread(exchange, one.address) == values
             async with phalanx.connect(two.address, secret_file=file) as grid:
                 assert await grid.map("m").get_all(list(values)) == values
-            assert one.broken_frames == two.broken_frames == 0
+            assert one.overload.broken_frames.total == two.overload.broken_frames.total == 0
         finally:
             await two.stop(drain=False)
             await one.stop(drain=False)
@@ -168,9 +168,9 @@ def test_nothing_is_read_before_the_proof(file: Path) -> None:
                 (encode_frame(GetMembers(1)),),
                 ((greeting.MAX_GREETING_BYTES + 1).to_bytes(4, "big"),),
             ):
-                broken = one.broken_frames
+                broken = one.overload.broken_frames.total
                 assert b"members" not in await asyncio.to_thread(talk, one.address, *frames)
-                assert one.broken_frames == broken + 1
+                assert one.overload.broken_frames.total == broken + 1
         finally:
             await one.stop(drain=False)
 

@@ -198,15 +198,9 @@ def test_a_large_message_that_is_held_keeps_its_room() -> None:
         )
         try:
             await member.map("m").put("k", bytes(MIB))
-            peers = []
-            for number in (1, 2):
-                transport, peer = _Transport(), member._accept()
-                peer.connection_made(transport)
-                hello = Hello(PROTOCOL_VERSION, "test", f"client/{number}", member.address, b"")
-                peer.data_received(encode_frame(hello))
-                peer.pause_writing()
-                peers.append((peer, transport))
-            (one, to_one), (two, to_two) = peers
+            (one, to_one), (two, to_two) = [await _greeted_by_hand(member, name) for name in ("one", "two")]
+            one.pause_writing()
+            two.pause_writing()
             one.data_received(encode_frame(Get(1, "m", KEY)))
             frame = encode_frame(Put(2, "m", KEY, b"\0\0\0\0" + bytes(3 * MIB), 0))
             one.data_received(frame[:100])
@@ -215,9 +209,7 @@ def test_a_large_message_that_is_held_keeps_its_room() -> None:
             assert not to_two.is_read
             one.data_received(frame[100:])  # whole, and held: together they have more than half of what all may have
             assert not to_one.is_read
-            late_transport, late = _Transport(), member._accept()
-            late.connection_made(late_transport)
-            late.data_received(encode_frame(Hello(PROTOCOL_VERSION, "test", "client/3", member.address, b"")))
+            late, late_transport = await _greeted_by_hand(member, "late")
             late.data_received(frame[:100])
             assert not late_transport.is_read, "there is no room for two"
             to_one.waiting = 0
@@ -228,6 +220,35 @@ def test_a_large_message_that_is_held_keeps_its_room() -> None:
             await member.stop(drain=False)
 
     asyncio.run(run())
+
+
+def test_a_frame_whose_length_comes_in_two_pieces_needs_room_too() -> None:
+    """A part of its header says nothing of its length; the rest of the header does."""
+
+    async def run() -> None:
+        member = await start(max_partial_frame_bytes=4 * MIB)
+        try:
+            one, two = await _greeted_by_hand(member, "one"), await _greeted_by_hand(member, "two")
+            header = (3 * MIB).to_bytes(4, "big")
+            for peer, _ in (one, two):
+                peer.data_received(header[:3])
+            one[0].data_received(header[3:] + bytes(100))
+            assert one[1].is_read
+            two[0].data_received(header[3:] + bytes(100))
+            assert not two[1].is_read, "there is no room for two"
+            one[0].connection_lost(None)
+            assert two[1].is_read
+        finally:
+            await member.stop(drain=False)
+
+    asyncio.run(run())
+
+
+async def _greeted_by_hand(member: Member, name: str) -> tuple[Any, _Transport]:
+    transport, peer = _Transport(), member._accept()
+    peer.connection_made(transport)
+    peer.data_received(encode_frame(Hello(PROTOCOL_VERSION, "test", f"client/{name}", member.address, b"")))
+    return peer, transport
 
 
 async def _until(condition: Any) -> None:

@@ -146,13 +146,13 @@ def test_what_was_done_to_records_is_noticed(how: str, caplog: pytest.LogCapture
                 speaker = await Speaker.connect(relay.address)
                 speaker.say(GetMembers(1))
                 assert [reply.id for reply in await speaker.hear()] == [1]
-                assert member.broken_frames == 0
+                assert member.overload.broken_frames.total == 0
                 speaker.say(put(2), put(3))
                 heard = []
                 while replies := await speaker.hear():
                     heard += [reply.id for reply in replies]
                 assert relay.connections[-1].is_welcomed
-                await until(lambda: member.broken_frames == 1, "it is counted")
+                await until(lambda: member.overload.broken_frames.total == 1, "it is counted")
                 stored = await size_of(member) - len(ENTRIES)
                 if how == "repeated behind it":
                     assert heard in ([], [2])
@@ -182,7 +182,7 @@ def test_who_may_pass_connections_on_says_nothing_in_the_place_of_others() -> No
             stolen.upstream.write(forged(clear()))
             async with asyncio.timeout(DEADLINE_S):
                 await stolen.closed.wait()
-            assert (stolen.heard, member.broken_frames) == (b"", 1)
+            assert (stolen.heard, member.overload.broken_frames.total) == (b"", 1)
             assert await size_of(member) == len(ENTRIES)
 
     asyncio.run(run())

@@ -255,9 +255,22 @@ class FrameConnection(asyncio.Protocol):
         return self._pauses != 0
 
     @property
+    def has_part(self) -> bool:
+        """Whether a frame, or the record that it comes in, has come in part."""
+        return bool(self._reader.rest) or (self._records is not None and self._records.part_bytes > 0)
+
+    @property
     def part_bytes(self) -> int:
-        """How much of a frame that is not whole yet has come."""
-        return len(self._reader.rest)
+        """How much of a frame that is not whole yet has come, with what has not been verified of it."""
+        return len(self._reader.rest) + (self._records.part_bytes if self._records is not None else 0)
+
+    @property
+    def part_length(self) -> int:
+        """How long that frame is, or as long as its length has not come, the record that it comes in; 0: unknown."""
+        announced, records = self._reader.announced_bytes, self._records
+        if announced or records is None or not records.part_bytes:
+            return announced
+        return records.part_bytes + records.missing
 
     def pause(self, why: int) -> None:
         """Do not read from the peer until `resume` is called for the same reason."""

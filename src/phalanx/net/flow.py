@@ -56,7 +56,7 @@ class BacklogFull(UnavailableError):
 
 
 class _Part:
-    """A frame of which a part has come."""
+    """A frame of which a part has come, or a record in which one may begin."""
 
     __slots__ = ("length", "pace", "waits")
 
@@ -138,10 +138,27 @@ class Flow:
             connection.pause(WAITS_FOR_ROOM)
         self._arm()
 
+    def part_grew(self, connection: FrameConnection, length: int) -> None:
+        """More has come of what a part was told of, and it is the beginning of a frame of that length.
+
+        Its time goes on: what a record or a header says by and by must not begin it anew.
+        """
+        part = self._parts.get(connection)
+        if part is None or part.length == length:
+            return
+        self._give_back(connection, is_whole=True)
+        part.length, part.waits = length, not self._room.ask(connection, length, self._now)
+        if part.waits:
+            connection.pause(WAITS_FOR_ROOM)
+        else:
+            connection.resume(WAITS_FOR_ROOM)
+
     def part_ended(self, connection: FrameConnection, *, is_whole: bool) -> None:
         """The frame is whole, or will never be."""
-        if self._parts.pop(connection, None) is None:
-            return
+        if self._parts.pop(connection, None) is not None:
+            self._give_back(connection, is_whole=is_whole)
+
+    def _give_back(self, connection: FrameConnection, *, is_whole: bool) -> None:
         for other in self._room.give_back(connection, self._now, is_whole=is_whole):
             self._parts[other].waits = False
             other.resume(WAITS_FOR_ROOM)

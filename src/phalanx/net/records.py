@@ -82,6 +82,11 @@ class Opener:
         self.missing = HEADER_BYTES
         """So many bytes, at least, have to come before there is more to tell."""
 
+    @property
+    def part_bytes(self) -> int:
+        """How much of a record has come that is not whole yet."""
+        return len(self._rest)
+
     def feed(self, data: bytes) -> bytes:
         """What the records say that are whole now. Raises `ProtocolError` for one that the peer did not send as the next."""
         size = len(data)
@@ -153,3 +158,8 @@ class RecordLayer:
     def missing(self) -> int:
         """So many bytes, at least, have to come before `feed` tells more."""
         return self._opener.missing
+
+    @property
+    def part_bytes(self) -> int:
+        """How much of a record has come that is not whole yet."""
+        return self._opener.part_bytes

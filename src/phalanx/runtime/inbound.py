@@ -17,7 +17,6 @@ from phalanx.net.addresses import socket_address
 from phalanx.net.connection import ConnectionGroup, FrameConnection
 from phalanx.net.flow import WAITS_FOR_READER
 from phalanx.net.greeting import GREETING_TIMEOUT_S, Accepting
-from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.wire.codec import request_decoder
 from phalanx.wire.effects import Received, ReceivedTogether
 from phalanx.wire.messages import (
@@ -45,8 +44,6 @@ from phalanx.wire.refused import UnreadRequest
 
 if TYPE_CHECKING:
     from phalanx.runtime.member import Member
-
-logger = SafeLogger("phalanx.member")
 
 CHEAP = frozenset(
     [
@@ -116,7 +113,7 @@ class Inbound(FrameConnection):
         self._goes_on = False
         """Whether `_go_on` will be called."""
         self._has_part = False
-        """Whether a frame has come in part."""
+        """Whether a frame that has come in part is counted."""
         self._greeting: Accepting | None = None
         self._timer = group.loop.call_later(GREETING_TIMEOUT_S, group.call, self._on_late)
 
@@ -181,7 +178,7 @@ class Inbound(FrameConnection):
             self._held += messages
         elif messages:
             self._handle(messages, is_cheap=is_cheap)
-        if (self._has_part or self._reader.rest) and not self._held:
+        if (self._has_part or self.has_part) and not self._held:
             self._note_part(is_next=is_next)
 
     def _note_part(self, *, is_next: bool) -> None:
@@ -189,13 +186,17 @@ class Inbound(FrameConnection):
 
         A whole one that is held keeps its room: else many clients that do not read could each send another large one.
         """
-        flow = self._group.flow
-        if self._has_part and is_next:
+        flow, has_part = self._group.flow, self.has_part
+        if self._has_part and (is_next or not has_part):
             self._has_part = False
             flow.part_ended(self, is_whole=True)
-        if not self._has_part and self._reader.rest and not self.is_closing and not self.is_of_member:
+        if not has_part or self.is_closing or self.is_of_member:
+            return
+        if self._has_part:
+            flow.part_grew(self, self.part_length)
+        else:
             self._has_part = True
-            flow.part_came(self, self._reader.announced_bytes)
+            flow.part_came(self, self.part_length)
 
     def _handle(self, messages: list[Message], *, is_cheap: bool) -> None:
         """Hand messages to the node; when they take too long or their replies are too many, hold the rest."""
@@ -296,7 +297,7 @@ class Inbound(FrameConnection):
         if held:
             self._handle(held, is_cheap=CHEAP.issuperset(map(type, held)))
         self.flush()
-        if (self._has_part or self._reader.rest) and not self._held:
+        if (self._has_part or self.has_part) and not self._held:
             self._note_part(is_next=bool(held))
         is_done = not (self._goes_on or self._held or self.is_closing)
         if is_done and not (self._is_backed_up and self._waits_for_reader()):
@@ -311,8 +312,7 @@ class Inbound(FrameConnection):
                 self.queue(ErrorReply(message.id, ErrorCode.TOO_LARGE, str(error)))
 
     def on_broken_protocol(self, error: ProtocolError) -> None:
-        self._member.broken_frames += 1
-        logger.warning("%s: closing the connection of %s: %s", self._member.address, self.sender or "a stranger", error)
+        self._member.overload.broke_protocol(f"of {self.sender or 'a stranger'}", self.peer_host(), error)
         if isinstance(error, OutOfMemory):
             self._member.memory_shortage.note(self._group.loop.time(), of_member=self.is_of_member)
 

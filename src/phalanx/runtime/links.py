@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, get_args
 
 from phalanx.common.errors import EntryTooLarge, ErrorCode, ProtocolError
-from phalanx.common.ids import Target, address_of, is_client
+from phalanx.common.ids import Target, address_of, host_and_port, is_client
 from phalanx.common.view import MembersView
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.flow import BacklogFull, Drop
@@ -119,8 +119,8 @@ class Links:
         if link.is_misled:
             self._member.distrusted(f"to {address_of(link.target)}", reason)  # type: ignore[arg-type]  # links go to members
         if link.broke_protocol:
-            self._member.broken_frames += 1
-            logger.warning("%s: closed the connection to %s: %s", self._member.address, link.target, reason)
+            host, _ = host_and_port(address_of(link.target))  # type: ignore[arg-type]  # links go to members
+            self._member.overload.broke_protocol(f"to {link.target}", host, reason)
         if link.is_up:
             self._member.feed(LinkLost(link.target))
             return

@@ -71,8 +71,6 @@ class Member:
     ) -> None:
         """`on_failure`: what ends the process when this member fails; None: it is the program's (`failure`)."""
         self.config = config
-        self.broken_frames = 0
-        """Connections that were closed because what came was no message, or was changed on the way."""
         self.refused_strangers = Strangers()
         """Connections that were refused because of the secret, because they were meant for somebody else, or because no
         greeting came; and those that this member gave up because somebody passed them on."""

@@ -1,4 +1,5 @@
-"""What a member refused or dropped because its buffers, places or descriptors are bounded: counted, and said now and then."""
+"""What a member refused or dropped because its buffers, places or descriptors are bounded, or because it was no message:
+counted, and said now and then."""
 
 from __future__ import annotations
 
@@ -22,6 +23,8 @@ class Overload:
         """Connections dropped because nothing moved within `slow_peer_timeout_ms`."""
         self.full_backlogs = Strangers()
         """Connections dropped because too much waited to be written."""
+        self.broken_frames = Strangers()
+        """Connections closed because what came on them was no message, or was changed on the way."""
         self.refused_clients = Strangers()
         """Clients refused because their places are taken."""
         self.crowded_out = Strangers()
@@ -36,6 +39,12 @@ class Overload:
         if count := counter.count(host, self._now_s()):
             logger.warning("%s dropped %d connections of %s, the last because %s: %s",
                            self._address(), count, host, why.value, figures)  # fmt: skip
+
+    def broke_protocol(self, which: str, host: str, reason: object) -> None:
+        """A connection with a host is closed because of what came on it. `which`: `of` or `to` whom it is."""
+        if count := self.broken_frames.count(host, self._now_s()):
+            several = f" (the last of {count} with {host})" if count > 1 else ""
+            logger.warning("%s: closing the connection %s%s: %s", self._address(), which, several, reason)
 
     def refused(self, host: str, reason: str) -> None:
         """A client was refused for want of a place."""
