@@ -127,8 +127,11 @@ def test_others_are_refused_counted_and_said_once(file: Path, other: Path, caplo
     with caplog.at_level(logging.WARNING, "phalanx.member"):
         asyncio.run(run())
     lines = [record.getMessage() for record in caplog.records if "refused 1 connections" in record.getMessage()]
-    assert len(lines) == 1
+    assert len(lines) == 2
     assert "refused 1 connections from 127.0.0.1, the last because the cluster has a secret" in lines[0]
+    # The one that had another secret tells it, too: who refused it need not be of the cluster.
+    assert "refused 1 connections to 127.0.0.1:" in lines[1]
+    assert greeting.ANOTHER_SECRET in lines[1]
 
 
 def test_a_member_without_a_secret_refuses_who_has_one(file: Path) -> None:

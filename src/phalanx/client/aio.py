@@ -258,7 +258,7 @@ class AsyncClient:
             return
         if link.broke_protocol:
             logger.warning("closing the connection to %s: %s", link.member or link.target, reason)
-        if link.was_refused_by_peer or link.is_misled:
+        if link.was_refused_by_peer or link.is_unproved or link.is_misled:
             self._refusals[link.target] = reason
         for target in names:
             event = LinkLost(target) if link.is_up else LinkRefused(target, reason)

@@ -8,7 +8,8 @@ asked again after a pause, one that knows the master redirects to it. The proces
 * this member is the first of several seeds, and each of the others said in one attempt that it has no cluster either,
   or could not be reached twice in a row (only the first may do so: two that start together must not form two
   clusters; and where one has a cluster that is just not ready, a restarted first seed must not form another), or
-* somebody refuses for good (another cluster's name, another protocol), or
+* somebody refuses for good (another cluster's name, another protocol); where the cluster has a secret, somebody who has
+  shown it: anybody may listen at the address of a seed, and one who refuses there without is passed over, or
 * all attempts have failed.
 
 A master may tell it to reach some members first, to which its links were broken before. As long as it cannot, it waits,
@@ -114,7 +115,7 @@ class Joining:
         self._unreachable: set[Address] = set()
         """Seeds that could not be reached when they were last asked in this attempt."""
         self._found_cluster = False
-        """Whether somebody was, in this attempt, found to be in a cluster."""
+        """Whether somebody was, in this attempt, found to be in a cluster, or may be."""
         self._reasons: dict[str, str] = {}
         self._to_reach: frozenset[MemberId] = frozenset()
         """Whom the master wants this member to reach first."""
@@ -154,7 +155,7 @@ class Joining:
         """A seed named the master. The seed is asked again in a while: that master may be dead."""
         if self.expects(message.request_id):
             self._answered(sender)
-            self._note_cluster(sender)
+            self._note_cluster(address_of(sender))
             self._ask_later(address_of(sender), now)
             if message.master not in self._waiting_for:
                 self._ask(message.master)
@@ -172,7 +173,7 @@ class Joining:
         self._reasons[seed] = message.reason
         self._ask_later(seed, now)
         if message.in_cluster:
-            self._note_cluster(sender)
+            self._note_cluster(seed)
         else:
             self._unreachable.discard(seed)
             self._without_cluster.add(seed)
@@ -181,7 +182,7 @@ class Joining:
     def _wait(self, sender: MemberId, message: JoinRefused, now: Millis) -> JoinOutcome:
         """The master wants others to be reached first: ask them, and the master again when they have answered."""
         self._answered(sender)
-        self._note_cluster(sender)
+        self._note_cluster(address_of(sender))
         if self._held_back_by != sender or self._to_reach != frozenset(message.reach):
             self._out.record(JoinWaits(sender, message.reach, message.reason))
         self._held_back_by, self._to_reach = sender, frozenset(message.reach)
@@ -221,7 +222,9 @@ class Joining:
         self._reasons[seed] = event.reason
         if event.final and target in self._seeds and self._gives_up(target, event.reason):
             return JoinOutcome.FAILED
-        if target in self._unreachable:
+        if event.is_unproved and self._may_be_cluster():
+            self._note_cluster(seed)
+        elif target in self._unreachable:
             self._without_cluster.add(seed)
         elif target == seed:
             self._unreachable.add(seed)
@@ -232,10 +235,18 @@ class Joining:
         self.failure = f"{address_of(target)} refuses: {reason}"
         return True
 
-    def _note_cluster(self, sender: MemberId) -> None:
+    def _may_be_cluster(self) -> bool:
+        """Whether those who will not talk, and have not shown the cluster's secret, may be its members all the same.
+
+        1. The first seed is restarted with a wrong secret. 2. The others, who are a cluster, refuse it, and cannot prove to it
+        that they are one. 3. Were they as good as unreachable, it would form another cluster.
+        """
+        return True
+
+    def _note_cluster(self, seed: Address) -> None:
         self._found_cluster = True
-        self._unreachable.discard(address_of(sender))
-        self._without_cluster.discard(address_of(sender))
+        self._unreachable.discard(seed)
+        self._without_cluster.discard(seed)
 
     def _ask_later(self, seed: Address, now: Millis) -> None:
         if seed in self._seeds:

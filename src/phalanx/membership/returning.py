@@ -72,6 +72,10 @@ class Returning(Joining):
         """One that is none of this cluster any more is no reason not to look for the others."""
         return False
 
+    def _may_be_cluster(self) -> bool:
+        """Former members had the secret of this process: who has not shown it is somebody else at such an address."""
+        return False
+
     def _begin_attempt(self, now: Millis) -> None:
         if self._next < 0 and self._first:
             self._seeds, self._next = self._first, 0

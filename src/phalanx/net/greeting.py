@@ -5,11 +5,12 @@ who answers is whom the other one dialled.
     Hello (nonce, whom)     ->
                             <-      Challenge (who, nonce)   only with a secret
     Proof                   ->
-                            <-      Welcome (proof), or Refused (why)
+                            <-      Welcome (proof), or Refused (why, proof)
 
 Without a secret, Hello is answered by Welcome or Refused, and frames follow. With one, records follow (`net/records.py`).
 Nothing else is read before that, no frame may be longer than `MAX_GREETING_BYTES`, and all of it takes `GREETING_TIMEOUT_S` at
 most. A stranger is told what to do, and neither whether its cluster's name is right nor whether it came to the right member.
+A refusal is final only with a proof: anybody may listen at the address of a member, and refuse.
 
 **Passing a greeting on.** What the proofs alone do not prevent:
 
@@ -105,15 +106,23 @@ class Accepting:
         if not secret.is_proved(message.proof, CONNECTING, hello, self._this, self._nonce):
             return self._distrust(ANOTHER_SECRET)
         if not self._is_meant(hello):
-            return self._distrust(_not_meant(hello, self._this))
+            self.is_distrusted = True
+            return self.refuse(_not_meant(hello, self._this))
         if hello.sender == self._this:
             return self._distrust("somebody passed this member's own greeting on to it")
         judgement = self._judge(hello)
         if isinstance(judgement, Refused):
-            return judgement
+            return self.refuse(judgement.reason)
         from_peer, to_peer = secret.record_keys(hello, self._this, self._nonce)
         self.records = RecordLayer(to_peer, from_peer)
         return Welcome(self._this, secret.prove(ACCEPTING, hello, self._this, self._nonce))
+
+    def refuse(self, reason: str) -> Refused:
+        """A refusal for a peer that has proved what it is, if there is a secret: it is to believe it."""
+        hello, secret = self._asked, self._secret
+        if hello is None or secret is None:
+            return Refused(reason)
+        return Refused(reason, secret.prove_refusal(reason, hello, self._this, self._nonce))
 
     def _is_meant(self, hello: Hello) -> bool:
         """Whether the peer dialled an address of this member: as it was given, or as it was found for a name."""
@@ -168,6 +177,10 @@ class Connecting:
         """Whether both do not talk because whoever listens at the dialled address seems to pass connections on."""
         self.is_itself = False
         """Whether both do not talk because the address that was dialled led back to who dialled."""
+        self.is_final = False
+        """Whether both do not talk because the peer, which may be believed, refuses: trying again does not help."""
+        self.is_unproved = False
+        """Whether both do not talk because the peer refuses, or has another secret or none: it may be anybody."""
 
     def begin(self, reached: Address) -> Hello:
         """What is said first: `reached` is the numeric address that the socket is connected to, normalised."""
@@ -180,28 +193,45 @@ class Connecting:
             return self._answer_challenge(message)
         if (refusal := refusal_in(message, self._target)) is not None:
             self.is_misled = self._challenge is not None and self._is_elsewhere(self._challenge.member)
+            self._weigh(message)
             return _shown(refusal)
         if not isinstance(message, Welcome):
+            self._weigh(message)
             return "the peer did not answer the greeting as a member does"
         if self._secret is not None:
             asked = self._challenge
             if asked is None:
+                self._weigh(message)
                 return PEER_NO_SECRET
             if not self._secret.is_proved(message.proof, ACCEPTING, self.hello, asked.member, asked.nonce) or (
                 message.member != asked.member
             ):
+                self._weigh(message)
                 return PEER_ANOTHER_SECRET
             self.records = RecordLayer(*self._secret.record_keys(self.hello, asked.member, asked.nonce))
         self.member = message.member
         return None
 
+    def _weigh(self, message: Handshake) -> None:
+        """Both do not talk, because of what the peer said last: is that the word of a member?"""
+        asked, secret = self._challenge, self._secret
+        is_proved = secret is None or (
+            asked is not None
+            and isinstance(message, Refused)
+            and secret.is_refusal_proved(message, self.hello, asked.member, asked.nonce)
+        )
+        self.is_final = is_proved and not self.is_misled
+        self.is_unproved = not (is_proved or self.is_misled)
+
     def _answer_challenge(self, challenge: Challenge) -> Proof | str:
         """Anybody may have sent it: it is answered only if a proof for whom it names may get into any hands."""
         named, dialled = challenge.member, address_of(self._target)  # type: ignore[arg-type]  # members are dialled
         if self._secret is None:
+            self.is_final = True
             return ONLY_ACCEPTING_HAS_ONE
         if is_member(self._target) and named != self._target:
             self.is_misled = self._is_elsewhere(named)
+            self._weigh(challenge)
             if self.is_misled:
                 return f"{dialled} was dialled, and {_shown(address_of(named))!r} answered: whoever listens there passes connections on"
             return f"another incarnation of the member listens at {dialled} now"

@@ -44,6 +44,8 @@ class Link(FrameConnection):
         self.is_up = False
         self.was_refused_by_peer = False
         """Whether the peer answered and would not talk: trying again will not help."""
+        self.is_unproved = False
+        """Whether somebody answered and would not talk, who has not shown the cluster's secret: it may be anybody."""
         self.is_misled = False
         """Whether that is because somebody who listens at the dialled address seems to pass connections on."""
         self.broke_protocol = False
@@ -146,7 +148,7 @@ class Link(FrameConnection):
             return
         if answer is not None:
             self.is_misled = self._greeting.is_misled
-            self.was_refused_by_peer = not (self.is_misled or self._greeting.is_itself)
+            self.was_refused_by_peer, self.is_unproved = self._greeting.is_final, self._greeting.is_unproved
             self._fail(answer)
             return
         self.greeted(self._greeting.records)

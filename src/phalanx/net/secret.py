@@ -20,14 +20,14 @@ import msgspec
 
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId
-from phalanx.wire.messages import Hello
+from phalanx.wire.messages import Hello, Refused
 
 SECRET_FILE_VARIABLE = "PHALANX_SECRET_FILE"
 """Names the file where nothing else does."""
 MIN_SECRET_BYTES = 16
 MAX_SECRET_BYTES = 1024
 NONCE_BYTES = 32
-CONNECTING, ACCEPTING = "connecting", "accepting"
+CONNECTING, ACCEPTING, REFUSING = "connecting", "accepting", "refusing"
 
 
 class Secret:
@@ -55,6 +55,14 @@ class Secret:
     def prove(self, end: str, hello: Hello, member: MemberId, nonce: bytes) -> bytes:
         """What the `end` of a connection shows to the other one; `member` and `nonce` are the accepting end's."""
         return self._authenticate(end, hello, member, nonce)
+
+    def prove_refusal(self, reason: str, hello: Hello, member: MemberId, nonce: bytes) -> bytes:
+        """What the accepting end shows with a refusal: that it has this secret, and gives this reason."""
+        return self._authenticate(f"{REFUSING}: {reason}", hello, member, nonce)
+
+    def is_refusal_proved(self, refused: Refused, hello: Hello, member: MemberId, nonce: bytes) -> bool:
+        """Whether the accepting end has this secret, and refuses for this reason."""
+        return hmac.compare_digest(refused.proof, self.prove_refusal(refused.reason, hello, member, nonce))
 
     def is_proved(self, proof: bytes, end: str, hello: Hello, member: MemberId, nonce: bytes) -> bool:
         """Whether the other end has this secret."""

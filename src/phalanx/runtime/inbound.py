@@ -125,7 +125,7 @@ class Inbound(FrameConnection):
         answer = self._greeting.answer(message)
         hello = self._greeting.hello
         if hello is not None and (refusal := self._member.why_no_place(self, hello.sender)):
-            hello, answer = None, Refused(refusal)
+            hello, answer = None, self._greeting.refuse(refusal)
         self.queue(answer)
         if isinstance(answer, Challenge):
             return

@@ -116,7 +116,7 @@ class Links:
         if self._of.get(link.target) is not link:
             return
         del self._of[link.target]
-        if link.is_misled:
+        if link.is_misled or link.is_unproved:
             self._member.distrusted(f"to {address_of(link.target)}", reason)  # type: ignore[arg-type]  # links go to members
         if link.broke_protocol:
             host, _ = host_and_port(address_of(link.target))  # type: ignore[arg-type]  # links go to members
@@ -126,7 +126,9 @@ class Links:
             return
         if not link.was_refused_by_peer:
             self._tell_unreachable(link.target, reason)
-        self._member.feed(LinkRefused(link.target, reason, link.was_refused_by_peer, is_deserted=link.is_deserted))
+        self._member.feed(
+            LinkRefused(link.target, reason, link.was_refused_by_peer, link.is_deserted, link.is_unproved)
+        )
 
     def _tell_unreachable(self, target: Target, reason: str) -> None:
         """Say at once, and once, that a seed is not there: it may start a little later, so joining goes on for long."""

@@ -54,6 +54,9 @@ class LinkRefused(msgspec.Struct, frozen=True):
     """Whether the peer answered and will not talk with this one (another cluster's name, say): trying again is vain."""
     is_deserted: bool = False
     """Whether the machine answered that no process listens there: what did has ended."""
+    is_unproved: bool = False
+    """Whether somebody answered and will not talk, and has not shown that it is of the cluster: it may be anybody, or a member
+    with another secret."""
 
 
 class LinkUp(msgspec.Struct, frozen=True):

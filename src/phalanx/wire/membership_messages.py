@@ -39,6 +39,9 @@ class Refused(WireMessage, tag=3, frozen=True):
     """The accepting side will not talk, and says why. It closes the connection after this."""
 
     reason: str
+    proof: bytes = b""
+    """That the accepting side has the cluster's secret, and says this; empty: there is none, or the connecting side has not
+    shown it."""
 
 
 class Challenge(WireMessage, tag=4, frozen=True):
