@@ -244,11 +244,23 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return found
 
     def _look_up(self, name: str) -> MapSettings:
-        matching = [(pattern == name, len(pattern), change) for pattern, change in self.maps if matches(pattern, name)]
+        by_name, lengths = self._index
         settings = self.usual
-        for _, _, nearer in sorted(matching, key=lambda each: each[:2]):
-            settings = settings.with_change(nearer)
-        return settings
+        for length in lengths:
+            if (change := by_name.get(f"{name[: length - 1]}*")) is not None and length - 1 <= len(name):
+                settings = settings.with_change(change)
+        return settings.with_change(by_name[name]) if name in by_name else settings
+
+    @property
+    def _index(self) -> tuple[dict[str, MapChange], list[int]]:
+        """What was set by name, and how long those are that end with `*`, the shortest first: the work of looking up one map
+        of thousands does not grow with a thousand settings."""
+        found: tuple[dict[str, MapChange], list[int]] | None = self.__dict__.get("_by_name")
+        if found is None:
+            by_name = dict(self.maps)
+            lengths = sorted({len(name) for name in by_name if name.endswith("*")})
+            found = self.__dict__["_by_name"] = by_name, lengths
+        return found
 
     def with_change(self, name: str, change: MapChange) -> MapPlan:
         """The plan after aspects of a map have changed; of the name `*`, or an empty one: the usual ones.

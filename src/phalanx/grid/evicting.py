@@ -9,6 +9,9 @@ An eviction is a write of its own, behind the one that was too much, and nobody 
 gone, and its backups do not work it out. A write evicts as many as it may have brought, and some more; what is still too much
 then, because a bound was lowered or a step has written many rows, goes in turns.
 
+Settings are for any number of maps, and each partition may hold thousands: when a bound has changed, or an owner, the maps
+are looked at in turns, too. A write looks at its own map only.
+
 The oldest are found by ranking all entries of the partition now and then (`MapStore.oldest`), a few thousand in a turn: while a
 large partition is ranked it evicts nothing, and holds more than its share by what is written in that time (a second or two
 with a million entries, once in a quarter of a million evictions).
@@ -34,10 +37,25 @@ WITH_A_WRITE = 200
 """Entries that a write evicts besides those that it may have brought."""
 IN_A_TURN = 1_000
 """Entries that are evicted in one turn, of all partitions."""
+LOOKED_AT_IN_A_TURN = 2_000
+"""Maps of which it is looked in one turn whether they are too large, in all partitions; each takes about a microsecond."""
 PAUSE_MS: Millis = 5
 """Between two turns."""
 SEALED_PAUSE_MS: Millis = 100
 """The same, where all that is left to evict is in sealed partitions."""
+
+
+class _Due:
+    """A partition that may hold too much."""
+
+    __slots__ = ("looks_at_all", "names", "owned")
+
+    def __init__(self, owned: OwnedPartition) -> None:
+        self.owned = owned
+        self.names: dict[str, None] = {}
+        """Maps that may be too large, from the end on."""
+        self.looks_at_all = False
+        """Whether any of its maps may be."""
 
 
 class Evictor:
@@ -47,8 +65,7 @@ class Evictor:
         self._grid = grid
         self.is_on = plan.has_bounds
         """Whether some map may be bounded."""
-        self._due: dict[int, OwnedPartition] = {}
-        """Partitions that may hold too much."""
+        self._due: dict[int, _Due] = {}
         self._look_at: Millis | None = None
 
     def __repr__(self) -> str:
@@ -71,12 +88,12 @@ class Evictor:
             return
         self.trim(owned, name, share, written + WITH_A_WRITE, now)
         if len(store.entries) > share:
-            self._note(owned, now)
+            self._note(owned, now).names[name] = None
 
     def look_at(self, owned: OwnedPartition, now: Millis) -> None:
         """The owner, its maps, or what they are to be like may be others than before."""
-        if self.is_on and self._too_full(owned):
-            self._note(owned, now)
+        if self.is_on and owned.replica.maps:
+            self._note(owned, now).looks_at_all = True
 
     def let_go(self, partition: int) -> None:
         """It is not owned here any more."""
@@ -88,32 +105,42 @@ class Evictor:
     def on_time(self, now: Millis) -> None:
         if not self._due or (self._look_at is not None and now < self._look_at):
             return
-        left, sealed = IN_A_TURN, self._grid.outgoing.sealed
-        for owned in list(self._due.values()):
-            if owned.number in sealed:
+        left, looks, sealed = IN_A_TURN, LOOKED_AT_IN_A_TURN, self._grid.outgoing.sealed
+        for due in list(self._due.values()):
+            if due.owned.number in sealed:
                 continue  # What it holds stays as its next owner has it; it may be this one again.
-            for name in self._too_full(owned):
-                left -= self.trim(owned, name, self.share(name), left, now)
-                store = owned.replica.maps.get(name)
-                if store is not None and store.ranking is not None:
-                    store.rank_some()
-                    left = 0
-                if left <= 0:
-                    break
-            if left <= 0:
+            if due.looks_at_all:
+                due.names, due.looks_at_all = dict.fromkeys(reversed(due.owned.replica.maps)), False
+            while due.names and left > 0 and looks > 0:
+                name = next(reversed(due.names))
+                left -= self._bring_down(due.owned, name, left, now)
+                looks -= 1
+                if left > 0:
+                    del due.names[name]
+            if due.names:
                 break
-            del self._due[owned.number]
+            del self._due[due.owned.number]
         self._look_at = now + (SEALED_PAUSE_MS if self._due.keys() <= sealed.keys() else PAUSE_MS)
 
-    def _note(self, owned: OwnedPartition, now: Millis) -> None:
+    def _note(self, owned: OwnedPartition, now: Millis) -> _Due:
         if not self._due:
             self._look_at = now + PAUSE_MS
-        self._due[owned.number] = owned
+        due = self._due.get(owned.number)
+        if due is None:
+            due = self._due[owned.number] = _Due(owned)
+        return due
 
-    def _too_full(self, owned: OwnedPartition) -> list[str]:
-        """The maps of which a partition holds more than their share."""
-        held = owned.replica.maps.items()
-        return [name for name, store in held if 0 < self.share(name) < len(store.entries)]
+    def _bring_down(self, owned: OwnedPartition, name: str, limit: int, now: Millis) -> int:
+        """Trim a map if it is too large, or go on to rank its entries: then that is all in this turn. How many are gone."""
+        share, store = self.share(name), owned.replica.maps.get(name)
+        if store is None or not 0 < share < len(store.entries):
+            return 0
+        gone = self.trim(owned, name, share, limit, now)
+        store = owned.replica.maps.get(name)
+        if store is not None and store.ranking is not None:
+            store.rank_some()
+            return limit
+        return gone
 
     def trim(self, owned: OwnedPartition, name: str, share: int, limit: int, now: Millis) -> int:
         """Bring a map down to its share, or drop as many entries as the limit says; how many it was."""
