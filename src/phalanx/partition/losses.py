@@ -136,7 +136,8 @@ class LossRecords:
         held = frozenset(self._keeper.table.members)
         present = {address_of(member) for member in view.members}
         for member in before.members:
-            if member not in view and member in held and address_of(member) not in present:
+            # Who came back at its address is not away. To look for each one in the list itself would take its length squared.
+            if member in held and address_of(member) not in present:
                 departure = self._departure_of(member)
                 if departure.may_live:
                     self._departed.append(Away(member, self._now_ms(now), departure.how[:MAX_WORDS]))
