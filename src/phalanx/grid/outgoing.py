@@ -238,6 +238,7 @@ class OutgoingMigrations:
             )  # fmt: skip
 
     def _seal(self, owned: OwnedPartition, outgoing: Outgoing) -> None:
+        self._grid.staging.let_go(owned.number)
         self.sealed[owned.number] = owned
         self._grid.owned[owned.number] = None
         destination = outgoing.destination

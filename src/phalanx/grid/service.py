@@ -120,12 +120,15 @@ class GridService:
         return self.find_owned(partition) is not None
 
     def find_owned(self, partition: int) -> OwnedPartition | None:
-        """The partition if it is owned here, sealed or not."""
-        return (self.owned[partition] or self.outgoing.sealed.get(partition)) if partition < len(self.owned) else None
+        """The partition if it is owned here, whether or not it answers."""
+        if partition >= len(self.owned):
+            return None
+        return self.owned[partition] or self.outgoing.sealed.get(partition) or self.staging.unplaced.get(partition)
 
     def all_owned(self) -> list[OwnedPartition]:
-        """The partitions that are owned here, sealed ones last."""
-        return [owned for owned in self.owned if owned is not None] + list(self.outgoing.sealed.values())
+        """The partitions that are owned here, those last that do not answer."""
+        answering = [owned for owned in self.owned if owned is not None]
+        return [*answering, *self.outgoing.sealed.values(), *self.staging.unplaced.values()]
 
     def _replicas(self) -> list[Replica]:
         """All complete ones that are divided as the table says."""
@@ -144,8 +147,8 @@ class GridService:
         for partition in undivided.children():
             invariant(self.find_owned(partition) is None, "no half of a partition is served", partition=partition)
             invariant(partition not in self.followed.replicas, "a replica is here once", partition=partition)
-        for partition in self.outgoing.sealed:
-            invariant(self.owned[partition] is None, "a sealed partition answers nothing", partition=partition)
+        for partition in (*self.outgoing.sealed, *self.staging.unplaced):
+            invariant(self.owned[partition] is None, "such a partition answers nothing", partition=partition)
 
     # --- requests --------------------------------------------------------------------------------------------------
 
@@ -155,6 +158,8 @@ class GridService:
         if self.outgoing.sealed and self.outgoing.hold(caller, request, partition):
             return
         if self.owned_later.partitions and self.owned_later.hold(caller, request, partition):
+            return
+        if self.staging.unplaced and self.staging.hold(caller, request, partition):
             return
         if self.table.version == 0 or self.table.owner(partition) in (None, self.this):
             self.fail(caller, request_id, ErrorCode.NOT_READY, "the partition has no owner yet")
@@ -275,9 +280,7 @@ class GridService:
                     self.followed.on_probe(*asked)
         self.outgoing.unseal_confirmed(ahead)
         if table.maps.contents:
-            for owned in self.owned:
-                if owned is not None:
-                    self.staging.place(owned, now)
+            self.staging.place_all(now)
         if is_divided:
             self._answer_early()
 
@@ -326,6 +329,7 @@ class GridService:
         """Stop to be the owner. Whether writes that wait have reached the new owner is not known here."""
         why = why or f"partition {owned.number} got another owner"
         self.outgoing.let_go(owned.number)
+        self.staging.let_go(owned.number)
         self.evictor.let_go(owned.number)
         self.owned[owned.number] = None
         self.unsettled.pop(owned.number, None)

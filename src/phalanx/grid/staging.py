@@ -13,18 +13,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from phalanx.common.clock import stamp_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, Step, hidden_name, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis, Target
+from phalanx.common.map_settings import Content
 from phalanx.grid.admission import owned_at, owns_all
 from phalanx.grid.ending import end_before_write
+from phalanx.grid.held import Request
 from phalanx.grid.replication import OwnedPartition, PendingWrite
+from phalanx.grid.step_checks import NOTHING_DONE, WHY_GONE, is_due, why_impossible
 from phalanx.grid.steps import attempts_here, carry_out, consumed_by, is_newer, replacement, rows_of
 from phalanx.wire.messages import ChangeStaged, CountReply, PutPacked, ReplicateRemove, ReplicateStaged
 
@@ -43,7 +44,7 @@ def on_change(
     grid: GridService, caller: Target, request: ChangeStaged, owned_ones: list[OwnedPartition], now: Millis
 ) -> None:
     """A caller asks for a step in partitions that are owned here."""
-    why = _why_impossible(grid, request, owned_ones)
+    why = why_impossible(grid, request, owned_ones)
     if why:
         grid.fail(caller, request.id, ErrorCode.INVALID, why)
         return
@@ -51,7 +52,7 @@ def on_change(
         grid.staging.touch(hidden_name(request.map, request.job, Kind.ATTEMPT), now)
         grid.out.send(caller, CountReply(request.id, 0))
         return
-    due = [owned for owned in owned_ones if _is_due(grid, owned, request)]
+    due = [owned for owned in owned_ones if is_due(grid, owned, request)]
     already = sum(owned.replica.staged.has_applied(request.map, request.query, request.number) for owned in due)
     # One more than waits for backups, until the step is done in all of them.
     write = PendingWrite(caller, CountReply(request.id, len(due) - already), 1, request.map)
@@ -88,7 +89,7 @@ def go_on_with(grid: GridService, step: StepUnderWay, now: Millis) -> bool:
     if not owns_all(grid, caller, request, request.partitions, request.of, now):
         step.end()
         return True
-    why = _why_impossible(grid, request, [owned_at(grid, partition) for partition in left])
+    why = why_impossible(grid, request, [owned_at(grid, partition) for partition in left])
     if why:
         grid.fail(caller, request.id, ErrorCode.INVALID, why)
         step.end()
@@ -103,7 +104,7 @@ def _go_on(grid: GridService, step: StepUnderWay, now: Millis) -> bool:
     while left and room > 0:
         owned = owned_at(grid, left.popleft())
         replica = owned.replica
-        if _is_due(grid, owned, request):
+        if is_due(grid, owned, request):
             # Of thousands of attempts most have nothing in this partition.
             message = ReplicateStaged(
                 owned.number, replica.epoch, 0, request.map, request.step, request.job,
@@ -124,82 +125,6 @@ def _go_on(grid: GridService, step: StepUnderWay, now: Millis) -> bool:
     if write.partitions_left == 0:
         grid.out.send(caller, write.reply)
     return True
-
-
-def _is_due(grid: GridService, owned: OwnedPartition, request: ChangeStaged) -> bool:
-    return not _was_done(owned, request) or _is_stale(grid, owned, request)
-
-
-def _why_impossible(grid: GridService, request: ChangeStaged, owned_ones: list[OwnedPartition]) -> str:
-    """Why a step can never be done; empty: it can, or was done."""
-    name, job, step = request.map, request.job, request.step
-    if is_hidden(name) or step not in (Step.APPLY, Step.ASSEMBLE, Step.SNAPSHOT, Step.DROP, Step.CHECK):
-        return f"step {step} for {name!r} is none that anybody asks for"
-    counts = list(map(len, request.pages))
-    if counts != [len(request.partitions)] * len(request.attempts):
-        return f"step {step.name.lower()} for the map {name!r} does not say how many pages each attempt has staged"
-    step = Step.APPLY if step is Step.CHECK else step
-    content = grid.table.maps.content_of(name)
-    if step is Step.ASSEMBLE and job not in (content.pending, content.job):
-        return f"job {job} does not replace the map {name!r} any more: another one does, or it waited too long"
-    for owned in owned_ones:
-        last = owned.replica.staged.jobs.get((name, job))
-        if last is not None and last is not step and step is not Step.DROP and last is not Step.SNAPSHOT:
-            return f"job {job} for the map {name!r} is over: what it had staged was {_DONE[last]}"
-    return _what_is_gone(request, owned_ones) if step in _TAKES_ROWS else ""
-
-
-def _what_is_gone(request: ChangeStaged, owned_ones: list[OwnedPartition]) -> str:
-    """What was staged, and is not here any more; empty: nothing."""
-    places = {partition: place for place, partition in enumerate(request.partitions)}
-    so_far = "" if request.step is Step.APPLY else NOTHING_DONE
-    for owned in owned_ones:
-        staged, place = owned.replica.staged, places[owned.number]
-        if _was_done(owned, request) or staged.has_applied(request.map, request.query, request.number):
-            continue
-        for attempt, pages in zip(request.attempts, request.pages, strict=True):
-            here = staged.pages.get(hidden_name(request.map, request.job, Kind.ATTEMPT, attempt), 0)
-            if here < pages[place]:
-                return (
-                    f"of what job {request.job} had staged for the map {request.map!r}, rows are gone (partition "
-                    f"{owned.number}: {here} of {pages[place]} pages of attempt {attempt}): {WHY_GONE}; {so_far}run the job again"
-                )
-    return ""
-
-
-WHY_GONE = (
-    "nobody had touched them for the members' staging_ms, or all replicas of the partition were lost, or they were on a "
-    "side that gave up its cluster"
-)
-NOTHING_DONE = "nothing of it is in the map; "
-_TAKES_ROWS = (Step.APPLY, Step.ASSEMBLE)
-
-
-_DONE = {Step.APPLY: "applied", Step.ASSEMBLE: "made ready to replace the map", Step.DROP: "dropped"}
-
-
-def _was_done(owned: OwnedPartition, request: ChangeStaged) -> bool:
-    name, job, replica = request.map, request.job, owned.replica
-    last = replica.staged.jobs.get((name, job))
-    if request.step is Step.CHECK:
-        return last is Step.APPLY
-    if request.step is Step.DROP:
-        return last is not None and last is not Step.SNAPSHOT
-    if request.step is Step.ASSEMBLE and (
-        replica.staged.contents.get(name, (0, ""))[1] == job or hidden_name(name, job, Kind.WHOLE) in replica.maps
-    ):
-        return True
-    return last is request.step
-
-
-def _is_stale(grid: GridService, owned: OwnedPartition, request: ChangeStaged) -> bool:
-    """Whether what was assembled is older than the beginning of its job, which began anew when another one had taken its
-    turn: in its place, it would count as removed when it began."""
-    content = grid.table.maps.content_of(request.map)
-    whole = owned.replica.maps.get(hidden_name(request.map, request.job, Kind.WHOLE))
-    if request.step is not Step.ASSEMBLE or content.pending != request.job or whole is None:
-        return False
-    return any(stamp_of(row) < content.pending_stamp for row in islice(whole.entries.values(), 1))
 
 
 def take_pages(grid: GridService, caller: Target, request: PutPacked, now: Millis) -> Collection[int] | None:
@@ -285,6 +210,8 @@ class StagingKeeper:
         self.rows_at_once = ROWS_AT_ONCE
         self._under_way: deque[StepUnderWay] = deque()
         """Steps that are done in turns, in the order in which they were asked for."""
+        self.unplaced: dict[int, OwnedPartition] = {}
+        """Partitions that are owned here, and answer nothing before decided contents are in the place of maps."""
         self._turn_at: Millis = 0
 
     def __repr__(self) -> str:
@@ -303,14 +230,63 @@ class StagingKeeper:
 
     def place(self, owned: OwnedPartition, now: Millis) -> None:
         """Before the partition is served by the installed table: put decided contents in the place of maps."""
-        grid, replica = self._grid, owned.replica
-        for content in grid.table.maps.contents:
-            if is_newer(replica, content):
-                _do(grid, owned, replacement(owned.number, replica, content), None, now)
+        self._place(owned, now)
+
+    def place_all(self, now: Millis) -> None:
+        """The same in all partitions; what is too much for one turn is done in later ones."""
+        grid, room = self._grid, self.rows_at_once
+        for owned in [owned for owned in grid.owned if owned is not None]:
+            if room > 0:
+                room -= self._place(owned, now)
+            elif self._to_place(owned):
+                if not self._has_turns:
+                    self._turn_at = now + PAUSE_MS
+                self.unplaced[owned.number] = owned
+                grid.owned[owned.number] = None
+
+    def _to_place(self, owned: OwnedPartition) -> list[Content]:
+        return [content for content in self._grid.table.maps.contents if is_newer(owned.replica, content)]
+
+    def _place(self, owned: OwnedPartition, now: Millis) -> int:
+        """As `place`; about how many entries that has gone through."""
+        entries = 0
+        for content in self._to_place(owned):
+            names = content.map, hidden_name(content.map, content.job, Kind.WHOLE)
+            stores = [store for name in names if (store := owned.replica.maps.get(name)) is not None]
+            entries += 1 + sum(len(store.entries) for store in stores)
+            _do(self._grid, owned, replacement(owned.number, owned.replica, content), None, now)
+        return entries
+
+    def _place_next(self, now: Millis) -> None:
+        """Put contents in their place in some more partitions, and serve these: first one that somebody waits for."""
+        grid, room = self._grid, self.rows_at_once
+        while self.unplaced and room > 0:
+            waited_for = (partition for partition in grid.held.waiting if partition in self.unplaced)
+            partition = next(waited_for, next(iter(self.unplaced)))
+            owned = self.unplaced.pop(partition)
+            room -= self._place(owned, now)
+            grid.owned[partition] = owned
+            grid.held.release(partition)
+
+    def hold(self, caller: Target, request: Request, partition: int) -> bool:
+        """Let a request wait, if its partition has yet to get a content."""
+        if partition not in self.unplaced:
+            return False
+        self._grid.held.hold(caller, request, partition)
+        return True
+
+    def let_go(self, partition: int) -> None:
+        """It is sealed, or not owned here any more: its next owner puts contents in their place."""
+        if self.unplaced.pop(partition, None) is not None:
+            self._grid.held.release(partition)
+
+    @property
+    def _has_turns(self) -> bool:
+        return bool(self._under_way or self.unplaced)
 
     def go_on_later(self, step: StepUnderWay, now: Millis) -> None:
         """A step is to go on in later turns."""
-        if not self._under_way:
+        if not self._has_turns:
             self._turn_at = now + PAUSE_MS
         self._under_way.append(step)
 
@@ -324,13 +300,15 @@ class StagingKeeper:
         self._under_way.clear()
 
     def next_deadline(self) -> Millis | None:
-        if not self._under_way:
+        if not self._has_turns:
             return self._look_at
         return self._turn_at if self._look_at is None else min(self._turn_at, self._look_at)
 
     def on_time(self, now: Millis) -> None:
-        if self._under_way and now >= self._turn_at:
-            if go_on_with(self._grid, self._under_way[0], now):
+        if self._has_turns and now >= self._turn_at:
+            if self.unplaced:
+                self._place_next(now)
+            elif go_on_with(self._grid, self._under_way[0], now):
                 self._under_way.popleft()
             self._turn_at = now + PAUSE_MS
         if self._look_at is None or now < self._look_at:
