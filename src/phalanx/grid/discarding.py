@@ -14,6 +14,8 @@ from phalanx.grid.journal import Event
 from phalanx.grid.store import MapStore, Replica
 
 ENTRIES_AT_ONCE = 500
+HELD_AT_ONCE = 4_000
+"""Entries whose keys and values others hold, too: nothing of them is freed but their places."""
 BYTES_AT_ONCE = 1024 * 1024
 PAUSE_MS = 2
 SMALL = 200
@@ -26,7 +28,8 @@ class Discarded:
     __slots__ = ("_due_at", "_events", "_stores")
 
     def __init__(self) -> None:
-        self._stores: deque[MapStore] = deque()
+        self._stores: deque[tuple[MapStore, int]] = deque()
+        """Each with how many of its entries to free in a turn."""
         self._events: deque[deque[Event]] = deque()
         """Of journals."""
         self._due_at: Millis = 0
@@ -35,15 +38,15 @@ class Discarded:
         return f"Discarded({self.entry_count()} entries left)"
 
     def entry_count(self) -> int:
-        return sum(len(store.entries) for store in self._stores)
+        return sum(len(store.entries) for store, _ in self._stores)
 
-    def add(self, replica: Replica | None) -> None:
+    def add(self, replica: Replica | None, at_once: int = ENTRIES_AT_ONCE) -> None:
         if replica is not None:
-            self.add_stores(replica.maps.values())
+            self.add_stores(replica.maps.values(), at_once)
             self._events += [each.events for each in replica.journals.values() if len(each.events) > SMALL]
 
-    def add_stores(self, stores: Iterable[MapStore]) -> None:
-        self._stores += [store for store in stores if len(store.entries) + len(store.tombstones) > SMALL]
+    def add_stores(self, stores: Iterable[MapStore], at_once: int = ENTRIES_AT_ONCE) -> None:
+        self._stores += [(store, at_once) for store in stores if len(store.entries) + len(store.tombstones) > SMALL]
 
     def next_deadline(self) -> Millis | None:
         return self._due_at if self._stores or self._events else None
@@ -62,19 +65,19 @@ class Discarded:
             if not events:
                 self._events.popleft()
             return
-        store = self._stores[0]
-        self._take_apart(store)
+        store, at_once = self._stores[0]
+        self._take_apart(store, at_once)
         if not store.entries and not store.tombstones:
             self._stores.popleft()
 
-    def _take_apart(self, store: MapStore) -> None:
+    def _take_apart(self, store: MapStore, at_once: int) -> None:
         entries, size = store.entries, 0
-        store.forget_order(ENTRIES_AT_ONCE)
+        store.forget_order(at_once)
         if not entries:
-            for _ in range(min(ENTRIES_AT_ONCE, len(store.tombstones))):
+            for _ in range(min(at_once, len(store.tombstones))):
                 store.tombstones.popitem()
             return
-        for _ in range(min(ENTRIES_AT_ONCE, len(entries))):
+        for _ in range(min(at_once, len(entries))):
             key, value = entries.popitem()
             store.expires_at.pop(key, None)
             size += len(value)

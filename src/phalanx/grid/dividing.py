@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
-from phalanx.grid.discarding import Discarded
+from phalanx.grid.discarding import HELD_AT_ONCE, Discarded
 from phalanx.grid.division import ENTRIES_AT_ONCE, Division
 from phalanx.grid.held import HeldRequests, Request
 from phalanx.grid.store import Replica
@@ -155,7 +155,8 @@ class UndividedReplicas:
         self._under_way.remove(division)
         for child in division.children:
             del self._division_of[child]
-        self._discarded.add(division.replica)
+        # Less in a turn, and more would be waiting for it than is divided meanwhile.
+        self._discarded.add(division.replica, HELD_AT_ONCE)
 
     def divide_all(self) -> None:
         """Divide what is left in one go: this incarnation ends, and serves nobody."""
