@@ -57,7 +57,7 @@ def on_change(
     # One more than waits for backups, until the step is done in all of them.
     write = PendingWrite(caller, CountReply(request.id, len(due) - already), 1, request.map)
     step = StepUnderWay(caller, request, write, deque(owned.number for owned in owned_ones))
-    if not _go_on(grid, step, now):
+    if not _go_on(grid, step, now, is_checked=True):
         grid.staging.go_on_later(step, now)
 
 
@@ -83,27 +83,26 @@ def go_on_with(grid: GridService, step: StepUnderWay, now: Millis) -> bool:
     step is done in partition 1. 2. Partition 2 is moved to another owner. 3. The caller is told who that is, and asks for
     both anew.
     """
-    caller, request, write, left = step
+    caller, request, write, _ = step
     if not write.partitions_left:
         return True
     if not owns_all(grid, caller, request, request.partitions, request.of, now):
         step.end()
         return True
-    why = why_impossible(grid, request, [owned_at(grid, partition) for partition in left])
-    if why:
-        grid.fail(caller, request.id, ErrorCode.INVALID, why)
-        step.end()
-        return True
-    return _go_on(grid, step, now)
+    return _go_on(grid, step, now, is_checked=False)
 
 
-def _go_on(grid: GridService, step: StepUnderWay, now: Millis) -> bool:
-    """Do a step where it can be done, some rows in a turn and at least in one partition; True when it is done in all."""
+def _go_on(grid: GridService, step: StepUnderWay, now: Millis, *, is_checked: bool) -> bool:
+    """Do a step in some more partitions, at least in one; True when it is over. `is_checked`: it can be done in all of them."""
     caller, request, write, left = step
     stamp, room = grid.clock.stamp(now), grid.staging.rows_at_once
     while left and room > 0:
         owned = owned_at(grid, left.popleft())
         replica = owned.replica
+        if not is_checked and (why := why_impossible(grid, request, [owned])):
+            grid.fail(caller, request.id, ErrorCode.INVALID, why)
+            step.end()
+            return True
         if is_due(grid, owned, request):
             # Of thousands of attempts most have nothing in this partition.
             message = ReplicateStaged(
@@ -228,16 +227,25 @@ class StagingKeeper:
         if self._look_at is None and _hidden_in(owned):
             self._look_at = now + self._every_ms
 
-    def place(self, owned: OwnedPartition, now: Millis) -> None:
-        """Before the partition is served by the installed table: put decided contents in the place of maps."""
-        self._place(owned, now)
+    def place(self, owned: OwnedPartition, now: Millis) -> int:
+        """Before the partition is served by the installed table: put decided contents in the place of maps.
+
+        Returns about how many entries that has gone through.
+        """
+        entries = 0
+        for content in self._to_place(owned):
+            names = content.map, hidden_name(content.map, content.job, Kind.WHOLE)
+            stores = [store for name in names if (store := owned.replica.maps.get(name)) is not None]
+            entries += 1 + sum(len(store.entries) for store in stores)
+            _do(self._grid, owned, replacement(owned.number, owned.replica, content), None, now)
+        return entries
 
     def place_all(self, now: Millis) -> None:
         """The same in all partitions; what is too much for one turn is done in later ones."""
         grid, room = self._grid, self.rows_at_once
         for owned in [owned for owned in grid.owned if owned is not None]:
             if room > 0:
-                room -= self._place(owned, now)
+                room -= self.place(owned, now)
             elif self._to_place(owned):
                 if not self._has_turns:
                     self._turn_at = now + PAUSE_MS
@@ -247,16 +255,6 @@ class StagingKeeper:
     def _to_place(self, owned: OwnedPartition) -> list[Content]:
         return [content for content in self._grid.table.maps.contents if is_newer(owned.replica, content)]
 
-    def _place(self, owned: OwnedPartition, now: Millis) -> int:
-        """As `place`; about how many entries that has gone through."""
-        entries = 0
-        for content in self._to_place(owned):
-            names = content.map, hidden_name(content.map, content.job, Kind.WHOLE)
-            stores = [store for name in names if (store := owned.replica.maps.get(name)) is not None]
-            entries += 1 + sum(len(store.entries) for store in stores)
-            _do(self._grid, owned, replacement(owned.number, owned.replica, content), None, now)
-        return entries
-
     def _place_next(self, now: Millis) -> None:
         """Put contents in their place in some more partitions, and serve these: first one that somebody waits for."""
         grid, room = self._grid, self.rows_at_once
@@ -264,7 +262,7 @@ class StagingKeeper:
             waited_for = (partition for partition in grid.held.waiting if partition in self.unplaced)
             partition = next(waited_for, next(iter(self.unplaced)))
             owned = self.unplaced.pop(partition)
-            room -= self._place(owned, now)
+            room -= self.place(owned, now)
             grid.owned[partition] = owned
             grid.held.release(partition)
 
