@@ -20,6 +20,7 @@ from phalanx.common.errors import (
     NotEnoughMembers,
     PhalanxError,
     ProtocolError,
+    TwoClusters,
     UnavailableError,
     UsageError,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "NotEnoughMembers",
     "PhalanxError",
     "ProtocolError",
+    "TwoClusters",
     "UnavailableError",
     "UsageError",
     "connect",

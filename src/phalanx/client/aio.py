@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from phalanx.client.core import ClientCore
 from phalanx.client.knowledge import wall_ahead_ms
 from phalanx.client.loyalty import Contact
-from phalanx.common.errors import ConnectError, EntryTooLarge, ErrorCode, UnavailableError, UsageError
+from phalanx.common.errors import EntryTooLarge, ErrorCode, UnavailableError, UsageError
 from phalanx.common.ids import Target, is_member, parse_addresses
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
@@ -168,13 +168,13 @@ class AsyncClient:
                 await asyncio.wait_for(self._told.wait(), within_s)
 
     async def wait_ready(self, timeout_s: float) -> None:
-        """Until a member has answered. Raises `ConnectError` that says what went wrong with each, or that they are of two
-        clusters."""
+        """Until a member has answered. Raises `ConnectError` that says what went wrong with each, and `TwoClusters`
+        that names both."""
         core = self._core
         self._carry_out(core.connect(self._now()))
         await self._wait_for(lambda: core.is_connected or core.is_refused_by_all(self._refusals), timeout_s)
         if why_not := core.why_not_connected(self._refusals, timeout_s):
-            raise ConnectError(why_not)
+            raise why_not
 
     @property
     def partition_count(self) -> int:
@@ -372,7 +372,7 @@ def connect(
     `secret_file` holds the cluster's secret; where it is not given, the variable PHALANX_SECRET_FILE names it.
     Use the result with `async with`, or await it and close the client yourself. Raises `UsageError` for a malformed
     address, `ConnectError` when no member answers within `connect_timeout_s` (unless given: 10 s, and no more than
-    `call_timeout_s`), the cluster has another name or secret, or the addresses are of two clusters.
+    `call_timeout_s`), or the cluster has another name or secret, and `TwoClusters` when the addresses are of two.
     """
     text = members if isinstance(members, str) else ",".join(members)
     timeouts = connecting_limit(connect_timeout_s, call_timeout_s), call_timeout_s

@@ -130,12 +130,6 @@ class Inquirer:
             self._wire.socket.close()
             self._wire = None
 
-    def beside(self, address: Address, timeout_s: float) -> Inquirer:
-        """A connection to another address, of the same cluster's name and with the same secret."""
-        other = Inquirer(address, cluster=self.cluster, timeout_s=timeout_s)
-        other._secret = self._secret
-        return other
-
     def member(self) -> MemberId:
         """The incarnation that listens at the address."""
         return self._connected().member
@@ -270,7 +264,7 @@ def ask_any(
     wanted = parse_addresses(addresses) if isinstance(addresses, str) else addresses
 
     def ask_one(inquirer: Inquirer) -> T:
-        check_one_cluster(inquirer, wanted)
+        _check_one_cluster(inquirer, wanted, secret_file)
         return ask(inquirer)
 
     return _ask_first(wanted, cluster, ask_one, secret_file)
@@ -295,18 +289,27 @@ def _ask_first(
     raise _as_one(problems)
 
 
-def check_one_cluster(first: Inquirer, addresses: Sequence[Address]) -> None:
+def _check_one_cluster(
+    first: Inquirer, addresses: Sequence[Address], secret_file: str | os.PathLike[str] | None
+) -> None:
     """Raises `TwoClusters` if one of these addresses answers, within `WAIT_MS`, for another cluster than the first."""
     others = [address for address in addresses if address != first.address]
     if not others:
         return
     try:
+        listed = set(map(address_of, first.members().view.members))
+        if listed.issuperset(others):
+            return
         side = side_of(first.table())
     except ConnectError:
         raise
     except UnavailableError:
         return  # It is in no cluster yet.
-    asked = [first.beside(address, WAIT_MS / 1000) for address in others if address not in side.addresses]
+    asked = [
+        Inquirer(address, cluster=first.cluster, timeout_s=WAIT_MS / 1000, secret_file=secret_file)
+        for address in others
+        if address not in listed
+    ]
     for other, reply in as_they_answer(asked, Inquirer.table, WAIT_MS / 1000):
         if conflict := conflict_of_seeds(first.cluster, side, side_of(reply), other.address):
             raise TwoClusters(conflict)
@@ -315,7 +318,9 @@ def check_one_cluster(first: Inquirer, addresses: Sequence[Address]) -> None:
 def put_living_first(
     addresses: str, cluster: str, *, secret_file: str | os.PathLike[str] | None = None
 ) -> list[Address]:
-    """The addresses for a client, the one that answers first in front: it waits for no dead one. Raises as `ask_any`."""
+    """The addresses for a client, the one that answers first in front: it waits for no dead one. Raises `ConnectError`
+    where none answers. That they are of one cluster the client looks at itself.
+    """
     wanted = parse_addresses(addresses)
     living = _ask_first(wanted, cluster, _connected_address, secret_file)
     return list(dict.fromkeys([living, *wanted]))

@@ -15,7 +15,7 @@ from phalanx.client.loyalty import Contact, Known, Loyalty
 from phalanx.client.seeds import SeedCheck
 from phalanx.client.standing import Standing
 from phalanx.client.two_clusters import side_of
-from phalanx.common.errors import ErrorCode
+from phalanx.common.errors import ConnectError, ErrorCode, TwoClusters
 from phalanx.common.ids import Address, MemberId, Millis, Target, address_of
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
@@ -147,10 +147,12 @@ class ClientCore:
         """Whether a member has answered, and there is nothing more to wait for before the first call."""
         return self.partition_count is not None and (self.check is None or self.check.is_over)
 
-    def why_not_connected(self, refusals: Mapping[str, str], timeout_s: float) -> str:
-        """In words, why this client is not to be used; empty: it may be. The seeds are not looked at again."""
+    def why_not_connected(self, refusals: Mapping[str, str], timeout_s: float) -> ConnectError | None:
+        """What to raise where this client is not to be used; None: it may be. The seeds are not looked at again."""
         conflict, self.check = self.check.conflict if self.check is not None else "", None
-        return conflict if self.partition_count is not None else self._why_not_ready(refusals, timeout_s)
+        if self.partition_count is None:
+            return ConnectError(self._why_not_ready(refusals, timeout_s))
+        return TwoClusters(conflict) if conflict else None
 
     def call(self, call: Call, now: Millis) -> list[Effect]:
         """Begin a call; its one `Answer` is among these effects or later ones."""

@@ -18,7 +18,7 @@ from phalanx.client.core import ClientCore
 from phalanx.client.driver import Driver
 from phalanx.client.knowledge import Knowledge
 from phalanx.client.wire import NotDelivered
-from phalanx.common.errors import EntryTooLarge, ErrorCode, ProtocolError
+from phalanx.common.errors import ConnectError, EntryTooLarge, ErrorCode, ProtocolError
 from phalanx.common.ids import Address, Millis, Target
 from phalanx.net.secret import Secret
 from phalanx.wire.effects import Call, Effect
@@ -181,8 +181,8 @@ class Lane:
         self._catch_up()
         self._wait(core.refresh(self.driver.now()), lambda: not core.is_asking, within_s)
 
-    def connect(self, timeout_s: float) -> str:
-        """Ask the seeds until a member has answered, or has refused to talk. Why there is no client; empty: there is one."""
+    def connect(self, timeout_s: float) -> ConnectError | None:
+        """Ask the seeds until a member has answered, or has refused to talk. Why there is no client; None: there is one."""
         core, driver = self.core, self.driver
         self._wait(
             core.connect(driver.now()), lambda: core.is_connected or core.is_refused_by_all(driver.refusals), timeout_s

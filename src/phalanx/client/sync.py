@@ -16,7 +16,7 @@ from phalanx.client.journal import Journal
 from phalanx.client.lane import LaneSettings
 from phalanx.client.lanes import Lanes
 from phalanx.client.sync_map import SyncMap
-from phalanx.common.errors import ConnectError, ErrorCode, UnavailableError, UsageError
+from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
 from phalanx.common.ids import MemberId, Millis, Target, parse_addresses
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
@@ -43,7 +43,7 @@ class Client:
     `members`: `host:port,host:port` of any members, or a list of such. `secret_file` holds the cluster's secret; where
     it is not given, the variable PHALANX_SECRET_FILE names it. Raises `UsageError` for a malformed address,
     `ConnectError` when no member is ready within `connect_timeout_s` (unless given: 10 s, and no more than
-    `call_timeout_s`), the cluster has another name or secret, or the members are of two clusters.
+    `call_timeout_s`), or the cluster has another name or secret, and `TwoClusters` when the members are of two.
     """
 
     def __init__(
@@ -214,8 +214,8 @@ class Client:
             return lane.call_all(requests, within_ms)
 
     def _wait_ready(self, timeout_s: float) -> None:
-        """Until a member has answered. Raises `ConnectError` that says what went wrong with each, or that they are of two
-        clusters."""
+        """Until a member has answered. Raises `ConnectError` that says what went wrong with each, and `TwoClusters`
+        that names both."""
         with self._lanes.lane() as lane:
             if why_not := lane.connect(timeout_s):
-                raise ConnectError(why_not)
+                raise why_not
