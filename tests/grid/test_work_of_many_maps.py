@@ -3,15 +3,18 @@
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import MAP, TEXT, Cluster
+from harness import MAP, TEXT, Cluster, key_of
 from phalanx.common.clock import with_stamp
-from phalanx.common.map_settings import MapChange, MapPlan, MapSettings, matches
+from phalanx.common.map_settings import JournalSettings, MapChange, MapPlan, MapSettings, matches
+from phalanx.grid import journalling
 from phalanx.grid.evicting import LOOKED_AT_IN_A_TURN
-from phalanx.wire.effects import Received
-from phalanx.wire.messages import ChangeMap
+from phalanx.grid.readable import JournalMarks
+from phalanx.wire.effects import Received, TimePassed
+from phalanx.wire.messages import ChangeMap, Put, ReadJournal
 
 PARTITIONS = 10
 MAPS = 900
@@ -106,3 +109,62 @@ def test_settings_are_found_by_the_name_and_its_beginnings(bounds: dict[str, int
         plan = plan.with_change(name, MapChange(max_entries=bound, merge_policy=policy))
     for name in [*names, *bounds, MAP]:
         assert plan.of(name) == slow_twin(plan, name)
+
+
+# --- journals -------------------------------------------------------------------------------------------------------
+
+
+def with_journals(count: int) -> tuple[Cluster, Any]:
+    """A member with journals of so many maps in each partition."""
+    c = Cluster("A", partition_count=PARTITIONS, backup_count=1)
+    c.assign()
+    node = c.nodes["A"]
+    for number in range(count):
+        node.duties.change_map(f"map-{number:03}", MapChange(journal=JournalSettings(10)), c.now)
+    c.feed("A", TimePassed())
+    assert all(len(owned.replica.journals) == count for owned in node.grid.all_owned())
+    return c, node
+
+
+def test_another_maps_setting_costs_the_same_with_hundreds_of_journals(monkeypatch: pytest.MonkeyPatch) -> None:
+    c, node = with_journals(300)
+    followed: list[str] = []
+    marks: list[int] = []
+    follow, begin = journalling._follow, JournalMarks.__init__
+    monkeypatch.setattr(journalling, "_follow", lambda *args: (followed.append(args[2]), follow(*args)))
+    monkeypatch.setattr(JournalMarks, "__init__", lambda *args: (marks.append(1), begin(*args))[1])
+
+    def change(name: str, **aspects: Any) -> None:
+        request = ChangeMap(c.next_id(), name, MapChange(**aspects))
+        node.handle(Received("client/1", request), c.now)
+
+    change("map-007", max_entries=1_000)
+    change("other", merge_policy="discard")
+    assert (followed, marks) == ([], [])
+    change("map-007", journal=JournalSettings(20))
+    change("another", journal=JournalSettings(5))
+    assert followed == ["map-007"] * PARTITIONS + ["another"] * PARTITIONS
+    journals = [owned.replica.journals for owned in node.grid.all_owned()]
+    assert {(each["map-007"].capacity, each["another"].capacity, len(each)) for each in journals} == {(20, 5, 301)}
+    change("map-008", journal=JournalSettings())
+    assert {len(each) for each in journals} == {300}
+
+
+def test_an_acknowledgement_looks_at_the_journals_that_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    c, node = with_journals(300)
+    c.join("B")
+    c.advance(2_000)
+    assert all(owned.is_settled and owned.streams for owned in node.grid.all_owned())
+    forgotten: list[int] = []
+    forget = JournalMarks.forget
+    monkeypatch.setattr(JournalMarks, "forget", lambda self, seq: (forgotten.append(seq), forget(self, seq))[1])
+    partition = 3
+    for number in range(20):
+        name = f"map-{number % 2:03}"
+        asked = c.call("A", Put, name, key_of(partition, PARTITIONS, number), TEXT + b"v", 0, partition=partition)
+        c.settle()
+        assert c.is_done(asked)
+    assert len(forgotten) <= 80
+    asked = c.call("A", ReadJournal, "map-000", partition, PARTITIONS, 0, 0, 100, 10_000, partition=partition)
+    c.settle()
+    assert len(c.replies[asked].keys) == 10

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from phalanx.common.clock import COUNTER_BITS
+from phalanx.common.map_settings import JournalSettings, MapPlan
 from phalanx.grid.following import apply_journal
 from phalanx.grid.journal import EVENT_BYTES, Event, columns, values_of
 from phalanx.grid.replication import OwnedPartition
@@ -22,24 +23,48 @@ REPLY_EVENTS = 5_000
 """And here, for a member serves others between two replies."""
 
 
-def follow_journal_settings(grid: GridService, owned: OwnedPartition) -> None:
-    """Let the journals of an owned partition be as the table says, unless it is sealed: then its next owner does so."""
-    replica, wanted = owned.replica, grid.table.maps.journals
-    if not (wanted or replica.journals) or owned.number in grid.outgoing.sealed:
+class JournalChanges:
+    """Which journals are to be another one by a newer table: worked out once for all partitions.
+
+    A thousand maps may have a journal, and every change of any setting comes with a table for all partitions.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[str, JournalSettings] = {}
+        self._after: dict[str, JournalSettings] = {}
+        self._names: list[str] = []
+
+    def on_plan(self, plan: MapPlan) -> None:
+        """These settings hold from now on."""
+        before, after = self._after, plan.journals
+        if after is before or after == before:
+            return
+        self._before, self._after = before, after
+        self._names = [name for name in dict.fromkeys((*before, *after)) if before.get(name) != after.get(name)]
+
+    def follow(self, grid: GridService, owned: OwnedPartition) -> None:
+        """Let the journals of an owned partition be as the table says, unless it is sealed: then its next owner does so."""
+        replica, wanted, followed = owned.replica, self._after, owned.journals
+        if followed is wanted or owned.number in grid.outgoing.sealed or grid.table.owner(owned.number) != grid.this:
+            return
+        names = self._names if followed is self._before else dict.fromkeys((*wanted, *replica.journals))
+        for name in names:
+            _follow(grid, owned, name, wanted.get(name))
+        owned.journals = wanted
+
+
+def _follow(grid: GridService, owned: OwnedPartition, name: str, settings: JournalSettings | None) -> None:
+    """Let one journal be as the table says; None: there is to be none."""
+    replica, journal = owned.replica, owned.replica.journals.get(name)
+    capacity, max_bytes = (settings.capacity, settings.max_bytes) if settings is not None else (0, 0)
+    if (journal.capacity, journal.max_bytes) == (capacity, max_bytes) if journal is not None else not capacity:
         return
-    if grid.table.owner(owned.number) != grid.this:
-        return
-    for name in dict.fromkeys((*wanted, *replica.journals)):
-        settings, journal = wanted.get(name), replica.journals.get(name)
-        capacity, max_bytes = (settings.capacity, settings.max_bytes) if settings is not None else (0, 0)
-        if (journal.capacity, journal.max_bytes) == (capacity, max_bytes) if journal is not None else not capacity:
-            continue
-        replica.seq += 1
-        message = ReplicateJournal(owned.number, replica.epoch, replica.seq, name, capacity, max_bytes)
-        apply_journal(replica, message)
-        owned.append(message, None)
-        if owned.streams:
-            grid.unsettled[owned.number] = owned
+    replica.seq += 1
+    message = ReplicateJournal(owned.number, replica.epoch, replica.seq, name, capacity, max_bytes)
+    apply_journal(replica, message)
+    owned.append(message, None)
+    if owned.streams:
+        grid.unsettled[owned.number] = owned
 
 
 def read_journal(owned: OwnedPartition, request: ReadJournal) -> JournalReply:

@@ -23,7 +23,6 @@ from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.grid.copying import Destination
 from phalanx.grid.held import HeldRequests
-from phalanx.grid.journalling import follow_journal_settings
 from phalanx.grid.replication import OwnedPartition
 from phalanx.grid.streams import StreamState
 from phalanx.wire import events
@@ -248,7 +247,7 @@ class OutgoingMigrations:
         owned = self.sealed.pop(partition, None)
         if owned is not None:
             self._grid.owned[partition] = owned
-            follow_journal_settings(self._grid, owned)
+            self._grid.journal_changes.follow(self._grid, owned)
             if self._grid.table.owner(partition) == self._grid.this:
                 # What the table has said of maps in the meantime.
                 self._grid.staging.place(owned, self._grid.table_at)

@@ -22,7 +22,7 @@ from phalanx.common.clock import stamp_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.invariant import invariant
-from phalanx.common.map_settings import MapPlan
+from phalanx.common.map_settings import JournalSettings, MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import ViewId
 from phalanx.grid.copying import MAX_ON_THE_WAY, CopySender, Destination
@@ -49,8 +49,8 @@ class OwnedPartition:
     """A partition that this member owns, from the table that said so to the table that says otherwise."""
 
     __slots__ = (
-        "_base", "_guard", "_log", "_log_from", "_of", "_out", "_pacer", "_readable", "_waiting", "maps", "number", "replica",
-        "streams", "view",
+        "_base", "_guard", "_log", "_log_from", "_of", "_out", "_pacer", "_readable", "_waiting", "journals", "maps", "number",
+        "replica", "streams", "view",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +82,8 @@ class OwnedPartition:
         self._waiting: dict[int, deque[tuple[int, PendingWrite]]] = {}
         """Index of the coldest replica that must confirm, to the numbers of the writes whose callers wait, oldest first."""
         self.maps = MapPlan()
+        self.journals: dict[str, JournalSettings] | None = None
+        """The settings by which the journals are; None: they may be by any."""
         self._of = 0
         """How many partitions there are."""
         self.view = ViewId()
@@ -243,7 +245,7 @@ class OwnedPartition:
     def follow_table(self, table: PartitionTable, reconfirmed: bool, now: Millis) -> None:
         """The master's table tells the backups. `reconfirmed`: another master than before stands behind it."""
         backups, version = table.replicas(self.number)[1:], table.versions[self.number]
-        if self._of and not self.streams:
+        if self._of and backups and not self.streams:
             self._readable.note_alone()
         self.maps, self._of = table.maps, table.partition_count
         # Where a hotter replica is missing, the next one confirms in its stead.

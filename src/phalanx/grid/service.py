@@ -22,7 +22,7 @@ from phalanx.grid.evicting import Evictor
 from phalanx.grid.expiring import Expirer
 from phalanx.grid.following import Followed
 from phalanx.grid.held import HeldRequests
-from phalanx.grid.journalling import follow_journal_settings, read_journal
+from phalanx.grid.journalling import JournalChanges, read_journal
 from phalanx.grid.merge_policies import COUNTING
 from phalanx.grid.outgoing import OutgoingMigrations
 from phalanx.grid.pacing import CopyPacer
@@ -99,6 +99,7 @@ class GridService:
         self._purger = Purger(config.tombstone_ms, clock, self._replicas)
         self.staging = StagingKeeper(self, config.staging_ms)
         self.evictor = Evictor(self, table.maps)
+        self.journal_changes = JournalChanges()
         self.scans = WaitingScans(self)
         self.counts_reads = counts_reads(table.maps)
         """Whether it may matter when and how often entries are read."""
@@ -235,6 +236,7 @@ class GridService:
             self.clock.observe(max(content.stamp, content.pending_stamp), now)
         self.counts_reads = counts_reads(table.maps)
         self.evictor.on_plan(table.maps)
+        self.journal_changes.on_plan(table.maps)
         reconfirmed = confirmed_by != self._confirmed_by
         if table.version:
             # A table that assigns nothing confirms no rule. 1. This member follows an owner as its backup before it has a
@@ -286,7 +288,7 @@ class GridService:
 
     def _follow_table(self, owned: OwnedPartition, reconfirmed: bool, now: Millis) -> None:
         owned.follow_table(self.table, reconfirmed, now)
-        follow_journal_settings(self, owned)
+        self.journal_changes.follow(self, owned)
         self.evictor.look_at(owned, now)
         if not owned.is_settled:
             self.unsettled[owned.number] = owned
