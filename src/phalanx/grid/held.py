@@ -16,7 +16,7 @@ class HeldRequests:
     def __init__(self) -> None:
         self.waiting: dict[int, list[tuple[Target, Request]]] = {}
         self.released: deque[tuple[Target, Request]] = deque()
-        """Requests that wait no longer: to be served as if they came now."""
+        """Requests that wait no longer: to be served as if they came now, some in each turn, before any that come then."""
 
     def hold(self, caller: Target, request: Request, partition: int) -> None:
         self.waiting.setdefault(partition, []).append((caller, request))

@@ -192,6 +192,7 @@ class GridService:
         if (
             owned is None
             or owned.streams
+            or self.held.released
             or self.evictor.is_on
             or self.guard.watches(name)
             or (len(owned.replica.maps) >= self.config.max_maps and name not in owned.replica.maps)
@@ -468,6 +469,8 @@ class GridService:
     # --- time ------------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> Millis | None:
+        if self.held.released:
+            return self.table_at
         earliest = self._checks.next_deadline()
         chunk_at = self.pacer.next_deadline() if self.pacer is not None else None
         look_at = self._look_at if self.unsettled else None

@@ -67,10 +67,13 @@ _OF_ONE_PARTITION = frozenset(
 )
 """What names one partition. One that this member does not know came of a table that it has yet to hear of: then it is
 repeated."""
+_OF_PARTITIONS = frozenset([*get_args(m.KeyRequest), *get_args(m.BulkRequest)])
+"""Requests that may have to wait until their partition can be served."""
+SERVED_IN_A_TURN = 64
+"""Of those that have waited: so many for one key, or one for several, which may be dear. All of them at once could be seconds."""
 _ABOUT_DATA = frozenset(
     [
-        *get_args(m.KeyRequest),
-        *get_args(m.BulkRequest),
+        *_OF_PARTITIONS,
         *get_args(m.Replicate),
         m.ReplicateAck,
         m.ReplicateAcks,
@@ -115,6 +118,8 @@ class Node:
             self.grid, kept if isinstance(kept, Kept) else Kept(), config.heartbeat_timeout_ms, self._out
         )  # fmt: skip
         self._released = self.grid.held.released
+        self._room = SERVED_IN_A_TURN
+        """How many of these may still be served in this turn."""
         self.calls = CallRouter(config.call_timeout_ms, self._out)
         self.loss_reports = LossReports(this, self.keeping.kept, self._out)
         self._inquiries = Inquiries(
@@ -139,6 +144,7 @@ class Node:
         if now > waking.late_after and waking.notice(now):
             self._handlers = self._awake | dict.fromkeys(_ABOUT_DATA & _REQUESTS, waking.refuse)
         waking.last = now
+        self._room = SERVED_IN_A_TURN
         if isinstance(event, Received):
             self._on_message(event.sender, event.message, now)
         elif isinstance(event, ReceivedTogether):
@@ -174,7 +180,11 @@ class Node:
                 return
         if kind in _OF_ONE_PARTITION and not self.grid.knows(message.partition):  # type: ignore[union-attr]
             return
-        self._handlers[kind](sender, message, now)
+        if self._released and kind in _OF_PARTITIONS:
+            # Behind those that wait longer: some may be of the same caller.
+            self._released.append((sender, message))  # type: ignore[arg-type]  # one of these kinds
+        else:
+            self._handlers[kind](sender, message, now)
         if kind not in _ABOUT_DATA:
             self._follow_up(now)
         elif not self._is_serving:
@@ -192,13 +202,17 @@ class Node:
             # Changes first: a message to this member itself may speak of the table that has just been installed.
             if self._changed():
                 self._spread_changes(now)
-            elif self._released:
-                # Their partition is decided: they are served as if they came now.
+            elif self._released and (self._room > 0 or self._has_ended):
+                # Their partition is decided: they are served as if they came now. When this member ends, all are refused.
                 caller, request = self._released.popleft()
+                self._room -= 1 if isinstance(request, m.KeyRequest) else SERVED_IN_A_TURN
                 self._handlers[type(request)](caller, request, now)
             elif loopback:
                 message = loopback.popleft()
-                self._handlers[type(message)](self.this, message, now)
+                if self._released and type(message) in _OF_PARTITIONS:
+                    self._released.append((self.this, message))  # type: ignore[arg-type]  # one of these kinds
+                else:
+                    self._handlers[type(message)](self.this, message, now)
             else:
                 break
 
