@@ -99,21 +99,23 @@ class Journal:
         Those that would be dropped again within this call are counted and never made: nobody could read them, and a
         journal of a hundred events must not cost a member a second for half a million keys.
         """
-        kept = self._last_events(keys, event_of)
+        kept, size = self._last_events(keys, event_of)
         passed = len(keys) - len(kept)
+        if kept and self._rule is not None:
+            self._begin_lineage(*self._rule)
         if passed:
-            if self._rule is not None:
-                self._begin_lineage(*self._rule)
             self.events.clear()
             self._bytes = 0
             self.next += passed
             self.first = self.next
             self._forget_lineages()
-        for event in kept:
-            self._write(event)
+        self.events.extend(kept)
+        self._bytes += size
+        self.next += len(kept)
+        self._drop_old()
 
-    def _last_events(self, keys: Collection[bytes], event_of: Callable[[bytes], Event]) -> list[Event]:
-        """As many of the events as the journal has room for, the last of them; at least one."""
+    def _last_events(self, keys: Collection[bytes], event_of: Callable[[bytes], Event]) -> tuple[list[Event], int]:
+        """As many of the events as the journal has room for, the last of them, at least one; and how many bytes they count."""
         most = min(len(keys), self.capacity)
         # How many events have room is known when they are made; one of them tells how many that may be.
         tried = most and self.max_bytes // _size(event_of(next(iter(keys)))) + SAMPLE_KEYS
@@ -123,13 +125,14 @@ class Journal:
             size = 0
             for key in reversed(last):
                 event = event_of(key)
-                size += _size(event)
-                if events and size > self.max_bytes:
+                more = _size(event)
+                if events and size + more > self.max_bytes:
                     break
                 events.append(event)
+                size += more
             if len(events) < len(last) or len(last) == most:
                 events.reverse()
-                return events
+                return events, size
             tried *= 4
 
     def _write(self, event: Event) -> None:
