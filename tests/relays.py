@@ -10,7 +10,9 @@ passes the records of both sides on, each as the function says.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Self
 
 from phalanx.common.ids import Address, host_and_port
 from phalanx.wire.codec import HEADER_BYTES, encode_frame, handshake_decoder
@@ -21,6 +23,9 @@ GREETING_FRAMES = 2
 """Of each side, where there is a secret: Hello and Proof, Challenge and Welcome (or Refused)."""
 Tamper = Callable[[str, int, bytes], list[bytes]]
 """From "in" (to the member) or "out", the number of the record, and the record, to what is passed on in its place."""
+
+Pump = Callable[[str, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""Passes on, from "in" or "out", what comes from the one end to the other."""
 
 
 class Relayed:
@@ -54,17 +59,24 @@ class Relayed:
             self.upstream.write(encode_frame(message))
 
 
-class Relay:
-    """Listens on 127.0.0.1 unless told where, and connects to `target` for each connection."""
+async def _copy(way: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+    writer.close()
 
-    def __init__(self, target: str, at: str = "127.0.0.1:0", tamper: Tamper | None = None) -> None:
+
+class Forwarder:
+    """Passes bytes on and looks at none: a mapped port of a container, or a tunnel."""
+
+    def __init__(self, target: str, at: str = "127.0.0.1:0") -> None:
+        """Listens `at` this address, and connects to `target` for each connection."""
         self.target = target
-        self.connections: list[Relayed] = []
-        self._at, self._tamper = Address(at), tamper
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._at = Address(at)
+        self._tasks: set[asyncio.Future[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
 
-    async def __aenter__(self) -> "Relay":
+    async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accepted, *host_and_port(self._at), reuse_address=True)
         return self
 
@@ -83,6 +95,28 @@ class Relay:
     def address(self) -> str:
         return f"{host_and_port(self._at)[0]}:{self.port}"
 
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        pumps = self._pumps()
+        up_reader, up_writer = await asyncio.open_connection(*host_and_port(Address(self.target)))
+        self._writers += [writer, up_writer]
+        for way, source, sink in (("in", reader, up_writer), ("out", up_reader, writer)):
+            task = asyncio.ensure_future(pumps(way, source, sink))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _pumps(self) -> Pump:
+        """What passes on the bytes of a new connection."""
+        return _copy
+
+
+class Relay(Forwarder):
+    """Listens on 127.0.0.1 unless told where, and connects to `target` for each connection."""
+
+    def __init__(self, target: str, at: str = "127.0.0.1:0", tamper: Tamper | None = None) -> None:
+        super().__init__(target, at)
+        self.connections: list[Relayed] = []
+        self._tamper = tamper
+
     async def one_over(self, receiver: str = "", deadline_s: float = 20.0) -> Relayed:
         """The first connection of which the greeting is over, meant for that receiver if one is given."""
         async with asyncio.timeout(deadline_s):
@@ -92,24 +126,17 @@ class Relay:
                         return each
                 await asyncio.sleep(0.01)
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _pumps(self) -> Pump:
         relayed = Relayed()
         self.connections.append(relayed)
-        up_reader, up_writer = await asyncio.open_connection(*host_and_port(Address(self.target)))
-        relayed.upstream = up_writer
-        self._writers += [writer, up_writer]
-        for pump in (
-            self._pump(relayed, "in", reader, up_writer),
-            self._pump(relayed, "out", up_reader, writer),
-        ):
-            task = asyncio.create_task(pump)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        return partial(self._pump, relayed)
 
     async def _pump(
         self, relayed: Relayed, way: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            if way == "in":
+                relayed.upstream = writer
             for _ in range(GREETING_FRAMES):
                 frame = await _frame_of(reader, HEADER_BYTES)
                 relayed.said.append(handshake_decoder.decode(frame[HEADER_BYTES:]))
@@ -141,42 +168,3 @@ async def _frame_of(reader: asyncio.StreamReader, header_bytes: int) -> bytes:
 async def _records(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     while True:
         yield await _frame_of(reader, HEADER_BYTES + TAG_BYTES)
-
-
-class Forwarder:
-    """Passes bytes on and looks at none: a mapped port of a container, or a tunnel."""
-
-    def __init__(self, target: str) -> None:
-        self.target = target
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: list[asyncio.StreamWriter] = []
-
-    async def __aenter__(self) -> "Forwarder":
-        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        for writer in self._writers:
-            writer.transport.abort()
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        up_reader, up_writer = await asyncio.open_connection(*host_and_port(Address(self.target)))
-        self._writers += [writer, up_writer]
-        for pump in (_copy(reader, up_writer), _copy(up_reader, writer)):
-            task = asyncio.create_task(pump)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
-    writer.close()

@@ -13,7 +13,7 @@ import phalanx
 from phalanx.bench.measure import Contender, blocking, compare
 from phalanx.bench.plan import KEY_COUNT, MAP, Plan, make_entries
 from phalanx.bench.results import Comparison, Goal
-from phalanx.bench.servers import members, redis_server
+from phalanx.bench.servers import members, redis_client
 
 SINGLE_GOAL = Goal(least=1.2)
 BULK_GOAL = Goal(least=1.0)
@@ -34,10 +34,7 @@ async def run_single(plan: Plan) -> list[Comparison]:
         }
         theirs = {}
         if plan.with_redis:
-            import redis
-
-            other_server = stack.enter_context(redis_server())
-            other = stack.enter_context(redis.Redis(port=other_server.port))
+            other_server, other = stack.enter_context(redis_client())
             other.mset(dict(zip(keys, values, strict=True)))
             theirs = {
                 "get": lambda index: other.get(keys[index]),
@@ -67,10 +64,7 @@ async def run_bulk(plan: Plan) -> list[Comparison]:
         }
         theirs = {}
         if plan.with_redis:
-            import redis
-
-            other_server = stack.enter_context(redis_server())
-            other = stack.enter_context(redis.Redis(port=other_server.port))
+            other_server, other = stack.enter_context(redis_client())
             theirs = {
                 "put_all": lambda index: other.mset(mappings[index]),
                 "get_all": lambda index: other.mget(batches[index]),

@@ -13,7 +13,7 @@ import phalanx
 from phalanx.bench.measure import resident_bytes
 from phalanx.bench.plan import KEY_BYTES, MAP, VALUE_BYTES, Plan, make_entries
 from phalanx.bench.results import Comparison, Goal, Side
-from phalanx.bench.servers import members, redis_server
+from phalanx.bench.servers import members, redis_client
 
 GOAL = Goal(most=2.0)
 BATCH = 1000
@@ -37,9 +37,7 @@ async def run_memory(plan: Plan) -> list[Comparison]:
         remark=f"{count:,} entries of {KEY_BYTES} and {VALUE_BYTES} bytes",
     )
     if plan.with_redis:
-        import redis
-
-        with redis_server() as server, redis.Redis(port=server.port) as connection:
+        with redis_client() as (server, connection):
             counted = int(connection.info("memory")["used_memory"])
             other = _bytes_per_entry(
                 server.pid, count, lambda keys, values: connection.mset(dict(zip(keys, values, strict=True)))

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 
@@ -100,6 +100,15 @@ def redis_server(replica_of: Server | None = None) -> Iterator[Server]:
             return replica_of is None or info["master_link_status"] == "up"
 
         yield stack.enter_context(_process(command, port, is_ready))
+
+
+@contextlib.contextmanager
+def redis_client() -> Iterator[tuple[Server, Any]]:
+    """A redis-server, and a blocking client of it."""
+    import redis
+
+    with redis_server() as server, redis.Redis(port=server.port) as client:
+        yield server, client
 
 
 @contextlib.contextmanager

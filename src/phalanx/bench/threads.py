@@ -15,7 +15,7 @@ import phalanx
 from phalanx.bench.measure import Contender, clock_ns, compare
 from phalanx.bench.plan import KEY_COUNT, MAP, Plan, make_entries
 from phalanx.bench.results import Comparison, Goal
-from phalanx.bench.servers import members, redis_server
+from phalanx.bench.servers import members, redis_client
 
 GOAL = Goal(least=1.0)
 THREADS = 8
@@ -70,10 +70,7 @@ async def _run(plan: Plan, backups: int) -> list[Comparison]:
         }
         theirs: dict[str, Callable[[int], object]] = {}
         if plan.with_redis and not backups:
-            import redis
-
-            other_server = stack.enter_context(redis_server())
-            other = stack.enter_context(redis.Redis(port=other_server.port))
+            other_server, other = stack.enter_context(redis_client())
             other.mset(dict(zip(keys, values, strict=True)))
             theirs = {
                 "get": lambda index: other.get(keys[index]),
