@@ -155,8 +155,12 @@ def test_other_maps_have_no_bound_nor_has_what_is_hidden() -> None:
     for number in range(5):
         c.ask("A", m.Put, "other", K[number], V, 0)
     job = Job(c)
-    job.stage("A", "a", K[:5], V)
+    job.stage("A", "a", K[:3], V)
+    job.stage("A", "a", K[3:5], V)
+    assert len(replica(c, "A").maps[job.hidden(Kind.ATTEMPT, "a")].entries) == 2, "pages, each of which is an entry"
     c.settle()
+    # All maps are looked at, hidden ones as well.
+    bound(c, 1, "another")
     told = c.replies[c.ask("A", m.GetReplicas)]
     assert (len(replica(c, "A").maps["other"].entries), told.hidden_entries) == (5, 5)  # type: ignore[union-attr]
     c.ask("A", m.PutPacked, "other", (m.PackedRows(0, pack_rows(K[5:8], [V] * 3)),), 1, 0)
