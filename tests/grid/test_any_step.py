@@ -5,6 +5,8 @@ import pytest
 from moving import KINDS, Moving, steps_of
 from phalanx.wire import events
 
+pytestmark = pytest.mark.thorough
+
 MOMENTS = 10
 """Where a kind takes more messages, so many of its steps are tried, evenly apart."""
 SAFE = ["move the owner", "move a backup", "shift up", "shift up in the place of a backup",

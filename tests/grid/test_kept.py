@@ -29,7 +29,7 @@ from phalanx.partition.hashing import partition_of
 from phalanx.wire import events
 from phalanx.wire import messages as m
 
-pytestmark = pytest.mark.rows("EL-60")
+pytestmark = [pytest.mark.rows("EL-60"), pytest.mark.thorough]
 
 A, B, C = (lone_id(name) for name in "ABC")
 

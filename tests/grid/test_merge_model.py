@@ -28,6 +28,8 @@ from merges import (
 from phalanx.grid.merge_policies import POLICIES
 from phalanx.wire import messages as m
 
+pytestmark = pytest.mark.thorough
+
 HERE, THERE = "ABC", "DE"
 STEPS = 60
 FOR_EVER = 1 << 60

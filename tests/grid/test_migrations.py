@@ -12,6 +12,8 @@ from phalanx.wire import events
 from phalanx.wire import messages as m
 from phalanx.wire.effects import TimePassed
 
+pytestmark = pytest.mark.thorough
+
 KEYS = 6
 STEPS = range(48)
 """More messages than one copy takes, from the order to the table that has it."""

@@ -7,6 +7,8 @@ import pytest
 from phalanx.sim.scenario.commands import Player
 from phalanx.sim.scenario.drawn import Drawing, Variant, play_drawing
 
+pytestmark = pytest.mark.thorough
+
 NAMES = "ABCDEFG"
 TWO = [(a, b) for a, b in product(range(1, 7), repeat=2) if a + b <= 7]
 THREE = [(a, b, c) for a, b, c in product(range(1, 6), repeat=3) if a + b + c <= 7]

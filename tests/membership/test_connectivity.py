@@ -14,6 +14,8 @@ from phalanx.membership.connectivity import (
     count_holders,
 )
 
+pytestmark = pytest.mark.thorough
+
 SIX = ["A1", "A2", "B1", "B2", "C1", "C2"]
 PAIRS = list(itertools.combinations(range(6), 2))
 RACKS = {"B1": {"C1", "C2"}, "B2": {"C1", "C2"}}

@@ -10,6 +10,8 @@ from phalanx.wire import events
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Received, Send
 
+pytestmark = pytest.mark.thorough
+
 FIFTY = "".join(chr(ord("A") + n) for n in range(50))
 
 

@@ -15,6 +15,8 @@ from phalanx.wire import events
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Finished, Received
 
+pytestmark = pytest.mark.thorough
+
 SIDES = [("A", "B", "C"), ("AD", "B", "C"), ("A", "BE", "CD"), ("AB", "CDE"), ("A", "BC", "DE", "F")]
 
 

@@ -16,6 +16,8 @@ from phalanx.wire.codec import encode_frame
 from phalanx.wire.effects import Received
 from strategies import REQUESTS, messages, structs
 
+pytestmark = pytest.mark.thorough
+
 FROM_ANYBODY = [kind for kind in m.Message.__args__ if kind not in REQUESTS]  # type: ignore[attr-defined]
 OF_CLIENTS = [kind for kind in REQUESTS if kind not in get_args(m.MergeRequest)]
 """What a member takes from a client at all."""

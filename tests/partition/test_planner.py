@@ -29,6 +29,8 @@ from plans import (
     without_cycles,
 )
 
+pytestmark = pytest.mark.thorough
+
 
 def plan(current: str, target: str) -> list[Migration[str]]:
     return plan_migrations(replicas(current), replicas(target))

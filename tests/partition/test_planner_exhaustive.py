@@ -17,6 +17,8 @@ from plans import (
     without_cycles,
 )
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.rows("DL-78", "DL-55", "DL-60", "DL-61", "DL-68")
 @pytest.mark.parametrize(("size", "cases"), [(0, 1), (1, 5), (2, 34), (3, 286), (4, 2840), (5, 32344)])

@@ -22,6 +22,8 @@ from phalanx.wire.codec import (
 )
 from strategies import ALL_KINDS, messages, structs
 
+pytestmark = pytest.mark.thorough
+
 HANDSHAKES = get_args(m.Handshake)
 
 
