@@ -9,8 +9,8 @@ A page is its stamp, a header, and its rows side by side (`rows`): the header is
 applied, 0 for ever, or says that their keys are to be removed. Nothing is made for a single row before it is applied.
 
 A step costs time as it has rows, some 0.6 µs each (2 µs with a time to live), those of one partition in one turn of the
-member; a replacement some 0.15 µs
-for each entry of the old content, 3 µs for each that was written since the job began; and a journal is told what has changed.
+member; a replacement some 0.15 µs for each entry of the old content, 3 µs for each that was written since the job began; and a
+journal is told what has changed.
 """
 
 from __future__ import annotations
