@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import NamedTuple
 
-from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.grid.discarding import HELD_AT_ONCE, Discarded
 from phalanx.grid.division import ENTRIES_AT_ONCE, Division
-from phalanx.grid.held import HeldRequests, Request
+from phalanx.grid.held import HeldRequests
 from phalanx.grid.store import Replica
 from phalanx.partition.hashing import children_of
 from phalanx.wire.messages import Probe
@@ -194,17 +194,11 @@ class OwnedLater:
         self._take_over = take_over
         self._answer = answer
         self.partitions: dict[int, None] = {}
+        """Requests for these wait (`GridService.refuse`)."""
         self._due_at: Millis = 0
 
     def __repr__(self) -> str:
         return f"OwnedLater({list(self.partitions)})"
-
-    def hold(self, caller: Target, request: Request, partition: int) -> bool:
-        """Let a request wait, if its partition is still to be divided."""
-        if partition not in self.partitions:
-            return False
-        self._held.hold(caller, request, partition)
-        return True
 
     def next_deadline(self) -> Millis | None:
         undivided = self._undivided
@@ -217,8 +211,7 @@ class OwnedLater:
             return
         self._due_at = now + PAUSE_MS
         if self.partitions:
-            waited_for = (partition for partition in self._held.waiting if partition in self.partitions)
-            undivided.begin_for(next(waited_for, next(iter(self.partitions))))
+            undivided.begin_for(self._held.most_wanted(self.partitions))
         if undivided.is_under_way:
             undivided.go_on(self._held.waiting)
         for partition in [partition for partition in self.partitions if not undivided.lacks(partition)]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 
 from phalanx.common.ids import Target
 from phalanx.wire.messages import BulkRequest, KeyRequest
@@ -20,6 +21,10 @@ class HeldRequests:
 
     def hold(self, caller: Target, request: Request, partition: int) -> None:
         self.waiting.setdefault(partition, []).append((caller, request))
+
+    def most_wanted(self, partitions: Mapping[int, object]) -> int:
+        """The one of these partitions, which are not none, for which requests have waited longest; else the first of them."""
+        return next((partition for partition in self.waiting if partition in partitions), next(iter(partitions)))
 
     def release(self, partition: int) -> None:
         self.released += self.waiting.pop(partition, ())

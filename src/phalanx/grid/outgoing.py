@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.grid.copying import Destination
 from phalanx.grid.held import HeldRequests
@@ -29,8 +29,6 @@ from phalanx.wire import events
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
     ActiveMigration,
-    BulkRequest,
-    KeyRequest,
     MigrationOrder,
     MigrationReady,
     Probe,
@@ -208,13 +206,6 @@ class OutgoingMigrations:
         if outgoing is None or outgoing.probe is None:
             return None
         return outgoing.destination.member, outgoing.probe
-
-    def hold(self, caller: Target, request: KeyRequest | BulkRequest, partition: int) -> bool:
-        """Let a request wait if its partition is sealed."""
-        if partition not in self.sealed:
-            return False
-        self._held.hold(caller, request, partition)
-        return True
 
     def end(self) -> None:
         """This incarnation is over."""

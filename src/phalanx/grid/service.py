@@ -156,11 +156,10 @@ class GridService:
     def refuse(self, caller: Target, request: KeyRequest | BulkRequest, partition: int) -> None:
         """A request for a partition that does not answer here: let it wait for its outcome, or tell the caller."""
         request_id = request.id
-        if self.outgoing.sealed and self.outgoing.hold(caller, request, partition):
-            return
-        if self.owned_later.partitions and self.owned_later.hold(caller, request, partition):
-            return
-        if self.staging.unplaced and self.staging.hold(caller, request, partition):
+        if any(
+            partition in each for each in (self.outgoing.sealed, self.owned_later.partitions, self.staging.unplaced)
+        ):
+            self.held.hold(caller, request, partition)
             return
         if self.table.version == 0 or self.table.owner(partition) in (None, self.this):
             self.fail(caller, request_id, ErrorCode.NOT_READY, "the partition has no owner yet")

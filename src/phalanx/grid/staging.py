@@ -23,7 +23,6 @@ from phalanx.common.ids import Millis, Target
 from phalanx.common.map_settings import Content
 from phalanx.grid.admission import owned_at, owns_all
 from phalanx.grid.ending import end_before_write
-from phalanx.grid.held import Request
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.step_checks import NOTHING_DONE, WHY_GONE, is_due, why_impossible
 from phalanx.grid.steps import attempts_here, carry_out, consumed_by, is_newer, replacement, rows_of
@@ -247,8 +246,7 @@ class StagingKeeper:
             if room > 0:
                 room -= self.place(owned, now)
             elif self._to_place(owned):
-                if not self._has_turns:
-                    self._turn_at = now + PAUSE_MS
+                self._begin_turns(now)
                 self.unplaced[owned.number] = owned
                 grid.owned[owned.number] = None
 
@@ -259,19 +257,11 @@ class StagingKeeper:
         """Put contents in their place in some more partitions, and serve these: first one that somebody waits for."""
         grid, room = self._grid, self.rows_at_once
         while self.unplaced and room > 0:
-            waited_for = (partition for partition in grid.held.waiting if partition in self.unplaced)
-            partition = next(waited_for, next(iter(self.unplaced)))
+            partition = grid.held.most_wanted(self.unplaced)
             owned = self.unplaced.pop(partition)
             room -= self.place(owned, now)
             grid.owned[partition] = owned
             grid.held.release(partition)
-
-    def hold(self, caller: Target, request: Request, partition: int) -> bool:
-        """Let a request wait, if its partition has yet to get a content."""
-        if partition not in self.unplaced:
-            return False
-        self._grid.held.hold(caller, request, partition)
-        return True
 
     def let_go(self, partition: int) -> None:
         """It is sealed, or not owned here any more: its next owner puts contents in their place."""
@@ -284,9 +274,13 @@ class StagingKeeper:
 
     def go_on_later(self, step: StepUnderWay, now: Millis) -> None:
         """A step is to go on in later turns."""
+        self._begin_turns(now)
+        self._under_way.append(step)
+
+    def _begin_turns(self, now: Millis) -> None:
+        """Something is about to wait for a turn: the next one is soon, unless others wait for it already."""
         if not self._has_turns:
             self._turn_at = now + PAUSE_MS
-        self._under_way.append(step)
 
     def end(self) -> None:
         """This incarnation is over: whoever waits for a step is told so."""
