@@ -5,6 +5,7 @@ import select
 import socket
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,19 @@ class RawPeer:
         poll = select.poll()
         poll.register(self.socket, select.POLLRDHUP)
         return any(event & (select.POLLRDHUP | select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
+
+
+@contextlib.contextmanager
+def swallowing() -> Iterator[str]:
+    """An address from which nothing ever comes, as of a host that is down: its queue of connections is full."""
+    with socket.socket() as listener, contextlib.ExitStack() as opened:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        place = listener.getsockname()
+        for filler in [opened.enter_context(socket.socket()) for _ in range(4)]:
+            filler.setblocking(False)
+            filler.connect_ex(place)
+        yield f"127.0.0.1:{place[1]}"
 
 
 def memory_of(pid: int, field: str = "VmHWM") -> int:

@@ -1,29 +1,19 @@
 """Addresses of `--at` where nobody is: told at once, or within seconds, and no delay where another one answers."""
 
 import json
-import socket
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from processes import Cluster, free_port
+from raw_peers import swallowing
 
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """An address from which nothing ever comes, as of a host that is down: its queue of connections is full."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        place = listener.getsockname()
-        others = [socket.socket() for _ in range(4)]
-        for other in others:
-            other.setblocking(False)
-            other.connect_ex(place)
-        yield f"127.0.0.1:{place[1]}"
-        for other in others:
-            other.close()
+    with swallowing() as address:
+        yield address
 
 
 def test_a_silent_address_beside_a_live_one_costs_no_time(phalanx_command, cluster: Cluster, silent: str) -> None:

@@ -18,6 +18,7 @@ from phalanx.common.ids import Address, host_and_port
 from phalanx.maps.time_limit import TimeLimit
 from phalanx.net import link
 from processes import Cluster
+from raw_peers import swallowing
 
 LIMIT_S = 2.0
 GREETING_S = 1.8
@@ -35,22 +36,6 @@ def silent(address: str) -> Iterator[str]:
         listener.bind((host, port))
         listener.listen(64)
         yield f"{host}:{listener.getsockname()[1]}"
-
-
-@contextmanager
-def swallowing() -> Iterator[str]:
-    """An address whose machine does not even answer: its queue of connections is full."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        place = listener.getsockname()
-        fillers = [socket.socket() for _ in range(4)]
-        for filler in fillers:
-            filler.setblocking(False)
-            filler.connect_ex(place)
-        yield f"127.0.0.1:{place[1]}"
-        for filler in fillers:
-            filler.close()
 
 
 def timed(work: Callable[[], Any]) -> tuple[Exception | None, float]:

@@ -36,6 +36,12 @@ class Acknowledged:
             setattr(made, name, value)
         return made
 
+    def hand_in(self, silent: tuple[str, str]) -> None:
+        """D is in the cluster again, and hands in what it kept; nothing goes this way meanwhile."""
+        self.cluster.hold(*silent)
+        self.cluster.rejoin("D")
+        self.cluster.advance(500)
+
     def crash(self) -> Survival:
         """D's process ends."""
         c, survival = self.cluster, Survival()
@@ -72,9 +78,7 @@ def test_a_write_that_was_handed_in_and_not_taken_is_lost_with_the_process_that_
     """B has not read what D handed in, and refuses it when D is dead: nobody has the write, and nobody could have."""
     plot = Acknowledged()
     c = plot.cluster
-    c.hold("D", "B")
-    c.rejoin("D")
-    c.advance(500)
+    plot.hand_in(("D", "B"))
     (sending,) = c.nodes["D"].keeping.sendings
     assert sending.on_the_way
     assert held(c) == {"D": 1}
@@ -89,9 +93,7 @@ def test_a_write_that_was_handed_in_and_taken_is_not_lost_with_the_process_that_
     """B has it, and its acknowledgement has not come to D."""
     plot = Acknowledged()
     c = plot.cluster
-    c.hold("B", "D")
-    c.rejoin("D")
-    c.advance(500)
+    plot.hand_in(("B", "D"))
     assert held(c) == {"B": 1, "D": 1}
     survival = plot.crash()
     c.release()
