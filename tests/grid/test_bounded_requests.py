@@ -7,7 +7,8 @@ import pytest
 
 from harness import KEY, MAP, TEXT, Cluster, key_of
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import Step
+from phalanx.common.hidden import Kind as HiddenKind
+from phalanx.common.hidden import Step, hidden_name
 from phalanx.grid.conditions import fit_one_scan
 from phalanx.grid.rows import cut_rows, pack_rows, unpack_rows
 from phalanx.maps.grouping import BATCH_KEYS, OwnerGroups
@@ -105,6 +106,14 @@ def test_packed_rows_that_become_entries_at_once_are_bounded(alone: Cluster) -> 
     rows = pack_rows([KEY] * (MAX_ROWS + 1), [TEXT] * (MAX_ROWS + 1))
     why = refusal(alone, m.PutPacked(0, MAP, (m.PackedRows(0, rows),), 3, 0))
     assert why == "20001 rows are over the limit of 20000 for one request: send fewer at a time"
+
+
+def test_packed_rows_that_are_staged_are_bounded_by_their_page(alone: Cluster) -> None:
+    """A step takes up whole pages, so one page must be no more than a turn goes through."""
+    hidden = hidden_name(MAP, "job", HiddenKind.ATTEMPT, "a1")
+    rows = pack_rows([KEY] * (MAX_ROWS + 1), [TEXT] * (MAX_ROWS + 1))
+    why = refusal(alone, m.PutPacked(0, hidden, (m.PackedRows(0, rows, 1),), 3, 0))
+    assert why == "20001 rows are over the limit of 20000 for one page: send fewer at a time"
 
 
 def test_clients_cut_keys_and_rows_below_the_limits(alone: Cluster) -> None:

@@ -34,7 +34,7 @@ def decided(row: str = "BC", names: str = "ABC", **settings: Any) -> Cluster:
     job.ask(row[0], Step.ASSEMBLE, "t1")
     c.advance(50)
     for node in c.nodes.values():
-        node.grid.staging.rows_at_once = 1
+        node.grid.turns.rows_at_once = 1
     job.wish("A", m.Replacement.DECIDE)
     c.settle()
     told = c.replies[job.wish("A", m.Replacement.DECIDE)]
@@ -71,7 +71,7 @@ def test_no_turn_replaces_more_than_one_partition_where_each_is_large(monkeypatc
 
     monkeypatch.setattr(steps, "_replace", counted)
     monkeypatch.setattr(Cluster, "feed", feed)
-    with patch("phalanx.grid.staging.ROWS_AT_ONCE", 1):
+    with patch("phalanx.grid.turns.ROWS_AT_ONCE", 1):
         c = decided()
         c.advance(50)
     assert sum(turns) == PARTS

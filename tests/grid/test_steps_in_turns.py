@@ -27,7 +27,7 @@ def staged(row: str = "AB", keys: list[bytes] = KEYS, rows_at_once: int = 1) -> 
         job.stage("A", "t1", keys[first : first + 10_000], NEW)
     c.settle()
     for node in c.nodes.values():
-        node.grid.staging.rows_at_once = rows_at_once
+        node.grid.turns.rows_at_once = rows_at_once
     return c, job
 
 
@@ -133,7 +133,7 @@ def test_an_owner_that_leaves_its_cluster_in_between_tells_the_caller() -> None:
     c.nodes["A"].grid.end()
     told = [each for each in c.nodes["A"]._out.take() if isinstance(each, Send) and each.to == CLIENT]
     assert [each.message for each in told] == [
-        m.ErrorReply(request, ErrorCode.OWNERSHIP_LOST, "this member has left the cluster before the step was done")
+        m.ErrorReply(request, ErrorCode.OWNERSHIP_LOST, "this member has left the cluster before all of it was done")
     ]
 
 

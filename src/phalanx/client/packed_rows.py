@@ -22,7 +22,7 @@ PageNumber = Callable[[int, int], int]
 """Of a partition of so many: the number of the page of rows that is put there."""
 
 
-def rounds_of(parts: Mapping[int, bytes], most_rows: int | None = None) -> Iterator[dict[int, bytes]]:
+def rounds_of(parts: Mapping[int, bytes], most_rows: int) -> Iterator[dict[int, bytes]]:
     """The rows of each partition, so many of them at once as a request can hold, in their order."""
     pieces = {partition: cut_rows(rows, BATCH_BYTES, most_rows) for partition, rows in parts.items()}
     while pieces:

@@ -53,7 +53,7 @@ from phalanx.grid.steps import REMOVES
 from phalanx.maps.requests import check_map_name, expect, raise_error
 from phalanx.maps.time_limit import TimeLimit
 from phalanx.partition.hashing import children_of
-from phalanx.wire.limits import MAX_ATTEMPTS
+from phalanx.wire.limits import MAX_ATTEMPTS, MAX_ROWS
 from phalanx.wire.messages import ChangeStaged, CountReply, ErrorReply, FlagReply, ReplaceContent, Replacement
 
 PARTITIONS_AT_ONCE = 16
@@ -131,7 +131,7 @@ class StagedAttempt:
 
         Where a page failed, the same may be asked for again, or another in its place.
         """
-        for some in rounds_of(parts):
+        for some in rounds_of(parts, MAX_ROWS):
             done = put_round(self._rows, some, of, ttl_ms, self._next_page, "staging rows")
             for partition, count in done:
                 self._follow_division(count)

@@ -9,7 +9,8 @@ from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, Step, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis, Target
-from phalanx.grid.admission import begins_too_many, fits, is_kept_from_users, owned_at, owned_of, owns_all
+from phalanx.grid.admission import begins_too_many, fits, owned_at, owned_of, owns_all
+from phalanx.grid.clearing import on_clear
 from phalanx.grid.conditions import BadCondition, wanted_by
 from phalanx.grid.ending import end_before_write
 from phalanx.grid.packing import NOTHING, PackedPage, examined_at_most, packed_page
@@ -32,7 +33,6 @@ from phalanx.wire.messages import (
     PutAll,
     PutPacked,
     ReadJournal,
-    ReplicateClear,
     ReplicatePut,
     ScanPacked,
     ScanPartition,
@@ -132,8 +132,11 @@ def _put_packed(grid: GridService, caller: Target, request: PutPacked, now: Mill
         )
         return
     keys, values = together(own for own, _ in extents), together(their for _, their in extents)
-    if keys.many > MAX_ROWS and not is_hidden(name):
-        text = f"{keys.many} rows are over the limit of {MAX_ROWS} for one request: send fewer at a time"
+    many, of_what = keys.many, "one request"
+    if is_hidden(name):
+        many, of_what = max((own.many for own, _ in extents), default=0), "one page"
+    if many > MAX_ROWS:
+        text = f"{many} rows are over the limit of {MAX_ROWS} for {of_what}: send fewer at a time"
         grid.fail(caller, request.id, ErrorCode.INVALID, text)
         return
     if not fits(grid, caller, request, keys, values) or not owns_all(
@@ -220,31 +223,6 @@ def _size_of(grid: GridService, caller: Target, request: SizeOf, now: Millis) ->
     grid.out.send(caller, CountReply(request.id, size))
 
 
-def _clear(grid: GridService, caller: Target, request: ClearPartitions, now: Millis) -> None:
-    if is_kept_from_users(grid, caller, request) or not owns_all(
-        grid, caller, request, request.partitions, request.of, now
-    ):
-        return
-    stamp = grid.clock.stamp(now)
-    write = PendingWrite(caller, DoneReply(request.id), 0, request.map)
-    for partition in dict.fromkeys(request.partitions):
-        owned = owned_at(grid, partition)
-        replica = owned.replica
-        if replica.journals:
-            end_before_write(grid, owned, request.map, None, now)
-        store = replica.maps.get(request.map)
-        if store is None or not store.entries:
-            continue
-        grid.followed.discarded.add_stores(replica.clear(request.map, stamp))
-        replica.seq += 1
-        if owned.append(ReplicateClear(partition, replica.epoch, replica.seq, request.map, stamp), write):
-            write.partitions_left += 1
-        if owned.streams:
-            grid.unsettled[partition] = owned
-    if write.partitions_left == 0:
-        grid.out.send(caller, write.reply)
-
-
 def _scan(grid: GridService, caller: Target, request: ScanPartition, now: Millis) -> None:
     if not owns_all(grid, caller, request, (request.partition,), request.of, now):
         return
@@ -310,7 +288,7 @@ _BULK_OPERATIONS: dict[type, Callable[[GridService, Target, Any, Millis], None]]
     PutAll: _put_all,
     PutPacked: _put_packed,
     SizeOf: _size_of,
-    ClearPartitions: _clear,
+    ClearPartitions: on_clear,
     ScanPartition: _scan,
     ScanPacked: _scan_packed,
     ReadJournal: _read_journal,

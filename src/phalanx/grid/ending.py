@@ -36,5 +36,6 @@ def end_before_write(
     store = owned.replica.maps.get(name)
     if store is None or store.journal is None or not store.expires_at:
         return
-    if ended := store.ended(store.expires_at if keys is None else dict.fromkeys(keys), now):
+    ended = store.take_expired(now, len(store.expires_at)) if keys is None else store.ended(dict.fromkeys(keys), now)
+    if ended:
         remove_ended(grid, owned, name, ended, now)

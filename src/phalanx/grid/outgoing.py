@@ -174,6 +174,7 @@ class OutgoingMigrations:
         1. The master lets D commit. 2. D commits, serves a write with its backup B, and dies; its answer to the master is
         lost. 3. The master takes the migration back, for D has left: the old owner goes on, without the write.
         """
+        self._grid.staging.let_go(owned.number)
         self._unconfirmed.add(owned.number)
         self.sealed[owned.number] = owned
         self._grid.owned[owned.number] = None

@@ -33,6 +33,7 @@ from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.scanning import WaitingScans
 from phalanx.grid.staging import StagingKeeper
 from phalanx.grid.store import Replica
+from phalanx.grid.turns import WorkInTurns
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
     ActiveMigration,
@@ -97,6 +98,7 @@ class GridService:
         self.pacer = CopyPacer(target_ms, config.copy_chunk_bytes) if target_ms else None
         self._checks = AntiEntropy(config.anti_entropy_interval_ms)
         self._purger = Purger(config.tombstone_ms, clock, self._replicas)
+        self.turns = WorkInTurns(self)
         self.staging = StagingKeeper(self, config.staging_ms)
         self.evictor = Evictor(self, table.maps)
         self.journal_changes = JournalChanges()
@@ -375,7 +377,7 @@ class GridService:
         self._checks.end()
         self._purger.end()
         self.scans.end()
-        self.staging.end()
+        self.turns.end()
 
     # --- replication -----------------------------------------------------------------------------------------------
 
@@ -477,6 +479,7 @@ class GridService:
             self.owned_later.next_deadline(),
             self.followed.discarded.next_deadline(),
             self._purger.next_deadline(),
+            self.turns.next_deadline(),
             self.staging.next_deadline(),
             self._expirer.next_deadline(),
         )
@@ -493,6 +496,7 @@ class GridService:
             self.pacer.on_time(now)
         self.followed.discarded.on_time(now)
         self._purger.on_time(now)
+        self.turns.on_time(now)
         self.staging.on_time(now)
         self.evictor.on_time(now)
         self.scans.on_time(now)

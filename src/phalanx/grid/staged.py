@@ -14,7 +14,14 @@ from __future__ import annotations
 from typing import TypeVar
 
 from phalanx.common.hidden import Step, job_of, target_of
-from phalanx.wire.replication_messages import AppliedBatch, PlacedContent, StagedJob, StagedPages, StagedPast
+from phalanx.wire.replication_messages import (
+    AppliedBatch,
+    PlacedContent,
+    ReplicateStaged,
+    StagedJob,
+    StagedPages,
+    StagedPast,
+)
 
 MAX_JOBS = 256
 """Jobs that are over, and that one partition remembers."""
@@ -30,7 +37,7 @@ V = TypeVar("V")
 class Staged:
     """What one replica remembers of jobs."""
 
-    __slots__ = ("batches", "contents", "jobs", "pages")
+    __slots__ = ("batches", "contents", "jobs", "pages", "rest")
 
     def __init__(self, past: StagedPast | None = None) -> None:
         past = past if past is not None else StagedPast()
@@ -42,6 +49,8 @@ class Staged:
         """Map to the content that was put in its place: the stamp and the name of the job."""
         self.pages: dict[str, int] = {each.map: each.last for each in past.pages}
         """Hidden map of an attempt to the number of the last page. After a division, also where no row of it is."""
+        self.rest: ReplicateStaged | None = past.rest
+        """A step of which a part is done: before the rest is, the partition answers nothing."""
 
     def __repr__(self) -> str:
         return f"Staged({self.export()})"
@@ -53,6 +62,7 @@ class Staged:
             tuple(AppliedBatch(*names, number) for names, number in self.batches.items()),
             tuple(PlacedContent(name, job, stamp) for name, (stamp, job) in self.contents.items()),
             tuple(StagedPages(name, last) for name, last in self.pages.items()),
+            self.rest,
         )
 
     def has_ended(self, name: str, job: str) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,11 +21,20 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, Step, hidden_name, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis, Target
 from phalanx.common.map_settings import Content
-from phalanx.grid.admission import owned_at, owns_all
+from phalanx.grid.admission import owned_at
 from phalanx.grid.ending import end_before_write
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.step_checks import NOTHING_DONE, WHY_GONE, is_due, why_impossible
-from phalanx.grid.steps import attempts_here, carry_out, consumed_by, is_newer, replacement, rows_of
+from phalanx.grid.steps import (
+    attempts_here,
+    carry_out,
+    consumed_by,
+    is_newer,
+    pages_of_part,
+    replacement,
+    rows_of,
+)
+from phalanx.grid.turns import PAUSE_MS, Turn, Work
 from phalanx.wire.messages import ChangeStaged, CountReply, PutPacked, ReplicateRemove, ReplicateStaged
 
 if TYPE_CHECKING:
@@ -33,10 +42,6 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_MS: Millis = 60_000
 """Between two looks for what nobody has touched for long; less where that is not long."""
-ROWS_AT_ONCE = 20_000
-"""Of steps, in one turn; or one partition."""
-PAUSE_MS: Millis = 1
-"""Between two turns of steps."""
 
 
 def on_change(
@@ -53,76 +58,39 @@ def on_change(
         return
     due = [owned for owned in owned_ones if is_due(grid, owned, request)]
     already = sum(owned.replica.staged.has_applied(request.map, request.query, request.number) for owned in due)
-    # One more than waits for backups, until the step is done in all of them.
     write = PendingWrite(caller, CountReply(request.id, len(due) - already), 1, request.map)
-    step = StepUnderWay(caller, request, write, deque(owned.number for owned in owned_ones))
-    if not _go_on(grid, step, now, is_checked=True):
-        grid.staging.go_on_later(step, now)
+    grid.turns.begin(Work(caller, request, write, deque(owned.number for owned in owned_ones), _do_in), now)
 
 
-class StepUnderWay(NamedTuple):
-    """A step that a caller has asked for, of which some is done in a turn."""
-
-    caller: Target
-    request: ChangeStaged
-    write: PendingWrite
-    """Its caller is answered with it; nothing is left of it (`partitions_left`) where the caller has been told otherwise."""
-    left: deque[int]
-    """The partitions in which it is still to be done."""
-
-    def end(self) -> None:
-        """The caller was told something else, or is asked about anew."""
-        self.write.partitions_left = 0
-
-
-def go_on_with(grid: GridService, step: StepUnderWay, now: Millis) -> bool:
-    """Do some more of a step; True when it is over.
-
-    Whatever has changed since it was begun is as if the caller asked only now, for what is done is not done again: 1. the
-    step is done in partition 1. 2. Partition 2 is moved to another owner. 3. The caller is told who that is, and asks for
-    both anew.
-    """
-    caller, request, write, _ = step
-    if not write.partitions_left:
-        return True
-    if not owns_all(grid, caller, request, request.partitions, request.of, now):
-        step.end()
-        return True
-    return _go_on(grid, step, now, is_checked=False)
-
-
-def _go_on(grid: GridService, step: StepUnderWay, now: Millis, *, is_checked: bool) -> bool:
-    """Do a step in some more partitions, at least in one; True when it is over. `is_checked`: it can be done in all of them."""
-    caller, request, write, left = step
-    stamp, room = grid.clock.stamp(now), grid.staging.rows_at_once
-    while left and room > 0:
-        owned = owned_at(grid, left.popleft())
-        replica = owned.replica
-        if not is_checked and (why := why_impossible(grid, request, [owned])):
-            grid.fail(caller, request.id, ErrorCode.INVALID, why)
-            step.end()
-            return True
-        if is_due(grid, owned, request):
-            # Of thousands of attempts most have nothing in this partition.
-            message = ReplicateStaged(
-                owned.number, replica.epoch, 0, request.map, request.step, request.job,
-                attempts_here(replica, request.map, request.job, request.attempts), stamp, request.query,
-                request.number,
-            )  # fmt: skip
-            room -= rows_of(replica, message)
-            write.partitions_left += _do(grid, owned, message, write, now)
-        elif not owned.is_settled:
-            # What was done before may not have reached the backups yet.
-            replica.seq += 1
-            nothing = ReplicateRemove(owned.number, replica.epoch, replica.seq, request.map, [], [])
-            write.partitions_left += owned.append(nothing, write)
-            grid.unsettled[owned.number] = owned
-    if left:
-        return False
-    write.partitions_left -= 1
-    if write.partitions_left == 0:
-        grid.out.send(caller, write.reply)
-    return True
+def _do_in(grid: GridService, work: Work, owned: OwnedPartition, turn: Turn) -> int | None:
+    """Do a step in one partition, or a part of it where more rows are staged there than a turn goes through."""
+    request, write, replica = work.request, work.write, owned.replica
+    assert isinstance(request, ChangeStaged)
+    if not turn.is_first and (why := why_impossible(grid, request, [owned])):
+        grid.fail(work.caller, request.id, ErrorCode.INVALID, why)
+        return None
+    if is_due(grid, owned, request):
+        # Of thousands of attempts most have nothing in this partition.
+        message = ReplicateStaged(
+            owned.number, replica.epoch, 0, request.map, request.step, request.job,
+            attempts_here(replica, request.map, request.job, request.attempts), turn.stamp, request.query,
+            request.number,
+        )  # fmt: skip
+        if pages := pages_of_part(replica, message, turn.most):
+            _do(grid, owned, msgspec.structs.replace(message, pages=pages), None, turn.now)
+            grid.staging.hold(owned, turn.now)
+            work.go_on_in(owned.number)
+            return turn.most
+        rows = rows_of(replica, message)
+        write.partitions_left += _do(grid, owned, message, write, turn.now)
+        return rows
+    if not owned.is_settled:
+        # What was done before may not have reached the backups yet.
+        replica.seq += 1
+        nothing = ReplicateRemove(owned.number, replica.epoch, replica.seq, request.map, [], [])
+        write.partitions_left += owned.append(nothing, write)
+        grid.unsettled[owned.number] = owned
+    return 0
 
 
 def take_pages(grid: GridService, caller: Target, request: PutPacked, now: Millis) -> Collection[int] | None:
@@ -205,12 +173,11 @@ class StagingKeeper:
         """Map and job to when something of that job was last used here, in whatever partition, or seen first."""
         self._look_at: Millis | None = None
         """When to look for what was not used for long; None: nothing is hidden here, as far as is known."""
-        self.rows_at_once = ROWS_AT_ONCE
-        self._under_way: deque[StepUnderWay] = deque()
-        """Steps that are done in turns, in the order in which they were asked for."""
         self.unplaced: dict[int, OwnedPartition] = {}
-        """Partitions that are owned here, and answer nothing before decided contents are in the place of maps."""
-        self._turn_at: Millis = 0
+        """Partitions that are owned here, and answer nothing before the rest of a step is done, and decided contents are in
+        the place of maps."""
+        self._place_at: Millis = 0
+        """When the next of them are served."""
 
     def __repr__(self) -> str:
         return f"StagingKeeper({list(self._used_at)}, look_at={self._look_at})"
@@ -225,12 +192,25 @@ class StagingKeeper:
         """The partition is owned here from now on."""
         if self._look_at is None and _hidden_in(owned):
             self._look_at = now + self._every_ms
+        if owned.replica.staged.rest is not None:
+            self.hold(owned, now)
+
+    def hold(self, owned: OwnedPartition, now: Millis) -> None:
+        """Let a partition answer nothing before it is as it has to be, which later turns see to."""
+        if not self.unplaced:
+            self._place_at = now + PAUSE_MS
+        self.unplaced[owned.number] = owned
+        self._grid.owned[owned.number] = None
 
     def place(self, owned: OwnedPartition, now: Millis) -> int:
-        """Before the partition is served by the installed table: put decided contents in the place of maps.
+        """Before the partition is served by the installed table: put decided contents in the place of maps. Where a step is
+        to be finished first, both is done in later turns.
 
         Returns about how many entries that has gone through.
         """
+        if owned.replica.staged.rest is not None:
+            self.hold(owned, now)
+            return 0
         entries = 0
         for content in self._to_place(owned):
             names = content.map, hidden_name(content.map, content.job, Kind.WHOLE)
@@ -241,68 +221,55 @@ class StagingKeeper:
 
     def place_all(self, now: Millis) -> None:
         """The same in all partitions; what is too much for one turn is done in later ones."""
-        grid, room = self._grid, self.rows_at_once
+        grid, room = self._grid, self._grid.turns.rows_at_once
         for owned in [owned for owned in grid.owned if owned is not None]:
             if room > 0:
                 room -= self.place(owned, now)
             elif self._to_place(owned):
-                self._begin_turns(now)
-                self.unplaced[owned.number] = owned
-                grid.owned[owned.number] = None
+                self.hold(owned, now)
 
     def _to_place(self, owned: OwnedPartition) -> list[Content]:
         return [content for content in self._grid.table.maps.contents if is_newer(owned.replica, content)]
 
     def _place_next(self, now: Millis) -> None:
-        """Put contents in their place in some more partitions, and serve these: first one that somebody waits for."""
-        grid, room = self._grid, self.rows_at_once
+        """Finish steps and put contents in their place in some more partitions, and serve these: first one that somebody waits
+        for."""
+        grid, room = self._grid, self._grid.turns.rows_at_once
         while self.unplaced and room > 0:
             partition = grid.held.most_wanted(self.unplaced)
-            owned = self.unplaced.pop(partition)
+            owned = self.unplaced[partition]
+            if owned.replica.staged.rest is not None:
+                room -= self._finish_step(owned, owned.replica.staged.rest, now)
+                continue
+            del self.unplaced[partition]
             room -= self.place(owned, now)
             grid.owned[partition] = owned
             grid.held.release(partition)
 
+    def _finish_step(self, owned: OwnedPartition, rest: ReplicateStaged, now: Millis) -> int:
+        """Do the rest of a step, or another part of it. Returns about how many rows that were."""
+        grid, replica = self._grid, owned.replica
+        attempts = attempts_here(replica, rest.map, rest.job, rest.attempts)
+        message = msgspec.structs.replace(rest, partition=owned.number, epoch=replica.epoch, attempts=attempts)
+        pages = pages_of_part(replica, message, grid.turns.rows_at_once)
+        rows = grid.turns.rows_at_once if pages else rows_of(replica, message)
+        _do(grid, owned, msgspec.structs.replace(message, pages=pages), None, now)
+        return rows
+
     def let_go(self, partition: int) -> None:
-        """It is sealed, or not owned here any more: its next owner puts contents in their place."""
+        """It is sealed, or not owned here any more: its next owner does what is left."""
         if self.unplaced.pop(partition, None) is not None:
             self._grid.held.release(partition)
 
-    @property
-    def _has_turns(self) -> bool:
-        return bool(self._under_way or self.unplaced)
-
-    def go_on_later(self, step: StepUnderWay, now: Millis) -> None:
-        """A step is to go on in later turns."""
-        self._begin_turns(now)
-        self._under_way.append(step)
-
-    def _begin_turns(self, now: Millis) -> None:
-        """Something is about to wait for a turn: the next one is soon, unless others wait for it already."""
-        if not self._has_turns:
-            self._turn_at = now + PAUSE_MS
-
-    def end(self) -> None:
-        """This incarnation is over: whoever waits for a step is told so."""
-        text = "this member has left the cluster before the step was done"
-        for step in self._under_way:
-            if step.write.partitions_left:
-                self._grid.fail(step.caller, step.request.id, ErrorCode.OWNERSHIP_LOST, text)
-                step.end()
-        self._under_way.clear()
-
     def next_deadline(self) -> Millis | None:
-        if not self._has_turns:
+        if not self.unplaced:
             return self._look_at
-        return self._turn_at if self._look_at is None else min(self._turn_at, self._look_at)
+        return self._place_at if self._look_at is None else min(self._place_at, self._look_at)
 
     def on_time(self, now: Millis) -> None:
-        if self._has_turns and now >= self._turn_at:
-            if self.unplaced:
-                self._place_next(now)
-            elif go_on_with(self._grid, self._under_way[0], now):
-                self._under_way.popleft()
-            self._turn_at = now + PAUSE_MS
+        if self.unplaced and now >= self._place_at:
+            self._place_next(now)
+            self._place_at = now + PAUSE_MS
         if self._look_at is None or now < self._look_at:
             return
         still_used: dict[tuple[str, str], Millis] = {}

@@ -8,15 +8,19 @@ anew when a step needs them: `OwnedPartition.on_step`.) All that a step writes h
 A page is its stamp, a header, and its rows side by side (`rows`): the header is the time that they will live once they are
 applied, 0 for ever, or says that their keys are to be removed. Nothing is made for a single row before it is applied.
 
-A step costs time as it has rows, some 0.6 µs each (2 µs with a time to live), those of one partition in one turn of the
-member; a replacement some 0.15 µs for each entry of the old content, 3 µs for each that was written since the job began; and a
-journal is told what has changed.
+A step costs time as it has rows, some 0.6 µs each (2 µs with a time to live). Where one partition has many, the step comes
+in parts, each a write of its own: a part takes up the first pages that are left, which are gone then, and each replica knows
+what the rest is (`Staged.rest`). The partition answers nothing before that is done: whoever takes over after a part does it
+first. A replacement costs some 0.15 µs for each entry of the old content, 3 µs for each that was
+written since the job began; and a journal is told what has changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from itertools import repeat
+
+import msgspec
 
 from phalanx.common.clock import STAMP_BYTES, stamp_of
 from phalanx.common.hidden import Kind, Step, hidden_name, is_hidden, job_of, target_of
@@ -57,22 +61,26 @@ def carry_out(replica: Replica, message: ReplicateStaged, now: Millis) -> list[M
     name, job, staged = message.map, message.job, replica.staged
     match message.step:
         case Step.APPLY:
-            if not staged.has_applied(name, message.query, message.number):
-                for store in _attempts_of(replica, message):
-                    _upsert(replica, name, store, message.stamp, now)
-                if message.query:
+            if not _is_applied(replica, message):
+                _take_up(replica, message, name, now)
+                if message.query and not message.pages:
                     staged.note_batch(name, message.query, message.number)
+            if message.pages:
+                return _leave_rest(replica, message)
+            staged.rest = None
             staged.note_job(name, job, Step.APPLY)
             staged.forget_pages(name, job)
             return _take_out(replica, hidden_of(replica, name, job))
         case Step.ASSEMBLE:
             whole = hidden_name(name, job, Kind.WHOLE)
-            if whole in replica.maps:
+            if whole in replica.maps and staged.rest is None:
                 _stamp_anew(replica.maps[whole], message.stamp)
-            for store in _attempts_of(replica, message):
-                _upsert(replica, whole, store, message.stamp, now, leaves_tombstones=False)
+            _take_up(replica, message, whole, now, leaves_tombstones=False)
             if whole in replica.maps and not replica.maps[whole].entries:
                 del replica.maps[whole]
+            if message.pages:
+                return _leave_rest(replica, message)
+            staged.rest = None
             staged.note_job(name, job, Step.ASSEMBLE)
             staged.forget_pages(name, job)
             return _take_out(replica, [each for each in hidden_of(replica, name, job) if each != whole])
@@ -96,11 +104,17 @@ def carry_out(replica: Replica, message: ReplicateStaged, now: Millis) -> list[M
             return []
 
 
+def _is_applied(replica: Replica, message: ReplicateStaged) -> bool:
+    """Whether the batch was applied before, by another job: its rows are only dropped."""
+    is_batch = message.step is Step.APPLY
+    return is_batch and replica.staged.has_applied(message.map, message.query, message.number)
+
+
 def consumed_by(replica: Replica, message: ReplicateStaged) -> list[str]:
     """The maps without which a replica could not do a step as its owner does."""
     names: list[str] = []
     if message.step in (Step.APPLY, Step.ASSEMBLE):
-        names = [hidden_name(message.map, message.job, Kind.ATTEMPT, attempt) for attempt in message.attempts]
+        names = [name for name, _ in _pages_taken(replica, message)]
     elif message.step is Step.REPLACE:
         names = [hidden_name(message.map, message.job, Kind.WHOLE), message.map]
     return [name for name in names if name in replica.maps]
@@ -115,8 +129,31 @@ def rows_of(replica: Replica, message: ReplicateStaged) -> int:
     whole = (
         replica.maps.get(hidden_name(message.map, message.job, Kind.WHOLE)) if message.step is Step.ASSEMBLE else None
     )
-    pages = [page for store in _attempts_of(replica, message) for page in store.entries.values()]
-    return sum(row_count(page, PREFIX_BYTES) for page in pages) + (len(whole.entries) if whole is not None else 0)
+    stamped_anew = len(whole.entries) if whole is not None and replica.staged.rest is None else 0
+    return sum(_rows_of_pages(replica, message)) + stamped_anew
+
+
+def pages_of_part(replica: Replica, message: ReplicateStaged, rows_at_once: int) -> int:
+    """How many pages a step takes up in one turn, at least one; 0: all that are left."""
+    if message.step not in (Step.APPLY, Step.ASSEMBLE) or _is_applied(replica, message):
+        return 0
+    left = rows_at_once
+    for number, rows in enumerate(_rows_of_pages(replica, message)):
+        left -= rows
+        if left < 0 and number:
+            return number
+    return 0
+
+
+def _rows_of_pages(replica: Replica, message: ReplicateStaged) -> list[int]:
+    """Of the pages of the attempts, in their order, how many rows each has."""
+    taken = _pages_taken(replica, message)
+    return [row_count(replica.maps[name].entries[key], PREFIX_BYTES) for name, keys in taken for key in keys]
+
+
+def _leave_rest(replica: Replica, message: ReplicateStaged) -> list[MapStore]:
+    replica.staged.rest = msgspec.structs.replace(message, pages=0)
+    return []
 
 
 def attempts_here(replica: Replica, name: str, job: str, attempts: Iterable[str]) -> list[str]:
@@ -133,6 +170,7 @@ def drop_hidden(replica: Replica) -> None:
     """Of a replica that nobody follows any more: what was staged ends with its side of the cluster."""
     _take_out(replica, [name for name in replica.maps if is_hidden(name)])
     replica.staged.pages.clear()
+    replica.staged.rest = None
 
 
 def place_decided(replica: Replica, contents: Iterable[Content]) -> None:
@@ -152,18 +190,40 @@ def is_newer(replica: Replica, content: Content) -> bool:
     return content.stamp > replica.staged.contents.get(content.map, (0, ""))[0]
 
 
-def _attempts_of(replica: Replica, message: ReplicateStaged) -> list[MapStore]:
+def _pages_taken(replica: Replica, message: ReplicateStaged) -> list[tuple[str, list[bytes]]]:
+    """The attempts of which a step, or a part of one, takes up pages, and which pages, in their order."""
     names = [hidden_name(message.map, message.job, Kind.ATTEMPT, attempt) for attempt in message.attempts]
-    return [replica.maps[name] for name in names if name in replica.maps]
+    # Replicas have one order of pages only by chance.
+    staged = [(name, sorted(replica.maps[name].entries)) for name in names if name in replica.maps]
+    if not message.pages:
+        return staged
+    taken, left = list[tuple[str, list[bytes]]](), message.pages
+    for name, keys in staged:
+        if left > 0:
+            taken.append((name, keys[:left]))
+            left -= len(keys)
+    return taken
+
+
+def _take_up(
+    replica: Replica, message: ReplicateStaged, into: str, now: Millis, *, leaves_tombstones: bool = True
+) -> None:
+    """Write staged rows into a map; what a part of a step has written is staged no more."""
+    for name, keys in _pages_taken(replica, message):
+        store = replica.maps[name]
+        pages = [store.entries[key] for key in keys]
+        _upsert(replica, into, pages, message.stamp, now, leaves_tombstones=leaves_tombstones)
+        if message.pages:
+            for key in keys:
+                store.remove(key)
+            replica.drop_if_empty(name, store)
 
 
 def _upsert(
-    replica: Replica, name: str, staged: MapStore, stamp: int, now: Millis, *, leaves_tombstones: bool = True
+    replica: Replica, name: str, pages: list[bytes], stamp: int, now: Millis, *, leaves_tombstones: bool = True
 ) -> None:
-    """Write staged rows into a map."""
+    """Write pages of staged rows into a map."""
     prefix = stamp.to_bytes(STAMP_BYTES, "big")
-    # Replicas have one order of pages only by chance.
-    pages = [staged.entries[key] for key in sorted(staged.entries)]
     if name not in replica.journals and all(page[STAMP_BYTES:PREFIX_BYTES] == FOREVER for page in pages):
         for page in pages:
             keys, values = unpack_rows(page, PREFIX_BYTES, prefix)

@@ -96,7 +96,7 @@ def _remembered(replica: Replica) -> dict[bytes, bytes]:
 
 def _jobs_of(replica: Replica) -> dict[bytes, bytes]:
     past = replica.staged.export()
-    return {repr(each).encode(): b"" for each in (*past.jobs, *past.batches, *past.contents, *past.pages)}
+    return {repr(each).encode(): b"" for each in (*past.jobs, *past.batches, *past.contents, *past.pages, past.rest)}
 
 
 def held_by_owners(hosts: Iterable[Host], name: str, partition_count: int) -> list[dict[bytes, bytes]]:

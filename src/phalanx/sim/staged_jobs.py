@@ -7,8 +7,8 @@ its checkpoint. Beside it attempts go on that nobody named, and write what must 
 directly, and asks for batch n once more under another job. Whoever begins anew stages the batch again that was not done
 everywhere.
 
-In histories of STAGING_CUTS rows are staged in two pages, and some programs stop between them for longer than members keep
-what nobody touches: they must be refused then, and begin anew.
+Rows are staged in two pages. In histories of STAGING_CUTS some programs stop between them for longer than members keep what
+nobody touches: they must be refused then, and begin anew.
 
 *Contents.* Job n gives map `w` another set of keys, each with the value n. Two programs do so at the same time; some give
 up before they ask for the decision.
@@ -29,7 +29,7 @@ from phalanx.grid.rows import pack_rows
 from phalanx.partition.hashing import partition_of
 from phalanx.sim.history import NEVER
 from phalanx.sim.host import Host
-from phalanx.sim.options import APPLIED, REPLACED, Options, Profile
+from phalanx.sim.options import APPLIED, REPLACED, Options
 from phalanx.sim.world import World
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Call
@@ -41,6 +41,7 @@ TEXT = b"\xff\xff\xff\xf5"
 UNSEEN = TEXT + b"never"
 """What attempts stage that nobody names."""
 KEYS_PER_PARTITION = 3
+PAGES = 2
 AT_ONCE = 4
 """Requests of one program that are under way."""
 RETRY_MS = 60
@@ -104,7 +105,6 @@ class StagedJobs:
 
     def __init__(self, options: Options) -> None:
         self._rng = Random(f"staged:{options.profile}:{options.seed}")
-        self._pages = 2 if options.profile is Profile.STAGING_CUTS else 1
         self._stop_ms = 2 * int(options.member_settings.get("staging_ms", 0))
         """For how long a program stops between two pages; 0: for none."""
         self.settle_ms = 2 * self._stop_ms
@@ -261,13 +261,13 @@ class StagedJobs:
     def _stage_pages(
         self, host: Host, name: str, job: str, rows: dict[bytes, bytes], into: tuple[list[Ack], int] | None
     ) -> Generator[list[Ask] | Millis, list[Any], list[Page]]:
-        """Stage rows that count, perhaps in pages. Which pages there are."""
+        """Stage rows that count, in pages. Which pages there are."""
         pages: list[Page] = []
-        for number in range(self._pages):
+        for number in range(PAGES):
             if number and self._stop_ms and self._rng.random() < 0.3:
                 self.stopped += 1
                 yield self._stop_ms
-            some = {key: value for place, (key, value) in enumerate(rows.items()) if place % self._pages == number}
+            some = {key: value for place, (key, value) in enumerate(rows.items()) if place % PAGES == number}
             yield from self._stage(host, name, job, "real", some, into, pages)
         return pages
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec import structs
 
-from phalanx.common.hidden import Step
+from phalanx.common.hidden import Kind, Step, hidden_name
 from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.copying import CopySender
 from phalanx.grid.staged import Staged
-from phalanx.grid.staging import StepUnderWay
+from phalanx.grid.turns import Work
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 
@@ -120,13 +120,30 @@ def _remember_as(node: Node, kind: type[Staged]) -> None:
 
 def end_steps_early(node: Node) -> None:
     """A step that takes several turns is over after the first, wherever it is still to be done."""
-    staging, original = node.grid.staging, node.grid.staging.go_on_later
+    turns, original = node.grid.turns, node.grid.turns.go_on_later
 
-    def go_on_later(step: StepUnderWay, now: Millis) -> None:
-        step.left.clear()
-        original(step, now)
+    def go_on_later(work: Work, now: Millis) -> None:
+        if isinstance(work.request, m.ChangeStaged):
+            work.left.clear()
+        original(work, now)
 
-    _replace(staging, "go_on_later", go_on_later)
+    _replace(turns, "go_on_later", go_on_later)
+
+
+def keep_what_was_taken(node: Node) -> None:
+    """A backup keeps the pages of which a part of a step has written the rows."""
+    original = node._handlers[m.ReplicateStaged]
+
+    def on_part(sender: MemberId, message: m.ReplicateStaged, now: Millis) -> None:
+        replica = node.grid.followed.replicas.get(message.partition)
+        names = [hidden_name(message.map, message.job, Kind.ATTEMPT, attempt) for attempt in message.attempts]
+        kept = {name: dict(replica.maps[name].entries) for name in names if name in replica.maps} if replica else {}
+        original(sender, message, now)
+        if message.pages and replica is not None:
+            for name, pages in kept.items():
+                replica.map(name).entries.update(pages)
+
+    node._handlers[m.ReplicateStaged] = on_part
 
 
 def _before_each_step(node: Node, change: Callable[[m.ChangeStaged], m.ChangeStaged]) -> None:
@@ -148,4 +165,5 @@ STAGING_CANARIES: dict[str, Callable[[Node], None]] = {
     "apply-while-copying": apply_while_copying,
     "forget-what-is-gone": forget_what_is_gone,
     "end-steps-early": end_steps_early,
+    "keep-what-was-taken": keep_what_was_taken,
 }

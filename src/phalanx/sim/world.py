@@ -45,8 +45,8 @@ CODEC_CHECK_EVERY = 128
 """One in so many delivered messages is encoded, decoded and compared."""
 DIVIDED_AT_ONCE = 3
 """Entries of a partition that is divided, sorted in one turn: histories have few, and much is to happen in between."""
-STAGED_AT_ONCE = 2
-"""Rows of a step with staged rows, in one turn."""
+ROWS_AT_ONCE = 1
+"""Of a step with staged rows, or a clear with a journal, in one turn: so each page of rows, and each event, is a part."""
 
 
 class Observer(Protocol):
@@ -297,7 +297,7 @@ class World:
             carried=after.carried if after is not None and after.rejoin else None,
         )
         node.grid.followed.undivided.entries_at_once = DIVIDED_AT_ONCE
-        node.grid.staging.rows_at_once = STAGED_AT_ONCE
+        node.grid.turns.rows_at_once = ROWS_AT_ONCE
         if self._adapt is not None:
             self._adapt(node)
         host.node = node

@@ -19,7 +19,7 @@ MAX_PLAIN_FRAME_BYTES = 4 * 1024 * 1024
 MAX_KEYS = 20_000
 """Entries in one request: some ten milliseconds of the owner's time. Callers cut theirs well below it."""
 MAX_ROWS = 20_000
-"""Packed rows in one request that makes them entries. (Those that are staged wait as they are.)"""
+"""Packed rows in one request that makes them entries; of those that are staged, which wait as they are, in one page."""
 MAX_PARTITIONS_NAMED = 1_000_000
 """In one request; its handler takes no more than there are."""
 MAX_CONDITIONS = 64

@@ -106,6 +106,8 @@ class ReplicateStaged(WireMessage, tag=160, frozen=True):
     query: str = ""
     number: int = 0
     """Of the query's batch."""
+    pages: int = 0
+    """Only so many pages of the attempts are taken up, the first ones, and more of the step follows; 0: all that are left."""
 
 
 class StagedJob(WireMessage, frozen=True):
@@ -142,6 +144,8 @@ class StagedPast(WireMessage, frozen=True):
     batches: tuple[AppliedBatch, ...] = ()
     contents: tuple[PlacedContent, ...] = ()
     pages: tuple[StagedPages, ...] = ()
+    rest: ReplicateStaged | None = None
+    """Of a step of which a part is done."""
 
 
 class ReplicateAck(WireMessage, tag=43, frozen=True):
