@@ -19,6 +19,7 @@ FOUND_BY = {
     "take-all-attempts": {NEVER_SEEN},
     "forget-what-is-gone": {WHOLE},
     "end-steps-early": {WHOLE, KEPT, ONCE},
+    "keep-what-was-taken": {"journals are equal at rest"},
     "apply-while-copying": {WHOLE, "who is given a replica has it", "replicas are equal at rest"},
 }
 """Canary to what must tell of it."""

@@ -50,10 +50,11 @@ from phalanx.common.hidden import HiddenName, Kind, Step, check_part, hidden_nam
 from phalanx.common.map_settings import Batch
 from phalanx.grid.rows import rows_by_partition
 from phalanx.grid.steps import REMOVES
+from phalanx.maps.grouping import BATCH_KEYS
 from phalanx.maps.requests import check_map_name, expect, raise_error
 from phalanx.maps.time_limit import TimeLimit
 from phalanx.partition.hashing import children_of
-from phalanx.wire.limits import MAX_ATTEMPTS, MAX_ROWS
+from phalanx.wire.limits import MAX_ATTEMPTS
 from phalanx.wire.messages import ChangeStaged, CountReply, ErrorReply, FlagReply, ReplaceContent, Replacement
 
 PARTITIONS_AT_ONCE = 16
@@ -131,7 +132,7 @@ class StagedAttempt:
 
         Where a page failed, the same may be asked for again, or another in its place.
         """
-        for some in rounds_of(parts, MAX_ROWS):
+        for some in rounds_of(parts, BATCH_KEYS):
             done = put_round(self._rows, some, of, ttl_ms, self._next_page, "staging rows")
             for partition, count in done:
                 self._follow_division(count)

@@ -22,7 +22,7 @@ from phalanx.wire.messages import ChangeStaged, ClearPartitions
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
 
-ROWS_AT_ONCE = 20_000
+ROWS_AT_ONCE = 10_000
 """Rows that a turn goes through before it ends; so many at most in one partition, or one page of them."""
 PAUSE_MS: Millis = 1
 """Between two turns."""

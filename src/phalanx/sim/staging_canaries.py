@@ -46,7 +46,7 @@ def take_all_attempts(node: Node) -> None:
 
     def on_change(request: m.ChangeStaged) -> m.ChangeStaged:
         none = (0,) * len(request.partitions)
-        attempts, pages = ["zombie", *request.attempts, "zombie"], (none, *request.pages, none)
+        attempts, pages = [*request.attempts, "zombie"], (*request.pages, none)
         return structs.replace(request, attempts=attempts, pages=pages)
 
     _before_each_step(node, on_change)
