@@ -39,7 +39,7 @@ def on_clear(grid: GridService, caller: Target, request: ClearPartitions, now: M
     grid.turns.begin(Work(caller, request, write, left, _clear_in), now)
 
 
-def _clear_in(grid: GridService, work: Work, owned: OwnedPartition, turn: Turn) -> int:
+def _clear_in(grid: GridService, work: Work[ClearPartitions], owned: OwnedPartition, turn: Turn) -> int:
     name, replica = work.request.map, owned.replica
     if replica.journals:
         end_before_write(grid, owned, name, None, turn.now)

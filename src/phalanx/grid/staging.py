@@ -62,10 +62,9 @@ def on_change(
     grid.turns.begin(Work(caller, request, write, deque(owned.number for owned in owned_ones), _do_in), now)
 
 
-def _do_in(grid: GridService, work: Work, owned: OwnedPartition, turn: Turn) -> int | None:
+def _do_in(grid: GridService, work: Work[ChangeStaged], owned: OwnedPartition, turn: Turn) -> int | None:
     """Do a step in one partition, or a part of it where more rows are staged there than a turn goes through."""
     request, write, replica = work.request, work.write, owned.replica
-    assert isinstance(request, ChangeStaged)
     if not turn.is_first and (why := why_impossible(grid, request, [owned])):
         grid.fail(work.caller, request.id, ErrorCode.INVALID, why)
         return None

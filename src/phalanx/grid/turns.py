@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
@@ -40,7 +40,10 @@ class Turn(NamedTuple):
     """It is the turn in which the caller asked: what it was checked for then still holds."""
 
 
-class Work:
+R = TypeVar("R", bound=ChangeStaged | ClearPartitions)
+
+
+class Work(Generic[R]):
     """A request of which some is done in a turn."""
 
     __slots__ = ("caller", "do_in", "left", "parts_left", "request", "write")
@@ -48,10 +51,10 @@ class Work:
     def __init__(
         self,
         caller: Target,
-        request: ChangeStaged | ClearPartitions,
+        request: R,
         write: PendingWrite,
         left: deque[int],
-        do_in: DoIn,
+        do_in: DoIn[R],
     ) -> None:
         """`write`: has one more in `partitions_left` than waits for backups, until all is done."""
         self.caller = caller
@@ -76,7 +79,7 @@ class Work:
         self.left.appendleft(partition)
 
 
-DoIn = Callable[["GridService", Work, OwnedPartition, Turn], int | None]
+DoIn = Callable[["GridService", Work[R], OwnedPartition, Turn], int | None]
 """Does a request, or a part of it (`Work.go_on_in`), in one partition. Returns about how many rows it went through; None: it
 can not be done, and the caller was told."""
 
@@ -87,23 +90,23 @@ class WorkInTurns:
     def __init__(self, grid: GridService) -> None:
         self._grid = grid
         self.rows_at_once = ROWS_AT_ONCE
-        self._under_way: deque[Work] = deque()
+        self._under_way: deque[Work[Any]] = deque()
         self._turn_at: Millis = 0
 
     def __repr__(self) -> str:
         return f"WorkInTurns({list(self._under_way)})"
 
-    def begin(self, work: Work, now: Millis) -> None:
+    def begin(self, work: Work[Any], now: Millis) -> None:
         """A caller has asked; all of it can be done at present."""
         if not self._go_on(work, now, is_first=True):
             self.go_on_later(work, now)
 
-    def go_on_later(self, work: Work, now: Millis) -> None:
+    def go_on_later(self, work: Work[Any], now: Millis) -> None:
         if not self._under_way:
             self._turn_at = now + PAUSE_MS
         self._under_way.append(work)
 
-    def _go_on(self, work: Work, now: Millis, *, is_first: bool) -> bool:
+    def _go_on(self, work: Work[Any], now: Millis, *, is_first: bool) -> bool:
         """Do some more, at least a part of one partition; True when it is over."""
         grid, request, write = self._grid, work.request, work.write
         if not is_first:

@@ -122,7 +122,7 @@ def end_steps_early(node: Node) -> None:
     """A step that takes several turns is over after the first, wherever it is still to be done."""
     turns, original = node.grid.turns, node.grid.turns.go_on_later
 
-    def go_on_later(work: Work, now: Millis) -> None:
+    def go_on_later(work: Work[Any], now: Millis) -> None:
         if isinstance(work.request, m.ChangeStaged):
             work.left.clear()
         original(work, now)
