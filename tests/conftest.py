@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -12,6 +12,7 @@ import pytest
 from planted import SEEDS
 from processes import Cluster
 from rows import RowsPlugin, load_rows
+from sparks import SHARED
 
 # Spark's workers run on this interpreter and its driver on loopback, also where pytest is called without ./run.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -27,6 +28,10 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, prin
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 
+SHARE_SPARK = ("archive", "audit", "spark")
+"""Folders of tests."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-scenarios", action="store_true", help="write what tests/scenarios/*.txt show now")
     parser.addoption(
@@ -36,7 +41,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RowsPlugin(load_rows()), "checklist-rows")
+    config.pluginmanager.register(SHARED, "shared-session")
     SEEDS.is_recording = bool(config.getoption("--record-seeds"))
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist writes the groups into the names of the tests
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With --dist loadgroup the tests of a file run in one process, and those of a folder that shares a Spark session."""
+    for item in items:
+        folder = item.path.parent.name
+        item.add_marker(pytest.mark.xdist_group(folder if folder in SHARE_SPARK else item.nodeid.partition("::")[0]))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI nothing is skipped: what a test needs is installed, or the run fails and says what is missing."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI"):
+        report.outcome = "failed"
+    return report
 
 
 @pytest.fixture

@@ -5,15 +5,13 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from phalanx.spark import session
 from processes import Cluster
+from sparks import SHARED
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    made = session("local[2]", **{"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"})
-    yield made
-    made.stop()
+def spark() -> SparkSession:
+    return SHARED.get(**{"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"})
 
 
 def started(folder: Cluster, count: int, *options: str) -> Iterator[Cluster]:

@@ -4,6 +4,7 @@ import pytest
 
 from phalanx.demo.compare import Fingerprint, differences, examples, fingerprint
 from phalanx.demo.question import differing_answers, mean_delays, sample, text_table
+from sparks import SHARED
 
 KEY = ("k", "l")
 SCHEMA = "k string, l int, n int, s string, d double"
@@ -37,6 +38,7 @@ def test_each_kind_of_difference_is_told_with_its_column():
 def spark():
     from phalanx.spark import session
 
+    SHARED.stop()
     made = session("local[1]", **{"spark.sql.shuffle.partitions": "1", "spark.sql.session.timeZone": "UTC"})
     yield made
     made.stop()

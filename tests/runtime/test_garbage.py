@@ -52,7 +52,7 @@ def test_a_seed_that_answers_with_garbage_is_told_once(caplog: pytest.LogCapture
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
             host, port = server.sockets[0].getsockname()
             config = phalanx.Config(
-                port=0, cluster="test", seeds=(f"{host}:{port}",), join_attempts=5, retry_interval_ms=20
+                port=0, cluster="test", seeds=(f"{host}:{port}",), join_attempts=3, join_timeout_ms=500
             )
             with pytest.raises(phalanx.JoinFailed, match="is no member or client of Phalanx"):
                 await phalanx.start_member(config)

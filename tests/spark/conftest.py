@@ -1,4 +1,4 @@
-"""One Spark session and one cluster of two members for all tests of a module."""
+"""One Spark session for all tests, and one cluster of two members for those of a module."""
 
 from collections.abc import Iterator
 
@@ -6,18 +6,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from phalanx import Client
-from phalanx.spark import session
 from processes import Cluster
+from sparks import SHARED
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+def spark() -> SparkSession:
     """A session on two cores. New York time, so that a mistake with time zones shows."""
-    made = session(
-        "local[2]", **{"spark.sql.session.timeZone": "America/New_York", "spark.sql.shuffle.partitions": "2"}
-    )
-    yield made
-    made.stop()
+    return SHARED.get(**{"spark.sql.session.timeZone": "America/New_York", "spark.sql.shuffle.partitions": "2"})
 
 
 @pytest.fixture(scope="module")

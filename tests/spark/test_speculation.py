@@ -16,6 +16,7 @@ from phalanx import Client
 from phalanx.spark import session
 from processes import Cluster, wait_for
 from spark.standalone import SMALL, Standalone
+from sparks import SHARED
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -37,6 +38,7 @@ EAGER = {
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two workers of one core each, on hosts of their own."""
+    SHARED.stop()
     standalone = Standalone(tmp_path_factory.mktemp("standalone"), HOSTS)
     try:
         made = session(
