@@ -163,6 +163,6 @@ def test_copies_of_full_journals_have_the_time_that_they_take() -> None:
     drawn = draw_options(141, Profile.STAGING)
     slow = (drawn.latency_ms, drawn.copy_chunk_bytes, drawn.migrations_per_member, drawn.partitions, drawn.hosts)
     assert slow == ((20, 120), 300, 1, 26, 2)
-    join = Fault(5_999, FaultKind.JOIN, 1)
-    result = play(msgspec.structs.replace(drawn, duration_ms=6_000, faults=(join,)))
+    join = Fault(6_999, FaultKind.JOIN, 1)
+    result = play(msgspec.structs.replace(drawn, duration_ms=7_000, faults=(join,)))
     assert result.healed_after_ms > 240_000, "there was little to copy"
