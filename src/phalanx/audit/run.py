@@ -18,6 +18,7 @@ from phalanx.audit.findings import Found, collect, merged
 from phalanx.audit.reading import Reading, read_events
 from phalanx.audit.scratch import Scratch, scratch, small
 from phalanx.audit.verdicts import PROPERTIES, TOLD_FINDINGS, Property, Report, Status, Verdict
+from phalanx.rules import cite
 
 AT_ONCE = 3
 """So many queries: while one is planned, others keep the cores busy."""
@@ -321,4 +322,5 @@ def _verdict(judged: Property, found: Found, missing: list[str], figures: dict[s
         missing=tuple(missing),
         with_skew=judged.with_skew,
         figures=own,
+        rules=cite(judged.rule),
     )

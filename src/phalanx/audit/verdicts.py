@@ -48,7 +48,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     property: str
     title: str
     rule: str
-    """Checklist rows."""
+    """Ids of rules of the protocol."""
     status: Status
     said: str
     """One sentence."""
@@ -61,6 +61,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     with_skew: str = ""
     """What members' clocks that differ do to it."""
     figures: dict[str, Any] = {}
+    rules: str = ""
+    """The same rules in words, each with its id behind it."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +88,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Property(msgspec.Struct, frozen=True):
-    """One that is judged: what it is called, which rows it is, and what clocks do to it."""
+    """One that is judged: what it is called, which rules it is, and what clocks do to it."""
 
     name: str
     title: str

@@ -114,14 +114,13 @@ def _show(report: Report, html: Path | None) -> None:
     out.print(
         Text(f"{counted(report.events, 'event')} of {whose} in {counted(report.files, 'file')}, {span}", style="bold")
     )
-    shown = table("", "", "property", "", "rows")
+    shown = table("", "", "property", "")
     for verdict in report.verdicts:
         color = COLORS[verdict.status]
         shown.add_row(
             Text(verdict.status.upper(), style=color),
-            verdict.title,
+            Text.assemble(verdict.title, (f" ({', '.join(verdict.rule.split())})", "dim")),
             Text(verdict.said),
-            Text(verdict.rule, style="dim"),
         )
     out.print(shown)
     for verdict in report.verdicts:

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from phalanx.cli.rules import cite
 from phalanx.cli.story import Decision, Source
 from phalanx.common.ids import MemberId, address_of, incarnation_of, may_be_member
 from phalanx.common.words import counted
+from phalanx.rules import cite
 
 Held = tuple[str | None, ...]
 """Who holds the partition, by replica index; None where nobody does."""
@@ -31,7 +31,7 @@ _RANKS = {
 """In which order the decisions about one migration cause one another, whatever the members' clocks say. The destination
 is told to commit before the master commits."""
 
-_KINDS = {
+KINDS = {
     "move": "DL-44", "copy": "DL-46", "shift-up": "DL-50", "shift-down": "DL-47", "shift-up-down": "DL-37",
     "clear": "DL-62",
 }  # fmt: skip
@@ -175,10 +175,10 @@ class PartitionStory:
                 raise KeyError(decision.event)
 
     def why(self, decision: Decision) -> str:
-        """The reason, and the rules in words; of a migration also that of its kind."""
-        kind = _KINDS.get(str(decision.fields.get("kind")), "") if decision.event == "MigrationStarted" else ""
-        rules = [f"({cite(rule)})" for rule in (kind, decision.rule) if rule]
-        return " ".join(part for part in (decision.reason, *rules) if part)
+        """Return the reason, and the rules in words with their ids; of a migration also the rule of its kind."""
+        kind = KINDS.get(str(decision.fields.get("kind")), "") if decision.event == "MigrationStarted" else ""
+        rules = "; ".join(cite(rule) for rule in (kind, decision.rule) if rule)
+        return "; ".join(part for part in (decision.reason, f"rule: {rules}" if rules else "") if part)
 
     def _shown(self, value: object) -> str:
         if isinstance(value, (list, tuple)):

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from phalanx.cli.output import console, table
-from phalanx.cli.rules import meaning_of
+from phalanx.rules import cite
 from phalanx.sim.sources import code_digest
 from phalanx.sim.story import short
 
@@ -245,7 +245,7 @@ def _tell_rules(findings: Findings) -> None:
         f"that decisions name{':' if never else ''}"
     )
     for rule in never:
-        print(f"  never: {rule}: {meaning_of(rule)}")
+        print(f"  never: {cite(rule)}")
 
 
 def summary_of(searched: Searched) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from phalanx.cli.rules import cite
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of, may_be_member
+from phalanx.rules import cite
 
 NOT_ABOUT = ("master", "maker", "members", "by", "member", "other_master", "reported_by", "found_at")
 """Fields that name who decided, or everybody: an event is not about them."""
@@ -126,9 +126,9 @@ class Story:
         return ", ".join([said, *rest])
 
     def why(self, decision: Decision) -> str:
-        """The reason with its figures, and the rule in words."""
-        rule = f"({cite(decision.rule)})" if decision.rule else ""
-        return " ".join(part for part in (decision.reason, rule) if part)
+        """Return the reason with its figures, and the rule: words first, then the id."""
+        rule = f"rule: {cite(decision.rule)}" if decision.rule else ""
+        return "; ".join(part for part in (decision.reason, rule) if part)
 
     def _shown(self, value: object) -> str:
         if isinstance(value, str):
@@ -181,7 +181,7 @@ class Story:
             return status, f"{said}: {self.why(last)}"
         if (last := self._last(subject, "ClaimEnded", "left_out")) is not None:
             said = f"{name} was left out by {self.name(last.by)}, the new master, {when[id(last)]}"
-            return "removed", f"{said}: it did not agree to the claim ({cite(last.rule)})"
+            return "removed", f"{said}: it did not agree to the claim; rule: {cite(last.rule)}"
         if (last := self._last(subject, "MemberAdmitted", "replaced")) is not None:
             new = str(last.fields.get("joiner"))
             said = f"{name} was replaced by {address_of(MemberId(new))}/{incarnation_of(MemberId(new))[:8]}"
@@ -189,7 +189,7 @@ class Story:
         for event, status, verb in (("Left", "left", "left"), ("Ejected", "removed", "found that others went on")):
             own = [decision for decision in self.decisions if decision.by == subject and decision.event == event]
             if own:
-                return status, f"{name} {verb}, {when[id(own[-1])]} ({cite(own[-1].rule)})"
+                return status, f"{name} {verb}, {when[id(own[-1])]}; rule: {cite(own[-1].rule)}"
         if (first := self._first_without(subject)) is not None:
             return self._dropped(subject, first, when[id(first)])
         if (last := self._last(subject, "JoinHeldBack", "joiner")) is not None:

@@ -18,12 +18,12 @@ from phalanx.cli.losses import about_members, about_partition, ago, as_objects, 
 from phalanx.cli.options import ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json
 from phalanx.cli.partition_story import ABOUT_MANY, Held, PartitionStory
-from phalanx.cli.rules import meaning_of
 from phalanx.cli.story import LISTS, Decision, Source, Story, find_incarnations, together
 from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.words import counted
+from phalanx.rules import words_of
 from phalanx.wire.messages import HistoryReply, LossesReply
 
 ASKED_AT_ONCE = 16
@@ -223,7 +223,7 @@ def _show(story: Story | PartitionStory, said: str, times: dict[int, str]) -> No
     for each, first in together(story.decisions):
         line = Text(story.words(each))
         if because := story.why(each):
-            line.append(f": {because}" if each.reason else f" {because}", style="dim")
+            line.append(f": {because}" if each.reason else f"; {because}", style="dim")
         rows.add_row(times[id(first)], story.name(each.by), line)
     out.print(rows)
     for note in story.source.notes:
@@ -267,7 +267,7 @@ def _decisions_as_objects(story: Story | PartitionStory, now: int) -> list[dict[
             "said": story.words(each),
             "reason": each.reason,
             "rule": each.rule,
-            "meaning": meaning_of(each.rule),
+            "meaning": words_of(each.rule),
             # Who held all the others does not belong here.
             "fields": {name: value for name, value in each.fields.items() if name != "rows"},
         }

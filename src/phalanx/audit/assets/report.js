@@ -41,9 +41,9 @@ function verdictCard(verdict) {
   const kind = statusClass(verdict.status);
   const card = make("details", { class: `verdict ${kind}` },
     make("summary", {}, make("span", { class: "chip" }, icon[verdict.status]),
-      make("span", {}, make("b", {}, verdict.title), make("span", { class: "rows" }, verdict.rule)),
+      make("span", {}, make("b", {}, verdict.title), make("span", { class: "rows" }, `(${verdict.rule.replaceAll(" ", ", ")})`)),
       make("span", { class: "said" }, verdict.said)));
-  const inside = make("div", { class: "inside" });
+  const inside = make("div", { class: "inside" }, make("p", { class: "dim" }, `By the protocol: ${verdict.rules}.`));
   for (const finding of verdict.findings) {
     const lines = make("table", {}, make("tr", {}, ...["log", "line", "time", "member", "event"].map((h) => make("th", {}, h))));
     for (const line of finding.lines)
