@@ -1,7 +1,8 @@
-"""Which rows of the specification's checklist the tests hold.
+"""Which rules of the protocol the tests hold.
 
-A test cites the rows it holds: `@pytest.mark.rows("CS-21", "CS-22")`. checklist_rows.txt lists all rows that there are;
-an id outside it is an error at collection. A test that is skipped or expected to fail holds nothing.
+The rules of the published designs are *rows*: each must be held by a test. A test cites the rows it holds:
+`@pytest.mark.rows("CS-21", "CS-22")`. docs/protocol states all rules; the mark of another id is an error at collection. A
+test that is skipped or expected to fail holds nothing.
 
     ./run rows           counts per prefix, and the rows that no test holds
     ./run rows --cited   each row with the tests that hold it
@@ -19,20 +20,25 @@ from pathlib import Path
 
 import pytest
 
-ROWS_FILE = Path(__file__).with_name("checklist_rows.txt")
+from protocol_pages import PAGES, read_rules
+
+DESIGNS = ("CS", "PD", "PN", "EL", "DL")
+"""Prefixes of the rows, in the order in which they are listed."""
 NOT_HOLDING = ("skip", "skipif", "xfail")
 
 
-def load_rows(path: Path = ROWS_FILE) -> dict[str, str]:
-    """All rows, id to title, in the checklist's order."""
-    rows: dict[str, str] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.strip() and not line.startswith("#"):
-            row, _, title = line.partition(" ")
-            if row in rows:
-                raise ValueError(f"{path.name} lists {row} twice")
-            rows[row] = title
-    return rows
+def load_rows(pages: Path = PAGES) -> dict[str, str]:
+    """All rows, id to title, in the order of their prefixes and numbers; raises ValueError for an id that stands twice."""
+    rules = read_rules(pages)
+    ordered = sorted(
+        (DESIGNS.index(prefix), int(number), row) for row, prefix, number in map(_parts, rules) if prefix in DESIGNS
+    )
+    return {row: rules[row].title for _, _, row in ordered}
+
+
+def _parts(row: str) -> tuple[str, str, str]:
+    prefix, _, number = row.partition("-")
+    return row, prefix, number
 
 
 def cited_rows(item: pytest.Item) -> list[str]:
@@ -48,7 +54,7 @@ class RowsPlugin:
         self.tests_of: dict[str, list[str]] = {}  # row -> test names, parametrised cases as one, in collection order
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        config.addinivalue_line("markers", "rows(id, ...): the rows of tests/checklist_rows.txt that this test holds")
+        config.addinivalue_line("markers", "rows(id, ...): the rules of docs/protocol that this test holds")
 
     @pytest.hookimpl(tryfirst=True)  # before -m and -k deselect: a wrong id is an error in any run
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -63,7 +69,7 @@ class RowsPlugin:
                     self.tests_of[row].append(name)
         if unknown:
             listed = "\n  ".join(dict.fromkeys(unknown))
-            raise pytest.UsageError(f"no such row in {ROWS_FILE.name}:\n  {listed}")
+            raise pytest.UsageError(f"no such row in docs/protocol:\n  {listed}")
 
 
 def collect(not_holding: tuple[str, ...] = NOT_HOLDING) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rows import ROWS_FILE, RowsPlugin, load_rows, report_held
+from rows import RowsPlugin, load_rows, report_held
 
 pytest_plugins = ["pytester"]
 
@@ -24,10 +24,17 @@ def test_the_checklist_is_complete() -> None:
 
 
 def test_a_row_listed_twice_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "rows.txt"
-    path.write_text("CS-01 a\nCS-01 b\n")
-    with pytest.raises(ValueError, match="CS-01 twice"):
-        load_rows(path)
+    for page in ("a", "b"):
+        (tmp_path / f"{page}.md").write_text('* <a id="cs-01"></a>**CS-01: first.** *In* `common/view.py`.\n')
+    with pytest.raises(ValueError, match=r"CS-01 stands in a.md and in b.md"):
+        load_rows(tmp_path)
+
+
+def test_rows_are_listed_by_prefix_and_number() -> None:
+    rows = list(load_rows())
+    assert rows[:2] == ["CS-01", "CS-02"]
+    assert rows[-1] == "DL-86"
+    assert rows.index("CS-77") + 1 == rows.index("PD-01")
 
 
 def test_parametrised_cases_count_once_and_skipped_tests_not_at_all(pytester: pytest.Pytester) -> None:
@@ -68,6 +75,7 @@ def test_the_report_names_what_no_test_holds(capsys: pytest.CaptureFixture[str])
 
 def test_each_row_is_held_by_a_test_that_is_not_left_to_the_long_command() -> None:
     # In a process of its own: what it collects is the whole suite, of which this test is a part.
-    command = [sys.executable, str(ROWS_FILE.with_name("rows.py")), "--quickly"]
-    ended = subprocess.run(command, cwd=ROWS_FILE.parent.parent, capture_output=True, text=True, check=False)
+    here = Path(__file__).parent
+    command = [sys.executable, str(here / "rows.py"), "--quickly"]
+    ended = subprocess.run(command, cwd=here.parent, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
