@@ -1,4 +1,4 @@
-"""What all tests share: the checklist rows, hypothesis' settings, and Spark's surroundings."""
+"""What all tests share: the rules that they hold, hypothesis' settings, and Spark's surroundings."""
 
 import os
 import sys
@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(RowsPlugin(load_rows()), "checklist-rows")
+    config.pluginmanager.register(RowsPlugin(load_rows()), "rows")
     config.pluginmanager.register(SHARED, "shared-session")
     SEEDS.is_recording = bool(config.getoption("--record-seeds"))
 

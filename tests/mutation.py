@@ -1,4 +1,4 @@
-"""Do the tests that cite a checklist row fail when its rule is broken? Each mutant breaks one rule on purpose.
+"""Do the tests that cite a rule fail when it is broken? Each mutant breaks one rule on purpose.
 
 tests/mutants/*.toml lists them: the rows (for a rule that is in no row: the test file that holds it), the file below src/phalanx, a text that it holds exactly once, what to put in
 its place, and why that breaks the rows. A mutant is applied to a copy of src; then the tests that cite its rows run

@@ -105,7 +105,7 @@ def report_cited(rows: dict[str, str], tests_of: dict[str, list[str]]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="./run rows", description="The checklist rows that the tests hold.")
+    parser = argparse.ArgumentParser(prog="./run rows", description="The rules of the protocol that the tests hold.")
     parser.add_argument("--cited", action="store_true", help="list each held row with its tests")
     parser.add_argument("--quickly", action="store_true", help="leave out the tests that are marked long")
     arguments = parser.parse_args()

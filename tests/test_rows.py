@@ -1,4 +1,4 @@
-"""The bookkeeping of checklist rows itself: every id is checked, and only tests that can fail hold a row."""
+"""The bookkeeping of rows, the rules that tests must hold: every id is checked, and only tests that can fail hold a row."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ def collect_in(pytester: pytest.Pytester, source: str) -> tuple[pytest.ExitCode 
     return status, plugin
 
 
-def test_the_checklist_is_complete() -> None:
+def test_the_rules_of_the_designs_are_complete() -> None:
     assert Counter(row.partition("-")[0] for row in load_rows()) == {"CS": 77, "PD": 33, "PN": 13, "EL": 63, "DL": 86}
 
 

@@ -2,7 +2,7 @@
 
     ./run test tests/scenarios --rewrite-scenarios      write what they show now; the diff is to be read
 
-It cites the checklist rows of its line `# rows: …`.
+It cites the rules of its line `# rows: …`.
 """
 
 from collections.abc import Iterator

@@ -50,7 +50,7 @@ class Group(msgspec.Struct):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """How often one rule was exercised: a row of the checklist, or what the design says beyond it."""
+    """How often one rule was exercised: an id, or the text that stands for one of our own."""
 
     rule: str
     times: int
@@ -177,5 +177,5 @@ class _Rules:
 
 
 def rules_of(text: str) -> list[str]:
-    """The rules that an event's text names: rows of the checklist, or the text itself where it names none."""
+    """The rules that an event's text names: ids, or the text itself where it names none."""
     return sorted(set(re.findall(r"\b[A-Z]{2}-\d+", text))) or [text]

@@ -1,6 +1,6 @@
 """Each drawing of the text files of this folder is a test for each side that may look first, and both orders of addresses.
 
-It cites the checklist rows of the line `# rows: …` above it.
+It cites the rules of the line `# rows: …` above it.
 """
 
 from collections.abc import Iterator

@@ -11,7 +11,7 @@ from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.view import MembersView
 
 ROW = re.compile(r"\b(?:CS|EL|PD|PN|DL)-\d+\b|\bA\.6-\d+\b")
-"""Rows of the checklist in the rule that an event names."""
+"""Ids in the rule that an event names."""
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -57,6 +57,6 @@ class Names:
 
 
 def rows_in(rule: str) -> str:
-    """The checklist rows that a rule names, as they stand behind a fact."""
+    """The ids that a rule names, as they stand behind a fact."""
     rows = ROW.findall(rule)
     return f"  [{' '.join(rows)}]" if rows else ""

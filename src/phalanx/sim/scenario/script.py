@@ -2,7 +2,7 @@
 now; a reviewer reads the difference.
 
 Comments (`#`) and empty lines stay as they are. The first comments are the title, a picture and `# rows: CS-67 CS-72`:
-the checklist rows that the scenario holds. Each of these must stand in an `expect` line, and each there in the list, so
+the rules that the scenario holds. Each of these must stand in an `expect` line, and each there in the list, so
 that no rewriting of the shown output can hide a broken rule.
 """
 
@@ -70,7 +70,7 @@ def title_of(text: str) -> str:
 
 
 def rows_of(text: str) -> list[str]:
-    """The checklist rows that the file says it holds."""
+    """The ids of rules that the file says it holds."""
     return [row for line in text.splitlines() if line.startswith("# rows:") for row in ROW.findall(line)]
 
 
