@@ -36,6 +36,11 @@ def test_each_id_that_is_cited_is_a_rule() -> None:
     assert {"CS-14", "A.6-21", "C-23", "PX-01", "DL-78"} <= cited  # they are cited in quite different ways
 
 
+def test_no_document_outside_the_repository_is_cited() -> None:
+    pattern = re.compile(r"\breferences? \d{3}\b", re.IGNORECASE)
+    assert [str(path) for path in citing_files() if pattern.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_each_module_of_a_rule_exists() -> None:
     missing = [
         f"{rule.page}: {rule.id} names {path}"

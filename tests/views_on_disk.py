@@ -1,4 +1,4 @@
-"""Judges the views that real members installed, from their event logs alone: M1 to M3 of reference 001.
+"""Judges the views that real members installed, from their event logs alone: M1 to M3 of docs/protocol/membership.md.
 
 Independent of the simulator's checker and of all of `phalanx`: it reads JSON lines. M2 is judged as members can hold it:
 every view is whole, so who missed one and installed a later one has got what it said; who crashed is excused.

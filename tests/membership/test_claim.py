@@ -1,4 +1,4 @@
-"""The mastership claim (reference 001): when it starts, whom it asks, who agrees, and what list ends it."""
+"""The mastership claim (docs/protocol/mastership.md): when it starts, whom it asks, who agrees, and what list ends it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Heartbeats between all members; those of a slave to its master confirm that it still follows (reference 001)."""
+"""Heartbeats between all members; those of a slave to its master confirm that it still follows (docs/protocol/failure-detection.md)."""
 
 import pytest
 

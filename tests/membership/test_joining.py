@@ -1,4 +1,4 @@
-"""How members get into a cluster (reference 003): attempts, redirects, refusals, and who may form one."""
+"""How members get into a cluster (docs/protocol/joining.md): attempts, redirects, refusals, and who may form one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What slaves report to the master, and when that has come to rest (references 000 and 002)."""
+"""What slaves report to the master, and when that has come to rest (docs/protocol/partial-partitions.md)."""
 
 import pytest
 from tests.harness import address

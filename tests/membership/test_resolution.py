@@ -1,4 +1,4 @@
-"""What the master does about members that cannot reach each other (references 000 and 002)."""
+"""What the master does about members that cannot reach each other (docs/protocol/partial-partitions.md)."""
 
 from typing import Any
 from unittest.mock import patch

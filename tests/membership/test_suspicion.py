@@ -1,4 +1,4 @@
-"""Whom a member suspects, and what takes a suspicion back. Local knowledge only (reference 001)."""
+"""Whom a member suspects, and what takes a suspicion back. Local knowledge only (docs/protocol/failure-detection.md)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The partition table at every member, and the duties of the master (reference 004)."""
+"""The partition table at every member, and the duties of the master (docs/protocol/partition-table.md)."""
 
 import pytest
 

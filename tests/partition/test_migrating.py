@@ -1,4 +1,4 @@
-"""The master's side of one migration: ordered, committed by its destination, and only then in the table (reference 004, 2)."""
+"""The master's side of one migration: ordered, committed by its destination, and only then in the table (docs/protocol/migrations.md)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who holds the data at each moment of a migration: nobody gives it away before another has it (reference 004, 3).
+"""Who holds the data at each moment of a migration: nobody gives it away before another has it (docs/protocol/migrations.md).
 
 M is the master and holds nothing; what it wants is the test's. That L leaves makes it work that out anew.
 """

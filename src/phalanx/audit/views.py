@@ -1,4 +1,4 @@
-"""M1 to M3, versions and mastership, from the lists that members installed (reference 001).
+"""M1 to M3, versions and mastership, from the lists that members installed (docs/protocol/membership.md).
 
 M1 is judged over all members together: what each installed next makes one graph of views, and a circle in it is a
 conflict, also one through several members. Versions that only grow leave no circle: the graph is looked at only for

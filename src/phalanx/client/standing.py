@@ -5,7 +5,7 @@ of a cluster that went on without it. It may even have made a list of its own si
 took its table would ask it for everything. But where a cluster was started anew there is nothing of the known one left,
 and its successor counts its versions from the start. What tells these apart is who is in the lists:
 
-* A list is never followed by one of a lower version (reference 001).
+* A list is never followed by one of a lower version (docs/protocol/membership.md).
 * The master is the oldest member. So while anybody of the known list is left, the master of what became of it is one
   of that list, too: all others have joined later.
 * Another cluster is believed only when each member of the known list is seen to be gone.

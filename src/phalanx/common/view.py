@@ -37,7 +37,7 @@ class ViewId(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MembersView(msgspec.Struct, frozen=True, array_like=True):
-    """An immutable member list (reference 001, "Membership Update Process")."""
+    """An immutable member list (docs/protocol/membership.md)."""
 
     version: int
     maker: MemberId

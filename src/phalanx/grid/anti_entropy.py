@@ -2,7 +2,7 @@
 
 A backup that fell out of step is found by the next write, for it applies writes in order only. Where nobody writes, it is
 found here: the owner asks what the backup has, and copies where that is not the same. Moves of backups never rely on it
-(reference 004, section 3): it repairs what should not have happened.
+(docs/protocol/migrations.md): it repairs what should not have happened.
 """
 
 from __future__ import annotations

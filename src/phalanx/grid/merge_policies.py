@@ -1,4 +1,4 @@
-"""Which of two versions of one key remains when two sides of a cluster come together (`DESIGN` 5).
+"""Which of two versions of one key remains when two sides of a cluster come together (PX-11).
 
 One side goes on (*here*), the other gives up its cluster and hands in what it has *kept*. A version is a value or a
 removal, with the stamp of its write. Two versions that are the same bytes are one write: nothing changes, whatever the

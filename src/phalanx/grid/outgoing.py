@@ -1,4 +1,4 @@
-"""The owner's part in the migrations of its partitions (reference 004, 2.1): what it was ordered, and how far it is.
+"""The owner's part in the migrations of its partitions (docs/protocol/migrations.md): what it was ordered, and how far it is.
 
     COPYING   the destination is brought up to date; writes go on, and reach it too. Nothing to do where it is a backup.
     SEALED    the ownership moves: requests for the partition wait here, unanswered, until the outcome is known. Only

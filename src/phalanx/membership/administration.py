@@ -1,4 +1,4 @@
-"""What the master alone does: admit, remove, publish, let go (reference 001, "Membership Update Process").
+"""What the master alone does: admit, remove, publish, let go (docs/protocol/membership.md).
 
 Joiners that ask while the view that admitted others is still being acknowledged wait for that, and are then admitted
 together: many members that start at once need few views, and a single one waits for nobody. A joiner is answered when

@@ -1,4 +1,4 @@
-"""The mastership claim (reference 001, "Mastership Claim Process"): how the oldest survivor becomes the master.
+"""The mastership claim (docs/protocol/mastership.md): how the oldest survivor becomes the master.
 
 A member that suspects everybody older than itself asks each younger member that it does not suspect. Whoever agrees
 answers with its own list; members found there are asked too, until everybody known has been asked. Who does not agree

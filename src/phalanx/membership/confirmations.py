@@ -1,4 +1,4 @@
-"""Who has confirmed whom lately (reference 001, "Master confirmation timeout").
+"""Who has confirmed whom lately (docs/protocol/failure-detection.md).
 
 A master expects each slave to say, again and again, that it still follows: heartbeats alone do not say that. In large
 clusters slaves expect as much of the master's answers, which come at the same pace.

@@ -1,4 +1,4 @@
-"""The best fully connected set of members when some pairs cannot talk (references 000 and 002; PD-22, PD-25…PD-32).
+"""The best fully connected set of members when some pairs cannot talk (docs/protocol/partial-partitions.md; PD-22, PD-25…PD-32).
 
 Decided, in this order: the greatest sum of weights (data members count one, lite members nothing, so they never outvote
 data); the fewest partitions whose only replicas lie outside; the most members, which among sets with as many data members

@@ -1,4 +1,4 @@
-"""The plain failure detector: gone after a fixed time of silence (reference 003, its timeout based detector)."""
+"""The plain failure detector: gone after a fixed time of silence (docs/protocol/failure-detection.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views that went apart (reference 001, "Explicit Suspicion"): how a partial split becomes a full one, at once.
+"""Views that went apart (docs/protocol/divergence.md): how a partial split becomes a full one, at once.
 
 Explicit suspicion says: assume that I am dead, and go your own way. It is sent in four cases, and by a master as the
 answer to a complaint; it names the receiver's view that it is about, so that one which is late splits nobody:

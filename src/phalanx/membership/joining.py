@@ -1,4 +1,4 @@
-"""How a starting member gets into a cluster (reference 003, "join"): a process with a named end.
+"""How a starting member gets into a cluster (docs/protocol/joining.md): a process with a named end.
 
 An attempt lasts at most `join_timeout_ms`. In it every seed is asked; a seed that is not reachable or not ready is
 asked again after a pause, one that knows the master redirects to it. The process ends when

@@ -1,4 +1,4 @@
-"""Two sides of one cluster find each other again and become one (reference 003, "Recovering from split brain").
+"""Two sides of one cluster find each other again and become one (docs/protocol/split-brain.md).
 
 The master of each side looks, at the addresses of former members and of the seeds, for a side that it has no member in
 common with. Which side joins the other is a total order that both compute alike. All members of the losing side end their

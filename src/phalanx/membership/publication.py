@@ -1,4 +1,4 @@
-"""Views that were published and are not yet acknowledged by everybody (reference 003, "result collector").
+"""Views that were published and are not yet acknowledged by everybody (docs/protocol/joining.md).
 
 The master answers joiners when all members that existed before have acknowledged the view that admits them, and at the
 latest when the time for that is over: a slow member delays a join, it does not prevent it.

@@ -1,4 +1,4 @@
-"""On the master: members that cannot reach each other are parted, so that all that stay can (references 000 and 002).
+"""On the master: members that cannot reach each other are parted, so that all that stay can (docs/protocol/partial-partitions.md).
 
 Slaves report whom they cannot reach with their heartbeats to the master (in large clusters: one by one). When the reports
 have come to rest (`reports`), the master searches for the best set of members in which everybody reaches everybody

@@ -1,4 +1,4 @@
-"""Who watches whom: everybody everybody in small clusters, k neighbours on a ring in large ones (reference 003).
+"""Who watches whom: everybody everybody in small clusters, k neighbours on a ring in large ones (docs/protocol/failure-detection.md).
 
 All-to-all heartbeats cost each member as many messages as there are members. On the ring each member sends its
 heartbeats to the k members behind it and watches the k in front. The order on the ring is drawn from the members'

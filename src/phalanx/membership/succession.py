@@ -1,4 +1,4 @@
-"""How the mastership passes on: when to claim it, with whose claim to agree, and whose list to take (reference 001).
+"""How the mastership passes on: when to claim it, with whose claim to agree, and whose list to take (docs/protocol/mastership.md).
 
 A slave claims when it suspects every older member, and never while one is left that it does not suspect. It agrees with
 an older claimer under the same condition; else the claimer asks again. Once it has agreed it takes no list but the

@@ -1,4 +1,4 @@
-"""Whom this member suspects, and why. Local: suspicions are not shared (reference 001, "Member Suspicion & Removal").
+"""Whom this member suspects, and why. Local: suspicions are not shared (docs/protocol/failure-detection.md).
 
 Combines the failure detector with the evidence of refused connections, of confirmations that a master misses and of
 questions that nobody answered, and remembers verdicts until they are taken back: a heartbeat, a member list from the

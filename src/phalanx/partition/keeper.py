@@ -2,7 +2,7 @@
 
 A table is installed only from this member's master and only if it is newer. A backup that notices that its owner is
 gone does nothing until the master's table says so. One row may be ahead of the master's table: that of a migration to
-this member which it was told to commit (reference 004, 2.1); the master follows when it has heard so. What the master
+this member which it was told to commit (docs/protocol/migrations.md); the master follows when it has heard so. What the master
 does for the table stands in `duties`.
 """
 

@@ -1,4 +1,4 @@
-"""On the master: the migrations that bring every replica to where it should be (reference 004, sections 2 and 3).
+"""On the master: the migrations that bring every replica to where it should be (docs/protocol/migrations.md).
 
 `plan` works out the target of every partition (`assignment`) and keeps nothing else: which migration comes next for a
 partition is worked out from its row of that moment (`planner`), so a join, a departure or a failure only means another

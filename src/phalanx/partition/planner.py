@@ -40,7 +40,7 @@ def plan_migrations(current: Sequence[M | None], target: Sequence[M | None]) -> 
     """The migrations that lead from the current replicas to the target without its cycles, in their order.
 
     `current` and `target` name the member at each replica index, None where there is none, and are equally long.
-    Raises `UsageError` (a ValueError) if they are not, or if one names a member twice. Reference 004, 3.2.2.
+    Raises `UsageError` (a ValueError) if they are not, or if one names a member twice. DL-62 to DL-82.
     """
     wanted = cancel_cycles(current, target)
     state = list(current)
@@ -63,7 +63,7 @@ def plan_migrations(current: Sequence[M | None], target: Sequence[M | None]) -> 
 def cancel_cycles(current: Sequence[M | None], target: Sequence[M | None]) -> list[M | None]:
     """The target with cyclic moves undone: who would take the place of one another in a ring stays (two as well).
 
-    Everything else stays as wanted. Raises as `plan_migrations`. Reference 004, 3.2.1.
+    Everything else stays as wanted. Raises as `plan_migrations`. DL-60.
     """
     _check(current, target)
     wanted = list(target)
@@ -104,8 +104,7 @@ def prioritize(migrations: Sequence[Migration[M]]) -> list[Migration[M]]:
 
     Those are a MOVE at a hotter index and a SHIFT DOWN to a colder one, none of whose participants is one of theirs;
     the order is the same otherwise. Two exceptions: a SHIFT UP in another's place lowers the number of replicas, so it
-    waits for a SHIFT DOWN, which raises it; and a SHIFT DOWN for nobody may be what empties the index. Reference 004,
-    3.2.3.
+    waits for a SHIFT DOWN, which raises it; and a SHIFT DOWN for nobody may be what empties the index. DL-79 to DL-82.
     """
     result: list[Migration[M]] = []
     for migration in migrations:

@@ -1,4 +1,4 @@
-"""What a new master goes on with (reference 004, 1.2 and 2.2): a pure rule over what all members told it.
+"""What a new master goes on with (docs/protocol/partition-table.md): a pure rule over what all members told it.
 
 The old master may have told only some members of its last changes before it died, and may have been in the middle of
 migrations. From the tables, completed lists and active migration states of all members the new one works out:

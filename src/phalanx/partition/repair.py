@@ -28,7 +28,7 @@ def _confirming(table: PartitionTable) -> int:
 
 
 def repair(table: PartitionTable, live: Collection[MemberId], undecided: Collection[int] = ()) -> Repair:
-    """Take members that left out of the table (reference 004, 1.1).
+    """Take members that left out of the table (docs/protocol/partition-table.md).
 
     Their places stay empty until a migration fills them, except the owner's: the hottest surviving replica takes it.
     Where nobody survives, the row is empty and the master assigns a new owner. `undecided`: partitions whose row waits

@@ -1,4 +1,4 @@
-"""A new master looks for the most recent partition table before it publishes any (reference 004, 1.2 and 2.2).
+"""A new master looks for the most recent partition table before it publishes any (docs/protocol/partition-table.md).
 
 Every other member of the view is asked for its table and for the migrations that it knows of; the search ends when
 each has answered or has left the view. Until then the master publishes nothing, and nothing is repaired or migrated.

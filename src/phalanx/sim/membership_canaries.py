@@ -1,4 +1,4 @@
-"""Bugs of membership to plant: each takes one rule of reference 001 or 003 out of every member of a history."""
+"""Bugs of membership to plant: each takes one rule of docs/protocol out of every member of a history."""
 
 from __future__ import annotations
 

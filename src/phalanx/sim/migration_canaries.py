@@ -1,4 +1,4 @@
-"""Bugs of migrations to plant: each takes one rule of reference 004, section 2 or 3, out of every member of a history."""
+"""Bugs of migrations to plant: each takes one rule of docs/protocol/migrations.md or planner.md out of every member of a history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What members say about membership, and the greeting on every connection (references 001 and 003)."""
+"""What members say about membership, and the greeting on every connection (docs/protocol/membership.md)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Proof(WireMessage, tag=5, frozen=True):
     proof: bytes
 
 
-# --- membership (references 001 and 003) ----------------------------------------------------------------------------
+# --- membership ---------------------------------------------------------------------------------------------------
 
 
 class JoinRequest(WireMessage, tag=10, frozen=True):

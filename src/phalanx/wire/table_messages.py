@@ -1,4 +1,4 @@
-"""What members say about the partition table and about migrations (reference 004)."""
+"""What members say about the partition table and about migrations (docs/protocol/migrations.md)."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class MigrationReady(WireMessage, tag=54, frozen=True):
 
 
 class MigrationCommit(WireMessage, tag=55, frozen=True):
-    """The master tells the destination to commit: the partition's next row (reference 004, 2.1, step 2)."""
+    """The master tells the destination to commit: the partition's next row (docs/protocol/migrations.md)."""
 
     partition: int
     base_version: int

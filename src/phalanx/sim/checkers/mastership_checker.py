@@ -1,4 +1,4 @@
-"""Checks how the mastership passes on (reference 001): from what each member suspected, agreed to and installed.
+"""Checks how the mastership passes on (docs/protocol/mastership.md): from what each member suspected, agreed to and installed.
 
 * A member claims when it suspects everybody older, and agrees with a claim under the same condition (CS-53, CS-57).
 * A view is made by the master of the view before it, or by a member that claimed: then of all in it an agreement has

@@ -1,4 +1,4 @@
-"""Checks the views that members installed: order, agreement, integrity (reference 001, M1 to M3).
+"""Checks the views that members installed: order, agreement, integrity (docs/protocol/membership.md).
 
 * M1 is judged over all members together: what each installed next makes one graph of views, and a circle in it is a
   conflict, also one that goes through several members, each of which for itself only moved on.
