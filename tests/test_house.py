@@ -15,13 +15,14 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
+BENCHMARKS = ROOT / "benchmarks"
 CORE = ("common", "wire", "membership", "partition", "grid", "node")
 TOOLS = Path(sys.executable).parent  # the tools of the environment that runs the tests, whatever the PATH says
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def source_modules() -> list[Path]:
-    return sorted(SRC.rglob("*.py"))
+    return sorted([*SRC.rglob("*.py"), *BENCHMARKS.rglob("*.py")])
 
 
 def repository_files() -> list[Path]:
@@ -136,7 +137,8 @@ def test_import_contracts_hold() -> None:
 
 @pytest.fixture
 def copy_of_project(tmp_path: Path) -> Path:
-    shutil.copytree(SRC, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in (SRC, BENCHMARKS):
+        shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
@@ -161,6 +163,14 @@ def test_an_import_that_points_up_is_refused(copy_of_project: Path) -> None:
     contracts = lint_imports(copy_of_project)
     assert contracts.returncode == 1
     assert "phalanx.wire.planted -> phalanx.runtime (l.3)" in contracts.stdout
+
+
+def test_the_wheel_does_not_import_the_measurements(copy_of_project: Path) -> None:
+    planted = copy_of_project / "src/phalanx/cli/planted.py"
+    planted.write_text('"""Planted."""\n\nimport benchmarks.plan\n\nUSED = benchmarks.plan\n')
+    contracts = lint_imports(copy_of_project)
+    assert contracts.returncode == 1
+    assert "phalanx.cli.planted -> benchmarks.plan (l.3)" in contracts.stdout
 
 
 def test_both_tools_ban_the_same_modules_in_every_core_folder() -> None:

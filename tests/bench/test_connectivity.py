@@ -5,8 +5,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from phalanx.bench.connectivity import RIVALS, draw_cases
-from phalanx.cli.main import app
+from benchmarks.command import app
+from benchmarks.connectivity import RIVALS, draw_cases
 
 
 def test_the_graphs_are_drawn_from_the_seed_as_said() -> None:
@@ -22,7 +22,7 @@ def test_the_graphs_are_drawn_from_the_seed_as_said() -> None:
 
 @pytest.mark.rows("PD-32")
 def test_small_graphs_have_the_same_answer_everywhere() -> None:
-    result = CliRunner().invoke(app, ["bench", "connectivity", "--scale", "0.03", "--rounds", "1", "--json"])
+    result = CliRunner().invoke(app, ["connectivity", "--scale", "0.03", "--rounds", "1", "--json"])
     assert result.exit_code == 0
     figures = json.loads(result.stdout)
     assert len(figures) == 4

@@ -7,9 +7,9 @@ from unittest.mock import patch
 
 import pytest
 
-from phalanx.bench import many
-from phalanx.bench.many import LATENCY_MS, MASTER, ManyMembers
-from phalanx.bench.membership import measure_failures, measure_load
+from benchmarks import many
+from benchmarks.many import LATENCY_MS, MASTER, ManyMembers
+from benchmarks.membership import measure_failures, measure_load
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.view import MembersView

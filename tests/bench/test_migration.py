@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from phalanx.bench.command import app
-from phalanx.bench.migration import MIB, Moved, Plan, measure, socket_rate
+from benchmarks.command import app
+from benchmarks.migration import MIB, Moved, Plan, measure, socket_rate
 
 
 def test_as_many_bytes_cross_the_plain_socket() -> None:

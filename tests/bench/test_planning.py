@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from phalanx.bench.command import app
-from phalanx.bench.planning import Planned, measure_planning
+from benchmarks.command import app
+from benchmarks.planning import Planned, measure_planning
 
 
 @pytest.mark.parametrize("backups", [0, 1, 2])

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from phalanx.bench.processor import ProcessorTime
+from benchmarks.processor import ProcessorTime
 
 BURN = "import time\nwhile time.process_time() < 0.5: pass\n"
 PARENT = (

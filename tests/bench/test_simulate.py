@@ -1,10 +1,10 @@
-"""What `bench simulate` makes of what it measures, and that it measures whole searches only."""
+"""What `./run bench simulate` makes of what it measures, and that it measures whole searches only."""
 
 from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from phalanx.bench.simulate import Round, Taken, play
+from benchmarks.simulate import Round, Taken, play
 from phalanx.common.errors import PhalanxError
 from phalanx.search.crew import Done, Made, Work
 from phalanx.sim.options import Profile

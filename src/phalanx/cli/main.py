@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 import phalanx
-from phalanx.bench.command import app as bench
 from phalanx.cli.advise import app as advise
 from phalanx.cli.app import CommandGroup
 from phalanx.cli.archive import export, restore
@@ -46,7 +45,6 @@ app.command()(simulate)
 app.add_typer(advise)
 app.command()(chaos)
 app.command()(audit)
-app.add_typer(bench)
 
 
 def _print_version(is_asked: bool) -> None:

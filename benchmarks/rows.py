@@ -1,4 +1,4 @@
-"""Rows of one text and five numbers into a map with Spark and back, and what else could be done with them: `bench spark`.
+"""Rows of one text and five numbers into a map with Spark and back, and what else could be done with them: `./run bench spark`.
 
 All on the same rows, which Spark keeps in memory, in one run on `local[2]`, each contender in turn, round after round:
 
@@ -32,10 +32,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from phalanx.bench.plan import MAP, SkippedCase
-from phalanx.bench.processor import ProcessorTime
-from phalanx.bench.servers import Server, members, redis_server, redis_version
-from phalanx.bench.spark import MSET_ROWS, SCAN_COUNT, TASKS, check_spark, use_all
+from benchmarks.plan import MAP, SkippedCase
+from benchmarks.processor import ProcessorTime
+from benchmarks.servers import Server, members, redis_server, redis_version
+from benchmarks.spark import MSET_ROWS, SCAN_COUNT, TASKS, check_spark, use_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter
@@ -391,4 +391,4 @@ def _print(report: RowsReport, console: Console) -> None:
     for table in (ratios, rates, steps):
         console.print(table)
     if shutil.which("redis-server") is None:
-        console.print("Redis is not here: install redis-server, and 'phalanx[bench]' for its client.")
+        console.print("Redis is not here: install redis-server.")

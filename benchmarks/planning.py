@@ -1,4 +1,4 @@
-"""How long the master takes to assign replicas and to plan migrations, and how many replicas it moves: `bench planning`.
+"""How long the master takes to assign replicas and to plan migrations, and how many it moves: `./run bench planning`.
 
 Pure functions, timed in this process; moves are exact and the same on every machine.
 """

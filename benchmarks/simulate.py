@@ -1,4 +1,4 @@
-"""How many simulated histories a core plays in a second, and what Spark takes of that: `phalanx bench simulate`.
+"""How many simulated histories a core plays in a second, and what Spark takes of that: `./run bench simulate`.
 
 The same histories, played by as many processes with and without Spark, one after the other in each round, with both crews
 warm: Spark has started, and every process has imported what it needs and played something. What Spark takes is told by

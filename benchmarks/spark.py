@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import phalanx
-from phalanx.bench.measure import Contender, compare
-from phalanx.bench.plan import MAP, VALUE_BYTES, Plan, SkippedCase
-from phalanx.bench.results import Comparison, Goal
-from phalanx.bench.servers import Server, members, redis_server
+from benchmarks.measure import Contender, compare
+from benchmarks.plan import MAP, VALUE_BYTES, Plan, SkippedCase
+from benchmarks.results import Comparison, Goal
+from benchmarks.servers import Server, members, redis_server
 from phalanx.common.errors import UsageError
 from phalanx.runtime.extras import require_spark
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
-from phalanx.bench.results import Comparison, Goal, Side
+from benchmarks.results import Comparison, Goal, Side
 
 clock_ns = time.perf_counter_ns
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")

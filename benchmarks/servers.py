@@ -18,7 +18,7 @@ from typing import IO, Any
 import msgspec
 
 import phalanx
-from phalanx.bench.plan import MAP
+from benchmarks.plan import MAP
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import host_and_port
 from phalanx.runtime.processes import start_member_process

@@ -1,5 +1,6 @@
-"""How long the audit of very many events takes: `bench audit`. Its logs are those of simulated histories, written as members
-write them, each history under many clusters' names.
+"""How long the audit of very many events takes: `./run bench audit`.
+
+Its logs are those of simulated histories, written as members write them, each history under many clusters' names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command `phalanx bench`: which cases there are, in what order, how long each takes."""
+"""The command `./run bench`: which cases there are, in what order, how long each takes."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ import typer
 import uvloop
 from rich.console import Console
 
+from benchmarks.audit import audit
+from benchmarks.backup import run_backup
+from benchmarks.blocking import run_bulk, run_single
+from benchmarks.connectivity import connectivity
+from benchmarks.embedded import run_embedded
+from benchmarks.membership import membership
+from benchmarks.memory import run_memory
+from benchmarks.migration import migration
+from benchmarks.plan import Plan, SkippedCase
+from benchmarks.planning import planning
+from benchmarks.report import print_report
+from benchmarks.results import Comparison, Environment, Report
+from benchmarks.rows import spark
+from benchmarks.servers import package_version, redis_version
+from benchmarks.simulate import simulate
+from benchmarks.spark import run_spark
+from benchmarks.tasks import run_tasks
+from benchmarks.threads import run_threads
 from phalanx import __version__
-from phalanx.bench.audit import audit
-from phalanx.bench.backup import run_backup
-from phalanx.bench.blocking import run_bulk, run_single
-from phalanx.bench.connectivity import connectivity
-from phalanx.bench.embedded import run_embedded
-from phalanx.bench.membership import membership
-from phalanx.bench.memory import run_memory
-from phalanx.bench.migration import migration
-from phalanx.bench.plan import Plan, SkippedCase
-from phalanx.bench.planning import planning
-from phalanx.bench.report import print_report
-from phalanx.bench.results import Comparison, Environment, Report
-from phalanx.bench.rows import spark
-from phalanx.bench.servers import package_version, redis_version
-from phalanx.bench.simulate import simulate
-from phalanx.bench.spark import run_spark
-from phalanx.bench.tasks import run_tasks
-from phalanx.bench.threads import run_threads
+from phalanx.cli.app import CommandGroup
 
 Case = Callable[[Plan], Awaitable[list[Comparison]]]
 CASES: dict[str, Case] = {
@@ -49,10 +50,10 @@ CASES: dict[str, Case] = {
 ROUNDS = 7
 WITHOUT_REDIS = (
     "Redis is not here, so there is nothing to compare with. For ratios, install a redis-server (apt-get install "
-    "redis-server, brew install redis) and its Python client (pip install 'phalanx[bench]')."
+    "redis-server, brew install redis); its Python client is in .venv."
 )
 
-app = typer.Typer(name="bench", invoke_without_command=True)
+app = typer.Typer(cls=CommandGroup, invoke_without_command=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(membership)
 app.command()(migration)
 app.command()(planning)

@@ -12,10 +12,10 @@ import threading
 from collections.abc import Awaitable, Callable
 
 import phalanx
-from phalanx.bench.measure import Contender, clock_ns, compare
-from phalanx.bench.plan import KEY_COUNT, MAP, Plan, make_entries
-from phalanx.bench.results import Comparison, Goal
-from phalanx.bench.servers import members, redis_client
+from benchmarks.measure import Contender, clock_ns, compare
+from benchmarks.plan import KEY_COUNT, MAP, Plan, make_entries
+from benchmarks.results import Comparison, Goal
+from benchmarks.servers import members, redis_client
 
 GOAL = Goal(least=1.0)
 THREADS = 8

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import phalanx
-from phalanx.bench.measure import resident_bytes
-from phalanx.bench.plan import KEY_BYTES, MAP, VALUE_BYTES, Plan, make_entries
-from phalanx.bench.results import Comparison, Goal, Side
-from phalanx.bench.servers import members, redis_client
+from benchmarks.measure import resident_bytes
+from benchmarks.plan import KEY_BYTES, MAP, VALUE_BYTES, Plan, make_entries
+from benchmarks.results import Comparison, Goal, Side
+from benchmarks.servers import members, redis_client
 
 GOAL = Goal(most=2.0)
 BATCH = 1000

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import phalanx
-from phalanx.bench.measure import Contender, clock_ns, compare, concurrent, percentile
-from phalanx.bench.plan import KEY_COUNT, MAP, Plan, make_entries
-from phalanx.bench.results import Comparison, Goal
+from benchmarks.measure import Contender, clock_ns, compare, concurrent, percentile
+from benchmarks.plan import KEY_COUNT, MAP, Plan, make_entries
+from benchmarks.results import Comparison, Goal
 
 GOAL = Goal(least=700_000, of_rate=True)
 BATCH = 1000

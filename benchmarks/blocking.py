@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 
 import phalanx
-from phalanx.bench.measure import Contender, blocking, compare
-from phalanx.bench.plan import KEY_COUNT, MAP, Plan, make_entries
-from phalanx.bench.results import Comparison, Goal
-from phalanx.bench.servers import members, redis_client
+from benchmarks.measure import Contender, blocking, compare
+from benchmarks.plan import KEY_COUNT, MAP, Plan, make_entries
+from benchmarks.results import Comparison, Goal
+from benchmarks.servers import members, redis_client
 
 SINGLE_GOAL = Goal(least=1.2)
 BULK_GOAL = Goal(least=1.0)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 
 import phalanx
-from phalanx.bench.measure import Contender, compare, concurrent
-from phalanx.bench.plan import KEY_COUNT, MAP, Plan, make_entries
-from phalanx.bench.results import Comparison, Goal
-from phalanx.bench.servers import members, redis_server
+from benchmarks.measure import Contender, compare, concurrent
+from benchmarks.plan import KEY_COUNT, MAP, Plan, make_entries
+from benchmarks.results import Comparison, Goal
+from benchmarks.servers import members, redis_server
 
 TASKS = 50
 GOAL = Goal(least=5.0)

@@ -6,8 +6,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from phalanx.bench.measure import spread
-from phalanx.bench.results import Comparison, Environment, Report
+from benchmarks.measure import spread
+from benchmarks.results import Comparison, Environment, Report
 
 
 def print_report(report: Report, console: Console) -> None:

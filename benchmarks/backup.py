@@ -18,10 +18,10 @@ from itertools import count, cycle, repeat
 from typing import Any
 
 import phalanx
-from phalanx.bench.measure import Contender, clock_ns, compare, concurrent
-from phalanx.bench.plan import KEY_COUNT, MAP, Plan, make_entries
-from phalanx.bench.results import Comparison, Goal
-from phalanx.bench.servers import Server, members, redis_server
+from benchmarks.measure import Contender, clock_ns, compare, concurrent
+from benchmarks.plan import KEY_COUNT, MAP, Plan, make_entries
+from benchmarks.results import Comparison, Goal
+from benchmarks.servers import Server, members, redis_server
 from phalanx.common.errors import ProtocolError
 from phalanx.common.ids import address_of, host_and_port
 from phalanx.grid.serialization import to_data, to_key_data

@@ -1,4 +1,4 @@
-"""How long the best connected set of large clusters takes, beside networkx and igraph: `bench connectivity`.
+"""How long the best connected set of large clusters takes, beside networkx and igraph: `./run bench connectivity`.
 
 Pure functions in this process, all on the same graph in one run. The others look for a maximum clique of the graph of
 working pairs (igraph also for a largest independent set of the broken ones), each in a process of its own that is
@@ -219,4 +219,4 @@ def _print(figures: Sequence[Solved], limit: float, rivals: list[str], console: 
             f"  With the choice among sets as large: {f.all_ms:,.1f} ms; longest slice: {f.longest_slice_ms:,.1f} ms.\n"
         )
     if missing := [name for name in RIVALS if name not in rivals]:
-        console.print(f"Not here: {', '.join(missing)} (pip install 'phalanx[bench]').")
+        console.print(f"Not here: {', '.join(missing)} (run ./run setup again).")

@@ -1,4 +1,4 @@
-"""What a migration costs those who write meanwhile, and how fast it moves entries: `phalanx bench migration`.
+"""What a migration costs those who write meanwhile, and how fast it moves entries: `./run bench migration`.
 
 Real members on the loopback interface. Writers put entries over and over, at rest first and then while another member
 joins and gets its share, in one run: so the two are compared with each other, not with figures of another day. The
@@ -28,9 +28,9 @@ from rich.console import Console
 from rich.table import Table
 
 import phalanx
-from phalanx.bench.measure import clock_ns, percentile
-from phalanx.bench.plan import MAP, make_key
-from phalanx.bench.servers import ServerFailed
+from benchmarks.measure import clock_ns, percentile
+from benchmarks.plan import MAP, make_key
+from benchmarks.servers import ServerFailed
 from phalanx.client.ask import Inquirer, Placement
 from phalanx.runtime.processes import MemberProcess, start_member_process
 

@@ -1,4 +1,4 @@
-"""What membership costs and how soon it finds failures, by the number of members: `phalanx bench membership`.
+"""What membership costs and how soon it finds failures, by the number of members: `./run bench membership`.
 
 The members are the real ones, in virtual time (`bench.many`): counts and delays are exact and the same on every
 machine; only processor time is this machine's.
@@ -18,7 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from phalanx.bench.many import LATENCY_MS, MASTER, ManyMembers
+from benchmarks.many import LATENCY_MS, MASTER, ManyMembers
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.wire import events

@@ -1,1 +1,0 @@
-"""Measurements beside what a Python user would pick instead, in one run on one machine."""
