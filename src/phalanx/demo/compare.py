@@ -1,81 +1,68 @@
-"""Whether what Spark reads from a map is what the file holds: rows, and each column's content.
+"""Whether Spark reads from the maps what the files hold: all rows with all columns, and the answer to a question.
 
-Each side is read once. Of each column: how many values there are, and the sum of the hashes of (key, value) of all rows,
-which does not depend on their order and moves if a value changes, or goes to another row. Where something differs, the
-two sides are joined by key to show what.
+Each side of a table is read once, for the number of rows and a checksum. Where these differ, Spark looks for rows that do.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 EXAMPLES = 3
+WINDS = (0, 5, 10, 15, 20, 25)
+"""The least wind speed of each bucket, in mph; the last has no upper end."""
 _KEY_HASH = "hash of the key"
 
-
-@dataclass(frozen=True)
-class Fingerprint:
-    """A DataFrame in a few numbers."""
-
-    rows: int
-    columns: dict[str, tuple[int, int]]
-    """Column to how many values it has that are not null, and their checksum."""
+Answer = dict[tuple[str, int], tuple[float | None, int]]
+"""(airline's name, least wind speed of the bucket) to mean arrival delay in minutes, and number of flights."""
 
 
-def fingerprint(frame: DataFrame, key: tuple[str, ...]) -> Fingerprint:
-    """Read a DataFrame once."""
+def fingerprint(frame: DataFrame, key: tuple[str, ...]) -> tuple[int, int]:
+    """Read a DataFrame once: the number of rows, and the sum of the hashes of (column, key, value) of all rows.
+
+    The sum does not depend on the order of rows, and changes when a value changes, or moves to another row or column.
+    """
     from pyspark.sql import functions as f
 
-    names = frame.columns
-    wanted = [f.count(f.lit(1)).alias("rows")]
-    for index, name in enumerate(names):
-        hashed = f.xxhash64(_KEY_HASH, name).cast("decimal(38,0)")
-        wanted += [f.count(name).alias(f"count{index}"), f.sum(hashed).alias(f"sum{index}")]
-    found = frame.withColumn(_KEY_HASH, f.xxhash64(*key)).agg(*wanted).collect()[0]
-    return Fingerprint(
-        found["rows"],
-        {name: (found[f"count{i}"], int(found[f"sum{i}"] or 0)) for i, name in enumerate(names)},
+    hashes = [f.xxhash64(f.lit(i), _KEY_HASH, name).cast("decimal(38,0)") for i, name in enumerate(frame.columns)]
+    keyed = frame.withColumn(_KEY_HASH, f.xxhash64(*key))
+    found = keyed.agg(f.count(f.lit(1)).alias("rows"), f.sum(reduce(add, hashes)).alias("checksum")).collect()[0]
+    return found["rows"], int(found["checksum"] or 0)
+
+
+def find_examples(files: DataFrame, grid: DataFrame) -> list[str]:
+    """Show some rows that only one side has."""
+    sides = {"file": files.exceptAll(grid), "map": grid.exceptAll(files)}
+    return [f"only in the {side}: {row.asDict()}" for side in sides for row in sides[side].limit(EXAMPLES).collect()]
+
+
+def mean_delays(tables: Mapping[str, DataFrame]) -> Answer:
+    """Join three tables: mean arrival delay by airline and by wind speed at the origin in the hour of departure."""
+    from pyspark.sql import functions as f
+
+    wind = (f.floor(f.col("wind_speed") / WINDS[1]) * WINDS[1]).cast("int")
+    rows = (
+        tables["flights"]
+        .join(tables["airlines"], "carrier")
+        .join(tables["weather"].select("origin", "time_hour", "wind_speed"), ["origin", "time_hour"])
+        .where(f.col("wind_speed").isNotNull())
+        .groupBy("name", f.least(wind, f.lit(WINDS[-1])).alias("wind"))
+        # Delays are whole minutes, so their mean is the same in whatever order they are added.
+        .agg(f.avg("arr_delay").alias("delay"), f.count("arr_delay").alias("flights"))
     )
+    return {(row["name"], row["wind"]): (row["delay"], row["flights"]) for row in rows.collect()}
 
 
-def differences(name: str, files: Fingerprint, grid: Fingerprint) -> list[str]:
-    """What differs, one line each; none if nothing does."""
-    found = []
-    if files.rows != grid.rows:
-        found.append(f"{name}: {files.rows:,} rows in the file, {grid.rows:,} in the map")
-    for column in files.columns.keys() - grid.columns.keys():
-        found.append(f"{name}.{column}: not in the map")
-    for column, (count, checksum) in files.columns.items():
-        there = grid.columns.get(column, (count, checksum))
-        if there[0] != count:
-            found.append(f"{name}.{column}: {count:,} values in the file, {there[0]:,} in the map")
-        elif there[1] != checksum:
-            found.append(f"{name}.{column}: other values in the map than in the file")
-    return found
-
-
-def examples(files: DataFrame, grid: DataFrame, key: tuple[str, ...]) -> list[str]:
-    """Some rows that differ, as people can look them up."""
-    from pyspark.sql import functions as f
-
-    columns = [name for name in files.columns if name not in key]
-    left = files.select(*key, f.struct(*(columns or key)).alias("in_file"))
-    right = grid.select(*key, f.struct(*(columns or key)).alias("in_map"))
-    rows = left.join(right, list(key), "full_outer").where(~f.col("in_file").eqNullSafe(f.col("in_map")))
-    found = []
-    for row in rows.limit(EXAMPLES).collect():
-        place = ", ".join(f"{name}={row[name]}" for name in key)
-        if row["in_file"] is None or row["in_map"] is None:
-            found.append(f"{place}: only in the {'map' if row['in_file'] is None else 'file'}")
-            continue
-        pairs = [
-            f"{name} is {row['in_file'][name]} in the file and {row['in_map'][name]} in the map"
-            for name in columns
-            if row["in_file"][name] != row["in_map"][name]
-        ]
-        found.append(f"{place}: {', '.join(pairs)}")
-    return found
+def sample(answer: Answer, rows: int = 5) -> list[list[str]]:
+    """Choose the airlines with the most flights, each with its mean delay by wind speed, for people."""
+    flights: dict[str, int] = {}
+    for (airline, _), (_, count) in answer.items():
+        flights[airline] = flights.get(airline, 0) + count
+    largest = sorted(flights, key=lambda airline: (-flights[airline], airline))[:rows]
+    cells = {place: "" if delay is None else f"{delay:+.1f}" for place, (delay, _) in answer.items()}
+    return [[airline, *(cells.get((airline, wind), "") for wind in WINDS)] for airline in largest]

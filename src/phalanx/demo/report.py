@@ -1,74 +1,75 @@
-"""What the demo did and found, for machines; the story for people is told from it, too."""
+"""What the demo did and found, for machines. Milliseconds are counted from a kill; None: it did not happen."""
 
 from __future__ import annotations
 
 import msgspec
 
 from phalanx.common.ids import MemberId
+from phalanx.common.view import MembersView
 
 
 class MemberListSeen(msgspec.Struct, frozen=True):
-    """A member list as all living members had it."""
+    """A member list as all living members had it; `lines` as they log it."""
 
     size: int
     version: int
     lines: list[str]
-    """As members log it."""
+
+    @classmethod
+    def of(cls, view: MembersView) -> MemberListSeen:
+        """Take a view's figures."""
+        return cls(len(view.members), view.version, view.log_lines())
 
 
 class MapResult(msgspec.Struct):
-    """One file and the map that it became."""
+    """One file and the map that it became. `rows`: in the file."""
 
     name: str
     rows: int
-    """In the file."""
     write_s: float
     read_s: float = 0.0
     rows_read: int = 0
     equal: bool = False
 
 
-class Fall(msgspec.Struct, frozen=True):
-    """A member that was killed, and how the others went on. Milliseconds since the kill; None: did not happen."""
+class Fall(msgspec.Struct):
+    """A member that was killed, which `owned` so many of the `partitions`, and how the others went on.
+
+    Until they had one list; every partition a living owner; the first write for a key that the dead member owned was
+    acknowledged; every partition had all its replicas.
+    """
 
     member: MemberId
     owned: int
-    """Partitions that it owned."""
     partitions: int
     was_master: bool
-    member_list: MemberListSeen | None
-    list_ms: int | None
-    owners_ms: int | None
-    """Until every partition had a living owner."""
-    write_ms: int | None
-    """Until the first write was acknowledged again for a key that the dead member owned."""
-    redundant_ms: int | None
-    """Until every partition had all its replicas again."""
+    member_list: MemberListSeen | None = None
+    list_ms: int | None = None
+    owners_ms: int | None = None
+    write_ms: int | None = None
+    redundant_ms: int | None = None
 
 
 class WriterResult(msgspec.Struct, frozen=True):
-    """What the writer was told, and what is there."""
+    """What the writer was told, and what is there. `repeated`: writes that were sent again for want of an outcome."""
 
     acknowledged: int
-    """Writes, all of which are checked: a key that was written again must have its last value."""
     keys: int
     repeated: int
-    """Writes whose outcome was unknown for a while, and that were sent again."""
     missing: int
     wrong: int
 
 
 class QuestionResult(msgspec.Struct, frozen=True):
-    """Mean arrival delay by airline and wind speed, from the grid and from the files."""
+    """Whether both sides answer alike, and for people a `sample`: airline, and mean delay by wind speed."""
 
     groups: int
     equal: bool
     sample: list[list[str]]
-    """Some rows for people: airline, wind, mean delay, flights."""
 
 
 class Report(msgspec.Struct):
-    """The whole demo."""
+    """The whole demo. `ms_to_…`: the longest of all falls; `differences`: what did not hold, empty if all did."""
 
     ok: bool = False
     members: int = 0
@@ -84,8 +85,6 @@ class Report(msgspec.Struct):
     rows_per_s_in: int = 0
     rows_per_s_out: int = 0
     ms_to_write: int | None = None
-    """The longest of all falls."""
     ms_to_redundancy: int | None = None
     differences: list[str] = []
-    """What did not hold; empty if all did."""
     seconds: float = 0.0

@@ -6,30 +6,46 @@ where that makes sense, for a later chapter may show why.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from rich.status import Status
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Table as Rows
 
 from phalanx.client.sync import Client
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import address_of
-from phalanx.demo import compare, question
-from phalanx.demo.cluster import CLUSTER, DemoCluster, list_seen
-from phalanx.demo.dataset import NULL, File, Table, unpack
-from phalanx.demo.report import Fall, MapResult, QuestionResult, Report, WriterResult
-from phalanx.demo.screen import Screen
-from phalanx.demo.spark_process import SparkProcess, Worker, wait
+from phalanx.demo import dataset
+from phalanx.demo.cluster import CLUSTER, DemoCluster, Stage
+from phalanx.demo.compare import WINDS, find_examples, fingerprint, mean_delays, sample
+from phalanx.demo.dataset import NULL, File, unpack
+from phalanx.demo.report import Fall, MapResult, MemberListSeen, QuestionResult, Report, WriterResult
 from phalanx.demo.writer import MAP, Writer, check
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 WRITE_FOR_S = 1.5
 """How long the writer has a whole cluster before the first kill, and after the last."""
+CORES = min(os.cpu_count() or 2, 8)
+SPARK = {
+    "spark.driver.memory": "1g",
+    # For a program that runs a minute on few cores: no threads for collecting, and no time for compiling well.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.io.tmpdir={folder}",
+    "spark.local.dir": "{folder}",
+    "spark.sql.warehouse.dir": "{folder}/warehouse",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": str(CORES),
+}
+SHOWN = 5
+"""Groups of the question that differ and are told."""
 
 T = TypeVar("T")
 
@@ -37,26 +53,22 @@ T = TypeVar("T")
 class Story:
     """One run."""
 
-    def __init__(self, screen: Screen, folder: Path, report: Report) -> None:
+    def __init__(self, console: Console, folder: Path, report: Report) -> None:
         """`report`: with the sizes set; the run fills in the rest."""
-        self._screen = screen
-        self._folder = folder
-        self.report = report
+        self._console, self._folder, self.report = console, folder, report
         self._cluster = DemoCluster(folder, report.backup_count, report.partitions)
         self._files: list[File] = []
         self._csv: dict[str, DataFrame] = {}
         self._grid: dict[str, DataFrame] = {}
 
     def run(self) -> None:
-        """Tell it all. Nothing that was started is left when this returns or raises."""
-        report = self.report
+        """Tell it all. No member and no session of Spark is left when this returns or raises."""
+        report, began = self.report, time.monotonic()
         with ExitStack() as stack:
             stack.callback(self._cluster.stop)
-            self._spark = SparkProcess(self._folder)
-            stack.callback(self._spark.stop)
             try:
                 self._start_members()
-                self._load()
+                self._load(stack)
                 writer = self._write_while_members_die()
                 self._read_back()
                 self._ask()
@@ -64,210 +76,251 @@ class Story:
             except PhalanxError as error:
                 self._differs([str(error)])
                 for log in sorted(self._folder.glob("member-*.log")):
-                    self._screen.block([f"{log.name}: {line}" for line in log.read_text().splitlines()[-3:]])
-            finally:
-                with self._screen.waiting("stopping members and Spark"):
-                    stack.close()
+                    self._block([f"{log.name}: {line}" for line in log.read_text().splitlines()[-3:]])
         report.ok = not report.differences
-        report.seconds = round(self._screen.seconds(), 1)
+        report.seconds = round(time.monotonic() - began, 1)
 
     # --- chapters --------------------------------------------------------------------------------------------------
 
     def _start_members(self) -> None:
         count = self.report.members
-        self._screen.heading(1, f"{'One member' if count == 1 else f'{count} members'} on this machine, nothing beside")
-        with self._screen.waiting("starting members, and Spark in the meantime"):
+        self._heading(1, f"{'One member' if count == 1 else f'{count} members'} on this machine, nothing beside")
+        with self._console.status("starting members"):
             self._cluster.start(count)
-            view = self._cluster.wait_list(_nothing)
-        self.report.member_list = list_seen(view)
+            self._cluster.wait(Stage.ONE_LIST)
+        self.report.member_list = MemberListSeen.of(self._cluster.view())
         if count > 1:
-            self._screen.good(f"they found each other through one seed, {self._cluster.living[0].address}")
-        self._screen.block(view.log_lines())
+            self._good(f"they found each other through one seed, {self._cluster.living[0].address}")
+        self._block(self.report.member_list.lines)
 
-    def _load(self) -> None:
-        screen = self._screen
-        screen.heading(2, 'Spark writes five files into five maps: df.write.format("phalanx")')
-        with screen.waiting("unpacking the files and starting Spark"):
-            unpacking = Worker("unpack").submit(lambda: unpack(self._folder))
-            session = self._spark.session(_nothing)
-            self._files = wait(unpacking, _nothing)
-            self._csv = {
-                file.table.name: session.read.csv(
-                    str(file.path), file.table.schema, header=True, nullValue=NULL, mode="FAILFAST"
-                )
-                for file in self._files
-            }
-            options = {"members": self._cluster.addresses, "cluster": CLUSTER}
-            self._grid = {
-                file.table.name: session.read.format("phalanx")
-                .options(**options, map=file.table.name, key=",".join(file.table.key), ifMissing="empty")
-                .schema(self._csv[file.table.name].schema)
-                .load()
-                for file in self._files
-            }
-            self._warm_up(self._files[0].table)
-        totals = {file.table.name: file.rows for file in self._files}
-        with Client(self._cluster.addresses, cluster=CLUSTER) as grid, screen.bars(totals) as bars:
-            for file in self._files:
-                name = file.table.name
-                took_s = self._write(file.table, lambda: bars.update(name, grid.map(name).size()))  # noqa: B023
-                self.report.maps.append(MapResult(name, file.rows, round(took_s, 3)))
-                bars.update(name, grid.map(name).size(), f"{took_s:.1f} s")
+    def _load(self, stack: ExitStack) -> None:
         report = self.report
-        report.rows = sum(totals.values())
+        self._heading(2, 'Spark writes five files into five maps: df.write.format("phalanx")')
+        with self._console.status("unpacking the files and starting Spark"):
+            self._files = unpack(self._folder, dataset.find_files())
+            spark = _start_spark(self._folder, stack)
+            for file in self._files:
+                self._spark(f"read the file {file.name}", lambda: self._look_at(spark, file))  # noqa: B023  # called at once
+            # Then Spark's Python workers have started.
+            self._write(self._files[0], rows=0)
+            self._spark("read an empty map", self._grid[self._files[0].name].count)
+        with self._bars() as bars:
+            for file in self._files:
+                bar, began = bars.add_task(file.name, total=None, note=""), time.monotonic()
+                self._write(file)
+                report.maps.append(MapResult(file.name, file.rows, round(time.monotonic() - began, 3)))
+                _fill(bars, bar, file.rows, report.maps[-1].write_s)
+        report.rows = sum(file.rows for file in self._files)
         took_s = sum(result.write_s for result in report.maps)
         report.rows_per_s_in = round(report.rows / took_s)
-        screen.good(f"{report.rows:,} rows in {took_s:.1f} s: {report.rows_per_s_in:,} rows/s")
+        self._good(f"{report.rows:,} rows in {took_s:.1f} s: {report.rows_per_s_in:,} rows/s")
 
-    def _warm_up(self, table: Table) -> None:
-        """Write nothing into a map and read nothing from it: then Spark's Python workers have started."""
-        self._run("write nothing", self._writing(self._csv[table.name].limit(0), table))
-        self._run("read an empty map", self._grid[table.name].count)
+    def _look_at(self, spark: SparkSession, file: File) -> None:
+        csv = spark.read.csv(str(file.path), header=True, inferSchema=True, nullValue=NULL, mode="FAILFAST")
+        reader = spark.read.format("phalanx").options(**self._options(file), ifMissing="empty")
+        self._csv[file.name], self._grid[file.name] = csv, reader.schema(csv.schema).load()
 
-    def _writing(self, frame: DataFrame, table: Table) -> Callable[[], None]:
-        """What writes a DataFrame into the table's map."""
-        options = {"members": self._cluster.addresses, "cluster": CLUSTER, "map": table.name}
-        return frame.write.format("phalanx").options(**options, key=",".join(table.key)).mode("append").save
+    def _options(self, file: File) -> dict[str, str]:
+        return {"members": self._cluster.addresses, "cluster": CLUSTER, "map": file.name, "key": ",".join(file.key)}
 
-    def _write(self, table: Table, tick: Callable[[], None]) -> float:
-        """Write a file into its map; how many seconds that took."""
-        began = time.monotonic()
-        self._run(f"write the map {table.name}", self._writing(self._csv[table.name], table), tick)
-        return time.monotonic() - began
+    def _write(self, file: File, rows: int | None = None) -> None:
+        frame = self._csv[file.name] if rows is None else self._csv[file.name].limit(rows)
+        writer = frame.write.format("phalanx").options(**self._options(file)).mode("append")
+        self._spark(f"write the map {file.name}", writer.save)
 
     def _write_while_members_die(self) -> Writer:
-        report, screen = self.report, self._screen
-        screen.heading(3, f"A program keeps writing to a sixth map, {MAP}{_killing(report.killed)}")
+        report = self.report
+        self._heading(3, f"A program keeps writing to a sixth map, {MAP}{_killing(report.killed)}")
         writer = Writer(self._cluster.addresses, CLUSTER)
         writer.start()
-        with screen.waiting("writing") as status:
-            tick = _show_writes(writer, status)
+        with self._console.status("writing") as status:
+
+            def tick() -> None:
+                status.update(f"{writer.acknowledged:,} writes acknowledged")
+
             _pass(WRITE_FOR_S, tick)
-            self._cluster.wait_redundant(tick)
-        screen.good(f"{writer.acknowledged:,} writes acknowledged, every partition has all its replicas")
-        for _ in range(report.killed):
-            with screen.waiting("a member was killed") as status:
-                fall = self._cluster.kill_largest_owner(writer, _show_writes(writer, status))
-            report.falls.append(fall)
-            self._tell_fall(fall)
-        with screen.waiting("writing") as status:
-            _pass(WRITE_FOR_S, _show_writes(writer, status))
+            self._cluster.wait(Stage.REDUNDANT, tick)
+            self._good(f"{writer.acknowledged:,} writes acknowledged, every partition has all its replicas")
+            for _ in range(report.killed):
+                report.falls.append(self._cluster.kill_largest_owner(writer, tick))
+                self._tell_fall(report.falls[-1])
+            _pass(WRITE_FOR_S, tick)
             writer.stop()
         if writer.error is not None:
             self._differs([f"the writer gave up: {writer.error}"])
-        report.ms_to_write = max((fall.write_ms for fall in report.falls if fall.write_ms is not None), default=None)
+        report.ms_to_write = max((ms for fall in report.falls if (ms := fall.write_ms) is not None), default=None)
         report.ms_to_redundancy = max(
-            (fall.redundant_ms for fall in report.falls if fall.redundant_ms is not None), default=None
+            (ms for fall in report.falls if (ms := fall.redundant_ms) is not None), default=None
         )
         return writer
 
     def _tell_fall(self, fall: Fall) -> None:
-        screen, lines = self._screen, fall.member_list.lines if fall.member_list is not None else []
+        lines = fall.member_list.lines if fall.member_list is not None else [""]
         master = ", the master" if fall.was_master else ""
         owned = f"owned {fall.owned} of {fall.partitions} partitions"
-        screen.line(f"SIGKILL to {address_of(fall.member)}{master}; it {owned}", mark="[red]†[/]")
-        happened = [
-            (fall.list_ms, f"the others agree: {lines[0].rstrip(' [') if lines else ''}"),
-            (fall.owners_ms, "every partition has an owner again"),
-            (fall.write_ms, "the first write is acknowledged again for a key of the dead member"),
-            (fall.redundant_ms, "backups are rebuilt: every partition has all its replicas"),
+        self._console.print(f"   [red]†[/] SIGKILL to {address_of(fall.member)}{master}; it {owned}", soft_wrap=True)
+        told = [
+            (
+                fall.list_ms,
+                f"the others agree: {lines[0].rstrip(' [')}",
+                "the others did not agree on a list without it",
+            ),
+            (fall.owners_ms, "every partition has an owner again", "some partition stayed without a living owner"),
+            (
+                fall.write_ms,
+                "the first write is acknowledged again for a key of the dead member",
+                "no write was acknowledged for a key that it owned",
+            ),
+            (
+                fall.redundant_ms,
+                "backups are rebuilt: every partition has all its replicas",
+                "backups were not rebuilt",
+            ),
         ]
-        for ms, text in sorted(((ms, text) for ms, text in happened if ms is not None), key=lambda item: item[0]):
-            screen.good(f"[cyan]{ms:>6,} ms[/]  {text}")
-        screen.block(lines)
-        missed = [
-            (fall.list_ms, "the others did not agree on a member list without it"),
-            (fall.owners_ms, "some partition stayed without a living owner"),
-            (fall.write_ms, "no write was acknowledged for a key that it owned"),
-            (fall.redundant_ms, "backups were not rebuilt"),
-        ]
-        self._differs([f"after {fall.member} was killed, {text}" for ms, text in missed if ms is None])
+        for ms, text in sorted(
+            ((ms, happened) for ms, happened, _ in told if ms is not None), key=lambda each: each[0]
+        ):
+            self._good(f"[cyan]{ms:>6,} ms[/]  {text}")
+        self._block(lines)
+        self._differs([f"after {fall.member} was killed, {missed}" for ms, _, missed in told if ms is None])
 
     def _read_back(self) -> None:
-        report, screen = self.report, self._screen
-        screen.heading(4, 'Spark reads all maps back, spark.read.format("phalanx"), and compares with the files')
-        with screen.bars({file.table.name: file.rows for file in self._files}) as bars:
+        report = self.report
+        self._heading(4, 'Spark reads all maps back, spark.read.format("phalanx"), and compares with the files')
+        with self._bars() as bars:
             for file, result in zip(self._files, report.maps, strict=True):
-                name = file.table.name
-
-                def tick() -> None:
-                    done, tasks = self._spark.progress()
-                    bars.update(name, file.rows * done / tasks if tasks else 0)  # noqa: B023
-
-                began = time.monotonic()
-                there = self._fingerprint(self._grid[name], file, tick)
-                result.read_s, result.rows_read = round(time.monotonic() - began, 3), there.rows
-                bars.update(name, there.rows, f"{result.read_s:.1f} s, comparing")
-                self._compare(file, result, there)
-                verdict = "equal" if result.equal else "[red]differs[/red]"
-                bars.update(name, there.rows, f"{result.read_s:.1f} s, {verdict}")
+                name, key = file.name, file.key
+                csv, grid = self._csv[name], self._grid[name]
+                bar, began = bars.add_task(name, total=None, note=""), time.monotonic()
+                there = self._spark(f"read {name}", lambda: fingerprint(grid, key))  # noqa: B023  # called at once
+                result.read_s, result.rows_read = round(time.monotonic() - began, 3), there[0]
+                here = self._spark(f"read {name}", lambda: fingerprint(csv, key))  # noqa: B023  # called at once
+                result.equal = (file.rows, here) == (there[0], there)
+                _fill(bars, bar, there[0], result.read_s)
+                if not result.equal:
+                    counts = (
+                        f"{file.rows:,} rows in the file, {there[0]:,} in the map, Spark read {here[0]:,} from the file"
+                    )
+                    shown = self._spark("look for rows that differ", lambda: find_examples(csv, grid))  # noqa: B023
+                    self._differs([f"{name}: {counts}", *(f"{name}: {text}" for text in shown)])
         took_s = sum(result.read_s for result in report.maps)
         report.rows_per_s_out = round(sum(result.rows_read for result in report.maps) / took_s)
         if all(result.equal for result in report.maps):
-            screen.good(f"{report.rows:,} rows and every column of all maps equal: {report.rows_per_s_out:,} rows/s")
-
-    def _compare(self, file: File, result: MapResult, there: compare.Fingerprint) -> None:
-        name = file.table.name
-        here = self._fingerprint(self._csv[name], file, _nothing)
-        found = compare.differences(name, here, there)
-        if here.rows != file.rows:
-            found.append(f"{name}: {file.rows:,} rows in the file, of which Spark read {here.rows:,}")
-        result.equal = not found
-        if found:
-            shown = self._run(
-                "look for rows that differ",
-                lambda: compare.examples(self._csv[name], self._grid[name], file.table.key),
-            )
-            self._differs(found + [f"{name}: for example {text}" for text in shown])
+            self._good(f"{report.rows:,} rows and every column of all maps equal: {report.rows_per_s_out:,} rows/s")
 
     def _ask(self) -> None:
-        with self._screen.waiting("asking for the mean arrival delay by airline and by wind speed"):
-            grid = self._run("answer from the grid", lambda: question.mean_delays(self._grid))
-            files = self._run("answer from the files", lambda: question.mean_delays(self._csv))
-        found = question.differing_answers(files, grid)
-        sample = question.sample(grid)
-        self.report.question = QuestionResult(len(files), not found, sample)
-        self._differs(found[:5] + ([f"... and {len(found) - 5} more groups"] if len(found) > 5 else []))
+        with self._console.status("asking for the mean arrival delay by airline and by wind speed"):
+            grid = self._spark("answer from the grid", lambda: mean_delays(self._grid))
+            files = self._spark("answer from the files", lambda: mean_delays(self._csv))
+        found = [
+            f"mean delay of {airline} at {wind}+ mph: {files.get((airline, wind))} from the files, "
+            f"{grid.get((airline, wind))} from the grid"
+            for airline, wind in sorted(files.keys() | grid.keys())
+            if files.get((airline, wind)) != grid.get((airline, wind))
+        ]
+        self.report.question = QuestionResult(len(files), not found, sample(grid))
+        self._differs(found[:SHOWN] + ([f"... and {len(found) - SHOWN} more groups"] if len(found) > SHOWN else []))
         if not found:
-            self._screen.good(
+            self._good(
                 f"mean arrival delay by airline and wind speed, {len(files)} groups joined from three maps: equal"
             )
-            self._screen.block(question.text_table(sample))
+            rows = Rows(box=None, padding=(0, 0, 0, 3), pad_edge=False)
+            rows.add_column("minutes late, by wind")
+            for wind in WINDS:
+                rows.add_column(
+                    f"{wind}+ mph" if wind == WINDS[-1] else f"{wind}-{wind + WINDS[1]} mph", justify="right"
+                )
+            for row in self.report.question.sample:
+                rows.add_row(*row)
+            self._console.print(Padding(rows, (0, 0, 0, 5)), style="dim")
 
     def _check_writes(self, writer: Writer) -> None:
-        screen = self._screen
-        screen.heading(5, "What was acknowledged is there")
-        with (
-            screen.waiting("looking up what was acknowledged"),
-            Client(self._cluster.addresses, cluster=CLUSTER) as grid,
-        ):
+        self._heading(5, "What was acknowledged is there")
+        with Client(self._cluster.addresses, cluster=CLUSTER) as grid:
             missing, wrong = check(writer, grid)
-        result = WriterResult(writer.acknowledged, len(writer.values), writer.repeated, len(missing), len(wrong))
-        self.report.writer = result
+        written = (writer.acknowledged, len(writer.values))
+        self.report.writer = WriterResult(*written, writer.repeated, len(missing), len(wrong))
         if missing:
             self._differs([f"{MAP}: {len(missing):,} acknowledged keys are missing, such as {missing[0]}"])
         if wrong:
             self._differs([f"{MAP}: {len(wrong):,} keys lost their last acknowledged write, such as {wrong[0]}"])
         if not missing and not wrong:
-            screen.good(f"all {result.acknowledged:,} acknowledged writes to {result.keys:,} keys, none lost")
+            self._good(f"all {written[0]:,} acknowledged writes to {written[1]:,} keys, none lost")
 
     # --- helpers ---------------------------------------------------------------------------------------------------
 
-    def _run(self, what: str, work: Callable[[], T], tick: Callable[[], None] | None = None) -> T:
-        return self._spark.run(what, work, tick if tick is not None else _nothing)
+    def _spark(self, what: str, work: Callable[[], T]) -> T:
+        """Let Spark work. Raises `PhalanxError` with one line of what Spark said."""
+        try:
+            return work()
+        except PhalanxError:
+            raise
+        except Exception as error:
+            raise PhalanxError(f"Spark could not {what}: {_in_short(error)}") from error
 
-    def _fingerprint(self, frame: Any, file: File, tick: Callable[[], None]) -> compare.Fingerprint:
-        what = f"read {file.table.name}"
-        return self._run(what, lambda: compare.fingerprint(frame, file.table.key), tick)
+    @contextmanager
+    def _bars(self) -> Iterator[Progress]:
+        """Show a bar for each map, which pulses until it is filled."""
+        columns = (TextColumn("     {task.description:<8}"), BarColumn(32), TextColumn("[dim]{task.fields[note]}"))
+        with Progress(*columns, console=self._console, disable=not self._console.is_terminal) as bars:
+            yield bars
+
+    def _heading(self, number: int, text: str) -> None:
+        self._console.print(f"\n[bold cyan]{number}[/]  [bold]{text}[/]")
+
+    def _good(self, text: str) -> None:
+        self._console.print(f"   [green]✓[/] {text}", soft_wrap=True)
 
     def _differs(self, lines: list[str]) -> None:
         self.report.differences += lines
         for line in lines:
-            self._screen.bad(line)
+            self._console.print(f"   [red]✗ {escape(line)}[/]", soft_wrap=True)
+
+    def _block(self, lines: list[str]) -> None:
+        for line in lines:
+            self._console.print(f"     {line}", style="dim", markup=False, soft_wrap=True)
 
 
-def _nothing() -> None:
-    """Nothing to show while waiting."""
+def _start_spark(folder: Path, stack: ExitStack) -> SparkSession:
+    """Start Spark, which ends with the stack; its Java process ends with this one."""
+    from phalanx.spark import session
+
+    try:
+        with _stderr_into(folder / "spark.log"):
+            spark = session(f"local[{CORES}]", **{name: text.format(folder=folder) for name, text in SPARK.items()})
+    except Exception as error:  # of Java, of the launcher, of the network: whatever kind it is
+        raise PhalanxError(f"Spark did not start: {_in_short(error)}") from error
+
+    def stop() -> None:
+        with suppress(Exception):  # it may not answer any more
+            spark.stop()
+
+    stack.callback(stop)
+    return spark
+
+
+@contextmanager
+def _stderr_into(log: Path) -> Iterator[None]:
+    """What is started meanwhile writes its stderr into a file: Java says much at its start, and when it is interrupted."""
+    kept = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _in_short(error: Exception) -> str:
+    """What an error of Spark says in one line: ours, where one of ours is in it, without the stacks around it."""
+    from phalanx.spark.errors import told_in
+
+    return str(told_in(str(error)) or " ".join(str(error).split())[:300])
+
+
+def _fill(bars: Progress, bar: TaskID, rows: int, took_s: float) -> None:
+    bars.update(bar, total=1, completed=1, note=f"{rows:>7,} rows, {took_s:.1f} s")
 
 
 def _pass(seconds: float, tick: Callable[[], None]) -> None:
@@ -278,16 +331,8 @@ def _pass(seconds: float, tick: Callable[[], None]) -> None:
         time.sleep(0.05)
 
 
-def _show_writes(writer: Writer, status: Status | None) -> Callable[[], None]:
-    def tick() -> None:
-        if status is not None:
-            status.update(f"{writer.acknowledged:,} writes acknowledged")
-
-    return tick
-
-
 def _killing(count: int) -> str:
     if count == 0:
         return ", and nobody is killed"
-    who = "the member that owns most" if count == 1 else f"{count} members, one after the other,"
-    return f", while {who} {'is' if count == 1 else 'are'} killed"
+    who = "the member that owns most is" if count == 1 else f"{count} members, one after the other, are"
+    return f", while {who} killed"

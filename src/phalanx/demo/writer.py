@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Collection
 
 from phalanx.client.sync import Client
@@ -17,8 +16,6 @@ PAUSE_S = 0.001
 """Between two writes: this is about who is served, not about how fast."""
 REWRITE_EVERY = 4
 """One write of so many is to a key that was written before, so that a lost update shows."""
-CHECK_KEYS = 1_000
-"""Keys looked up at a time."""
 
 
 class Writer(threading.Thread):
@@ -32,21 +29,18 @@ class Writer(threading.Thread):
         """Key to the number of the last write to it that was acknowledged."""
         self.pending: tuple[str, int] | None = None
         """The write under way: acknowledged or not, its value may be there."""
-        self.acknowledged = 0
-        self.repeated = 0
+        self.acknowledged = self.repeated = 0
         self.error: Exception | None = None
         """What ended it before it was told to stop."""
-        self._acknowledgements: deque[tuple[float, float, int]] = deque(maxlen=200_000)
+        self._acknowledgements: list[tuple[float, float, int]] = []
         """When each write began, when it was acknowledged, and the partition of its key."""
 
     def run(self) -> None:
-        """The thread."""
+        """Write, in this thread."""
         try:
             with Client(self._members, cluster=self._cluster) as grid:
-                number = 0
                 while not self._stopping.wait(PAUSE_S):
-                    number += 1
-                    self._write(grid, number)
+                    self._write(grid, self.acknowledged + 1)
         except Exception as error:  # whatever it is, it belongs into the report
             self.error = error
 
@@ -57,42 +51,32 @@ class Writer(threading.Thread):
 
     def first_acknowledged_after(self, moment: float, partitions: Collection[int]) -> float | None:
         """When the first write was acknowledged that began after the moment, for a key of one of the partitions."""
-        for began, ended, partition in list(self._acknowledgements):
-            if began >= moment and partition in partitions:
-                return ended
-        return None
+        seen = list(self._acknowledgements)
+        return next((ended for began, ended, part in seen if began >= moment and part in partitions), None)
 
     def _write(self, grid: Client, number: int) -> None:
         key = f"booking-{number if number % REWRITE_EVERY else number // REWRITE_EVERY}"
-        self.pending = (key, number)
-        partition = partition_of(to_key_data(key), grid.partition_count)
-        bookings = grid.map(MAP)
-        began = time.monotonic()
+        self.pending, began = (key, number), time.monotonic()
         while True:
             try:
-                bookings.put(key, number)
+                grid.map(MAP).put(key, number)
                 break
             except (UnavailableError, IndeterminateWrite):
                 self.repeated += 1
                 if self._stopping.is_set():
                     raise
-        self.values[key] = number
-        self.pending = None
-        self.acknowledged += 1
-        self._acknowledgements.append((began, time.monotonic(), partition))
+        self._acknowledgements.append((began, time.monotonic(), partition_of(to_key_data(key), grid.partition_count)))
+        self.values[key], self.pending = number, None
+        self.acknowledged = number
 
 
 def check(writer: Writer, grid: Client) -> tuple[list[str], list[str]]:
     """Keys that were acknowledged and are missing, and keys that have another value than the last acknowledged one."""
-    missing, wrong = [], []
-    keys = list(writer.values)
-    bookings = grid.map(MAP)
-    for start in range(0, len(keys), CHECK_KEYS):
-        chunk = keys[start : start + CHECK_KEYS]
-        found = bookings.get_all(chunk)
-        for key in chunk:
-            if key not in found:
-                missing.append(key)
-            elif found[key] != writer.values[key] and (key, found[key]) != writer.pending:
-                wrong.append(key)
+    found = grid.map(MAP).get_all(list(writer.values))
+    missing = [key for key in writer.values if key not in found]
+    wrong = [
+        key
+        for key, value in writer.values.items()
+        if key in found and found[key] != value and (key, found[key]) != writer.pending
+    ]
     return missing, wrong
