@@ -183,7 +183,7 @@ def install_locked(env: Mapping[str, str]) -> None:
 
 def write_lock(options: list[str]) -> None:
     """Resolves pyproject.toml anew, for every system and Python, keeping locked versions that still fit."""
-    groups = ("--group", "dev", "--group", "bench", "--group", "build")
+    groups = [part for group in ("dev", "docs", "bench", "build") for part in ("--group", group)]
     what = ("--universal", "--python-version", "3.11", "--all-extras", *groups)
     # The lock names no index and no links: where packages come from is the user's affair, what they are is the hashes'.
     how = ("--generate-hashes", "--no-emit-index-url", "--no-emit-find-links", "--custom-compile-command", "./run lock")

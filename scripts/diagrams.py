@@ -1,7 +1,6 @@
 """Draws the transition tables of the code into docs/membership.md, between the markers that name them.
 
-./run docs             rewrite what is stale
-./run docs --check     say whether something is (a test asks this)
+Part of `./run docs` (scripts/docs.py): rewrites what is stale; with `--check` only says whether something is.
 """
 
 import enum
@@ -39,12 +38,13 @@ def drawn(page: str) -> str:
     return marker.sub(lambda found: f"{found[1]}{draw(TABLES[found[2]])}\n{found[3]}", page)
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
+    """Draw the page anew, or with `--check` only say whether that changes it. The exit status."""
     old = PAGE.read_text(encoding="utf-8")
     new = drawn(old)
     if old == new:
         return 0
-    if "--check" in sys.argv[1:]:
+    if "--check" in arguments:
         print(f"{PAGE.name}: a diagram is not what the code's table says; ./run docs draws it anew", file=sys.stderr)
         return 1
     PAGE.write_text(new, encoding="utf-8")
@@ -52,4 +52,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,193 @@
+"""Pages of the site's reference that are generated from the code, as Markdown; `PAGES` names them all."""
+
+import ast
+import inspect
+import itertools
+import textwrap
+from collections.abc import Callable, Iterator
+from types import UnionType
+from typing import Any, get_args
+
+import msgspec
+from typer.main import get_command
+
+import phalanx
+import phalanx.archive
+import phalanx.cli.app
+import phalanx.client.staging
+import phalanx.maps.async_journal
+import phalanx.spark
+from phalanx.cli.main import app
+from phalanx.client.journal import Journal
+from phalanx.client.sync_map import SyncMap
+from phalanx.common import errors
+from phalanx.maps.async_map import AsyncMap
+from phalanx.spark.options import OPTIONS
+from phalanx.wire.log_events import LogEvent
+from phalanx.wire.membership_events import MembershipEvent
+from phalanx.wire.merge_events import MergeEvent
+from phalanx.wire.table_events import TableEvent
+
+PUBLIC: dict[str, tuple[Any, ...]] = {
+    "A member in your process": (phalanx.start_member, phalanx.Member, phalanx.Config, phalanx.MapConfig),
+    "Clients": (phalanx.Client, phalanx.connect, phalanx.AsyncClient),
+    "Maps": (SyncMap, AsyncMap),
+    "Journals": (Journal, phalanx.maps.async_journal.AsyncJournal, phalanx.maps.async_journal.Change),
+    "Staged writes": (
+        phalanx.client.staging.Staging,
+        phalanx.client.staging.StagedAttempt,
+        phalanx.client.staging.new_job_id,
+    ),
+    "Spark": (phalanx.spark.register, phalanx.spark.each_batch),
+    "Archives": (phalanx.archive.export_maps, phalanx.archive.restore_maps),
+}
+"""What programs use, by subject. Errors have a page of their own."""
+
+EVENTS: dict[str, Any] = {
+    "Membership": MembershipEvent,
+    "Partition table and migrations": TableEvent,
+    "Merges": MergeEvent,
+    "The event log": LogEvent,
+}
+
+
+def python_page() -> str:
+    """Directives for mkdocstrings, by the place at which each class or function stands today."""
+    parts = ["# Python API", "", "`import phalanx` has all of this but what names another module."]
+    for title, members in PUBLIC.items():
+        parts += ["", f"## {title}"]
+        for member in members:
+            if getattr(phalanx, member.__name__, None) is not member:
+                parts += ["", f"`from {_door(member)} import {member.__name__}`"]
+            parts += ["", _directive(member)]
+    return "\n".join(parts) + "\n"
+
+
+def _door(member: Any) -> str:
+    """The package from which a program imports it: the outermost that has it."""
+    names = member.__module__.split(".")
+    for length in range(2, len(names)):
+        package = ".".join(names[:length])
+        if getattr(__import__(package, fromlist=["_"]), member.__name__, None) is member:
+            return package
+    return str(member.__module__)
+
+
+def _directive(member: Any) -> str:
+    return f"::: {member.__module__}.{member.__qualname__}"
+
+
+def command_page() -> str:
+    """Every command with its arguments and options, as the command line itself has them."""
+    statuses = inspect.getdoc(phalanx.cli.app) or ""
+    parts = ["# Command line", "", "## How commands end", "", statuses]
+    for path, command in _commands("phalanx", get_command(app)):
+        parts += ["", f"## {path}", "", _text(command.help or "")]
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
+        if arguments:
+            parts += ["", "| argument | meaning |", "|---|---|"]
+            parts += [f"| `{p.name}` | {_cell(p.help)} |" for p in arguments]
+        if options:
+            parts += ["", "| option | default | meaning |", "|---|---|---|"]
+            parts += [f"| {_names(p)} | {_default(p)} | {_cell(p.help)} |" for p in options]
+    return "\n".join(parts) + "\n"
+
+
+def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    yield path, command
+    for name, child in getattr(command, "commands", {}).items():
+        if not child.hidden:
+            yield from _commands(f"{path} {name}", child)
+
+
+def _names(option: Any) -> str:
+    return ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+
+
+def _default(option: Any) -> str:
+    value = getattr(option.default, "value", option.default)
+    if option.required:
+        return "required"
+    return "" if value in (None, False, "", ()) or callable(value) else f"`{value}`"
+
+
+def options_page() -> str:
+    """The options of the format `phalanx`, as the format itself checks them."""
+    parts = ["# Spark options", "", 'Options of `format("phalanx")`; a wrong one is an error that lists them.', ""]
+    parts += ["| option | default | of | meaning |", "|---|---|---|---|"]
+    for option in OPTIONS:
+        if not option.is_ours:
+            default = "required" if option.default is None else f"`{option.default}`" if option.default else "none"
+            parts.append(f"| `{option.name}` | {default} | {', '.join(option.applies_to)} | {_cell(option.meaning)} |")
+    return "\n".join(parts) + "\n"
+
+
+def errors_page() -> str:
+    """The classes of errors with their bases, and the codes by which members refuse calls."""
+    parts = ["# Errors", "", _text(inspect.getdoc(errors) or ""), "", "## Classes", ""]
+    parts += ["| error | is a | meaning |", "|---|---|---|"]
+    for kind in vars(errors).values():
+        if inspect.isclass(kind) and issubclass(kind, errors.PhalanxError):
+            bases = ", ".join(f"`{base.__name__}`" for base in kind.__bases__)
+            parts.append(f"| `{kind.__name__}` | {bases} | {_cell(inspect.getdoc(kind))} |")
+    parts += ["", "## Codes between members and callers", "", "| code | name | meaning |", "|---|---|---|"]
+    told = _field_docs(errors.ErrorCode)
+    parts += [f"| {code.value} | `{code.name}` | {_cell(told.get(code.name))} |" for code in errors.ErrorCode]
+    return "\n".join(parts) + "\n"
+
+
+def events_page() -> str:
+    """Every event that a member records, with its fields."""
+    parts = ["# Events", "", "What members write to the folder of `--event-log`, one JSON object a line."]
+    parts += [
+        "",
+        "Each line has `at` (ms of the member's clock), `cluster`, `member`, `address`, `event` and the fields of",
+    ]
+    parts += ["the event. Fields are only ever added. A decision carries its inputs and the rule."]
+    for title, union in EVENTS.items():
+        parts += ["", f"## {title}"]
+        for kind in get_args(union) if isinstance(union, UnionType) else (union,):
+            parts += ["", f"### {kind.__name__}", "", _text(inspect.getdoc(kind) or "")]
+            told, fields = _field_docs(kind), msgspec.structs.fields(kind)
+            if fields:
+                parts += ["", "| field | type | meaning |", "|---|---|---|"]
+                types = inspect.get_annotations(kind)
+                parts += [f"| `{f.name}` | `{_type(types, f)}` | {_cell(told.get(f.name))} |" for f in fields]
+    return "\n".join(parts) + "\n"
+
+
+def _type(annotations: dict[str, Any], field: msgspec.structs.FieldInfo) -> str:
+    shown = annotations.get(field.name, field.type)
+    return (shown if isinstance(shown, str) else getattr(shown, "__name__", str(shown))).replace("|", "\\|")
+
+
+def _field_docs(kind: type) -> dict[str, str]:
+    """The docstring below each field or member of a class."""
+    module = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+    body = [line for each in module.body if isinstance(each, ast.ClassDef) for line in each.body]
+    found = {}
+    for field, below in itertools.pairwise(body):
+        name = field.target if isinstance(field, ast.AnnAssign) else getattr(field, "targets", [None])[0]
+        if isinstance(name, ast.Name) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            found[name.id] = str(below.value.value)
+    return found
+
+
+def _cell(text: str | None) -> str:
+    """Text as the cell of a table: in one line, with nothing that would end the cell or begin HTML."""
+    return _text(" ".join((text or "").split())).replace("|", "\\|")
+
+
+def _text(text: str) -> str:
+    """Text from the code as Markdown: without HTML, and without what marks paragraphs for a terminal."""
+    return text.replace("\b", "").replace("<", "&lt;")
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "reference/python.md": python_page,
+    "reference/command-line.md": command_page,
+    "reference/spark-options.md": options_page,
+    "reference/errors.md": errors_page,
+    "reference/events.md": events_page,
+}

@@ -1,0 +1,97 @@
+"""The documentation builds as a site without a warning, loads nothing from elsewhere, and says what the code says."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import phalanx
+from phalanx.common import errors
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = ROOT / "scripts"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, str(SCRIPTS / "docs.py"), "--check", "--to", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def hooks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(SCRIPTS)
+    spec = importlib.util.spec_from_file_location("site_hooks", SCRIPTS / "site_hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 20
+    loads = re.compile(r'<(?:script|img|iframe|source)[^>]*\ssrc="(?:https?:)?//|<link[^>]*href="(?:https?:)?//')
+    assert [str(page) for page in pages if loads.search(page.read_text(encoding="utf-8"))] == []
+    # The theme's script draws Mermaid with a library from elsewhere: no page may have what makes it do so.
+    assert [str(page) for page in pages if 'class="mermaid"' in page.read_text(encoding="utf-8")] == []
+
+
+def test_the_reference_has_what_the_code_has(site: Path) -> None:
+    api, told = ((site / "reference" / f"{name}.html").read_text(encoding="utf-8") for name in ("python", "errors"))
+    for name in phalanx.__all__:
+        kind = getattr(phalanx, name)
+        page = told if isinstance(kind, type) and issubclass(kind, errors.PhalanxError) else api
+        assert name in page, f"phalanx.{name} is in no page of the reference"
+    commands = (site / "reference" / "command-line.html").read_text(encoding="utf-8")
+    for words in ("phalanx member", "phalanx map merge-policy", "--also-known-as", "phalanx what-if"):
+        assert words in commands
+    assert "ViewInstalled" in (site / "reference" / "events.html").read_text(encoding="utf-8")
+    assert "startingOffsets" in (site / "reference" / "spark-options.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[a](nowhere.md)", "nowhere.md"),
+        ("[a](#nowhere)", "#nowhere"),
+        ("[a](../README.md)", "README.md"),
+    ],
+)
+def test_a_broken_link_stops_the_build(tmp_path: Path, text: str, complaint: str) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text(f"# Planted\n\n{text}\n")
+    config = tmp_path / "mkdocs.yml"
+    config.write_text(f"INHERIT: {ROOT / 'mkdocs.yml'}\nhooks: []\nplugins: []\nnav: [index.md]\n")
+    build = f"import sys; sys.path.insert(0, {str(SCRIPTS)!r}); import docs; sys.exit(docs.mkdocs(*sys.argv[1:]))"
+    command = [sys.executable, "-c", build, "build", "--strict", "-f", str(config), "-d", str(tmp_path / "site")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert complaint in done.stderr
+    assert "in strict mode" in done.stderr
+
+
+def test_diagrams_become_tables(hooks: ModuleType) -> None:
+    states = "stateDiagram-v2\n    A: at rest\n    B: busy\n    [*] --> A\n    A --> B: work comes\n"
+    assert hooks.table_of(states).splitlines()[0] == "The first state is *at rest*."
+    assert hooks.table_of(states).splitlines()[-1] == "| at rest | work comes | busy |"
+    messages = "sequenceDiagram\n    participant M as master\n    participant O as owner\n    M->>O: Order\n    Note over O: waits\n"
+    assert hooks.table_of(messages).splitlines()[2:] == ["| master | owner | Order |", "| owner | | *waits* |"]
+    with pytest.raises(ValueError, match="makes no table"):
+        hooks.table_of("pie\n    a: 1\n")
+
+
+def test_links_of_files_outside_docs_lead_to_their_pages(hooks: ModuleType) -> None:
+    moved = hooks.linked_from(
+        "ARCHITECTURE.md", "explanation/architecture.md", "[a](docs/spark.md#streams) [b](src/x.py)"
+    )
+    assert moved == "[a](../spark.md#streams) [b](src/x.py)"
+    assert hooks.linked_from("docs/spark.md", "spark.md", "[h](../HACKING.md)") == "[h](how-to/hacking.md)"
