@@ -181,6 +181,20 @@ def install_locked(env: Mapping[str, str]) -> None:
     run(UV, "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--editable", ROOT, env=env)
 
 
+def complete_activation() -> None:
+    """Let `. .venv/bin/activate` set what `./run` sets, so that Spark works the same in both: on loopback, with this Python."""
+    script = VENV / "bin" / "activate"
+    text = script.read_text()
+    if "SPARK_LOCAL_IP" not in text:
+        lines = [
+            'SPARK_LOCAL_IP="${SPARK_LOCAL_IP:-127.0.0.1}"',
+            'PYSPARK_PYTHON="$VIRTUAL_ENV/bin/python"',
+            'PYSPARK_DRIVER_PYTHON="$VIRTUAL_ENV/bin/python"',
+            "export SPARK_LOCAL_IP PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON",
+        ]
+        script.write_text(text + "\n".join(["", "# As ./run does.", *lines, ""]))
+
+
 def write_lock(options: list[str]) -> None:
     """Resolves pyproject.toml anew, for every system and Python, keeping locked versions that still fit."""
     groups = [part for group in ("dev", "docs", "bench", "build") for part in ("--group", group)]
@@ -204,6 +218,7 @@ def bootstrap(stamp: str) -> None:
         settings = pip_settings()
         install_uv()
         install_locked(uv_environment(settings))
+        complete_activation()
         STAMP.write_text(stamp)
 
 

@@ -185,3 +185,22 @@ def test_a_lock_without_the_installer_is_an_error_with_the_remedy(
     (tmp_path / "requirements.lock").write_text("mmh3==5.0\n    --hash=sha256:00\n")
     with pytest.raises(bootstrap.BootstrapError, match=r"does not pin uv.*git checkout requirements\.lock"):
         bootstrap.locked_block("uv")
+
+
+def test_the_activated_environment_has_what_run_sets(
+    bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bootstrap, "VENV", tmp_path)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "activate").write_text(f"VIRTUAL_ENV={tmp_path}\nexport VIRTUAL_ENV\n")
+    bootstrap.complete_activation()
+    bootstrap.complete_activation()  # again, after the lock has changed
+
+    def activated(**environment: str) -> list[str]:
+        command = [".", f"{tmp_path}/bin/activate;", "echo", "$SPARK_LOCAL_IP", "$PYSPARK_PYTHON"]
+        done = subprocess.run(["/bin/sh", "-euc", " ".join(command)], env=environment, capture_output=True, text=True)
+        return done.stdout.split()
+
+    assert activated() == ["127.0.0.1", f"{tmp_path}/bin/python"]
+    assert activated(SPARK_LOCAL_IP="10.0.0.7")[0] == "10.0.0.7"
+    assert (tmp_path / "bin" / "activate").read_text().count("export SPARK_LOCAL_IP") == 1
