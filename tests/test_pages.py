@@ -1,0 +1,93 @@
+"""The code blocks of the README and the documentation, executed in order as a reader would; what is not executed is counted."""
+
+from pathlib import Path
+
+import pytest
+
+from reader import BlockFailed, Reader, blocks_of, skipped
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), ROOT / "examples" / "README.md")
+)
+SKIPPED: dict[str, dict[str, int]] = {
+    "ARCHITECTURE.md": {"no-run": 1, "none": 1},
+    "HACKING.md": {"no-run": 1},
+    "README.md": {"no-run": 1},
+    "docs/audit.md": {"no-run": 1},
+    "docs/configuration.md": {"toml": 1},
+    "docs/how-to/deploy.md": {"no-run": 1},
+    "docs/how-to/secure.md": {"no-run": 1},
+    "docs/journal.md": {"no-run": 2},
+    "docs/large-clusters.md": {"no-run": 1},
+    "docs/membership.md": {"mermaid": 4},
+    "docs/migrations.md": {"mermaid": 1, "no-run": 1},
+    "docs/scenarios.md": {"no-run": 1, "text": 1, "none": 1},
+    "docs/simulation.md": {"no-run": 2},
+    "docs/spark.md": {"no-run": 6},
+    "docs/split_brain.md": {"no-run": 2},
+    "examples/README.md": {"no-run": 1},
+}
+"""Blocks of each page that are not executed: those marked no-run, and by language those that are no code."""
+
+LONG = {
+    "docs/how-to/deploy.md",
+    "docs/how-to/tune-timeouts.md",
+    "docs/how-to/upgrade.md",
+    "docs/tutorials/dataframe-to-service.md",
+    "docs/tutorials/three-members.md",
+}
+"""Pages that take more than ten seconds, besides the README."""
+
+
+def executed_pages() -> list[object]:
+    found = [page for page in PAGES if any(block.is_executed for block in blocks_of(ROOT / page, page))]
+    return [pytest.param(page, marks=pytest.mark.long if page in LONG else ()) for page in found]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", executed_pages())
+def test_the_blocks_of_a_page_do_what_it_says(page: str, tmp_path: Path) -> None:
+    with Reader(tmp_path) as reader:
+        for block in blocks_of(ROOT / page, page):
+            if block.is_executed:
+                reader.read(block)
+
+
+def test_no_block_is_left_out_in_silence() -> None:
+    found = {page: skipped(blocks_of(ROOT / page, page)) for page in PAGES}
+    assert {page: counts for page, counts in found.items() if counts} == SKIPPED
+
+
+def run_page(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(text)
+    with Reader(tmp_path) as reader:
+        for block in blocks_of(path, "page.md"):
+            reader.read(block)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("```sh\ntrue\nfalse\n```\n", r"page\.md:2: status 1"),
+        ("```python\n1 / 0\n```\n", "ZeroDivisionError"),
+        ("```python\nprint(1)\n```\n\n```output\n2\n```\n", "but this was printed"),
+        ("```sh\nphalanx member --port 5701 --no-such-option\n```\n", "did not begin"),
+        ("```sh hidden\ntrue\n```\n", "the mark 'hidden' means nothing"),
+        ("* a\n  ```sh\n  true\n  ```\n", "indented or not closed"),
+    ],
+)
+def test_a_block_that_does_something_else_is_told(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(BlockFailed, match=complaint):
+        run_page(tmp_path, text)
+
+
+def test_blocks_of_a_page_share_names_a_shell_and_ports(tmp_path: Path) -> None:
+    run_page(
+        tmp_path,
+        "```sh\nPORT=5702\ncd /\n```\n```python\nport = 5702\n```\n"
+        "```sh\ncd - >/dev/null\necho $PORT > port\n```\n```python\nprint(int(open('port').read()) == port != 570 * 10 + 2)\n```\n"
+        "```output\nTrue\n```\n",
+    )
