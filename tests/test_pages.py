@@ -32,13 +32,14 @@ SKIPPED: dict[str, dict[str, int]] = {
 """Blocks of each page that are not executed: those marked no-run, and by language those that are no code."""
 
 LONG = {
+    "README.md",
     "docs/how-to/deploy.md",
     "docs/how-to/tune-timeouts.md",
     "docs/how-to/upgrade.md",
     "docs/tutorials/dataframe-to-service.md",
     "docs/tutorials/three-members.md",
 }
-"""Pages that take more than ten seconds, besides the README."""
+"""Pages that take more than ten seconds or so: Spark, or many commands."""
 
 
 def executed_pages() -> list[object]:
