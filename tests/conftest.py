@@ -29,7 +29,7 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 
 SHARE_SPARK = ("archive", "audit", "spark")
-"""Folders of tests."""
+"""Folders whose tests share one Spark session."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

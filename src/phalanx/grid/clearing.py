@@ -9,15 +9,16 @@ partitions.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.admission import is_kept_from_users, owns_all
-from phalanx.grid.ending import end_before_write
+from phalanx.grid.ending import end_before_write, remove_unasked
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.store import MapStore
 from phalanx.grid.turns import Turn, Work
-from phalanx.wire.messages import ClearPartitions, DoneReply, ReplicateClear, ReplicateRemove
+from phalanx.wire.messages import ClearPartitions, DoneReply, ReplicateClear
 
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
@@ -36,28 +37,29 @@ def on_clear(grid: GridService, caller: Target, request: ClearPartitions, now: M
         return
     write = PendingWrite(caller, DoneReply(request.id), 1, request.map)
     left = deque(dict.fromkeys(request.partitions))
-    grid.turns.begin(Work(caller, request, write, left, _clear_in), now)
+    grid.turns.begin(Work(caller, request, write, left, partial(_clear_in, {})), now)
 
 
-def _clear_in(grid: GridService, work: Work[ClearPartitions], owned: OwnedPartition, turn: Turn) -> int:
+def _clear_in(
+    parts_left: dict[int, int], grid: GridService, work: Work[ClearPartitions], owned: OwnedPartition, turn: Turn
+) -> int:
+    """`parts_left`: of partitions that are cleared in parts, how many of these may still come."""
     name, replica = work.request.map, owned.replica
     if replica.journals:
         end_before_write(grid, owned, name, None, turn.now)
     store = replica.maps.get(name)
     if store is None or not store.entries:
-        work.parts_left = None
         return 1
     events = min(len(store.entries), store.journal.capacity) if store.journal is not None else 0
     at_once = max(turn.most // EVENT_COST, 1)
-    if work.parts_left is None:
-        work.parts_left = events // at_once
-    if events > at_once and work.parts_left > 0:
-        # Never more turns than what was there takes: who writes without end must not keep the clear from coming.
-        work.parts_left -= 1
-        _remove_some(grid, owned, name, _some_keys(store, at_once), turn.stamp)
+    # Never more turns than what was there takes: who writes without end must not keep the clear from coming.
+    parts = parts_left.setdefault(owned.number, events // at_once)
+    if events > at_once and parts > 0:
+        parts_left[owned.number] = parts - 1
+        # The clear takes their tombstones away again; until it comes, a merge must know of them.
+        remove_unasked(grid, owned, name, _some_keys(store, at_once), [turn.stamp])
         work.go_on_in(owned.number)
         return turn.most
-    work.parts_left = None
     grid.followed.discarded.add_stores(replica.clear(name, turn.stamp))
     replica.seq += 1
     message = ReplicateClear(owned.number, replica.epoch, replica.seq, name, turn.stamp)
@@ -76,13 +78,3 @@ def _some_keys(store: MapStore, at_most: int) -> list[bytes]:
             break
         keys.append(key)
     return sorted(keys)
-
-
-def _remove_some(grid: GridService, owned: OwnedPartition, name: str, keys: list[bytes], stamp: int) -> None:
-    """The clear that follows takes their tombstones away again; until it comes, a merge must know of them."""
-    replica = owned.replica
-    replica.remove(name, keys, [stamp])
-    replica.seq += 1
-    owned.append(ReplicateRemove(owned.number, replica.epoch, replica.seq, name, keys, [stamp]), None)
-    if owned.streams:
-        grid.unsettled[owned.number] = owned

@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING
 from phalanx.common.hidden import is_hidden
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import MapPlan
-from phalanx.grid.ending import remove_ended
+from phalanx.grid.ending import remove_ended, remove_unasked
 from phalanx.grid.replication import OwnedPartition
-from phalanx.wire.messages import ReplicateRemove
 
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
@@ -158,11 +157,6 @@ class Evictor:
         return limit - left
 
     def _evict(self, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
-        grid, replica = self._grid, owned.replica
-        evicted_at = grid.clock.stamp(now) if replica.maps[name].journal is not None else 0
-        replica.remove(name, keys, (), evicted_at, evicted=True)
-        replica.seq += 1
-        message = ReplicateRemove(owned.number, replica.epoch, replica.seq, name, keys, [], None, evicted_at, True)
-        owned.append(message, None)
-        if owned.streams:
-            grid.unsettled[owned.number] = owned
+        grid = self._grid
+        evicted_at = grid.clock.stamp(now) if owned.replica.maps[name].journal is not None else 0
+        remove_unasked(grid, owned, name, keys, [], evicted_at, evicted=True)

@@ -51,6 +51,7 @@ from phalanx.wire.messages import (
     Replicate,
     ReplicateAck,
     ReplicateAcks,
+    ReplicateRemove,
     Reply,
     Rule,
 )
@@ -182,6 +183,14 @@ class GridService:
         else:
             self.unsettled[owned.number] = owned
             self.out.send(caller, reply)
+
+    def write_nothing(self, owned: OwnedPartition, name: str, write: PendingWrite) -> None:
+        """Have a write wait until the backups have what was written before it, where it changes nothing itself."""
+        replica = owned.replica
+        replica.seq += 1
+        nothing = ReplicateRemove(owned.number, replica.epoch, replica.seq, name, [], [])
+        write.partitions_left += owned.append(nothing, write)
+        self.unsettled[owned.number] = owned
 
     def put_alone(self, partition: int, name: str, key: bytes, value: bytes, now: Millis) -> bool:
         """The embedding program's short way: store a value at once, if no other member has to hear of it.

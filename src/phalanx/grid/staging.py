@@ -35,7 +35,7 @@ from phalanx.grid.steps import (
     rows_of,
 )
 from phalanx.grid.turns import PAUSE_MS, Turn, Work
-from phalanx.wire.messages import ChangeStaged, CountReply, PutPacked, ReplicateRemove, ReplicateStaged
+from phalanx.wire.messages import ChangeStaged, CountReply, PutPacked, ReplicateStaged
 
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
@@ -75,21 +75,38 @@ def _do_in(grid: GridService, work: Work[ChangeStaged], owned: OwnedPartition, t
             attempts_here(replica, request.map, request.job, request.attempts), turn.stamp, request.query,
             request.number,
         )  # fmt: skip
-        if pages := pages_of_part(replica, message, turn.most):
-            _do(grid, owned, msgspec.structs.replace(message, pages=pages), None, turn.now)
+        rows = _do_some(grid, owned, message, write, turn.most, turn.now)
+        if replica.staged.rest is not None:
             grid.staging.hold(owned, turn.now)
             work.go_on_in(owned.number)
-            return turn.most
-        rows = rows_of(replica, message)
-        write.partitions_left += _do(grid, owned, message, write, turn.now)
         return rows
     if not owned.is_settled:
         # What was done before may not have reached the backups yet.
-        replica.seq += 1
-        nothing = ReplicateRemove(owned.number, replica.epoch, replica.seq, request.map, [], [])
-        write.partitions_left += owned.append(nothing, write)
-        grid.unsettled[owned.number] = owned
+        grid.write_nothing(owned, request.map, write)
     return 0
+
+
+def _do_some(
+    grid: GridService,
+    owned: OwnedPartition,
+    message: ReplicateStaged,
+    write: PendingWrite | None,
+    most: int,
+    now: Millis,
+) -> int:
+    """Do a step, or a part of it where more rows than `most` are staged; the write waits for the backups when all is done.
+
+    Returns about how many rows it went through.
+    """
+    replica = owned.replica
+    if pages := pages_of_part(replica, message, most):
+        _do(grid, owned, msgspec.structs.replace(message, pages=pages), None, now)
+        return most
+    rows = rows_of(replica, message)
+    waits = _do(grid, owned, message, write, now)
+    if write is not None:
+        write.partitions_left += waits
+    return rows
 
 
 def take_pages(grid: GridService, caller: Target, request: PutPacked, now: Millis) -> Collection[int] | None:
@@ -247,13 +264,10 @@ class StagingKeeper:
 
     def _finish_step(self, owned: OwnedPartition, rest: ReplicateStaged, now: Millis) -> int:
         """Do the rest of a step, or another part of it. Returns about how many rows that were."""
-        grid, replica = self._grid, owned.replica
+        replica = owned.replica
         attempts = attempts_here(replica, rest.map, rest.job, rest.attempts)
         message = msgspec.structs.replace(rest, partition=owned.number, epoch=replica.epoch, attempts=attempts)
-        pages = pages_of_part(replica, message, grid.turns.rows_at_once)
-        rows = grid.turns.rows_at_once if pages else rows_of(replica, message)
-        _do(grid, owned, msgspec.structs.replace(message, pages=pages), None, now)
-        return rows
+        return _do_some(self._grid, owned, message, None, self._grid.turns.rows_at_once, now)
 
     def let_go(self, partition: int) -> None:
         """It is sealed, or not owned here any more: its next owner does what is left."""

@@ -132,10 +132,7 @@ def _apply(
     values = [each for each in taken if not each.kept.is_removal]
     if not taken and not owned.is_settled:
         # What is here, and makes what was handed in dispensable, may not have reached the backups yet.
-        replica.seq += 1
-        nothing = ReplicateRemove(owned.number, replica.epoch, replica.seq, name, [], [])
-        write.partitions_left += owned.append(nothing, write)
-        grid.unsettled[owned.number] = owned
+        grid.write_nothing(owned, name, write)
         return
     if replica.journals:
         end_before_write(grid, owned, name, [each.key for each in taken], now)

@@ -46,7 +46,7 @@ R = TypeVar("R", bound=ChangeStaged | ClearPartitions)
 class Work(Generic[R]):
     """A request of which some is done in a turn."""
 
-    __slots__ = ("caller", "do_in", "left", "parts_left", "request", "write")
+    __slots__ = ("caller", "do_in", "left", "request", "write")
 
     def __init__(
         self,
@@ -64,8 +64,6 @@ class Work(Generic[R]):
         self.left = left
         """The partitions in which it is still to be done."""
         self.do_in = do_in
-        self.parts_left: int | None = None
-        """How many more turns the first of them may take; None: it is not known yet."""
 
     def __repr__(self) -> str:
         return f"Work({type(self.request).__name__} {self.request.id} of {self.caller}, left={list(self.left)})"
