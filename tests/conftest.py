@@ -11,7 +11,7 @@ import pytest
 
 from planted import SEEDS
 from processes import Cluster
-from rows import RowsPlugin, load_rows
+from rows import RowsPlugin, load_titles
 from sparks import SHARED
 
 # Spark's workers run on this interpreter and its driver on loopback, also where pytest is called without ./run.
@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(RowsPlugin(load_rows()), "rows")
+    config.pluginmanager.register(RowsPlugin(load_titles()), "rows")
     config.pluginmanager.register(SHARED, "shared-session")
     SEEDS.is_recording = bool(config.getoption("--record-seeds"))
 

@@ -1,8 +1,8 @@
 """Which rules of the protocol the tests hold.
 
 The rules of the published designs are *rows*: each must be held by a test. A test cites the rows it holds:
-`@pytest.mark.rows("CS-21", "CS-22")`. docs/protocol states all rules; the mark of another id is an error at collection. A
-test that is skipped or expected to fail holds nothing.
+`@pytest.mark.rows("CS-21", "CS-22")`. It may cite rules of Phalanx itself (`PX-09`), too. docs/protocol states all rules; the
+mark of another id is an error at collection. A test that is skipped or expected to fail holds nothing.
 
     ./run rows           counts per prefix, and the rows that no test holds
     ./run rows --cited   each row with the tests that hold it
@@ -34,6 +34,11 @@ def load_rows(pages: Path = PAGES) -> dict[str, str]:
         (DESIGNS.index(prefix), int(number), row) for row, prefix, number in map(_parts, rules) if prefix in DESIGNS
     )
     return {row: rules[row].title for _, _, row in ordered}
+
+
+def load_titles(pages: Path = PAGES) -> dict[str, str]:
+    """All that a test may cite, id to title."""
+    return {rule.id: rule.title for rule in read_rules(pages).values()}
 
 
 def _parts(row: str) -> tuple[str, str, str]:
@@ -74,13 +79,14 @@ class RowsPlugin:
 
 def collect(not_holding: tuple[str, ...] = NOT_HOLDING) -> dict[str, list[str]]:
     """Collects the whole suite without running it: row -> the tests that hold it."""
-    plugin = RowsPlugin(load_rows(), not_holding)
+    plugin = RowsPlugin(load_titles(), not_holding)
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         status = pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider"], plugins=[plugin])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         raise SystemExit(f"{output.getvalue()}\nrows: the tests cannot be collected (pytest status {int(status)})")
-    return plugin.tests_of
+    rows = load_rows()
+    return {row: tests for row, tests in plugin.tests_of.items() if row in rows}
 
 
 def report_held(rows: dict[str, str], tests_of: dict[str, list[str]]) -> None:

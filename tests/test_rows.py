@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rows import RowsPlugin, load_rows, report_held
+from rows import RowsPlugin, load_rows, load_titles, report_held
 
 pytest_plugins = ["pytester"]
 
@@ -55,6 +55,12 @@ def test_parametrised_cases_count_once_and_skipped_tests_not_at_all(pytester: py
     assert status == pytest.ExitCode.OK
     assert list(plugin.tests_of) == ["CS-01"]
     assert len(plugin.tests_of["CS-01"]) == 1
+
+
+def test_a_rule_of_phalanx_itself_may_be_cited_and_need_not_be() -> None:
+    assert "PX-09" in load_titles()
+    assert "PX-09" not in load_rows()
+    assert load_titles().items() > load_rows().items()
 
 
 def test_an_unknown_row_stops_the_collection(pytester: pytest.Pytester, capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,11 @@
 
 import pytest
 
-from harness import KEY, Cluster, Lone, lone_id
+from harness import KEY, MAP, Cluster, Lone, lone_id
 from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.config import NodeConfig
-from phalanx.common.errors import UsageError
+from phalanx.common.errors import ErrorCode, UsageError
+from phalanx.common.map_settings import MapConfig
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.grid.streams import COPY_UNHEARD_AFTER_MS
 from phalanx.wire import events
@@ -40,6 +41,63 @@ def test_a_table_is_installed_only_from_the_master_and_only_if_newer() -> None:
     b.hear("A", m.TableUpdate(table_of("CB", versions=[5])))
     assert b.node.keeper.table == table_of("CB", versions=[5])
     assert [message.version for message in b.sent_to("A", m.TableAck)] == [4, 4, 4, 5]
+
+
+def configured_alone(idle_ms: int, **config: MapConfig) -> Cluster:
+    """Three members, of which only the first was configured with settings of maps; nobody has used the data for a time."""
+    c = Cluster(seeds="A")
+    c.start("A", maps=config)
+    c.settle()
+    c.join("B")
+    c.join("C")
+    c.advance(idle_ms)
+    return c
+
+
+@pytest.mark.rows("PX-09")
+@pytest.mark.parametrize("idle_ms", [0, 60_000], ids=["at once", "after tables that assign nothing"])
+def test_a_cluster_begins_with_the_settings_of_the_member_that_formed_it(idle_ms: int) -> None:
+    c = configured_alone(idle_ms, m=MapConfig(minimum_members=3))
+    settings = c.table("A").maps
+    assert settings.maps
+    c.assign(rows=["BC"])
+    assert [c.table(name).maps for name in "ABC"] == [settings] * 3
+    write = c.put("B", KEY, VALUE)
+    c.settle()
+    assert c.is_done(write)
+    c.crash("C")
+    c.advance(3_000)
+    refused = c.replies[c.ask("B", m.Get, MAP, KEY)]
+    assert isinstance(refused, m.ErrorReply), "the owner itself was configured with no settings"
+    assert refused.code is ErrorCode.NOT_ENOUGH_MEMBERS
+
+
+@pytest.mark.rows("PX-09")
+def test_the_settings_stay_where_the_member_that_had_them_leaves_before_anything_is_assigned() -> None:
+    c = configured_alone(60_000, m=MapConfig(backup_count=2))
+    settings = c.table("A").maps
+    c.crash("A")
+    c.advance(5_000)
+    assert c.view("C") == "BC"
+    c.join("D", seeds="B")
+    c.assign("B")
+    assert [c.table(name).maps for name in "BCD"] == [settings] * 3
+    assert len(c.replicas("B")) == 3
+
+
+@pytest.mark.rows("PX-09")
+def test_who_was_configured_otherwise_says_so_once_whether_or_not_anything_is_assigned() -> None:
+    c = Cluster("A")
+    c.start("B", maps={"m": MapConfig(max_entries=5)})
+    c.settle()
+    c.advance(60_000)
+    assert len(c.events_of("B", events.MapSettingsDiffer)) == 1
+    installed = len(c.events_of("B", events.TableInstalled))
+    assert installed == 0, "a table that assigns nothing is none that anybody has to know of"
+    c.assign("A")
+    c.advance(60_000)
+    (told,) = c.events_of("B", events.MapSettingsDiffer)
+    assert "max_entries 5" in str(told)
 
 
 @pytest.mark.rows("DL-08", "DL-09", "DL-10")

@@ -28,6 +28,7 @@ FOUND_BY = {
         "no acknowledged write is lost", "reads by the owner are not stale", "a counter is raised once by a call",
     },
     "install-older-views": {"M1 view order", "views only move on", "age order", "a list is the master's"},
+    "keep-own-settings": {"all members have one master's settings of maps"},
     "promote-without-table": {"a member never fails", "the cluster becomes whole after healing"},
     "drop-replica-early": {
         "no acknowledged write is lost", "reads by the owner are not stale", "replicas are equal at rest",

@@ -107,6 +107,10 @@ class PartitionKeeper:
             # Of each partition the newer row: with the same sum it is what this member has already.
             self.install(table if table.version > self.table.version else self.table, message.table.version)
             self._keep_ahead(ahead)
+        elif not self.table.version and message.table != self.table:
+            # Both assign nothing. Changes that come next are made to what is here: to this member's own settings, if these
+            # stayed, and it would serve a map that the others protect.
+            self.install(message.table, 0)
         self.completed = message.completed
         self._out.send(sender, TableAck(self.installed_version))
 
@@ -184,6 +188,8 @@ class PartitionKeeper:
             self._out.record(events.MapSettingsDiffer(tuple(unlike)))
         self.table, self.installed_version = table, installed_version
         if not changed:
+            return
+        if not table.version:
             return
         mine = table.members.index(self.this) if self.this in table.members else -2
         owned = sum(1 for row in table.rows if row and row[0] == mine)

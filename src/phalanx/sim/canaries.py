@@ -62,6 +62,19 @@ def install_older_views(node: Node) -> None:
     node._handlers[m.MembersUpdate] = on_members_update
 
 
+def keep_own_settings(node: Node) -> None:
+    """A table that assigns nothing is not looked at, whatever it says of the maps."""
+    keeper = node.keeper
+    original = keeper.on_table_update
+
+    def on_table_update(sender: MemberId, message: m.TableUpdate) -> None:
+        own = keeper.table.maps if not keeper.table.version and not message.table.version else message.table.maps
+        original(sender, structs.replace(message, table=structs.replace(message.table, maps=own)))
+
+    _replace(keeper, "on_table_update", on_table_update)
+    node._handlers[m.TableUpdate] = lambda sender, message, now: on_table_update(sender, message)
+
+
 def promote_without_table(node: Node) -> None:
     """The first backup takes over when it loses the owner, and does not wait for the master's table."""
     grid, original = node.grid, node.grid.on_link_lost
@@ -192,6 +205,7 @@ def _replace(machine: object, name: str, by: object) -> None:
 CANARIES: dict[str, Callable[[Node], None]] = {
     "acknowledge-early": acknowledge_early,
     "install-older-views": install_older_views,
+    "keep-own-settings": keep_own_settings,
     "promote-without-table": promote_without_table,
     "drop-replica-early": drop_replica_early,
     "skip-table-search": skip_table_search,

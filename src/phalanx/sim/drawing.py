@@ -64,6 +64,7 @@ def draw_options(seed: int, profile: Profile = Profile.DEFAULT) -> Options:
     return msgspec.structs.replace(
         options,
         anti_entropy_interval_ms=ANTI_ENTROPY_MS[seed % len(ANTI_ENTROPY_MS)],
+        settings_differ=Random(f"settings:{seed}").random() < 0.5,
         protection=_draw_protection(Random(f"protection:{seed}"), options),
         # A side that has forgotten removals takes no entry that may be one of them: then much may be missing rightly.
         tombstone_ms=TOMBSTONE_MS[0 if options.has_sides else seed % len(TOMBSTONE_MS)],

@@ -180,6 +180,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     initial_members: int = 1
     failure_detector: str = "phi"
     protection: Protection = Protection()
+    settings_differ: bool = False
+    """Whether each host is configured with settings of maps of its own, of which those of the first count."""
     lease_ms: Millis = 0
     """Of the map that the workload uses."""
     validate_every: int = 7
@@ -237,6 +239,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             bound, brief = (self.max_entries, 1) if self.max_entries else (None, None)
             maps[MAP] = MapConfig(journal_capacity=self.journal, max_entries=bound)
             maps[BRIEF] = MapConfig(journal_capacity=self.journal, max_entries=brief)
+        if self.settings_differ:
+            maps[f"configured-on-{host}"] = MapConfig(merge_policy="discard")
         return NodeConfig(
             zone=zone,
             capacity_weight=weight,

@@ -2,7 +2,8 @@
 
 * At each member versions only grow.
 * No table names a member that holds no data.
-* Members of one cluster never disagree about who owns a partition at one of its versions.
+* Members of one cluster never disagree about who owns a partition at one of its versions, and those of one master not about
+  the settings of maps.
 * A row follows from the one before it by a migration that was ordered for exactly that row, and which leaves no fewer
   replicas than there were or should be; or else no replica of a living member is taken out of it, and no partition goes
   to others while a replica in sync is a member.
@@ -20,6 +21,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.map_settings import MapPlan
 from phalanx.common.table import PartitionTable, Replicas, Slots
 from phalanx.common.view import MembersView
 from phalanx.sim.checkers.findings import Findings
@@ -88,6 +90,8 @@ class TableChecker:
         self._counts: dict[MemberId, int] = {}
         """How many partitions there are by a master that has divided them."""
         self.installed: dict[MemberId, list[tuple[Millis, PartitionTable]]] = {}
+        self._settings: dict[tuple[MemberId, int], tuple[MapPlan, MemberId]] = {}
+        """Master and version of the settings of maps to those, and who had them first."""
         self._seen: dict[tuple[int, int], list[Step]] = {}
         """Partition and its version to the rows that had it."""
         self._owners: dict[tuple[int, int], dict[MemberId | None, list[MemberId]]] = {}
@@ -186,8 +190,10 @@ class TableChecker:
                 old_version = before.versions[part % before.partition_count]
                 version = table.versions[part % table.partition_count]
                 self._divided.update((part, between) for between in range(old_version + 1, version + 1))
-        if before is not None and before.version >= table.version:
+        # Before anything is assigned a master gives the settings that the cluster begins with.
+        if before is not None and before.version >= table.version > 0:
             self._findings.add(now, "tables only move on", f"{member}: {before.version}, then {table.version}")
+        self._check_settings(member, table, master, now)
         for each in table.members if view is not None and view.traits else ():
             if view is not None and view.traits_of(each).lite:
                 self._findings.add(now, "lite members hold nothing", f"{each}, by table {table.version} of {member}")
@@ -218,6 +224,16 @@ class TableChecker:
                 gone_on = self._members.get(master, view.members) if master is not None else view.members
                 staying = frozenset(view.members).intersection(gone_on)
                 self._add_row(part, member, *old, table, view, staying, now, *told)
+
+    def _check_settings(self, member: MemberId, table: PartitionTable, master: MemberId | None, now: Millis) -> None:
+        if master is None:
+            return
+        settings, first = self._settings.setdefault((master, table.maps.version), (table.maps, member))
+        if settings != table.maps:
+            story = (
+                f"version {table.maps.version} by {master}: {settings.maps} at {first}, {table.maps.maps} at {member}"
+            )
+            self._findings.add(now, "all members have one master's settings of maps", story)
 
     def _changed(
         self, before: PartitionTable | None, table: PartitionTable, member: MemberId, now: Millis
