@@ -226,7 +226,8 @@ class _Run:
         whole_since: Millis | None = None
         while not world.is_over:
             self._faults.revive()
-            unmet = find_unmet(world, self._workload)
+            needs_majority = self._options.protection.majority and not self._may_lack_majority()
+            unmet = find_unmet(world, self._workload, needs_majority=needs_majority)
             if self._followers is not None:
                 unmet += self._followers.unmet()
             if not unmet:

@@ -1,18 +1,23 @@
 """What a healed cluster still lacks: in the liveness phase the answer must become empty by a deadline.
 
 One view and one master at all members that run, no suspicion, no claim, nobody leaving; one table at all, with all the
-replicas that the number of members allows; nothing waits for a replica; every call is answered.
+replicas that the number of members allows; nothing waits for a replica; every call is answered. Where the map asks for the
+majority, every member has it, and a lease, unless votes are gone for good.
 """
 
 from __future__ import annotations
 
+from phalanx.common.ids import Millis
 from phalanx.sim.host import Host
 from phalanx.sim.workload import Workload
 from phalanx.sim.world import World
 
 
-def find_unmet(world: World, workload: Workload) -> list[str]:
-    """What is not as it should be at rest, in words; empty: all is."""
+def find_unmet(world: World, workload: Workload, *, needs_majority: bool) -> list[str]:
+    """What is not as it should be at rest, in words; empty: all is.
+
+    `needs_majority`: the map asks for the majority, whose votes are not gone for good.
+    """
     running = [host for host in world.hosts if host.node is not None]
     unmet = [f"{host} will start" for host in world.hosts if host.node is None and host.comes_back is not None]
     unmet += [f"{host} has not left" for host in running if host.is_leaving]
@@ -22,6 +27,8 @@ def find_unmet(world: World, workload: Workload) -> list[str]:
         return [*unmet, "nobody that holds data is in a cluster"]
     unmet += _unmet_membership(joined)
     unmet += _unmet_replication(joined, world)
+    if needs_majority:
+        unmet += [f"{host.member} may not serve" for host in joined if not _may_serve(host, world.now)]
     unmet += [f"no answer to {operation}" for operation in workload.pending.values()]
     return unmet
 
@@ -46,6 +53,11 @@ def _unmet_membership(joined: list[Host]) -> list[str]:
     if first is not None and set(first.members) != {host.member for host in joined}:
         unmet.append(f"the view of {joined[0].member} is {first}; running: {[host.member for host in joined]}")
     return unmet
+
+
+def _may_serve(host: Host, now: Millis) -> bool:
+    """Whether the member serves maps that ask for the majority, by its own clock."""
+    return host.node.membership.may_acknowledge(host.clock(now))  # type: ignore[union-attr]  # it runs
 
 
 def _unmet_replication(joined: list[Host], world: World) -> list[str]:
