@@ -219,7 +219,7 @@ def test_nobody_waits_for_an_eviction() -> None:
     fill(c, 0, 1)
     c.hold("A", "B")
     request = c.put("A", K[2], V)
-    assert [type(each) for each in c.pending("A", "B", m.Replicate)] == [m.ReplicatePut, m.ReplicateRemove]
+    assert [type(each) for each in c.pending("A", "B", m.Mutation)] == [m.ReplicatePut, m.ReplicateRemove]
     c.deliver("A", "B", m.ReplicatePut)
     c.settle()
     assert c.is_done(request)

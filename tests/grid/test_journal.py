@@ -16,8 +16,8 @@ from phalanx.common.map_settings import JournalSettings, MapChange, MapConfig, M
 from phalanx.common.view import ViewId
 from phalanx.grid.copying import CopySender, IncomingCopy
 from phalanx.grid.discarding import ENTRIES_AT_ONCE, Discarded
-from phalanx.grid.following import apply_write
 from phalanx.grid.journal import ENDED_LINEAGES, EVENT_BYTES, OLD_VALUE_WITHIN_BYTES, Journal, lineage_of
+from phalanx.grid.mutation import apply
 from phalanx.grid.readable import JournalMarks
 from phalanx.grid.rows import pack_rows
 from phalanx.grid.steps import FOREVER, REMOVAL, consumed_by, page_key
@@ -425,9 +425,9 @@ class Copying:
     def write(self, kind: Any, *fields: Any, name: str = MAP) -> None:
         message = kind(0, 1, self.owner.seq + 1, name, *fields)
         needed = consumed_by(self.owner, message) if kind is m.ReplicateStaged else []
-        apply_write(self.owner, message, 0)
+        apply(self.owner, message, 0)
         if self.incoming is not None:
-            apply_write(self.incoming.replica, message, 0)
+            apply(self.incoming.replica, message, 0)
         if self.sender is not None and self.sender.lacks(needed):
             self.sender = self.incoming = None
             self.chunk()

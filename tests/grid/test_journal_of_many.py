@@ -11,8 +11,8 @@ from phalanx.common.clock import with_stamp
 from phalanx.common.hidden import Kind, Step, hidden_name
 from phalanx.common.map_settings import JournalSettings, MapChange
 from phalanx.grid import journal as journals
-from phalanx.grid.following import apply_write
 from phalanx.grid.journal import ADDED, ENDED_LINEAGES, EVENT_BYTES, REMOVED, UPDATED, Journal, greatest
+from phalanx.grid.mutation import apply
 from phalanx.grid.store import MapStore, Replica
 from phalanx.wire import messages as m
 
@@ -97,9 +97,9 @@ def test_a_clear_makes_no_event_for_which_the_journal_has_no_room(
 ) -> None:
     """By its number of events, or by its bytes."""
     replica = Replica(1, 0, "A:1/1")
-    apply_write(replica, m.ReplicateJournal(0, 1, 1, MAP, capacity, max_bytes), 0)
+    apply(replica, m.ReplicateJournal(0, 1, 1, MAP, capacity, max_bytes), 0)
     replica.map(MAP).entries = entries_of([8] * MANY)
-    apply_write(replica, m.ReplicateClear(0, 1, 2, MAP, MANY), 0)
+    apply(replica, m.ReplicateClear(0, 1, 2, MAP, MANY), 0)
     journal = replica.journals[MAP]
     assert (journal.first, journal.next, len(journal.events)) == (MANY - 100, MANY, 100)
     assert len(looked_at) < 2_500
@@ -107,12 +107,12 @@ def test_a_clear_makes_no_event_for_which_the_journal_has_no_room(
 
 def test_a_replacement_makes_no_event_for_which_the_journal_has_no_room(looked_at: list[bytes]) -> None:
     replica = Replica(1, 0, "A:1/1")
-    apply_write(replica, m.ReplicateJournal(0, 1, 1, MAP, 100, 10**9), 0)
+    apply(replica, m.ReplicateJournal(0, 1, 1, MAP, 100, 10**9), 0)
     replica.map(MAP).entries = entries_of([8] * 1_000)
     whole = MapStore()
     whole.entries = entries_of([9] * MANY)
     replica.maps[hidden_name(MAP, "j", Kind.WHOLE)] = whole
-    apply_write(replica, m.ReplicateStaged(0, 1, 2, MAP, Step.REPLACE, "j", [], MANY + 1), 0)
+    apply(replica, m.ReplicateStaged(0, 1, 2, MAP, Step.REPLACE, "j", [], MANY + 1), 0)
     journal = replica.journals[MAP]
     assert (journal.first, journal.next, len(journal.events)) == (MANY - 100, MANY, 100)
     assert {event[0] for event in journal.events} <= {ADDED, UPDATED}

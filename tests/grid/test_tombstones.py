@@ -14,7 +14,7 @@ from phalanx.common.view import ViewId
 from phalanx.grid.copying import CopySender, IncomingCopy
 from phalanx.grid.discarding import ENTRIES_AT_ONCE, PAUSE_MS, SMALL, Discarded
 from phalanx.grid.division import divide
-from phalanx.grid.following import apply_write
+from phalanx.grid.mutation import apply
 from phalanx.grid.purging import AT_ONCE, Purger
 from phalanx.grid.store import MapStore, Replica
 from phalanx.partition.hashing import partition_of
@@ -310,9 +310,9 @@ class Owner:
         elif what == "purge":
             replica.purge(stamp - (30 << 16), 2)
         if message is not None:
-            apply_write(replica, message, self.now)
+            apply(replica, message, self.now)
             if self.incoming is not None:
-                apply_write(self.incoming.replica, message, self.now)
+                apply(self.incoming.replica, message, self.now)
 
     def chunk(self) -> bool:
         """Send one chunk; whether it was the last."""

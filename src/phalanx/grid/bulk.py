@@ -188,18 +188,9 @@ def _put_in(
     page: int = 0,
 ) -> None:
     """Store stamped values in one partition, and have its backups do so; the write waits for them."""
-    replica = owned.replica
-    if replica.journals:
+    if owned.replica.journals:
         end_before_write(grid, owned, name, keys, now)
-    replica.map(name).put_many(keys, values, ttl_ms, now)
-    if ttl_ms:
-        grid.note_expiry(owned, name)
-    replica.seq += 1
-    if owned.streams:
-        grid.unsettled[owned.number] = owned
-    message = ReplicatePut(owned.number, replica.epoch, replica.seq, name, keys, values, ttl_ms, page=page)
-    if owned.append(message, write):
-        write.partitions_left += 1
+    grid.commit(owned, ReplicatePut(*owned.next_head(), name, keys, values, ttl_ms, page=page), write, now)
 
 
 def _change_staged(grid: GridService, caller: Target, request: ChangeStaged, now: Millis) -> None:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.admission import is_kept_from_users, owns_all
-from phalanx.grid.ending import end_before_write, remove_unasked
+from phalanx.grid.ending import end_before_write
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.store import MapStore
 from phalanx.grid.turns import Turn, Work
-from phalanx.wire.messages import ClearPartitions, DoneReply, ReplicateClear
+from phalanx.wire.messages import ClearPartitions, DoneReply, ReplicateClear, ReplicateRemove
 
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
@@ -57,15 +57,11 @@ def _clear_in(
     if events > at_once and parts > 0:
         parts_left[owned.number] = parts - 1
         # The clear takes their tombstones away again; until it comes, a merge must know of them.
-        remove_unasked(grid, owned, name, _some_keys(store, at_once), [turn.stamp])
+        removal = ReplicateRemove(*owned.next_head(), name, _some_keys(store, at_once), [turn.stamp])
+        grid.commit(owned, removal, None, turn.now)
         work.go_on_in(owned.number)
         return turn.most
-    grid.followed.discarded.add_stores(replica.clear(name, turn.stamp))
-    replica.seq += 1
-    message = ReplicateClear(owned.number, replica.epoch, replica.seq, name, turn.stamp)
-    work.write.partitions_left += owned.append(message, work.write)
-    if owned.streams:
-        grid.unsettled[owned.number] = owned
+    grid.commit(owned, ReplicateClear(*owned.next_head(), name, turn.stamp), work.write, turn.now)
     return 1 + EVENT_COST * events
 
 

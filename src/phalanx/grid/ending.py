@@ -1,9 +1,8 @@
-"""Entries that their owner removes by itself, and those whose time is over: when it finds them, or before something is
-written over them."""
+"""Entries whose time is over, dropped by their owner: when it finds them, or before something is written over them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from phalanx.common.ids import Millis
@@ -14,33 +13,12 @@ if TYPE_CHECKING:
     from phalanx.grid.service import GridService
 
 
-def remove_unasked(
-    grid: GridService,
-    owned: OwnedPartition,
-    name: str,
-    keys: Sequence[bytes],
-    stamps: Sequence[int],
-    ended_at: int = 0,
-    *,
-    evicted: bool = False,
-) -> None:
-    """Remove entries here and at the backups; nobody waits for it. `stamps`, `ended_at` and `evicted`: as in `Replica.remove`."""
-    replica = owned.replica
-    replica.remove(name, keys, stamps, ended_at, evicted=evicted)
-    replica.seq += 1
-    message = ReplicateRemove(
-        owned.number, replica.epoch, replica.seq, name, list(keys), list(stamps), None, ended_at, evicted
-    )
-    owned.append(message, None)
-    if owned.streams:
-        grid.unsettled[owned.number] = owned
-
-
 def remove_ended(grid: GridService, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
     """Drop entries whose time is over; nobody waits for it."""
     store = owned.replica.map(name)
     ended_at = grid.clock.stamp(now) if store.journal is not None else 0
-    remove_unasked(grid, owned, name, keys, store.end_stamps(keys), ended_at)
+    removal = ReplicateRemove(*owned.next_head(), name, keys, store.end_stamps(keys), None, ended_at)
+    grid.commit(owned, removal, None, now)
 
 
 def end_before_write(

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING
 from phalanx.common.hidden import is_hidden
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import MapPlan
-from phalanx.grid.ending import remove_ended, remove_unasked
+from phalanx.grid.ending import remove_ended
 from phalanx.grid.replication import OwnedPartition
+from phalanx.wire.messages import ReplicateRemove
 
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
@@ -159,4 +160,5 @@ class Evictor:
     def _evict(self, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
         grid = self._grid
         evicted_at = grid.clock.stamp(now) if owned.replica.maps[name].journal is not None else 0
-        remove_unasked(grid, owned, name, keys, [], evicted_at, evicted=True)
+        removal = ReplicateRemove(*owned.next_head(), name, keys, [], None, evicted_at, evicted=True)
+        grid.commit(owned, removal, None, now)

@@ -12,15 +12,13 @@ from collections.abc import Callable, Mapping
 
 from phalanx.common.clock import GridClock
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import ViewId
 from phalanx.grid.copying import IncomingCopy
 from phalanx.grid.discarding import Discarded
 from phalanx.grid.dividing import UndividedReplicas
-from phalanx.grid.journal import Journal
-from phalanx.grid.steps import carry_out
-from phalanx.grid.store import MapStore, Replica
+from phalanx.grid.mutation import apply
+from phalanx.grid.store import Replica
 from phalanx.partition.hashing import children_of
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
@@ -30,56 +28,17 @@ from phalanx.wire.messages import (
     CopyChunk,
     CopyStart,
     MigrationCommit,
+    Mutation,
     Probe,
     ProbeAnswer,
-    Replicate,
     ReplicateAck,
     ReplicateAcks,
     ReplicateClear,
-    ReplicateJournal,
     ReplicatePut,
     ReplicateRemove,
     ReplicateStaged,
     Rule,
 )
-
-
-def apply_write(replica: Replica, message: Replicate, now: Millis) -> list[MapStore]:
-    """Bring the entries of a replica up to date with one write, and count it. Returns what is to be taken apart."""
-    invariant(message.seq == replica.seq + 1, "writes are applied in order", replica=replica, seq=message.seq)
-    replica.seq = message.seq
-    if isinstance(message, ReplicatePut):
-        store = replica.map(message.map)
-        if len(message.keys) == 1:
-            store.put(message.keys[0], message.values[0], message.ttl_ms, now, merged=message.merged)
-        else:
-            store.put_many(message.keys, message.values, message.ttl_ms, now, merged=message.merged)
-        if message.page:
-            replica.staged.pages[message.map] = message.page
-    elif isinstance(message, ReplicateRemove):
-        replica.remove(message.map, message.keys, message.stamps, message.ended_at, evicted=message.evicted)
-    elif isinstance(message, ReplicateJournal):
-        apply_journal(replica, message)
-        return []
-    elif isinstance(message, ReplicateStaged):
-        return carry_out(replica, message, now)
-    else:
-        return replica.clear(message.map, message.stamp)
-    if (applied := message.applied) is not None:
-        replica.outcomes.note(applied.caller, applied.number, applied.open_from, applied.outcome, now)
-    return []
-
-
-def apply_journal(replica: Replica, message: ReplicateJournal) -> None:
-    """Begin, change or end the journal of a map; at the owner and at its backups alike."""
-    journal = replica.journals.get(message.map)
-    if not message.capacity:
-        replica.keep_journal(message.map, None)
-    elif journal is not None:
-        journal.limit(message.capacity, message.max_bytes)
-    else:
-        begun = Journal(message.capacity, message.max_bytes, message.seq, replica.epoch, replica.ruler)
-        replica.keep_journal(message.map, begun)
 
 
 class Followed:
@@ -114,7 +73,7 @@ class Followed:
         self.view = ViewId()
         """The installed one."""
 
-    def on_replicate(self, sender: MemberId, message: Replicate, now: Millis) -> None:
+    def on_replicate(self, sender: MemberId, message: Mutation, now: Millis) -> None:
         partition = message.partition
         if self._owns(partition):
             return
@@ -128,7 +87,7 @@ class Followed:
         copy = self.copies.get(partition)
         if copy is not None and copy.replica.epoch == message.epoch and copy.source == sender:
             if message.seq == copy.replica.seq + 1:
-                self.discarded.add_stores(apply_write(copy.replica, message, now))
+                self.discarded.add_stores(apply(copy.replica, message, now))
             return
         replica = self.replicas.get(partition)
         if self.undivided and (undivided := self.undivided.of_old_rule(partition, message.epoch, sender)) is not None:
@@ -138,7 +97,7 @@ class Followed:
             if self._believes(sender, partition, message.epoch) and self._may_hold(partition, message.epoch):
                 self._out.send(sender, ProbeAnswer(partition, message.epoch, -1))
             return
-        if message.seq == replica.seq + 1 and (useless := apply_write(replica, message, now)):
+        if message.seq == replica.seq + 1 and (useless := apply(replica, message, now)):
             self.discarded.add_stores(useless)
         if message.seq <= replica.seq:
             acks = self.acks.get(sender)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from phalanx.common.clock import COUNTER_BITS
+from phalanx.common.ids import Millis
 from phalanx.common.map_settings import JournalSettings, MapPlan
-from phalanx.grid.following import apply_journal
 from phalanx.grid.journal import EVENT_BYTES, Event, columns, values_of
 from phalanx.grid.replication import OwnedPartition
 from phalanx.wire.messages import JournalReply, ReadJournal, ReplicateJournal
@@ -42,29 +42,24 @@ class JournalChanges:
         self._before, self._after = before, after
         self._names = [name for name in dict.fromkeys((*before, *after)) if before.get(name) != after.get(name)]
 
-    def follow(self, grid: GridService, owned: OwnedPartition) -> None:
+    def follow(self, grid: GridService, owned: OwnedPartition, now: Millis) -> None:
         """Let the journals of an owned partition be as the table says, unless it is sealed: then its next owner does so."""
         replica, wanted, followed = owned.replica, self._after, owned.journals
         if followed is wanted or owned.number in grid.outgoing.sealed or grid.table.owner(owned.number) != grid.this:
             return
         names = self._names if followed is self._before else dict.fromkeys((*wanted, *replica.journals))
         for name in names:
-            _follow(grid, owned, name, wanted.get(name))
+            _follow(grid, owned, name, wanted.get(name), now)
         owned.journals = wanted
 
 
-def _follow(grid: GridService, owned: OwnedPartition, name: str, settings: JournalSettings | None) -> None:
+def _follow(grid: GridService, owned: OwnedPartition, name: str, settings: JournalSettings | None, now: Millis) -> None:
     """Let one journal be as the table says; None: there is to be none."""
-    replica, journal = owned.replica, owned.replica.journals.get(name)
+    journal = owned.replica.journals.get(name)
     capacity, max_bytes = (settings.capacity, settings.max_bytes) if settings is not None else (0, 0)
     if (journal.capacity, journal.max_bytes) == (capacity, max_bytes) if journal is not None else not capacity:
         return
-    replica.seq += 1
-    message = ReplicateJournal(owned.number, replica.epoch, replica.seq, name, capacity, max_bytes)
-    apply_journal(replica, message)
-    owned.append(message, None)
-    if owned.streams:
-        grid.unsettled[owned.number] = owned
+    grid.commit(owned, ReplicateJournal(*owned.next_head(), name, capacity, max_bytes), None, now)
 
 
 def read_journal(owned: OwnedPartition, request: ReadJournal) -> JournalReply:

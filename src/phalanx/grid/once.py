@@ -60,7 +60,7 @@ def was_applied(grid: GridService, owned: OwnedPartition, caller: Target, reques
         text = f"write {number} of this caller was another one: a number names one operation"
         grid.fail(caller, request.id, ErrorCode.INVALID, text)
     else:
-        _write_nothing(grid, owned, caller, request, reply, None)
+        _write_nothing(grid, owned, caller, request, reply, None, now)
     return True
 
 
@@ -81,21 +81,20 @@ def was_noted(owned: OwnedPartition, caller: Target, request: KeyWrite) -> bool:
     return number > 0 and owned.replica.outcomes.find(caller, number) is not Standing.NEW
 
 
-def noted(
-    grid: GridService, owned: OwnedPartition, caller: Target, request: KeyWrite, outcome: OutcomeValue, now: Millis
+def applied_as(
+    grid: GridService, owned: OwnedPartition, caller: Target, request: KeyWrite, outcome: OutcomeValue
 ) -> AppliedOperation | None:
-    """Note a write that is applied here; what the backups are to note. None: nobody can ask for it again.
+    """What all replicas are to remember of a write that is about to be applied. None: nobody can ask for it again.
 
     That is so if it has no number, and of this member's own program while nobody else has the partition: it is answered
     within the same input.
     """
-    number, open_from = request.op or request.id, request.open_from
+    number = request.op or request.id
     if number < 1 or (caller == grid.this and not owned.streams and not request.op):
         return None
     if type(outcome) is bytes and len(outcome) > grid.config.max_outcome_bytes:
         outcome = NOT_KEPT
-    owned.replica.outcomes.note(caller, number, open_from, outcome, now)
-    return AppliedOperation(caller, number, open_from, outcome) if owned.streams else None
+    return AppliedOperation(caller, number, request.open_from, outcome)
 
 
 def answer_unchanged(
@@ -109,7 +108,7 @@ def answer_unchanged(
 ) -> None:
     """Answer a write that changes nothing."""
     if request.op:
-        _write_nothing(grid, owned, caller, request, reply, noted(grid, owned, caller, request, outcome, now))
+        _write_nothing(grid, owned, caller, request, reply, applied_as(grid, owned, caller, request, outcome), now)
     else:
         grid.out.send(caller, reply)
 
@@ -121,11 +120,9 @@ def _write_nothing(
     request: KeyWrite,
     reply: Reply,
     applied: AppliedOperation | None,
+    now: Millis,
 ) -> None:
-    replica = owned.replica
-    replica.seq += 1
-    message = ReplicateRemove(owned.number, replica.epoch, replica.seq, request.map, [], [], applied)
-    grid.write(owned, message, caller, reply)
+    grid.write(owned, ReplicateRemove(*owned.next_head(), request.map, [], [], applied), caller, reply, now)
 
 
 def _reply(request: KeyWrite, outcome: OutcomeValue) -> Reply | None:

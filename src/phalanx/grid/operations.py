@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.admission import begins_too_many, fits_one, is_kept_from_users, is_refused
 from phalanx.grid.ending import end_before_write
-from phalanx.grid.once import answer_unchanged, noted, was_applied
+from phalanx.grid.mutation import note_outcome
+from phalanx.grid.once import answer_unchanged, applied_as, was_applied
 from phalanx.grid.replication import OwnedPartition
 from phalanx.partition.hashing import partition_of
 from phalanx.wire.messages import (
@@ -119,12 +120,10 @@ def _remove(grid: GridService, owned: OwnedPartition, caller: Target, request: R
         answer_unchanged(grid, owned, caller, request, ValueReply(request.id, None), None, now)
         return
     present = store.get(request.key, now)
-    keys, stamps = [request.key], [grid.clock.stamp(now)]
-    replica.remove(request.map, keys, stamps)
-    replica.seq += 1
-    applied = noted(grid, owned, caller, request, present, now)
-    message = ReplicateRemove(owned.number, replica.epoch, replica.seq, request.map, keys, stamps, applied)
-    grid.write(owned, message, caller, ValueReply(request.id, present))
+    stamps = [grid.clock.stamp(now)]
+    applied = applied_as(grid, owned, caller, request, present)
+    mutation = ReplicateRemove(*owned.next_head(), request.map, [request.key], stamps, applied)
+    grid.write(owned, mutation, caller, ValueReply(request.id, present), now)
 
 
 def _store(
@@ -136,26 +135,17 @@ def _store(
     outcome: OutcomeValue,
     now: Millis,
 ) -> None:
-    applied = noted(grid, owned, caller, request, outcome, now)
-    ttl_ms = request.ttl_ms
+    applied, ttl_ms = applied_as(grid, owned, caller, request, outcome), request.ttl_ms
     stored = grid.clock.stamped(request.value, now)
     if not ttl_ms and not owned.streams:
+        note_outcome(owned.replica, applied, now)
         owned.put_unshared(request.map, request.key, stored, now)
         grid.out.send(caller, reply)
-        if grid.evictor.is_on:
-            grid.evictor.after_write(owned, request.map, 1, now)
-        return
-    replica = owned.replica
-    if replica.journals:
-        end_before_write(grid, owned, request.map, (request.key,), now)
-    replica.map(request.map).put(request.key, stored, ttl_ms, now)
-    if ttl_ms:
-        grid.note_expiry(owned, request.map)
-    replica.seq += 1
-    message = ReplicatePut(
-        owned.number, replica.epoch, replica.seq, request.map, [request.key], [stored], ttl_ms, applied
-    )  # fmt: skip
-    grid.write(owned, message, caller, reply)
+    else:
+        if owned.replica.journals:
+            end_before_write(grid, owned, request.map, (request.key,), now)
+        mutation = ReplicatePut(*owned.next_head(), request.map, [request.key], [stored], ttl_ms, applied)
+        grid.write(owned, mutation, caller, reply, now)
     if grid.evictor.is_on:
         grid.evictor.after_write(owned, request.map, 1, now)
 

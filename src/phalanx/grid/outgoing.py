@@ -239,7 +239,7 @@ class OutgoingMigrations:
         owned = self.sealed.pop(partition, None)
         if owned is not None:
             self._grid.owned[partition] = owned
-            self._grid.journal_changes.follow(self._grid, owned)
+            self._grid.journal_changes.follow(self._grid, owned, self._grid.table_at)
             if self._grid.table.owner(partition) == self._grid.this:
                 # What the table has said of maps in the meantime.
                 self._grid.staging.place(owned, self._grid.table_at)

@@ -32,7 +32,7 @@ from phalanx.grid.readable import ReadableJournals
 from phalanx.grid.store import Replica
 from phalanx.grid.streams import Stream, StreamState
 from phalanx.wire.effects import Outbox
-from phalanx.wire.messages import CopyAck, ErrorReply, Probe, ProbeAnswer, Replicate, ReplicateAck, Reply
+from phalanx.wire.messages import CopyAck, ErrorReply, Mutation, Probe, ProbeAnswer, ReplicateAck, Reply
 
 
 class PendingWrite(msgspec.Struct, gc=False):
@@ -75,7 +75,7 @@ class OwnedPartition:
         self._guard = guard
         self._base = (replica.epoch, replica.seq, replica.ruler)
         """What this owner began with: a backup with the same epoch, seq and ruler holds the same entries."""
-        self._log: deque[Replicate] = deque()
+        self._log: deque[Mutation] = deque()
         """Writes, oldest first, that some stream has not acknowledged."""
         self._log_from = replica.seq
         """The log holds every write with a greater number than this."""
@@ -111,7 +111,12 @@ class OwnedPartition:
 
     # --- writes ----------------------------------------------------------------------------------------------------
 
-    def append(self, message: Replicate, write: PendingWrite | None) -> bool:
+    def next_head(self) -> tuple[int, int, int]:
+        """What the next mutation begins with: partition, epoch and number."""
+        replica = self.replica
+        return self.number, replica.epoch, replica.seq + 1
+
+    def append(self, message: Mutation, write: PendingWrite | None) -> bool:
         """Send a write that is applied here (its seq is the replica's) to all streams; True if it waits for one."""
         if not self.streams:
             self._log_from = message.seq

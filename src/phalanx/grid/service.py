@@ -24,6 +24,7 @@ from phalanx.grid.following import Followed
 from phalanx.grid.held import HeldRequests
 from phalanx.grid.journalling import JournalChanges, read_journal
 from phalanx.grid.merge_policies import COUNTING
+from phalanx.grid.mutation import apply
 from phalanx.grid.outgoing import OutgoingMigrations
 from phalanx.grid.pacing import CopyPacer
 from phalanx.grid.protection import Guard, MajorityQuestion
@@ -45,12 +46,13 @@ from phalanx.wire.messages import (
     KeyRequest,
     MigrationCommit,
     MigrationOrder,
+    Mutation,
     Probe,
     ProbeAnswer,
     ReadJournal,
-    Replicate,
     ReplicateAck,
     ReplicateAcks,
+    ReplicatePut,
     ReplicateRemove,
     Reply,
     Rule,
@@ -173,24 +175,35 @@ class GridService:
     def fail(self, caller: Target, request_id: int, code: ErrorCode, text: str) -> None:
         self.out.send(caller, ErrorReply(request_id, code, text))
 
-    def write(self, owned: OwnedPartition, message: Replicate, caller: Target, reply: Reply) -> None:
-        """Confirm a write that is applied here and numbered: at once, or when the backups have it."""
+    def commit(self, owned: OwnedPartition, mutation: Mutation, write: PendingWrite | None, now: Millis) -> None:
+        """Change a replica that this member owns: the only way to. The mutation, which begins with `next_head`, is applied
+        here and sent to the backups.
+
+        `write`: of the caller who waits for it; it has one more partition to wait for if a backup must confirm.
+        """
+        if useless := apply(owned.replica, mutation, now):
+            self.followed.discarded.add_stores(useless)
+        if type(mutation) is ReplicatePut and mutation.ttl_ms:
+            self._expirer.note(owned, mutation.map)
+        if owned.append(mutation, write) and write is not None:
+            write.partitions_left += 1
+        if owned.streams:
+            self.unsettled[owned.number] = owned
+
+    def write(self, owned: OwnedPartition, mutation: Mutation, caller: Target, reply: Reply, now: Millis) -> None:
+        """Commit a mutation of one partition, and answer its caller: at once, or when the backups have it."""
         if not owned.streams:
-            owned.append(message, None)
+            self.commit(owned, mutation, None, now)
             self.out.send(caller, reply)
-        elif owned.append(message, PendingWrite(caller, reply, 1, message.map)):
-            self.unsettled[owned.number] = owned
-        else:
-            self.unsettled[owned.number] = owned
+            return
+        write = PendingWrite(caller, reply, 0, mutation.map)
+        self.commit(owned, mutation, write, now)
+        if not write.partitions_left:
             self.out.send(caller, reply)
 
-    def write_nothing(self, owned: OwnedPartition, name: str, write: PendingWrite) -> None:
+    def write_nothing(self, owned: OwnedPartition, name: str, write: PendingWrite, now: Millis) -> None:
         """Have a write wait until the backups have what was written before it, where it changes nothing itself."""
-        replica = owned.replica
-        replica.seq += 1
-        nothing = ReplicateRemove(owned.number, replica.epoch, replica.seq, name, [], [])
-        write.partitions_left += owned.append(nothing, write)
-        self.unsettled[owned.number] = owned
+        self.commit(owned, ReplicateRemove(*owned.next_head(), name, [], []), write, now)
 
     def put_alone(self, partition: int, name: str, key: bytes, value: bytes, now: Millis) -> bool:
         """The embedding program's short way: store a value at once, if no other member has to hear of it.
@@ -299,7 +312,7 @@ class GridService:
 
     def _follow_table(self, owned: OwnedPartition, reconfirmed: bool, now: Millis) -> None:
         owned.follow_table(self.table, reconfirmed, now)
-        self.journal_changes.follow(self, owned)
+        self.journal_changes.follow(self, owned, now)
         self.evictor.look_at(owned, now)
         if not owned.is_settled:
             self.unsettled[owned.number] = owned

@@ -27,7 +27,6 @@ from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.step_checks import NOTHING_DONE, WHY_GONE, is_due, why_impossible
 from phalanx.grid.steps import (
     attempts_here,
-    carry_out,
     consumed_by,
     is_newer,
     pages_of_part,
@@ -82,7 +81,7 @@ def _do_in(grid: GridService, work: Work[ChangeStaged], owned: OwnedPartition, t
         return rows
     if not owned.is_settled:
         # What was done before may not have reached the backups yet.
-        grid.write_nothing(owned, request.map, write)
+        grid.write_nothing(owned, request.map, write, turn.now)
     return 0
 
 
@@ -103,15 +102,13 @@ def _do_some(
         _do(grid, owned, msgspec.structs.replace(message, pages=pages), None, now)
         return most
     rows = rows_of(replica, message)
-    waits = _do(grid, owned, message, write, now)
-    if write is not None:
-        write.partitions_left += waits
+    _do(grid, owned, message, write, now)
     return rows
 
 
 def take_pages(grid: GridService, caller: Target, request: PutPacked, now: Millis) -> Collection[int] | None:
-    """Rows of an attempt are about to be staged: count their pages. Returns the partitions of which this is an earlier page
-    that comes once more, to be left out: what was staged since may be newer.
+    """Rows of an attempt are about to be staged. Returns the partitions of which this is an earlier page that comes once more,
+    to be left out: what was staged since may be newer.
 
     None: they can not be staged, and the caller is told. After the end of their job nothing would become of them; and what
     comes behind pages that are gone would be taken for the whole.
@@ -133,29 +130,23 @@ def take_pages(grid: GridService, caller: Target, request: PutPacked, now: Milli
         if why:
             grid.fail(caller, request.id, ErrorCode.INVALID, why)
             return None
-    late: list[int] = []
-    for part in request.parts:
-        pages = owned_at(grid, part.partition).replica.staged.pages
-        if part.page < pages.get(request.map, 0):
-            late.append(part.partition)
-        else:
-            pages[request.map] = part.page
     grid.staging.touch(request.map, now)
-    return late
+    return [
+        part.partition
+        for part in request.parts
+        if part.page < owned_at(grid, part.partition).replica.staged.pages.get(request.map, 0)
+    ]
 
 
 def _do(
     grid: GridService, owned: OwnedPartition, message: ReplicateStaged, write: PendingWrite | None, now: Millis
-) -> bool:
-    """Do a step here, and number it, and have the backups do it; whether the caller waits for one."""
+) -> None:
+    """Commit a step, whose number is not set yet, and go on with what this member keeps of what it has staged."""
     replica, step = owned.replica, message.step
     needed = consumed_by(replica, message)
     if replica.journals and step in (Step.APPLY, Step.REPLACE):
         end_before_write(grid, owned, message.map, None, now)
-    replica.seq += 1
-    message = msgspec.structs.replace(message, seq=replica.seq)
-    grid.followed.discarded.add_stores(carry_out(replica, message, now))
-    waits = owned.append(message, write)
+    grid.commit(owned, msgspec.structs.replace(message, seq=replica.seq + 1), write, now)
     made = hidden_name(message.map, message.job, Kind.SNAPSHOT) if step is Step.SNAPSHOT else ""
     for name in (message.map, made, hidden_name(message.map, message.job, Kind.WHOLE)):
         if name in replica.maps and replica.maps[name].expires_at:
@@ -163,12 +154,10 @@ def _do(
     if made in replica.maps:
         grid.staging.touch(made, now)
     if owned.streams:
-        grid.unsettled[owned.number] = owned
         made = made if made in replica.maps else ""
         owned.on_step(needed, made, message.map, grid.next_copy_id, grid.config.copy_chunk_bytes, now)
     if grid.evictor.is_on and step in (Step.APPLY, Step.REPLACE):
         grid.evictor.after_write(owned, message.map, 0, now)
-    return waits
 
 
 def _hidden_in(owned: OwnedPartition) -> dict[tuple[str, str, bool], None]:

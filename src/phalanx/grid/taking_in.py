@@ -24,7 +24,6 @@ from phalanx.wire.messages import (
     MergeEntries,
     MergeRequest,
     PageReply,
-    Replicate,
     ReplicatePut,
     ReplicateRemove,
 )
@@ -132,35 +131,20 @@ def _apply(
     values = [each for each in taken if not each.kept.is_removal]
     if not taken and not owned.is_settled:
         # What is here, and makes what was handed in dispensable, may not have reached the backups yet.
-        grid.write_nothing(owned, name, write)
+        grid.write_nothing(owned, name, write, now)
         return
     if replica.journals:
         end_before_write(grid, owned, name, [each.key for each in taken], now)
-
-    def replicate(message: Replicate) -> None:
-        # Before the next is applied: what a backup has told to have must not seem to cover the events of what follows.
-        if owned.streams:
-            grid.unsettled[owned.number] = owned
-        write.partitions_left += owned.append(message, write)
-
     if removed:
         keys, stamps = [each.key for each in removed], [each.kept.stamp for each in removed]
-        replica.remove(name, keys, stamps)
-        replica.seq += 1
-        replicate(ReplicateRemove(owned.number, replica.epoch, replica.seq, name, keys, stamps))
+        grid.commit(owned, ReplicateRemove(*owned.next_head(), name, keys, stamps), write, now)
     if values:
         hits, accessed = [each.kept.hits for each in values], [each.kept.accessed_ms for each in values]
         replica.readings.take(name, [each.key for each in values], hits if any(hits) else [], accessed)
     for ttl_ms in dict.fromkeys(each.kept.ttl_ms for each in values):
         keys = [each.key for each in values if each.kept.ttl_ms == ttl_ms]
         versions = [each.kept.stored for each in values if each.kept.ttl_ms == ttl_ms]
-        replica.map(name).put_many(keys, versions, ttl_ms, now, merged=True)
-        if ttl_ms:
-            # Over what it stood where it was written, is not known here: a third side may still have that.
-            replica.map(name).covering.update(keys)
-            grid.note_expiry(owned, name)
-        replica.seq += 1
-        replicate(ReplicatePut(owned.number, replica.epoch, replica.seq, name, keys, versions, ttl_ms, merged=True))
+        grid.commit(owned, ReplicatePut(*owned.next_head(), name, keys, versions, ttl_ms, merged=True), write, now)
     if values and grid.evictor.is_on:
         grid.evictor.after_write(owned, name, len(values), now)
 

@@ -60,7 +60,7 @@ _OF_MEMBERS_ONLY = _BETWEEN_MEMBERS | frozenset(m.WRITES)
 """Writes too, where a member and no client calls."""
 _OF_ONE_PARTITION = frozenset(
     [
-        *get_args(m.Replicate),
+        *get_args(m.Mutation),
         *(m.ReplicateAck, m.ProbeAnswer, m.CopyStart, m.CopyChunk, m.CopyAck),
         *(m.MigrationOrder, m.MigrationReady, m.MigrationCommit, m.MigrationAnswer),
     ]
@@ -74,7 +74,7 @@ SERVED_IN_A_TURN = 64
 _ABOUT_DATA = frozenset(
     [
         *_OF_PARTITIONS,
-        *get_args(m.Replicate),
+        *get_args(m.Mutation),
         m.ReplicateAck,
         m.ReplicateAcks,
         m.CopyChunk,
@@ -466,7 +466,7 @@ class Node:
             m.CopyChunk: grid.followed.on_copy_chunk,
             m.CopyAck: grid.on_copy_ack,
         }
-        routes |= dict.fromkeys(get_args(m.Replicate), grid.followed.on_replicate)
+        routes |= dict.fromkeys(get_args(m.Mutation), grid.followed.on_replicate)
         routes |= dict.fromkeys(get_args(m.KeyRequest), partial(on_key_request, grid))
         routes |= dict.fromkeys(get_args(m.BulkRequest), partial(on_bulk_request, grid))
         routes |= dict.fromkeys(get_args(m.MergeRequest), partial(on_merge_request, grid))

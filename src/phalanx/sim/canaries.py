@@ -34,10 +34,8 @@ def acknowledge_early(node: Node) -> None:
     """A write is confirmed when the owner has it, before its backups have."""
     grid = node.grid
 
-    def write(owned: OwnedPartition, message: m.Replicate, caller: Target, reply: m.Reply) -> None:
-        if owned.streams:
-            grid.unsettled[owned.number] = owned
-        owned.append(message, None)
+    def write(owned: OwnedPartition, mutation: m.Mutation, caller: Target, reply: m.Reply, now: Millis) -> None:
+        grid.commit(owned, mutation, None, now)
         grid.out.send(caller, reply)
 
     _replace(grid, "write", write)

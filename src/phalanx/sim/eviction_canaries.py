@@ -60,7 +60,7 @@ def tell_evictions_as_ends(node: Node) -> None:
     """Backups take an eviction for the end of an entry's time."""
     followed, original = node.grid.followed, node.grid.followed.on_replicate
 
-    def on_replicate(sender: MemberId, message: m.Replicate, now: Millis) -> None:
+    def on_replicate(sender: MemberId, message: m.Mutation, now: Millis) -> None:
         if isinstance(message, m.ReplicateRemove):
             message = structs.replace(message, evicted=False)
         original(sender, message, now)

@@ -29,7 +29,7 @@ def forget_batches(node: Node) -> None:
     """Nobody looks at which batches a partition has applied."""
     original = node.grid.followed.on_replicate
 
-    def on_replicate(sender: MemberId, message: m.Replicate, now: Millis) -> None:
+    def on_replicate(sender: MemberId, message: m.Mutation, now: Millis) -> None:
         _remember_as(node, _Forgetful)
         original(sender, message, now)
 
@@ -97,7 +97,7 @@ def forget_what_is_gone(node: Node) -> None:
                 pages[request.map] = numbers[owned.number] - 1
         put(caller, request, now)
 
-    def on_replicate(sender: MemberId, message: m.Replicate, now: Millis) -> None:
+    def on_replicate(sender: MemberId, message: m.Mutation, now: Millis) -> None:
         _remember_as(node, _Careless)
         replicate(sender, message, now)
 

@@ -157,9 +157,9 @@ TableMessage = (
     TableUpdate | TableChanges | FetchTable | FetchedTable | TableRequest | TableAck
     | MigrationOrder | MigrationReady | MigrationCommit | MigrationAnswer
 )  # fmt: skip
-Replicate = ReplicatePut | ReplicateRemove | ReplicateClear | ReplicateJournal | ReplicateStaged
+Mutation = ReplicatePut | ReplicateRemove | ReplicateClear | ReplicateJournal | ReplicateStaged
 ReplicationMessage = (
-    Replicate | ReplicateAck | ReplicateAcks | Probe | ProbeAnswer | CopyStart | CopyChunk
+    Mutation | ReplicateAck | ReplicateAcks | Probe | ProbeAnswer | CopyStart | CopyChunk
     | CopyAck
 )  # fmt: skip
 MergeMessage = KeptQuery | KeptAnswer | KeptReport
@@ -281,6 +281,7 @@ __all__ = [
     "MigrationReady",
     "MigrationUnderWay",
     "MigrationsReply",
+    "Mutation",
     "NamesReply",
     "OutcomeValue",
     "PackedReply",
@@ -304,7 +305,6 @@ __all__ = [
     "ReplaceContent",
     "Replacement",
     "ReplicasReply",
-    "Replicate",
     "ReplicateAck",
     "ReplicateAcks",
     "ReplicateClear",
