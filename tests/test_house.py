@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,24 @@ def test_source_has_no_bare_assert() -> None:
 def test_every_module_says_what_it_is() -> None:
     silent = [path for path in source_modules() if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))]
     assert [str(path.relative_to(ROOT)) for path in silent] == []
+
+
+def imports_of(path: Path, modules: dict[str, Path]) -> set[str]:
+    """The modules that one imports, also for its types alone."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {name if (name := f"{node.module}.{each.name}") in modules else node.module for each in node.names}
+    return found & modules.keys()
+
+
+def test_no_modules_of_the_core_import_each_other_in_a_circle() -> None:
+    """Who changes one of them would have to know them all."""
+    files = [path for folder in CORE for path in (SRC / "phalanx" / folder).glob("*.py") if path.name != "__init__.py"]
+    modules = {".".join(path.relative_to(SRC).with_suffix("").parts): path for path in files}
+    assert len(modules) > 100
+    graph = {name: imports_of(path, modules) for name, path in modules.items()}
+    TopologicalSorter(graph).prepare()  # raises CycleError, with the circle
 
 
 def test_every_folder_of_modules_is_a_package() -> None:

@@ -9,6 +9,7 @@ from phalanx.common.clock import GridClock, with_stamp
 from phalanx.common.ids import MemberId
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import build_table
+from phalanx.grid.discarding import Discarded
 from phalanx.grid.following import Followed
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Received, Send
@@ -24,7 +25,9 @@ class Backup:
     def __init__(self, rows: str = "AB", version: int = 1) -> None:
         self.out = Outbox(B)
         self.former: set[MemberId] = set()
-        self.followed = Followed(B, lambda partition: False, self.former.__contains__, self.out, GridClock())
+        self.followed = Followed(
+            B, lambda partition: False, self.former.__contains__, self.out, GridClock(), Discarded()
+        )
         self.table(rows, version)
 
     def table(self, row: str, version: int, *, reconfirmed: bool = False, birth: int = 0) -> None:

@@ -16,7 +16,7 @@ from phalanx.grid.ending import end_before_write
 from phalanx.grid.packing import NOTHING, PackedPage, examined_at_most, packed_page
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.rows import BadRows, extent_of, extents_of, first_key, together, unpack_rows
-from phalanx.grid.staging import on_change, take_pages
+from phalanx.grid.staging_requests import on_change, take_pages
 from phalanx.grid.steps import header_of, page_key
 from phalanx.grid.store import Replica
 from phalanx.partition.hashing import partition_of, partitions_of

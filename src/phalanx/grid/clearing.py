@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.admission import is_kept_from_users, owns_all
 from phalanx.grid.ending import end_before_write
+from phalanx.grid.leader import Leader
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.grid.store import MapStore
 from phalanx.grid.turns import Turn, Work
@@ -37,16 +38,16 @@ def on_clear(grid: GridService, caller: Target, request: ClearPartitions, now: M
         return
     write = PendingWrite(caller, DoneReply(request.id), 1, request.map)
     left = deque(dict.fromkeys(request.partitions))
-    grid.turns.begin(Work(caller, request, write, left, partial(_clear_in, {})), now)
+    grid.turns.begin(Work(caller, request, write, left, partial(_clear_in, grid, {})), now)
 
 
 def _clear_in(
-    parts_left: dict[int, int], grid: GridService, work: Work[ClearPartitions], owned: OwnedPartition, turn: Turn
+    leader: Leader, parts_left: dict[int, int], work: Work[ClearPartitions], owned: OwnedPartition, turn: Turn
 ) -> int:
     """`parts_left`: of partitions that are cleared in parts, how many of these may still come."""
     name, replica = work.request.map, owned.replica
     if replica.journals:
-        end_before_write(grid, owned, name, None, turn.now)
+        end_before_write(leader, owned, name, None, turn.now)
     store = replica.maps.get(name)
     if store is None or not store.entries:
         return 1
@@ -58,10 +59,10 @@ def _clear_in(
         parts_left[owned.number] = parts - 1
         # The clear takes their tombstones away again; until it comes, a merge must know of them.
         removal = ReplicateRemove(*owned.next_head(), name, _some_keys(store, at_once), [turn.stamp])
-        grid.commit(owned, removal, None, turn.now)
+        leader.commit(owned, removal, None, turn.now)
         work.go_on_in(owned.number)
         return turn.most
-    grid.commit(owned, ReplicateClear(*owned.next_head(), name, turn.stamp), work.write, turn.now)
+    leader.commit(owned, ReplicateClear(*owned.next_head(), name, turn.stamp), work.write, turn.now)
     return 1 + EVENT_COST * events
 
 

@@ -184,6 +184,7 @@ class OwnedLater:
 
     def __init__(
         self,
+        partitions: dict[int, None],
         undivided: UndividedReplicas,
         held: HeldRequests,
         take_over: Callable[[int, Millis], None],
@@ -193,8 +194,8 @@ class OwnedLater:
         self._held = held
         self._take_over = take_over
         self._answer = answer
-        self.partitions: dict[int, None] = {}
-        """Requests for these wait (`GridService.refuse`)."""
+        self.partitions = partitions
+        """Requests for these wait (`Leader.refuse`)."""
         self._due_at: Millis = 0
 
     def __repr__(self) -> str:

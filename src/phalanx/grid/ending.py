@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from phalanx.common.ids import Millis
+from phalanx.grid.leader import Leader
 from phalanx.grid.replication import OwnedPartition
 from phalanx.wire.messages import ReplicateRemove
 
-if TYPE_CHECKING:
-    from phalanx.grid.service import GridService
 
-
-def remove_ended(grid: GridService, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
+def remove_ended(leader: Leader, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
     """Drop entries whose time is over; nobody waits for it."""
     store = owned.replica.map(name)
-    ended_at = grid.clock.stamp(now) if store.journal is not None else 0
+    ended_at = leader.clock.stamp(now) if store.journal is not None else 0
     removal = ReplicateRemove(*owned.next_head(), name, keys, store.end_stamps(keys), None, ended_at)
-    grid.commit(owned, removal, None, now)
+    leader.commit(owned, removal, None, now)
 
 
 def end_before_write(
-    grid: GridService, owned: OwnedPartition, name: str, keys: Iterable[bytes] | None, now: Millis
+    leader: Leader, owned: OwnedPartition, name: str, keys: Iterable[bytes] | None, now: Millis
 ) -> None:
     """Before entries of a map with a journal are written: those whose time is over end first, with an event each.
 
@@ -33,4 +30,4 @@ def end_before_write(
         return
     ended = store.take_expired(now, len(store.expires_at)) if keys is None else store.ended(dict.fromkeys(keys), now)
     if ended:
-        remove_ended(grid, owned, name, ended, now)
+        remove_ended(leader, owned, name, ended, now)

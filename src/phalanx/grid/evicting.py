@@ -19,17 +19,13 @@ with a million entries, once in a quarter of a million evictions).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from phalanx.common.hidden import is_hidden
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import MapPlan
 from phalanx.grid.ending import remove_ended
+from phalanx.grid.leader import Leader
 from phalanx.grid.replication import OwnedPartition
 from phalanx.wire.messages import ReplicateRemove
-
-if TYPE_CHECKING:
-    from phalanx.grid.service import GridService
 
 KEYS_AT_ONCE = 200
 """Of one eviction."""
@@ -61,8 +57,8 @@ class _Due:
 class Evictor:
     """What one member does about maps that are bounded, in the partitions that it owns."""
 
-    def __init__(self, grid: GridService, plan: MapPlan) -> None:
-        self._grid = grid
+    def __init__(self, leader: Leader, plan: MapPlan) -> None:
+        self._leader = leader
         self.is_on = plan.has_bounds
         """Whether some map may be bounded."""
         self._due: dict[int, _Due] = {}
@@ -77,7 +73,7 @@ class Evictor:
 
     def share(self, name: str) -> int:
         """How many entries of a map a partition may hold; 0: any number, as of hidden ones."""
-        table = self._grid.table
+        table = self._leader.table
         return 0 if is_hidden(name) else table.maps.of(name).share(table.partition_count)
 
     def after_write(self, owned: OwnedPartition, name: str, written: int, now: Millis) -> None:
@@ -105,7 +101,7 @@ class Evictor:
     def on_time(self, now: Millis) -> None:
         if not self._due or (self._look_at is not None and now < self._look_at):
             return
-        left, looks, sealed = IN_A_TURN, LOOKED_AT_IN_A_TURN, self._grid.outgoing.sealed
+        left, looks, sealed = IN_A_TURN, LOOKED_AT_IN_A_TURN, self._leader.sealed
         for due in list(self._due.values()):
             if due.owned.number in sealed:
                 continue  # What it holds stays as its next owner has it; it may be this one again.
@@ -147,10 +143,10 @@ class Evictor:
         store = owned.replica.maps[name]
         over, left = len(store.entries) - share, limit
         while over > 0 and left > 0 and (ended := store.take_expired(now, min(left, KEYS_AT_ONCE))):
-            remove_ended(self._grid, owned, name, ended, now)
+            remove_ended(self._leader, owned, name, ended, now)
             over, left = over - len(ended), left - len(ended)
         while over > 0 and left > 0:
-            oldest = store.oldest(min(over, left, KEYS_AT_ONCE), self._grid.clock.read(now))
+            oldest = store.oldest(min(over, left, KEYS_AT_ONCE), self._leader.clock.read(now))
             if not oldest:
                 break
             self._evict(owned, name, oldest, now)
@@ -158,7 +154,7 @@ class Evictor:
         return limit - left
 
     def _evict(self, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
-        grid = self._grid
-        evicted_at = grid.clock.stamp(now) if owned.replica.maps[name].journal is not None else 0
+        leader = self._leader
+        evicted_at = leader.clock.stamp(now) if owned.replica.maps[name].journal is not None else 0
         removal = ReplicateRemove(*owned.next_head(), name, keys, [], None, evicted_at, evicted=True)
-        grid.commit(owned, removal, None, now)
+        leader.commit(owned, removal, None, now)

@@ -6,14 +6,10 @@ and the next one goes on where it stopped.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from phalanx.common.ids import Millis
 from phalanx.grid.ending import remove_ended
+from phalanx.grid.leader import Leader
 from phalanx.grid.replication import OwnedPartition
-
-if TYPE_CHECKING:
-    from phalanx.grid.service import GridService
 
 KEYS_AT_ONCE = 200
 """Of one map and one write to the backups."""
@@ -28,38 +24,32 @@ ROUND_MS: Millis = 100
 class Expirer:
     """What one member does about entries that expire, in the partitions that it owns."""
 
-    def __init__(self, grid: GridService) -> None:
-        self._grid = grid
-        self._maps: dict[int, dict[str, None]] = {}
-        """Partition to the maps in it that may have entries which expire."""
+    def __init__(self, leader: Leader) -> None:
+        self._leader = leader
         self._left: list[tuple[int, str]] = []
         """Partitions and maps to be looked at in this round, from the end on."""
         self._due_at: Millis = 0
 
     def __repr__(self) -> str:
-        return f"Expirer({self._maps}, left={len(self._left)})"
-
-    def note(self, owned: OwnedPartition, name: str) -> None:
-        """An entry with a time to live was stored."""
-        self._maps.setdefault(owned.number, {})[name] = None
+        return f"Expirer({self._leader.expiring}, left={len(self._left)})"
 
     def take_over(self, owned: OwnedPartition) -> None:
         """The partition is owned here from now on."""
         if names := {name: None for name, store in owned.replica.maps.items() if store.expires_at}:
-            self._maps[owned.number] = names
+            self._leader.expiring[owned.number] = names
 
     def let_go(self, partition: int) -> None:
         """It is not owned here any more."""
-        self._maps.pop(partition, None)
+        self._leader.expiring.pop(partition, None)
 
     def next_deadline(self) -> Millis | None:
-        return self._due_at if self._maps else None
+        return self._due_at if self._leader.expiring else None
 
     def on_time(self, now: Millis) -> None:
-        if not self._maps or now < self._due_at:
+        if not self._leader.expiring or now < self._due_at:
             return
         if not self._left:
-            self._left = [(partition, name) for partition, names in self._maps.items() for name in names]
+            self._left = [(partition, name) for partition, names in self._leader.expiring.items() for name in names]
             self._left.reverse()
         room = IN_A_TURN
         while self._left and room > 0:
@@ -73,17 +63,17 @@ class Expirer:
 
     def _expire(self, partition: int, name: str, most: int, now: Millis) -> int:
         """Drop at most so many entries of a map; how many it was."""
-        grid, names = self._grid, self._maps.get(partition, {})
+        leader, names = self._leader, self._leader.expiring.get(partition, {})
         # What a sealed partition holds stays as its new owner has it.
-        owned = grid.owned[partition] if partition < len(grid.owned) else None
+        owned = leader.owned[partition] if partition < len(leader.owned) else None
         if owned is None or name not in names:
             return 0
         store = owned.replica.maps.get(name)
         keys = store.take_expired(now, most) if store is not None else []
         if keys:
-            remove_ended(grid, owned, name, keys, now)
+            remove_ended(leader, owned, name, keys, now)
         if store is None or not store.expires_at:
             del names[name]
             if not names:
-                del self._maps[partition]
+                del self._leader.expiring[partition]
         return len(keys)

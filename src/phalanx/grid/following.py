@@ -51,8 +51,10 @@ class Followed:
         is_former: Callable[[MemberId], bool],
         outbox: Outbox,
         clock: GridClock,
+        discarded: Discarded,
     ) -> None:
-        """`is_former`: whether another master has come after this one, and stands behind the installed table."""
+        """`is_former`: whether another master has come after this one, and stands behind the installed table. `discarded`
+        takes what is dropped."""
         self.this = this
         self.replicas: dict[int, Replica] = {}
         """Partition to a complete replica."""
@@ -62,7 +64,7 @@ class Followed:
         """Partition to the migration to this member for which a copy arrives or has arrived, and whose outcome is open."""
         self.acks: dict[MemberId, dict[int, ReplicateAck]] = {}
         """Owner and partition to what the owner is to be told at the end of this input."""
-        self.discarded = Discarded()
+        self.discarded = discarded
         self.undivided = UndividedReplicas(self.replicas, self.discarded)
         """Replicas of partitions of a smaller count."""
         self._owns = owns

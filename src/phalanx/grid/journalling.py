@@ -5,17 +5,13 @@ A journal begins, changes its size or ends with a numbered write, so that it doe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from phalanx.common.clock import COUNTER_BITS
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import JournalSettings, MapPlan
 from phalanx.grid.journal import EVENT_BYTES, Event, columns, values_of
+from phalanx.grid.leader import Leader
 from phalanx.grid.replication import OwnedPartition
 from phalanx.wire.messages import JournalReply, ReadJournal, ReplicateJournal
-
-if TYPE_CHECKING:
-    from phalanx.grid.service import GridService
 
 REPLY_BYTES = 8 * 1024 * 1024
 """A reply with many events ends here."""
@@ -29,7 +25,8 @@ class JournalChanges:
     A thousand maps may have a journal, and every change of any setting comes with a table for all partitions.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, leader: Leader) -> None:
+        self._leader = leader
         self._before: dict[str, JournalSettings] = {}
         self._after: dict[str, JournalSettings] = {}
         self._names: list[str] = []
@@ -42,24 +39,24 @@ class JournalChanges:
         self._before, self._after = before, after
         self._names = [name for name in dict.fromkeys((*before, *after)) if before.get(name) != after.get(name)]
 
-    def follow(self, grid: GridService, owned: OwnedPartition, now: Millis) -> None:
+    def follow(self, owned: OwnedPartition, now: Millis) -> None:
         """Let the journals of an owned partition be as the table says, unless it is sealed: then its next owner does so."""
-        replica, wanted, followed = owned.replica, self._after, owned.journals
-        if followed is wanted or owned.number in grid.outgoing.sealed or grid.table.owner(owned.number) != grid.this:
+        leader, replica, wanted, followed = self._leader, owned.replica, self._after, owned.journals
+        if followed is wanted or owned.number in leader.sealed or leader.table.owner(owned.number) != leader.this:
             return
         names = self._names if followed is self._before else dict.fromkeys((*wanted, *replica.journals))
         for name in names:
-            _follow(grid, owned, name, wanted.get(name), now)
+            _follow(leader, owned, name, wanted.get(name), now)
         owned.journals = wanted
 
 
-def _follow(grid: GridService, owned: OwnedPartition, name: str, settings: JournalSettings | None, now: Millis) -> None:
+def _follow(leader: Leader, owned: OwnedPartition, name: str, settings: JournalSettings | None, now: Millis) -> None:
     """Let one journal be as the table says; None: there is to be none."""
     journal = owned.replica.journals.get(name)
     capacity, max_bytes = (settings.capacity, settings.max_bytes) if settings is not None else (0, 0)
     if (journal.capacity, journal.max_bytes) == (capacity, max_bytes) if journal is not None else not capacity:
         return
-    grid.commit(owned, ReplicateJournal(*owned.next_head(), name, capacity, max_bytes), None, now)
+    leader.commit(owned, ReplicateJournal(*owned.next_head(), name, capacity, max_bytes), None, now)
 
 
 def read_journal(owned: OwnedPartition, request: ReadJournal) -> JournalReply:

@@ -1,7 +1,7 @@
 """Mutations: what changes a replica, as values, and the one function that applies them.
 
 A mutation is a numbered message of replication. Its owner applies it with the function with which backups apply it
-(`GridService.commit`), so both hold the same by construction. Besides, each replica drops by itself what is due: tombstones
+(`Leader.commit`), so both hold the same by construction. Besides, each replica drops by itself what is due: tombstones
 (`purging`), and what it keeps of a former cluster (`keeping`). One short way leads past it, `OwnedPartition.put_unshared`.
 """
 
@@ -28,15 +28,17 @@ from phalanx.wire.messages import (
 
 def apply(replica: Replica, mutation: Mutation, now: Millis) -> Sequence[MapStore]:
     """Apply the next mutation of the replica's partition. Returns stores that nobody needs any more, to be taken apart."""
-    invariant(mutation.seq == replica.seq + 1, "mutations are applied in order", replica=replica, seq=mutation.seq)
+    if (
+        mutation.seq != replica.seq + 1
+    ):  # (asked for with each write: what the invariant would tell costs more than that)
+        invariant(False, "mutations are applied in order", replica=replica, seq=mutation.seq)
     replica.seq = mutation.seq
     return APPLY[type(mutation)](replica, mutation, now)
 
 
-def note_outcome(replica: Replica, applied: AppliedOperation | None, now: Millis) -> None:
-    """Remember what became of a caller's operation; None: nobody can ask for it again."""
-    if applied is not None:
-        replica.outcomes.note(applied.caller, applied.number, applied.open_from, applied.outcome, now)
+def note_outcome(replica: Replica, applied: AppliedOperation, now: Millis) -> None:
+    """Remember what became of a caller's operation."""
+    replica.outcomes.note(applied.caller, applied.number, applied.open_from, applied.outcome, now)
 
 
 def _put(replica: Replica, mutation: ReplicatePut, now: Millis) -> Sequence[MapStore]:
@@ -50,13 +52,15 @@ def _put(replica: Replica, mutation: ReplicatePut, now: Millis) -> Sequence[MapS
         store.covering.update(keys)
     if mutation.page:
         replica.staged.pages[mutation.map] = mutation.page
-    note_outcome(replica, mutation.applied, now)
+    if mutation.applied is not None:
+        note_outcome(replica, mutation.applied, now)
     return ()
 
 
 def _remove(replica: Replica, mutation: ReplicateRemove, now: Millis) -> Sequence[MapStore]:
     replica.remove(mutation.map, mutation.keys, mutation.stamps, mutation.ended_at, evicted=mutation.evicted)
-    note_outcome(replica, mutation.applied, now)
+    if mutation.applied is not None:
+        note_outcome(replica, mutation.applied, now)
     return ()
 
 

@@ -14,10 +14,9 @@ outcome: its answer either ends the call or is as good as none. For another one 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
+from phalanx.grid.leader import Leader
 from phalanx.grid.outcomes import NOT_KEPT, Standing
 from phalanx.grid.replication import OwnedPartition
 from phalanx.wire.messages import (
@@ -33,16 +32,13 @@ from phalanx.wire.messages import (
     ValueReply,
 )
 
-if TYPE_CHECKING:
-    from phalanx.grid.service import GridService
 
-
-def was_applied(grid: GridService, owned: OwnedPartition, caller: Target, request: KeyWrite, now: Millis) -> bool:
+def was_applied(leader: Leader, owned: OwnedPartition, caller: Target, request: KeyWrite, now: Millis) -> bool:
     """Whether a write must not be applied (any more, or yet): then its caller is told why."""
     outcomes = owned.replica.outcomes
     record = outcomes.callers.get(caller)
     if record is None:
-        return not _has_room(grid, owned, caller, request, now)
+        return not _has_room(leader, owned, caller, request, now)
     if not 0 < (number := request.op or request.id) <= record.number:
         return False
     outcome = outcomes.find(caller, number)
@@ -50,28 +46,28 @@ def was_applied(grid: GridService, owned: OwnedPartition, caller: Target, reques
         return False
     if isinstance(outcome, Standing):
         text = f"write {number} is over, or its outcome was forgotten"
-        grid.fail(caller, request.id, ErrorCode.INDETERMINATE, text)
+        leader.fail(caller, request.id, ErrorCode.INDETERMINATE, text)
     elif outcome == NOT_KEPT:
         text = (
             f"write {number} was applied once; the value that it returned is over max_outcome_bytes, and was not kept"
         )
-        grid.fail(caller, request.id, ErrorCode.INDETERMINATE, text)
+        leader.fail(caller, request.id, ErrorCode.INDETERMINATE, text)
     elif (reply := _reply(request, outcome)) is None:
         text = f"write {number} of this caller was another one: a number names one operation"
-        grid.fail(caller, request.id, ErrorCode.INVALID, text)
+        leader.fail(caller, request.id, ErrorCode.INVALID, text)
     else:
-        _write_nothing(grid, owned, caller, request, reply, None, now)
+        _write_nothing(leader, owned, caller, request, reply, None, now)
     return True
 
 
-def _has_room(grid: GridService, owned: OwnedPartition, caller: Target, request: KeyWrite, now: Millis) -> bool:
+def _has_room(leader: Leader, owned: OwnedPartition, caller: Target, request: KeyWrite, now: Millis) -> bool:
     """Whether a write of a caller of whom nothing is known can be noted; else it is told to ask later."""
-    most = grid.config.max_callers
+    most = leader.config.max_callers
     if owned.replica.outcomes.has_room(caller, most, now):
         return True
     text = f"{most} callers have written to partition {owned.number} within minutes, and of more it is not kept what"
     advice = "let programs share a client, or raise max_callers of the members"
-    grid.fail(caller, request.id, ErrorCode.NOT_READY, f"{text} became of their writes: {advice}")
+    leader.fail(caller, request.id, ErrorCode.NOT_READY, f"{text} became of their writes: {advice}")
     return False
 
 
@@ -82,7 +78,7 @@ def was_noted(owned: OwnedPartition, caller: Target, request: KeyWrite) -> bool:
 
 
 def applied_as(
-    grid: GridService, owned: OwnedPartition, caller: Target, request: KeyWrite, outcome: OutcomeValue
+    leader: Leader, owned: OwnedPartition, caller: Target, request: KeyWrite, outcome: OutcomeValue
 ) -> AppliedOperation | None:
     """What all replicas are to remember of a write that is about to be applied. None: nobody can ask for it again.
 
@@ -90,15 +86,15 @@ def applied_as(
     within the same input.
     """
     number = request.op or request.id
-    if number < 1 or (caller == grid.this and not owned.streams and not request.op):
+    if number < 1 or (caller == leader.this and not owned.streams and not request.op):
         return None
-    if type(outcome) is bytes and len(outcome) > grid.config.max_outcome_bytes:
+    if type(outcome) is bytes and len(outcome) > leader.config.max_outcome_bytes:
         outcome = NOT_KEPT
     return AppliedOperation(caller, number, request.open_from, outcome)
 
 
 def answer_unchanged(
-    grid: GridService,
+    leader: Leader,
     owned: OwnedPartition,
     caller: Target,
     request: KeyWrite,
@@ -108,13 +104,13 @@ def answer_unchanged(
 ) -> None:
     """Answer a write that changes nothing."""
     if request.op:
-        _write_nothing(grid, owned, caller, request, reply, applied_as(grid, owned, caller, request, outcome), now)
+        _write_nothing(leader, owned, caller, request, reply, applied_as(leader, owned, caller, request, outcome), now)
     else:
-        grid.out.send(caller, reply)
+        leader.out.send(caller, reply)
 
 
 def _write_nothing(
-    grid: GridService,
+    leader: Leader,
     owned: OwnedPartition,
     caller: Target,
     request: KeyWrite,
@@ -122,7 +118,7 @@ def _write_nothing(
     applied: AppliedOperation | None,
     now: Millis,
 ) -> None:
-    grid.write(owned, ReplicateRemove(*owned.next_head(), request.map, [], [], applied), caller, reply, now)
+    leader.write(owned, ReplicateRemove(*owned.next_head(), request.map, [], [], applied), caller, reply, now)
 
 
 def _reply(request: KeyWrite, outcome: OutcomeValue) -> Reply | None:

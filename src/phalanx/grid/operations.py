@@ -138,7 +138,8 @@ def _store(
     applied, ttl_ms = applied_as(grid, owned, caller, request, outcome), request.ttl_ms
     stored = grid.clock.stamped(request.value, now)
     if not ttl_ms and not owned.streams:
-        note_outcome(owned.replica, applied, now)
+        if applied is not None:
+            note_outcome(owned.replica, applied, now)
         owned.put_unshared(request.map, request.key, stored, now)
         grid.out.send(caller, reply)
     else:

@@ -15,28 +15,24 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.grid.copying import Destination
-from phalanx.grid.held import HeldRequests
+from phalanx.grid.journalling import JournalChanges
+from phalanx.grid.leader import Leader
 from phalanx.grid.replication import OwnedPartition
+from phalanx.grid.staging import StagingKeeper
 from phalanx.grid.streams import StreamState
 from phalanx.wire import events
-from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
     ActiveMigration,
     MigrationOrder,
     MigrationReady,
     Probe,
 )
-
-if TYPE_CHECKING:
-    from phalanx.grid.service import GridService
-
 
 Outcomes = Mapping[tuple[int, int], bool]
 """Partition and the version that a migration was ordered for, to whether it was committed (DL-24)."""
@@ -68,17 +64,22 @@ class OutgoingMigrations:
     """Partition to the migration that its owner here was ordered."""
 
     def __init__(
-        self, grid: GridService, report_to: Callable[[], MemberId | None], held: HeldRequests, outbox: Outbox
+        self,
+        leader: Leader,
+        staging: StagingKeeper,
+        journal_changes: JournalChanges,
+        report_to: Callable[[], MemberId | None],
     ) -> None:
-        self._grid = grid
+        self._leader = leader
+        self._staging = staging
+        self._journal_changes = journal_changes
         self._report_to = report_to
-        self._out = outbox
+        self._out = leader.out
         self.active: dict[int, Outgoing] = {}
-        self.sealed: dict[int, OwnedPartition] = {}
-        """Partitions that are owned here and answer nothing."""
+        self.sealed = leader.sealed
         self._unconfirmed: set[int] = set()
         """Those of them that this member owns by a commit of its own, and not yet by the master's table."""
-        self._held = held
+        self._held = leader.held
 
     def __repr__(self) -> str:
         return f"OutgoingMigrations({self.active}, sealed={list(self.sealed)})"
@@ -102,12 +103,12 @@ class OutgoingMigrations:
         migration = message.migration
         if outgoing is None:
             member = migration.destination
-            if member is None or member == self._grid.this:
+            if member is None or member == self._leader.this:
                 return
             destination = Destination(message.base_version, migration, member, ordered_by)
             outgoing = self.active[owned.number] = Outgoing(destination, now)
-            owned.copy_to(destination, self._grid.next_copy_id(), self._grid.config.copy_chunk_bytes, now)
-            self._grid.unsettled[owned.number] = owned
+            owned.copy_to(destination, self._leader.next_copy_id(), self._leader.config.copy_chunk_bytes, now)
+            self._leader.unsettled[owned.number] = owned
         elif outgoing.destination.migration != migration:
             return  # The outcome of another one is not known here yet (DL-28). The master repeats its order.
         elif outgoing.stage is Stage.REPORTED:
@@ -156,7 +157,7 @@ class OutgoingMigrations:
         del self.active[owned.number]
         step = destination.migration
         committed = outcomes.get((owned.number, destination.base_version), False)
-        if step.source == self._grid.this:
+        if step.source == self._leader.this:
             before, after = step.source_current_index, step.source_new_index
             self._out.record(
                 events.MigrationFinalized(
@@ -174,10 +175,10 @@ class OutgoingMigrations:
         1. The master lets D commit. 2. D commits, serves a write with its backup B, and dies; its answer to the master is
         lost. 3. The master takes the migration back, for D has left: the old owner goes on, without the write.
         """
-        self._grid.staging.let_go(owned.number)
+        self._staging.let_go(owned.number)
         self._unconfirmed.add(owned.number)
         self.sealed[owned.number] = owned
-        self._grid.owned[owned.number] = None
+        self._leader.owned[owned.number] = None
 
     def unseal_confirmed(self, ahead: Collection[int]) -> None:
         """The master has these rows yet to confirm: others have been."""
@@ -229,20 +230,20 @@ class OutgoingMigrations:
             )  # fmt: skip
 
     def _seal(self, owned: OwnedPartition, outgoing: Outgoing) -> None:
-        self._grid.staging.let_go(owned.number)
+        self._staging.let_go(owned.number)
         self.sealed[owned.number] = owned
-        self._grid.owned[owned.number] = None
+        self._leader.owned[owned.number] = None
         destination = outgoing.destination
         self._out.record(events.PartitionSealed(owned.number, destination.base_version, destination.member))
 
     def _unseal(self, partition: int) -> None:
         owned = self.sealed.pop(partition, None)
         if owned is not None:
-            self._grid.owned[partition] = owned
-            self._grid.journal_changes.follow(self._grid, owned, self._grid.table_at)
-            if self._grid.table.owner(partition) == self._grid.this:
+            self._leader.owned[partition] = owned
+            self._journal_changes.follow(owned, self._leader.table_at)
+            if self._leader.table.owner(partition) == self._leader.this:
                 # What the table has said of maps in the meantime.
-                self._grid.staging.place(owned, self._grid.table_at)
+                self._staging.place(owned, self._leader.table_at)
             self._held.release(partition)
 
     def _give_up(self, owned: OwnedPartition, outgoing: Outgoing, reason: str) -> None:

@@ -7,15 +7,12 @@ one in a turn. When nobody has asked for a page for a while, the runs are freed,
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.held import Request
+from phalanx.grid.leader import Leader
 from phalanx.grid.scan_order import RUN_KEYS, Position
 from phalanx.grid.store import MapStore
-
-if TYPE_CHECKING:
-    from phalanx.grid.service import GridService
 
 PAUSE_MS: Millis = 1
 """Between two turns."""
@@ -26,8 +23,8 @@ IDLE_MS: Millis = 5_000
 class WaitingScans:
     """Of one member."""
 
-    def __init__(self, grid: GridService) -> None:
-        self._grid = grid
+    def __init__(self, leader: Leader) -> None:
+        self._leader = leader
         self._waiting: dict[tuple[int, str], tuple[MapStore, deque[tuple[Target, Request]]]] = {}
         """Partition and map, to the store whose order is being made and the requests that wait for it."""
         self._ordered: dict[MapStore, None] = {}
@@ -55,7 +52,7 @@ class WaitingScans:
     def end(self) -> None:
         """This incarnation is over: whoever waits is told so."""
         for _, requests in self._waiting.values():
-            self._grid.held.released += requests
+            self._leader.held.released += requests
         self._waiting.clear()
         self._ordered.clear()
         self._useless.clear()
@@ -88,13 +85,13 @@ class WaitingScans:
     def _go_on(self, now: Millis) -> None:
         place, (store, requests) = next(iter(self._waiting.items()))
         partition, name = place
-        owned = self._grid.find_owned(partition)
+        owned = self._leader.find_owned(partition)
         is_there = owned is not None and owned.replica.maps.get(name) is store
         if is_there and store.ordered() is None and store.order is not None:
             store.order.sort_some()
             store.order.used_at = now
             return
-        self._grid.held.released.append(requests.popleft())
+        self._leader.held.released.append(requests.popleft())
         del self._waiting[place]
         if requests:
             # Behind the others: each map gets its turn.

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from phalanx.common.clock import COUNTER_BITS, GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
-from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
@@ -21,16 +21,15 @@ from phalanx.grid.dividing import OwnedLater
 from phalanx.grid.evicting import Evictor
 from phalanx.grid.expiring import Expirer
 from phalanx.grid.following import Followed
-from phalanx.grid.held import HeldRequests
 from phalanx.grid.journalling import JournalChanges, read_journal
+from phalanx.grid.leader import Leader
 from phalanx.grid.merge_policies import COUNTING
-from phalanx.grid.mutation import apply
 from phalanx.grid.outgoing import OutgoingMigrations
 from phalanx.grid.pacing import CopyPacer
 from phalanx.grid.protection import Guard, MajorityQuestion
 from phalanx.grid.purging import Purger
 from phalanx.grid.readings import counts_reads
-from phalanx.grid.replication import OwnedPartition, PendingWrite
+from phalanx.grid.replication import OwnedPartition
 from phalanx.grid.scanning import WaitingScans
 from phalanx.grid.staging import StagingKeeper
 from phalanx.grid.store import Replica
@@ -38,23 +37,16 @@ from phalanx.grid.turns import WorkInTurns
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
     ActiveMigration,
-    BulkRequest,
     CompletedMigration,
     CopyAck,
-    ErrorReply,
     JournalReply,
-    KeyRequest,
     MigrationCommit,
     MigrationOrder,
-    Mutation,
     Probe,
     ProbeAnswer,
     ReadJournal,
     ReplicateAck,
     ReplicateAcks,
-    ReplicatePut,
-    ReplicateRemove,
-    Reply,
     Rule,
 )
 
@@ -62,8 +54,8 @@ LOOK_EVERY_MS = 100
 """Between two looks at replicas that are waited for."""
 
 
-class GridService:
-    """The partitions that this member owns, and the replicas that follow other owners."""
+class GridService(Leader):
+    """The partitions that this member owns, and the replicas that follow other owners, as the table says."""
 
     def __init__(
         self,
@@ -74,43 +66,31 @@ class GridService:
         clock: GridClock,
         majority: MajorityQuestion,
     ) -> None:
-        self.this = this
-        self.config = config
-        self.clock = clock
-        self.out = outbox
-        self.max_maps = config.max_maps
+        super().__init__(this, config, table, outbox, clock, Guard(this, table.maps, majority, outbox))
         self._max_key, self._max_value = config.max_key_bytes, config.max_value_bytes
-        self.table = table
-        self.guard = Guard(this, table.maps, majority, outbox)
-        self.owned: list[OwnedPartition | None] = [None] * config.partition_count
-        """Partitions that are owned here and answer; sealed ones do not (`outgoing`)."""
-        self.held = HeldRequests()
-        self.outgoing = OutgoingMigrations(self, lambda: self._confirmed_by, self.held, outbox)
-        self.followed = Followed(this, self.owns, self._is_former, outbox, clock)
-        self.owned_later = OwnedLater(self.followed.undivided, self.held, self._begin_rule, self._answer)
+        self.followed = Followed(this, self.owns, self._is_former, outbox, clock, self.discarded)
+        self.owned_later = OwnedLater(
+            self.undivided, self.followed.undivided, self.held, self._begin_rule, self._answer
+        )
         self._early: dict[int, tuple[MemberId, Probe]] = {}
         """Partition to the question of an owner that has heard of a list, or into how many they are divided, sooner than this
         member."""
-        self.unsettled: dict[int, OwnedPartition] = {}
-        """Owned partitions that wait for a replica: for an acknowledgement, a probe or a copy."""
         self._confirmed_by: MemberId | None = None
         self._members: tuple[MemberId, ...] = ()
         """Of the installed view, oldest first."""
-        self._copies_made = 0
         target_ms = config.migration_latency_target_ms
         self.pacer = CopyPacer(target_ms, config.copy_chunk_bytes) if target_ms else None
         self._checks = AntiEntropy(config.anti_entropy_interval_ms)
         self._purger = Purger(config.tombstone_ms, clock, self._replicas)
         self.turns = WorkInTurns(self)
-        self.staging = StagingKeeper(self, config.staging_ms)
         self.evictor = Evictor(self, table.maps)
-        self.journal_changes = JournalChanges()
+        self.staging = StagingKeeper(self, self.turns, self.evictor, config.staging_ms)
+        self.journal_changes = JournalChanges(self)
+        self.outgoing = OutgoingMigrations(self, self.staging, self.journal_changes, lambda: self._confirmed_by)
         self.scans = WaitingScans(self)
         self.counts_reads = counts_reads(table.maps)
         """Whether it may matter when and how often entries are read."""
         self._expirer = Expirer(self)
-        self.table_at: Millis = 0
-        """When the table was installed."""
         self._look_at = 0
         """When unsettled partitions are looked at next."""
 
@@ -121,20 +101,6 @@ class GridService:
     def knows(self, partition: int) -> bool:
         """Whether there is such a partition, as far as this member has heard: nothing says so before the first table."""
         return partition < len(self.owned) or not self.table.version
-
-    def owns(self, partition: int) -> bool:
-        return self.find_owned(partition) is not None
-
-    def find_owned(self, partition: int) -> OwnedPartition | None:
-        """The partition if it is owned here, whether or not it answers."""
-        if partition >= len(self.owned):
-            return None
-        return self.owned[partition] or self.outgoing.sealed.get(partition) or self.staging.unplaced.get(partition)
-
-    def all_owned(self) -> list[OwnedPartition]:
-        """The partitions that are owned here, those last that do not answer."""
-        answering = [owned for owned in self.owned if owned is not None]
-        return [*answering, *self.outgoing.sealed.values(), *self.staging.unplaced.values()]
 
     def _replicas(self) -> list[Replica]:
         """All complete ones that are divided as the table says."""
@@ -153,57 +119,10 @@ class GridService:
         for partition in undivided.children():
             invariant(self.find_owned(partition) is None, "no half of a partition is served", partition=partition)
             invariant(partition not in self.followed.replicas, "a replica is here once", partition=partition)
-        for partition in (*self.outgoing.sealed, *self.staging.unplaced):
+        for partition in (*self.sealed, *self.unplaced):
             invariant(self.owned[partition] is None, "such a partition answers nothing", partition=partition)
 
     # --- requests --------------------------------------------------------------------------------------------------
-
-    def refuse(self, caller: Target, request: KeyRequest | BulkRequest, partition: int) -> None:
-        """A request for a partition that does not answer here: let it wait for its outcome, or tell the caller."""
-        request_id = request.id
-        if any(
-            partition in each for each in (self.outgoing.sealed, self.owned_later.partitions, self.staging.unplaced)
-        ):
-            self.held.hold(caller, request, partition)
-            return
-        if self.table.version == 0 or self.table.owner(partition) in (None, self.this):
-            self.fail(caller, request_id, ErrorCode.NOT_READY, "the partition has no owner yet")
-        else:
-            owner = self.table.owner(partition)
-            self.fail(caller, request_id, ErrorCode.NOT_OWNER, f"partition {partition} is owned by {owner}")
-
-    def fail(self, caller: Target, request_id: int, code: ErrorCode, text: str) -> None:
-        self.out.send(caller, ErrorReply(request_id, code, text))
-
-    def commit(self, owned: OwnedPartition, mutation: Mutation, write: PendingWrite | None, now: Millis) -> None:
-        """Change a replica that this member owns: the only way to. The mutation, which begins with `next_head`, is applied
-        here and sent to the backups.
-
-        `write`: of the caller who waits for it; it has one more partition to wait for if a backup must confirm.
-        """
-        if useless := apply(owned.replica, mutation, now):
-            self.followed.discarded.add_stores(useless)
-        if type(mutation) is ReplicatePut and mutation.ttl_ms:
-            self._expirer.note(owned, mutation.map)
-        if owned.append(mutation, write) and write is not None:
-            write.partitions_left += 1
-        if owned.streams:
-            self.unsettled[owned.number] = owned
-
-    def write(self, owned: OwnedPartition, mutation: Mutation, caller: Target, reply: Reply, now: Millis) -> None:
-        """Commit a mutation of one partition, and answer its caller: at once, or when the backups have it."""
-        if not owned.streams:
-            self.commit(owned, mutation, None, now)
-            self.out.send(caller, reply)
-            return
-        write = PendingWrite(caller, reply, 0, mutation.map)
-        self.commit(owned, mutation, write, now)
-        if not write.partitions_left:
-            self.out.send(caller, reply)
-
-    def write_nothing(self, owned: OwnedPartition, name: str, write: PendingWrite, now: Millis) -> None:
-        """Have a write wait until the backups have what was written before it, where it changes nothing itself."""
-        self.commit(owned, ReplicateRemove(*owned.next_head(), name, [], []), write, now)
 
     def put_alone(self, partition: int, name: str, key: bytes, value: bytes, now: Millis) -> bool:
         """The embedding program's short way: store a value at once, if no other member has to hear of it.
@@ -225,10 +144,6 @@ class GridService:
             return False
         owned.put_unshared(name, key, self.clock.stamped(value, now), now)
         return True
-
-    def note_expiry(self, owned: OwnedPartition, name: str) -> None:
-        """An entry of a map with a time to live was stored."""
-        self._expirer.note(owned, name)
 
     def note_read(self, owned: OwnedPartition, name: str, key: bytes, now: Millis) -> None:
         """An entry of some map is read: note it if the map's merge policy wants to know."""
@@ -301,7 +216,7 @@ class GridService:
                 if self.this in table.replicas(partition):
                     self.followed.replicas[partition] = owned.replica
                 else:
-                    self.followed.discarded.add(owned.replica)
+                    self.discarded.add(owned.replica)
                 if asked is not None:
                     self.followed.on_probe(*asked)
         self.outgoing.unseal_confirmed(ahead)
@@ -312,7 +227,7 @@ class GridService:
 
     def _follow_table(self, owned: OwnedPartition, reconfirmed: bool, now: Millis) -> None:
         owned.follow_table(self.table, reconfirmed, now)
-        self.journal_changes.follow(self, owned, now)
+        self.journal_changes.follow(owned, now)
         self.evictor.look_at(owned, now)
         if not owned.is_settled:
             self.unsettled[owned.number] = owned
@@ -341,7 +256,7 @@ class GridService:
         if replica.ordered_for >= 0 and replica.epoch >= epoch:
             # 1. This member joins, and is given a copy before it has a table. 2. A cut leaves it alone: it assigns all
             # partitions anew, beginning with version 1. The copy is of a cluster that goes on elsewhere, and keeps it.
-            self.followed.discarded.add(replica)
+            self.discarded.add(replica)
             replica = Replica()
         replica.ordered_for = -1
         owned = OwnedPartition(self.this, partition, replica, epoch, self.out, self.pacer, self.guard)
@@ -450,10 +365,6 @@ class GridService:
         for owned in self.unsettled.values():
             owned.on_link_up(peer, now)
 
-    def next_copy_id(self) -> int:
-        self._copies_made += 1
-        return self._copies_made
-
     def _note_progress(self, owned: OwnedPartition, now: Millis) -> None:
         if self.outgoing.active:
             self.outgoing.go_on(owned, now)
@@ -499,7 +410,7 @@ class GridService:
         look_at = self._look_at if self.unsettled else None
         others = (
             self.owned_later.next_deadline(),
-            self.followed.discarded.next_deadline(),
+            self.discarded.next_deadline(),
             self._purger.next_deadline(),
             self.turns.next_deadline(),
             self.staging.next_deadline(),
@@ -516,7 +427,7 @@ class GridService:
         self.owned_later.on_time(now)
         if self.pacer is not None:
             self.pacer.on_time(now)
-        self.followed.discarded.on_time(now)
+        self.discarded.on_time(now)
         self._purger.on_time(now)
         self.turns.on_time(now)
         self.staging.on_time(now)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from phalanx.common.clock import stamp_of
 from phalanx.common.hidden import Kind, Step, hidden_name, is_hidden
+from phalanx.grid.leader import Leader
 from phalanx.grid.replication import OwnedPartition
 from phalanx.wire.messages import ChangeStaged
-
-if TYPE_CHECKING:
-    from phalanx.grid.service import GridService
-
 
 WHY_GONE = (
     "nobody had touched them for the members' staging_ms, or all replicas of the partition were lost, or they were on a "
@@ -23,12 +19,12 @@ _TAKES_ROWS = (Step.APPLY, Step.ASSEMBLE)
 _DONE = {Step.APPLY: "applied", Step.ASSEMBLE: "made ready to replace the map", Step.DROP: "dropped"}
 
 
-def is_due(grid: GridService, owned: OwnedPartition, request: ChangeStaged) -> bool:
+def is_due(leader: Leader, owned: OwnedPartition, request: ChangeStaged) -> bool:
     """Whether a step is still to be done in a partition."""
-    return not was_done(owned, request) or _is_stale(grid, owned, request)
+    return not was_done(owned, request) or _is_stale(leader, owned, request)
 
 
-def why_impossible(grid: GridService, request: ChangeStaged, owned_ones: list[OwnedPartition]) -> str:
+def why_impossible(leader: Leader, request: ChangeStaged, owned_ones: list[OwnedPartition]) -> str:
     """Why a step can never be done; empty: it can, or was done."""
     name, job, step = request.map, request.job, request.step
     if is_hidden(name) or step not in (Step.APPLY, Step.ASSEMBLE, Step.SNAPSHOT, Step.DROP, Step.CHECK):
@@ -37,7 +33,7 @@ def why_impossible(grid: GridService, request: ChangeStaged, owned_ones: list[Ow
     if counts != [len(request.partitions)] * len(request.attempts):
         return f"step {step.name.lower()} for the map {name!r} does not say how many pages each attempt has staged"
     step = Step.APPLY if step is Step.CHECK else step
-    content = grid.table.maps.content_of(name)
+    content = leader.table.maps.content_of(name)
     if step is Step.ASSEMBLE and job not in (content.pending, content.job):
         return f"job {job} does not replace the map {name!r} any more: another one does, or it waited too long"
     for owned in owned_ones:
@@ -80,10 +76,10 @@ def was_done(owned: OwnedPartition, request: ChangeStaged) -> bool:
     return last is request.step
 
 
-def _is_stale(grid: GridService, owned: OwnedPartition, request: ChangeStaged) -> bool:
+def _is_stale(leader: Leader, owned: OwnedPartition, request: ChangeStaged) -> bool:
     """Whether what was assembled is older than the beginning of its job, which began anew when another one had taken its
     turn: in its place, it would count as removed when it began."""
-    content = grid.table.maps.content_of(request.map)
+    content = leader.table.maps.content_of(request.map)
     whole = owned.replica.maps.get(hidden_name(request.map, request.job, Kind.WHOLE))
     if request.step is not Step.ASSEMBLE or content.pending != request.job or whole is None:
         return False

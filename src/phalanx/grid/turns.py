@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.admission import owned_at, owns_all
+from phalanx.grid.leader import Leader
 from phalanx.grid.replication import OwnedPartition, PendingWrite
 from phalanx.wire.messages import ChangeStaged, ClearPartitions
-
-if TYPE_CHECKING:
-    from phalanx.grid.service import GridService
 
 ROWS_AT_ONCE = 10_000
 """Rows that a turn goes through before it ends; so many at most in one partition, or one page of them."""
@@ -77,7 +75,7 @@ class Work(Generic[R]):
         self.left.appendleft(partition)
 
 
-DoIn = Callable[["GridService", Work[R], OwnedPartition, Turn], int | None]
+DoIn = Callable[[Work[R], OwnedPartition, Turn], int | None]
 """Does a request, or a part of it (`Work.go_on_in`), in one partition. Returns about how many rows it went through; None: it
 can not be done, and the caller was told."""
 
@@ -85,8 +83,8 @@ can not be done, and the caller was told."""
 class WorkInTurns:
     """The requests that one member does in turns, one after the other, in the order in which they came."""
 
-    def __init__(self, grid: GridService) -> None:
-        self._grid = grid
+    def __init__(self, leader: Leader) -> None:
+        self._leader = leader
         self.rows_at_once = ROWS_AT_ONCE
         self._under_way: deque[Work[Any]] = deque()
         self._turn_at: Millis = 0
@@ -106,18 +104,18 @@ class WorkInTurns:
 
     def _go_on(self, work: Work[Any], now: Millis, *, is_first: bool) -> bool:
         """Do some more, at least a part of one partition; True when it is over."""
-        grid, request, write = self._grid, work.request, work.write
+        leader, request, write = self._leader, work.request, work.write
         if not is_first:
             if not write.partitions_left:
                 return True
-            if work.left and work.left[0] in grid.staging.unplaced:
+            if work.left and work.left[0] in leader.unplaced:
                 return False  # A part of it was done there: it is finished before anything else.
-            if not owns_all(grid, work.caller, request, request.partitions, request.of, now):
+            if not owns_all(leader, work.caller, request, request.partitions, request.of, now):
                 work.end()
                 return True
-        turn, room = Turn(now, grid.clock.stamp(now), self.rows_at_once, is_first), self.rows_at_once
+        turn, room = Turn(now, leader.clock.stamp(now), self.rows_at_once, is_first), self.rows_at_once
         while work.left and room > 0:
-            done = work.do_in(grid, work, owned_at(grid, work.left.popleft()), turn)
+            done = work.do_in(work, owned_at(leader, work.left.popleft()), turn)
             if done is None:
                 work.end()
                 return True
@@ -126,7 +124,7 @@ class WorkInTurns:
             return False
         write.partitions_left -= 1
         if write.partitions_left == 0:
-            grid.out.send(work.caller, write.reply)
+            leader.out.send(work.caller, write.reply)
         return True
 
     def end(self) -> None:
@@ -134,7 +132,7 @@ class WorkInTurns:
         text = "this member has left the cluster before all of it was done"
         for work in self._under_way:
             if work.write.partitions_left:
-                self._grid.fail(work.caller, work.request.id, ErrorCode.OWNERSHIP_LOST, text)
+                self._leader.fail(work.caller, work.request.id, ErrorCode.OWNERSHIP_LOST, text)
                 work.end()
         self._under_way.clear()
 
