@@ -18,11 +18,13 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.common.table import PartitionTable, Slots, build_table
+from phalanx.common.view import MembersView
 from phalanx.partition.duties import MasterDuties
 from phalanx.partition.keeper import PartitionKeeper
 from phalanx.partition.planner import plan_migrations
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Record, Send
+from phalanx.wire.facts import MembershipChanged, TableConfirmed
 
 
 def slots_of(row: str) -> Slots:
@@ -55,8 +57,15 @@ def follower(name: str, master: str, **settings: int) -> PartitionKeeper:
     """The keeper of a member that follows the master, and has no table yet."""
     config = NodeConfig(**({"partition_count": 1} | settings))
     keeper = PartitionKeeper(lone_id(name), config, Outbox(), lambda: ((), ()))
-    keeper.follow(lone_id(master), False)
+    keeper.on_membership(membership_of(lone_view(master + name, 1), lone_id(master), leads=False), 0)
     return keeper
+
+
+def membership_of(
+    view: MembersView, master: MemberId, *, leads: bool, leaving: Sequence[MemberId] = ()
+) -> MembershipChanged:
+    """What the machines of a member are told of its membership."""
+    return MembershipChanged(view, master, leads, tuple(leaving), None, True)
 
 
 class Master:
@@ -102,9 +111,11 @@ class Master:
         """The members are these, and some of them want to leave."""
         self._view_version += 1
         self.members, self._leaving = members, leaving
-        self.keeper.follow(self.this, True)
         self.installed = lone_view(members, self._view_version)
-        self._input(self.duties.on_membership, self.installed, True, [lone_id(name) for name in leaving], self.now)
+        leavers = [lone_id(name) for name in leaving]
+        fact = membership_of(self.installed, self.this, leads=True, leaving=leavers)
+        self.keeper.on_membership(fact, self.now)
+        self._input(self.duties.on_membership, fact, self._out.told[TableConfirmed], self.now)
 
     def want(self, *targets: str) -> None:
         """Other targets from now on; what makes it plan anew is that one who holds nothing wants to leave, or not any more."""
@@ -127,7 +138,8 @@ class Master:
 
     def confirm(self, name: str, version: int) -> None:
         """A heartbeat tells which table a member has."""
-        self._input(self.duties.on_confirmation, lone_id(name), version, self.now)
+        confirmation = m.MasterConfirmation(self.installed.version, self.installed.maker, version)
+        self._input(self.duties.on_master_confirmation, lone_id(name), confirmation, self.now)
 
     def acknowledge(self, names: str) -> None:
         """These members say that they have the present table."""

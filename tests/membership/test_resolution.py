@@ -243,7 +243,8 @@ def test_lite_members_do_not_outvote_one_that_holds_data() -> None:
     view = master.membership.view
     assert view is not None
     lite = tuple((lone_id(name), Traits(lite=True)) for name in "CDE")
-    master.membership.state.view = MembersView(view.version, view.maker, view.members, lite)
+    lite_view = MembersView(view.version + 1, lone_id("A"), view.members, lite)
+    master.membership.state.install(lite_view, "planted", master.now)
     master.report(B="CDE")
     master.beats_until_removed()
     assert master.view() == "AB"

@@ -24,6 +24,7 @@ from phalanx.grid.versions import has_version, versions_of
 from phalanx.partition.hashing import partition_of, partitions_of
 from phalanx.wire import events
 from phalanx.wire.effects import Finished, Outbox
+from phalanx.wire.facts import IncarnationOver, KeptHandedIn, NewTable, NewView
 from phalanx.wire.messages import CountReply, FindWrittenBefore, KeptAnswer, KeptQuery, MergeEntries, PageReply, Reply
 
 if TYPE_CHECKING:
@@ -78,14 +79,17 @@ class Keeping:
 
     # --- inputs ----------------------------------------------------------------------------------------------------
 
-    def on_view(self, members: Collection[MemberId], now: Millis) -> None:
+    def on_view(self, fact: NewView, now: Millis) -> None:
+        members = fact.members
+        if members == self._members:
+            return
         self._members = members
         self._at = {address_of(member): member for member in sorted(members)}
         if self.kept:
             self._ask_at = now
             self._send_again(lambda handed: handed.target not in members, now)
 
-    def on_table(self, now: Millis) -> None:
+    def on_table(self, fact: NewTable, now: Millis) -> None:
         """The table was installed: from the first one with owners on, merge."""
         if not self.kept or not self._grid.table.is_assigned:
             return
@@ -133,34 +137,20 @@ class Keeping:
         if self._open:
             self._send_again(lambda handed: handed.target == peer, now)
 
-    def on_leave_wanted(self, now: Millis) -> bool:
-        """This member is to leave: True if it may do so at once."""
+    def on_leave_wanted(self, now: Millis) -> None:
+        """This member is to leave, as soon as others have what it keeps."""
         if not self.kept:
-            return True
-        if self.leave_by is None:
+            self._out.tell(KeptHandedIn())
+        elif self.leave_by is None:
             self.leave_by = now + LEAVE_AFTER_MS
             self._takes_over_at = min(self._takes_over_at, now)
             self._ask_at = now
-        return False
 
-    def may_leave(self, now: Millis) -> bool:
-        """Whether a member that waited for this may leave now: others have merged, or will merge, what is kept here."""
-        if self.leave_by is None or (now < self.leave_by and not self._is_handed_in()):
-            return False
-        self.leave_by = None
-        return True
-
-    def _is_handed_in(self) -> bool:
-        """Whether all that is kept here is kept by somebody else, who is there and has said so."""
-        return not self.only_here()
-
-    def only_here(self) -> dict[KeptSide, list[int]]:
-        """What is kept here, and by nobody else who is there and has said so."""
-        found = {
-            side: [p for p, kept in side.replicas.items() if not (kept.ahead and kept.told_by in self._members)]
-            for side in self.kept.unmerged()
-        }
-        return {side: partitions for side, partitions in found.items() if partitions}
+    def _let_leave(self, now: Millis) -> None:
+        """Tell when a member that waited for this may leave: others have merged, or will merge, what is kept here."""
+        if self.leave_by is not None and (now >= self.leave_by or not self.kept.only_here(self._members)):
+            self.leave_by = None
+            self._out.tell(KeptHandedIn())
 
     # --- time ------------------------------------------------------------------------------------------------------
 
@@ -174,13 +164,13 @@ class Keeping:
         return earliest
 
     def on_time(self, now: Millis) -> None:
-        if not self._taken_up or not self.kept:
-            return
-        if now >= self._ask_at:
-            self._ask_at = now + ASK_EVERY_MS
-            self._ask(now)
-            self._send_again(lambda handed: now - handed.sent_at >= UNHEARD_AFTER_MS, now)
-        self.go_on(now)
+        if self._taken_up and self.kept:
+            if now >= self._ask_at:
+                self._ask_at = now + ASK_EVERY_MS
+                self._ask(now)
+                self._send_again(lambda handed: now - handed.sent_at >= UNHEARD_AFTER_MS, now)
+            self.go_on(now)
+        self._let_leave(now)
 
     def _ask(self, now: Millis) -> None:
         """What became of the replicas of those that come before?"""
@@ -359,8 +349,8 @@ class Keeping:
 
     # --- ends ------------------------------------------------------------------------------------------------------
 
-    def pass_on(self, now: Millis) -> None:
-        """This incarnation has ended: where another one of its process follows, that is given what there is."""
+    def on_over(self, fact: IncarnationOver, now: Millis) -> None:
+        """Where another incarnation of this process follows, that is given what there is."""
         effects = self._out.effects
         for index, effect in enumerate(effects):
             if isinstance(effect, Finished) and (effect.rejoin or effect.failed):

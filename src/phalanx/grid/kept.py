@@ -21,7 +21,7 @@ Mistakes only repeat work: what is merged twice is merged once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.losses import LossBook
@@ -182,6 +182,14 @@ class Kept:
 
     def unmerged(self) -> list[KeptSide]:
         return [side for side in self.sides.values() if side.replicas]
+
+    def only_here(self, members: Collection[MemberId]) -> dict[KeptSide, list[int]]:
+        """What is kept here, and by nobody else of these members who has said so."""
+        found = {
+            side: [p for p, kept in side.replicas.items() if not (kept.ahead and kept.told_by in members)]
+            for side in self.unmerged()
+        }
+        return {side: partitions for side, partitions in found.items() if partitions}
 
     def partition_count(self) -> int:
         """Of how many replicas the data is not merged yet."""

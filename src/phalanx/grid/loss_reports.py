@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from phalanx.common.clock import COUNTER_BITS, GridClock
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.losses import Loss, LossBook, LossKind, bits_of, named, numbers_in
 from phalanx.common.table import PartitionTable
 from phalanx.grid.kept import Kept, KeptSide
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
+from phalanx.wire.facts import IncarnationOver, KeptHandedIn, MembershipChanged, TableConfirmed
 from phalanx.wire.messages import KeptReport, Returned
 
 REPORT_EVERY_MS: Millis = 500
@@ -31,10 +33,14 @@ REPEAT_EVERY_MS: Millis = 5_000
 class LossReports:
     """What one incarnation tells its master."""
 
-    def __init__(self, this: MemberId, kept: Kept, outbox: Outbox) -> None:
+    def __init__(self, this: MemberId, kept: Kept, clock: GridClock, outbox: Outbox) -> None:
         self._this = this
         self._kept = kept
+        self._clock = clock
         self._out = outbox
+        self._view_version = 0
+        self._table: PartitionTable | None = None
+        """The installed one; None: this member has no view."""
         self._master: MemberId | None = None
         self._members: Collection[MemberId] = ()
         self._book = LossBook()
@@ -44,18 +50,20 @@ class LossReports:
     def __repr__(self) -> str:
         return f"LossReports(next={self._next})"
 
-    def on_news(self, master: MemberId | None, members: Collection[MemberId], book: LossBook, now: Millis) -> None:
+    def on_news(self, fact: MembershipChanged, confirmed: TableConfirmed, now: Millis) -> None:
         """The view, the master or the table has changed."""
+        self._view_version, self._table = fact.view.version, confirmed.table
+        master, book = fact.master, confirmed.table.losses
         if master is None or (not self._kept.sides and not book.away):
             self._next = None
             return
-        if master != self._master or book is not self._book or members is not self._members:
+        members = frozenset(fact.view.members)
+        if master != self._master or book is not self._book or members != self._members:
             self._next = now
         self._master, self._members, self._book = master, members, book
         self.on_time(now)
 
-    def end(self) -> None:
-        """This incarnation is over."""
+    def on_over(self, fact: IncarnationOver, now: Millis) -> None:
         self._next = self._master = None
 
     def next_deadline(self) -> Millis | None:
@@ -70,9 +78,10 @@ class LossReports:
         is_told = not (report.replicas or report.over or report.returned or report.losses)
         self._next = now + (REPEAT_EVERY_MS if is_told else REPORT_EVERY_MS)
 
-    def on_leaving(self, lost: dict[KeptSide, list[int]], table: PartitionTable, view_version: int, at_ms: int) -> None:
-        """This member leaves, and nobody has these kept replicas: tell the master, as the last word."""
-        if not lost or self._master is None:
+    def on_kept_handed_in(self, fact: KeptHandedIn, now: Millis) -> None:
+        """This member leaves with what it keeps. What nobody else keeps is lost: tell the master, as the last word."""
+        table, lost = self._table, self._kept.only_here(self._members)
+        if not lost or self._master is None or table is None:
             return
         # Sides may have had different numbers of partitions: all are told by the smallest, of which the others are multiples.
         of = min(side.of for side in lost)
@@ -83,7 +92,7 @@ class LossReports:
         former = tuple(side.former for side in lost)
         how = "this process left before what it kept was merged"
         loss = Loss(
-            table.version, self._this, view_version, at_ms, LossKind.KEPT, of, bits_of(partitions),
+            table.version, self._this, self._view_version, self._clock.read(now) >> COUNTER_BITS, LossKind.KEPT, of, bits_of(partitions),
             named((member, how) for member in former), len(former), entries,
         )  # fmt: skip
         self._out.record(events.KeptDropped(former, sum(map(len, lost.values())), entries))

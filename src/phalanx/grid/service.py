@@ -7,7 +7,7 @@ and nothing is done. What a request does stands in `operations`, how writes reac
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from phalanx.common.clock import COUNTER_BITS, GridClock
 from phalanx.common.config import NodeConfig
@@ -15,7 +15,6 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
-from phalanx.common.view import MembersView
 from phalanx.grid.anti_entropy import AntiEntropy
 from phalanx.grid.dividing import OwnedLater
 from phalanx.grid.evicting import Evictor
@@ -35,9 +34,9 @@ from phalanx.grid.staging import StagingKeeper
 from phalanx.grid.store import Replica
 from phalanx.grid.turns import WorkInTurns
 from phalanx.wire.effects import Outbox
+from phalanx.wire.facts import IncarnationOver, NewView, TableConfirmed
 from phalanx.wire.messages import (
     ActiveMigration,
-    CompletedMigration,
     CopyAck,
     JournalReply,
     MigrationCommit,
@@ -157,18 +156,9 @@ class GridService(Leader):
 
     # --- the table -------------------------------------------------------------------------------------------------
 
-    def on_table(
-        self,
-        table: PartitionTable,
-        ahead: Collection[int],
-        confirmed_by: MemberId | None,
-        completed: Collection[CompletedMigration],
-        now: Millis,
-    ) -> None:
-        """The master's table was installed, or another master confirmed the one that is installed.
-
-        `ahead`: partitions whose row this member has committed, and the master has not said that it has, too.
-        """
+    def on_table(self, fact: TableConfirmed, now: Millis) -> None:
+        """The master's table was installed, or another master confirmed the one that is installed."""
+        table, ahead, confirmed_by = fact.table, fact.ahead, fact.confirmed_by
         self.guard.on_plan(table.maps, now)
         for content in table.maps.contents:
             # What is assembled for it is to be newer.
@@ -187,7 +177,7 @@ class GridService(Leader):
             # This member has just come, and was configured with another count: nothing is divided here.
             is_divided, self.owned = False, [None] * table.partition_count
         is_same = not is_divided and before.members == table.members and before.maps == table.maps and not reconfirmed
-        outcomes = {(each.partition, each.base_version): each.committed for each in completed}
+        outcomes = {(each.partition, each.base_version): each.committed for each in fact.completed}
         if is_divided:
             self._divide(before.partition_count, outcomes, now, reconfirmed=reconfirmed)
         self.followed.follow_table(table, outcomes, reconfirmed=reconfirmed)
@@ -281,13 +271,13 @@ class GridService(Leader):
                 text = f"{why} before the backups confirmed the write"
                 self.fail(write.caller, write.reply.id, ErrorCode.OWNERSHIP_LOST, text)
 
-    def on_view(self, view: MembersView, members: Collection[MemberId], now: Millis) -> None:
-        """The view was installed; `members`: those of it."""
+    def on_view(self, fact: NewView, now: Millis) -> None:
+        view = fact.view
         self._members = view.members
         self.guard.on_view(view, now)
         self.followed.view = view.id
         for owned in self.all_owned():
-            owned.on_view(view.id, members, now)
+            owned.on_view(view.id, fact.members, now)
             if owned.streams:
                 self._note_progress(owned, now)
         self._answer_early()
@@ -303,8 +293,8 @@ class GridService(Leader):
         if sender in self._members:
             self.on_probe(sender, probe)
 
-    def end(self) -> None:
-        """This incarnation is over: what it held is served by others."""
+    def on_over(self, fact: IncarnationOver, now: Millis) -> None:
+        """What this incarnation held is served by others."""
         self.outgoing.end()
         self.owned_later.drop_all()
         for owned in self.all_owned():

@@ -288,16 +288,52 @@ class Administration:
 
     # --- leaving ---------------------------------------------------------------------------------------------------
 
+    def on_leave_request(self, sender: MemberId) -> None:
+        """On the master, a member of the view asks to leave, perhaps again."""
+        state = self._state
+        if state.is_master and sender in state.members and sender not in state.leaving:
+            state.begin_leaving(sender)
+            self._out.record(events.LeaveStarted(sender, self._replicas_to_hand_over(sender)))
+
+    def _replicas_to_hand_over(self, member: MemberId) -> int:
+        """How many replicas others must take over before this member may go."""
+        table = self._state.table
+        return table.loads().get(member, 0) if table is not None and self._others_hold(member) else 0
+
+    def why_not_lite(self, lite: bool) -> str:
+        """Why this member does not hold data, or does, as it was asked to become; empty: it does."""
+        state = self._state
+        view = state.view
+        if view is None:
+            return "this member is in no cluster now"
+        if view.traits_of(state.this).lite == lite:
+            return ""
+        if not lite:
+            return "the master has yet to say so"
+        if view.data_members == (state.this,):
+            return "no other member holds data: start one, or promote one first"
+        held = state.table.loads().get(state.this, 0) if state.table is not None else 0
+        return f"{held} replicas are still here" if held else "the master has yet to say so"
+
+    def on_lite_request(self, member: MemberId, lite: bool, now: Millis) -> None:
+        """A member was asked by its operator to hold data, or none."""
+        state = self._state
+        was_known = member in state.demoting
+        self.on_lite_wanted(member, lite, now)
+        if member in state.demoting and not was_known:
+            self._out.record(events.LiteChangeStarted(member, self._replicas_to_hand_over(member)))
+
     def on_lite_wanted(self, member: MemberId, lite: bool, now: Millis) -> None:
         """A member is to hold data, at once, or none, as soon as others hold what it has."""
         state = self._state
         view = state.joined()
         if not lite:
-            state.demoting.discard(member)
+            if member in state.demoting:
+                state.end_demotion(member)
             if view.traits_of(member).lite:
                 self._change_lite(member, now, lite=False)
         elif member not in state.demoting and not view.traits_of(member).lite and self._others_hold(member):
-            state.demoting.add(member)
+            state.begin_demotion(member)
 
     def _others_hold(self, member: MemberId) -> bool:
         """Whether somebody else holds data, and goes on doing so: the last one must not stop."""
@@ -312,12 +348,12 @@ class Administration:
         state.send_view(new)
         self.end_publications(now)
 
-    def let_go(self, members: list[MemberId], now: Millis) -> None:
+    def let_go(self, members: Sequence[MemberId], now: Millis) -> None:
         """These members have handed over what they held: they leave, or stay without data. The master leaves last."""
         state = self._state
         for member in members:
             if member in state.demoting and self._others_hold(member):
-                state.demoting.discard(member)
+                state.end_demotion(member)
                 if member not in state.leaving:
                     self._change_lite(member, now, lite=True)
         members = [member for member in members if member in state.leaving]

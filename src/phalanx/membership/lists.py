@@ -92,7 +92,7 @@ class Lists:
         self._out.send(sender, MembersAck(view.version, view.maker))
         if state.is_master:
             if state.wants_to_leave:
-                state.leaving.add(self._this)
+                state.begin_leaving(self._this)
             # It was handed over to this member: others must have this view before they hear of the next one.
             state.send_view(view)
             # Whom it suspected as a slave is a member still, and no verdict will come anew.

@@ -82,8 +82,6 @@ class Resolution:
         self._administration = administration
         self.stage = Stage.WHOLE
         self.reports = self._no_reports()
-        self.evacuation: Evacuation | None = None
-        """What the node is to see to, while EVACUATING."""
         self._search: Search[MemberId] | None = None
         self._searched: list[Link] = []
         """The links that it is about."""
@@ -95,6 +93,11 @@ class Resolution:
 
     def __repr__(self) -> str:
         return f"Resolution({self.stage.name}, {self.reports}, {self._search or self.evacuation or 'nothing to do'})"
+
+    @property
+    def evacuation(self) -> Evacuation | None:
+        """What is to be moved before members are removed, while EVACUATING."""
+        return self._state.evacuation
 
     def _no_reports(self) -> Reports:
         config = self._state.config
@@ -165,7 +168,8 @@ class Resolution:
     def _forget(self) -> None:
         """Another master begins without reports: members repeat theirs to it."""
         self.stage, self.reports = Stage.WHOLE, self._no_reports()
-        self.evacuation = self._search = self._view = self._due_since = None
+        self._search = self._view = self._due_since = None
+        self._state.evacuate(None)
 
     def follow(self) -> None:
         """The view or the role of this member may have changed."""
@@ -199,7 +203,8 @@ class Resolution:
         return not cut_off.issuperset(evacuation.removed)
 
     def _take_back(self, reason: str) -> None:
-        evacuation, self.evacuation, self._search = self.evacuation, None, None
+        evacuation, self._search = self.evacuation, None
+        self._state.evacuate(None)
         if evacuation is not None:
             self._out.record(events.ResolutionTakenBack(evacuation.removed, reason, "PD-21"))
 
@@ -284,20 +289,21 @@ class Resolution:
             )
         )  # fmt: skip
         until = now + state.config.evacuation_timeout_ms
-        self.evacuation = Evacuation(frozenset(found.members), found.removed, frozenset(self._searched), until)
+        order = Evacuation(frozenset(found.members), found.removed, frozenset(self._searched), until)
+        state.evacuate(order)
         if until == now:
-            self._remove(self.evacuation, now)
+            self._remove(order, now)
 
-    def evacuated(self, now: Millis) -> None:
-        """The node says that the others hold nothing any more that those that stay have not."""
-        if self.evacuation is not None:
-            self._remove(self.evacuation, now)
+    def on_evacuation_ended(self, order: Evacuation, now: Millis) -> None:
+        """The others hold nothing any more that those that stay have not."""
+        if order is self.evacuation:
+            self._remove(order, now)
 
     def _remove(self, evacuation: Evacuation, now: Millis) -> None:
         """The decision goes out as any other view does."""
         state = self._state
         before = state.joined()
-        self.evacuation = None
+        state.evacuate(None)
         self._turn(Step.REMOVED)
         gone = [member for member in evacuation.removed if member in state.members]
         links = [link for link in self.reports.links if not set(link).isdisjoint(gone)]

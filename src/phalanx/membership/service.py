@@ -13,6 +13,8 @@ sides become one (`merging`), what is sent by the clock (`pulse`). Here inputs f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.evacuation import Evacuation
@@ -20,7 +22,6 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.past import Past
 from phalanx.common.stable import Carried
-from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.membership.administration import Administration
 from phalanx.membership.divergence import Divergence
@@ -37,6 +38,7 @@ from phalanx.membership.suspicion import Suspicions
 from phalanx.membership.verdicts import Verdicts
 from phalanx.wire import events
 from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp, Outbox
+from phalanx.wire.facts import EvacuationEnded, KeptHandedIn, MembershipChanged, ReplicasHandedOver, TableConfirmed
 from phalanx.wire.messages import (
     ClaimAnswer,
     Complaint,
@@ -183,7 +185,7 @@ class MembershipService:
     @property
     def evacuation(self) -> Evacuation | None:
         """On the master: what is to be moved before members are removed that still reach it; None: nothing."""
-        return self.resolution.evacuation
+        return self.state.evacuation
 
     @property
     def giving_away(self) -> set[MemberId]:
@@ -236,13 +238,6 @@ class MembershipService:
             if deadline is not None and deadline < earliest:
                 earliest = deadline
         return earliest
-
-    def on_table(self, confirmed_version: int, table: PartitionTable, *, has_data: bool) -> None:
-        """What this member has of its master's partition table (-1: nothing that it has confirmed), and of any."""
-        self.state.table = table
-        self.state.partition_count = table.partition_count
-        self.state.table_version = confirmed_version
-        self.state.has_data = has_data
 
     def on_time(self, now: Millis) -> None:
         """Heartbeats, verdicts, and the ends of what waits."""
@@ -412,39 +407,61 @@ class MembershipService:
         else:
             state.wants_to_leave = True
             if state.is_master:
-                state.leaving.add(self.this)
+                state.begin_leaving(self.this)
             elif state.master is not None and state.master != self.this:
                 self._out.send(state.master, LeaveRequest())
         self._after()
 
-    def on_leave_request(self, sender: MemberId) -> None:
-        if self.is_master and sender in self.state.members:
-            self.state.leaving.add(sender)
+    def on_leave_request(self, sender: MemberId, message: LeaveRequest, now: Millis) -> None:
+        self.administration.on_leave_request(sender)
 
-    def want_lite(self, lite: bool, now: Millis) -> None:
-        """This member is to hold no data any more, or its share. The master sees to it that nothing is lost."""
+    def want_lite(self, lite: bool, now: Millis) -> str:
+        """This member is to hold no data any more, or its share. The master sees to it that nothing is lost.
+
+        Returns why it is not so yet; empty: it is.
+        """
         state = self.state
         if state.view is None:
-            return
+            return "this member is in no cluster now"
         state.wants_lite = lite if lite != state.view.traits_of(self.this).lite else None
         if state.is_master:
-            self.administration.on_lite_wanted(self.this, lite, now)
+            self.administration.on_lite_request(self.this, lite, now)
         elif state.master is not None and state.master != self.this:
             # Also when it is taken back.
             self._out.send(state.master, LiteRequest(lite))
         self._after()
+        return self.administration.why_not_lite(lite)
 
     def on_lite_request(self, sender: MemberId, message: LiteRequest, now: Millis) -> None:
         if self.is_master and sender in self.state.members:
-            self.administration.on_lite_wanted(sender, message.lite, now)
+            self.administration.on_lite_request(sender, message.lite, now)
             self._after()
 
-    def evacuated(self, now: Millis) -> None:
-        """On the master: what only the members held that are to be removed has been moved, as far as it can be."""
-        self.resolution.evacuated(now)
-        self._after()
-
-    def let_go(self, members: list[MemberId], now: Millis) -> None:
+    def let_go(self, members: Sequence[MemberId], now: Millis) -> None:
         """On the master: these leaving members have handed over what they held. The master itself leaves last."""
         self.administration.let_go(members, now)
         self._after()
+
+    # --- facts of other machines -----------------------------------------------------------------------------------
+
+    def on_table(self, membership: MembershipChanged, fact: TableConfirmed, now: Millis) -> None:
+        """What this member has of its master's partition table (-1: nothing that it has confirmed), and of any."""
+        state, table = self.state, fact.table
+        state.table = table
+        state.partition_count = table.partition_count
+        state.table_version = fact.installed_version if fact.confirmed_by == membership.master else -1
+        state.has_data = table.is_assigned
+
+    def on_replicas_handed_over(self, fact: ReplicasHandedOver, now: Millis) -> None:
+        """Members that are to hold nothing may go, unless the table that says so is not the installed one any more."""
+        if self.is_master and fact.table is self.state.table and self.giving_away:
+            self.let_go(fact.members, now)
+
+    def on_evacuation_ended(self, fact: EvacuationEnded, now: Millis) -> None:
+        """What only the members held that are to be removed has been moved, as far as it can be."""
+        self.resolution.on_evacuation_ended(fact.order, now)
+        self._after()
+
+    def on_kept_handed_in(self, fact: KeptHandedIn, now: Millis) -> None:
+        """What held this member back that is to leave is over."""
+        self.leave()

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
+from phalanx.common.evacuation import Evacuation
 from phalanx.common.ids import Address, MemberId, Millis, address_of, may_be_member
 from phalanx.common.invariant import invariant
 from phalanx.common.past import Former, Past
@@ -24,6 +25,7 @@ from phalanx.membership.stable import Standing
 from phalanx.membership.suspicion import Suspicions
 from phalanx.wire import events
 from phalanx.wire.effects import Finished, Outbox
+from phalanx.wire.facts import IncarnationOver, MembershipChanged, NewView
 from phalanx.wire.messages import (
     ExplicitSuspicion,
     Heartbeat,
@@ -75,6 +77,8 @@ class MembershipState:
         """What the incarnation before this one had become."""
         self.demoting: set[MemberId] = set()
         """On the master: members that are to hold no data any more, and still hold some."""
+        self.evacuation: Evacuation | None = None
+        """On the master: what is to be moved before members are removed that still reach it; None: nothing."""
         self.wants_lite: bool | None = None
         """What this member was asked to become; None: nothing that it is not."""
         self.suspicions = Suspicions(this, config, outbox)
@@ -108,8 +112,11 @@ class MembershipState:
 
     @master.setter
     def master(self, master: MemberId | None) -> None:
+        is_other = master != self._master
         self._master = master
         self.lease.follow(master)
+        if is_other:
+            self.tell_change()
 
     @property
     def is_master(self) -> bool:
@@ -122,7 +129,42 @@ class MembershipState:
         return self.view  # type: ignore[return-value]  # held by the invariant
 
     def turn(self, turn: Turn) -> None:
+        was_master = self.is_master
         self.role = next_role(self.role, turn)
+        if self.is_master != was_master:
+            self.tell_change()
+
+    # --- what the other machines of this member work from ----------------------------------------------------------
+
+    def tell_change(self) -> None:
+        """Tell them how the membership is now, if this member has a view."""
+        if self.view is not None:
+            leaving = tuple(sorted(self.leaving | self.demoting))
+            self.out.tell(
+                MembershipChanged(self.view, self.master, self.is_master, leaving, self.evacuation, self.has_started)
+            )
+
+    def begin_leaving(self, member: MemberId) -> None:
+        """On the master: a member asked to leave."""
+        if member not in self.leaving:
+            self.leaving.add(member)
+            self.tell_change()
+
+    def begin_demotion(self, member: MemberId) -> None:
+        """On the master: a member is to hold no data any more."""
+        self.demoting.add(member)
+        self.tell_change()
+
+    def end_demotion(self, member: MemberId) -> None:
+        """On the master: a member holds no data any more, or is to hold some again."""
+        self.demoting.discard(member)
+        self.tell_change()
+
+    def evacuate(self, order: Evacuation | None) -> None:
+        """On the master: see to this before members are removed; None: not any more."""
+        if order is not self.evacuation:
+            self.evacuation = order
+            self.tell_change()
 
     # --- views -----------------------------------------------------------------------------------------------------
 
@@ -155,6 +197,8 @@ class MembershipState:
             self.standing.make(view)
         else:
             self.standing.adopt(view, told.footing, is_master=self.is_master)
+        self.out.tell(NewView(view, self.members))
+        self.tell_change()
         if self.is_master:
             self.lease.keep_only(self.members)
             self.renew_lease(now)
@@ -340,6 +384,7 @@ class MembershipState:
         lease = self.lease
         carried = Carried(memory, lease.bound_to, lease.bound_until, self.founded_at) if memory is not None else None
         self.out.add(Finished(reason, rejoin, failed, carried=carried, past=past))
+        self.out.tell(IncarnationOver())
 
     def _past(self, rejoin: tuple[MemberId, ...]) -> Past:
         members = self.view.others(self.this) if self.view is not None else ()

@@ -103,7 +103,7 @@ class Succession:
         state.install(view, "CS-66 mastership claimed", now)
         if state.wants_to_leave:
             # It asked a master that is gone, and is the master itself now.
-            state.leaving.add(state.this)
+            state.begin_leaving(state.this)
         state.send_view(view)
 
     # --- claims of others ------------------------------------------------------------------------------------------

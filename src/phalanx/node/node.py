@@ -11,9 +11,9 @@ from collections.abc import Callable, Set
 from functools import partial
 from typing import Any, assert_never, get_args
 
-from phalanx.common.clock import COUNTER_BITS, GridClock
+from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
-from phalanx.common.errors import ErrorCode, UsageError
+from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, is_client
 from phalanx.common.invariant import invariant
 from phalanx.common.stable import Carried
@@ -29,10 +29,11 @@ from phalanx.membership.service import MembershipService
 from phalanx.node.departures import Departures
 from phalanx.node.history import History
 from phalanx.node.inquiries import Inquiries
+from phalanx.node.interests import Facts, Interest, interest, interest_in_both
+from phalanx.node.operator_requests import OperatorRequests
 from phalanx.node.waking import Waking
 from phalanx.partition.duties import MasterDuties
 from phalanx.partition.keeper import PartitionKeeper
-from phalanx.wire import events
 from phalanx.wire import messages as m
 from phalanx.wire.effects import (
     Call,
@@ -47,6 +48,16 @@ from phalanx.wire.effects import (
     ReceivedTogether,
     Started,
     TimePassed,
+)
+from phalanx.wire.facts import (
+    EvacuationEnded,
+    IncarnationOver,
+    KeptHandedIn,
+    MembershipChanged,
+    NewTable,
+    NewView,
+    ReplicasHandedOver,
+    TableConfirmed,
 )
 
 Handler = Callable[[Any, Any, Millis], None]
@@ -121,16 +132,15 @@ class Node:
         self._room = SERVED_IN_A_TURN
         """How many of these may still be served in this turn."""
         self.calls = CallRouter(config.call_timeout_ms, self._out)
-        self.loss_reports = LossReports(this, self.keeping.kept, self._out)
+        self.loss_reports = LossReports(this, self.keeping.kept, self.clock, self._out)
         self._inquiries = Inquiries(
             self.membership, self.keeper, self.duties, self.grid, self.keeping.kept, self._history, self._out
         )  # fmt: skip
+        self._operators = OperatorRequests(self.membership, self.duties, self.grid.guard, self.clock, self._out)
         self._handlers = self._awake = self._routes()
         self._members: frozenset[MemberId] = frozenset()
         """Those of the installed view."""
-        self._seen: tuple[object, ...] = ()
-        """What the keeper was last told of the membership, and the grid of the table."""
-        self._seen_table: tuple[object, ...] = (self.keeper.table, None, self.keeper.ahead)
+        self._facts = Facts(self._out.told, self._interests())
         self._has_ended = False
         self._is_serving = False
         """Whether the partitions are assigned: then no request for data changes anything but data."""
@@ -200,8 +210,9 @@ class Node:
         loopback = self._out.loopback
         while True:
             # Changes first: a message to this member itself may speak of the table that has just been installed.
-            if self._changed():
-                self._spread_changes(now)
+            if self._out.has_news:
+                self._facts.hand_on(now)
+                self._out.has_news = False
             elif self._released and (self._room > 0 or self._has_ended):
                 # Their partition is decided: they are served as if they came now. When this member ends, all are refused.
                 caller, request = self._released.popleft()
@@ -252,8 +263,7 @@ class Node:
         match event:
             case TimePassed():
                 self.membership.on_time(now)
-                if self.membership.view is not None:
-                    self.duties.on_time(now)
+                self.duties.on_time(now)
                 self.grid.on_time(now)
                 self.calls.on_time(now)
                 self.keeping.on_time(now)
@@ -262,10 +272,6 @@ class Node:
                 if (self.calls.waiting or self.keeping) and not self._is_serving:
                     # What was asked for before may have been lost, or have come while the master could not decide.
                     self.duties.want_table(now)
-                self._let_go(now)
-                if self.keeping.may_leave(now):
-                    self._give_up_kept(now)
-                    self.membership.leave()
             case LinkLost(peer) | LinkRefused(peer):
                 deserted = self._departures.on_link(event)
                 self.membership.on_link(event, now)
@@ -281,136 +287,64 @@ class Node:
             case Started(past):
                 self.membership.start(now, past)
             case LeaveWanted():
-                if self.keeping.on_leave_wanted(now):
-                    self.membership.leave()
+                self.keeping.on_leave_wanted(now)
             case _:
                 assert_never(event)
 
-    def _changed(self) -> bool:
-        membership, keeper = self.membership, self.keeper
-        if membership.is_over:
-            return not self._has_ended
-        table, confirmed_by, ahead = self._seen_table
-        if keeper.table is not table or keeper.confirmed_by != confirmed_by or keeper.ahead is not ahead:
-            return True
-        seen = self._seen
-        return bool(
-            not seen
-            or seen[0] is not membership.view
-            or seen[1] != membership.master
-            or seen[2] != membership.is_master
-            or seen[3] != membership.giving_away
-            or seen[4] is not membership.evacuation
-        )
+    # --- facts -----------------------------------------------------------------------------------------------------
 
-    def _spread_changes(self, now: Millis) -> None:
-        membership, keeper = self.membership, self.keeper
-        if membership.is_over:
-            self._end(now)
-            return
-        view = membership.view
-        seen_view = self._seen[0] if self._seen else None
-        evacuation = membership.evacuation
-        self._seen = (view, membership.master, membership.is_master, set(membership.giving_away), evacuation)
-        if view is not None:
-            leaving = sorted(membership.giving_away)
-            keeper.follow(membership.master, membership.is_master, view.id)
-            self.duties.has_started = membership.has_started
-            self.duties.evacuate(evacuation, now)
-            self.duties.on_membership(view, membership.is_master, leaving, now)
-            members = membership.members
-            if members != self._members:
-                self._members = members
-                self.calls.no_owners = why_no_owners(view)
-                self.calls.on_view(members, now)
-                self.keeping.on_view(members, now)
-            if view is not seen_view:
-                self.grid.on_view(view, members, now)
-        table, confirmed_by, ahead = self._seen_table
-        if keeper.table is not table or keeper.confirmed_by != confirmed_by or keeper.ahead is not ahead:
-            self._is_serving = keeper.is_assigned
-            newer = keeper.table is not self._seen_table[0]
-            self._seen_table = (keeper.table, keeper.confirmed_by, keeper.ahead)
-            self.grid.on_table(keeper.table, keeper.ahead, keeper.confirmed_by, keeper.completed, now)
-            if newer:
-                self.calls.on_table(keeper.table, now)
-                self.keeping.on_table(now)
-        if view is not None:
-            self.loss_reports.on_news(membership.master, self._members, keeper.table.losses, now)
-        membership.on_table(keeper.confirmed_version, keeper.table, has_data=keeper.is_assigned)
-        self._let_go(now)
+    def _interests(self) -> list[Interest]:
+        """Which machine takes which facts. In a round, machines have their turns from the first line to the last."""
+        membership, keeper, duties, grid, keeping = (
+            self.membership, self.keeper, self.duties, self.grid, self.keeping,
+        )  # fmt: skip
+        return [
+            interest(ReplicasHandedOver, membership.on_replicas_handed_over),
+            interest(EvacuationEnded, membership.on_evacuation_ended),
+            interest(KeptHandedIn, self.loss_reports.on_kept_handed_in),
+            interest(KeptHandedIn, membership.on_kept_handed_in),
+            interest(MembershipChanged, keeper.on_membership),
+            interest_in_both(MembershipChanged, TableConfirmed, duties.on_membership),
+            interest(NewView, self._on_view),
+            interest(NewView, keeping.on_view),
+            interest(NewView, grid.on_view),
+            interest(TableConfirmed, self._on_table_confirmed),
+            interest(TableConfirmed, grid.on_table),
+            interest(NewTable, self._on_table),
+            interest(NewTable, keeping.on_table),
+            interest_in_both(MembershipChanged, TableConfirmed, self.loss_reports.on_news),
+            interest_in_both(MembershipChanged, TableConfirmed, membership.on_table),
+            interest(IncarnationOver, keeping.on_over),
+            interest(IncarnationOver, self.loss_reports.on_over),
+            interest(IncarnationOver, keeper.on_over),
+            interest(IncarnationOver, duties.on_over),
+            interest(IncarnationOver, grid.on_over),
+            interest(IncarnationOver, self._on_over),
+        ]
 
-    def _give_up_kept(self, now: Millis) -> None:
-        """This member leaves with what it keeps: what nobody else keeps is lost."""
-        view = self.membership.view
-        if view is not None and (lost := self.keeping.only_here()):
-            at_ms = self.clock.read(now) >> COUNTER_BITS
-            self.loss_reports.on_leaving(lost, self.keeper.table, view.version, at_ms)
+    def _on_view(self, fact: NewView, now: Millis) -> None:
+        self.calls.no_owners = why_no_owners(fact.view)
+        if fact.members != self._members:
+            self._members = fact.members
+            self.calls.on_view(fact.members, now)
 
-    def _end(self, now: Millis) -> None:
-        """This incarnation is over: others serve what it held. It tells its callers so, and nothing else."""
-        self.keeping.pass_on(now)
+    def _on_table_confirmed(self, fact: TableConfirmed, now: Millis) -> None:
+        self._is_serving = fact.table.is_assigned
+
+    def _on_table(self, fact: NewTable, now: Millis) -> None:
+        self.calls.on_table(fact.table, now)
+
+    def _on_over(self, fact: IncarnationOver, now: Millis) -> None:
+        """Others serve what this incarnation held. It tells its callers so, and nothing else."""
         self._has_ended = True
-        self.loss_reports.end()
         self._is_serving = False
         self._members = frozenset()
-        self.keeper.end()
-        self.duties.end()
-        self.grid.end()
         self.calls.end("this member has left its cluster")
         ignored: dict[type, Handler] = dict.fromkeys(self._handlers, lambda sender, message, now: None)
         self._handlers = ignored | dict.fromkeys(_REQUESTS, self._refuse)
 
     def _refuse(self, caller: Any, request: m.Request, now: Millis) -> None:
         self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, "this member has left its cluster"))
-
-    def _let_go(self, now: Millis) -> None:
-        membership = self.membership
-        if membership.giving_away and membership.is_master and (ready := self.duties.may_leave(now)):
-            membership.let_go(ready, now)
-        if membership.evacuation is not None and self.duties.is_evacuated():
-            membership.evacuated(now)
-
-    def _on_master_confirmation(self, sender: MemberId, message: m.MasterConfirmation, now: Millis) -> None:
-        self.membership.on_master_confirmation(sender, message, now)
-        if sender in self._members:
-            self.duties.on_confirmation(sender, message.table_version, now)
-
-    def _on_table_ack(self, sender: MemberId, message: m.TableAck, now: Millis) -> None:
-        self.duties.on_table_ack(sender, message, now)
-        self._let_go(now)
-
-    def _on_leave_request(self, sender: MemberId, message: m.LeaveRequest, now: Millis) -> None:
-        before = len(self.membership.leaving)
-        self.membership.on_leave_request(sender)
-        if len(self.membership.leaving) > before:
-            self._out.record(events.LeaveStarted(sender, self.duties.replicas_to_hand_over(sender)))
-
-    def _on_lite_request(self, sender: MemberId, message: m.LiteRequest, now: Millis) -> None:
-        before = sender in self.membership.state.demoting
-        self.membership.on_lite_request(sender, message, now)
-        self._note_demotion(sender, was_known=before)
-
-    def _note_demotion(self, member: MemberId, *, was_known: bool) -> None:
-        if not was_known and member in self.membership.state.demoting:
-            self._out.record(events.LiteChangeStarted(member, self.duties.replicas_to_hand_over(member)))
-
-    def _want_lite(self, lite: bool, now: Millis) -> str:
-        """Why it is not so yet; empty: it is."""
-        before = self.this in self.membership.state.demoting
-        self.membership.want_lite(lite, now)
-        self._note_demotion(self.this, was_known=before)
-        view = self.membership.view
-        if view is None:
-            return "this member is in no cluster now"
-        if view.traits_of(self.this).lite == lite:
-            return ""
-        if not lite:
-            return "the master has yet to say so"
-        if view.data_members == (self.this,):
-            return "no other member holds data: start one, or promote one first"
-        held = self.keeper.table.loads().get(self.this, 0)
-        return f"{held} replicas are still here" if held else "the master has yet to say so"
 
     def _on_reply(self, sender: MemberId, message: m.Reply, now: Millis) -> None:
         if message.id >= FIRST_ID:
@@ -442,8 +376,8 @@ class Node:
             m.SuspicionReport: membership.on_suspicion_report,
             m.MastershipClaim: membership.on_mastership_claim,
             m.ClaimAnswer: membership.on_claim_answer,
-            m.LeaveRequest: self._on_leave_request,
-            m.LiteRequest: self._on_lite_request,
+            m.LeaveRequest: membership.on_leave_request,
+            m.LiteRequest: membership.on_lite_request,
             m.MergeProbe: membership.on_merge_probe,
             m.MergeOrder: membership.on_merge_order,
             m.LeaseRequest: membership.on_lease_request,
@@ -452,12 +386,12 @@ class Node:
             m.TableChanges: lambda sender, message, now: keeper.on_table_changes(sender, message),
             m.FetchTable: lambda sender, message, now: keeper.on_fetch_table(sender, message),
             m.FetchedTable: duties.on_fetched_table,
-            m.TableAck: self._on_table_ack,
+            m.TableAck: duties.on_table_ack,
             m.TableRequest: lambda sender, message, now: duties.on_table_request(sender, now),
             m.MigrationOrder: self._on_migration_order,
             m.MigrationReady: duties.on_migration_ready,
             m.MigrationCommit: self._on_migration_commit,
-            m.MigrationAnswer: self._on_migration_answer,
+            m.MigrationAnswer: duties.on_migration_answer,
             m.ReplicateAck: grid.on_replicate_ack,
             m.ReplicateAcks: grid.on_replicate_acks,
             m.Probe: lambda sender, message, now: grid.on_probe(sender, message),
@@ -473,62 +407,13 @@ class Node:
         routes |= {m.KeptQuery: self.keeping.on_query, m.KeptAnswer: self.keeping.on_answer}
         routes[m.KeptReport] = duties.on_kept_report
         routes |= dict.fromkeys(get_args(m.Inquiry), self._inquiries.on_inquiry)
-        routes |= dict.fromkeys(get_args(m.Administration), self._on_administration)
+        routes |= dict.fromkeys(get_args(m.Administration), self._operators.on_request)
         routes |= dict.fromkeys(get_args(m.Reply), self._on_reply)
         invariant(set(routes) == set(get_args(m.Message)), "every kind of message has a handler")
         return routes
 
-    def _on_administration(self, caller: Any, request: m.Administration, now: Millis) -> None:
-        """An operator's wish. But for what is about this member only the master can fulfil it, when its search for the
-        table is over."""
-        refusal = ""
-        if isinstance(request, m.ChangeLite):
-            refusal = self._want_lite(request.lite, now)
-        elif not self.duties.decides:
-            refusal = f"only the master changes the partition table: ask {self.membership.master or 'a little later'}"
-        else:
-            try:
-                if isinstance(request, m.ReplaceContent):
-                    self._replace_content(caller, request, now)
-                    return
-                refusal = self._administrate(request, now)
-            except UsageError as error:
-                self._out.send(caller, m.ErrorReply(request.id, ErrorCode.INVALID, str(error)))
-                return
-        if refusal:
-            self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, refusal))
-        else:
-            self._out.send(caller, m.DoneReply(request.id))
-
-    def _administrate(
-        self, request: m.ChangeMap | m.ChangePartitionCount | m.AcceptView | m.AcknowledgeLosses, now: Millis
-    ) -> str:
-        """Why it cannot be done now; empty: it is done."""
-        if isinstance(request, m.AcknowledgeLosses):
-            return self.duties.acknowledge_losses(request.ids, request.by, now)
-        if isinstance(request, m.AcceptView):
-            return self.membership.accept_view(request.view_version, now)
-        if isinstance(request, m.ChangePartitionCount):
-            return self.duties.change_partition_count(request.partition_count, now)
-        self.duties.change_map(request.map, request.change, now)
-        return ""
-
-    def _replace_content(self, caller: Any, request: m.ReplaceContent, now: Millis) -> None:
-        """A job prepares another content for a map, or wants it decided; a protected map refuses that as any write."""
-        reply: m.Reply
-        is_write = request.wish is not m.Replacement.ABORT
-        if is_write and (why := self.grid.guard.why_refused(request.map, is_write=True, now=now)):
-            reply = m.ErrorReply(request.id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
-        else:
-            refusal, was_decided, begun = self.duties.replace_content(request, self.clock.stamp(now), now)
-            is_begin = request.wish is m.Replacement.BEGIN
-            reply = m.CountReply(request.id, begun) if is_begin else m.FlagReply(request.id, was_decided)
-            if refusal:
-                reply = m.ErrorReply(request.id, ErrorCode.NOT_READY, refusal)
-        self._out.send(caller, reply)
-
     def _on_migration_order(self, sender: MemberId, message: m.MigrationOrder, now: Millis) -> None:
-        if sender == self.keeper.confirmed_by == self.membership.master:
+        if self.keeper.is_order_of_master(sender):
             self.grid.on_migration_order(sender, message, now)
 
     def _on_migration_commit(self, sender: MemberId, message: m.MigrationCommit, now: Millis) -> None:
@@ -540,6 +425,6 @@ class Node:
             sender, m.MigrationAnswer(message.partition, message.base_version, refusal is None, refusal or "")
         )  # fmt: skip
 
-    def _on_migration_answer(self, sender: MemberId, message: m.MigrationAnswer, now: Millis) -> None:
-        self.duties.on_migration_answer(sender, message, now)
-        self._let_go(now)
+    def _on_master_confirmation(self, sender: MemberId, message: m.MasterConfirmation, now: Millis) -> None:
+        self.membership.on_master_confirmation(sender, message, now)
+        self.duties.on_master_confirmation(sender, message, now)

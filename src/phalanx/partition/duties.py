@@ -17,7 +17,7 @@ from phalanx.common.ids import NEVER, Address, MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.losses import LossBook
 from phalanx.common.map_settings import MapChange
-from phalanx.common.table import Slots
+from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.view import MembersView
 from phalanx.common.words import counted
 from phalanx.partition.evacuation import Evacuating, find_endangered
@@ -34,11 +34,13 @@ from phalanx.partition.table_search import TableSearch
 from phalanx.partition.wishes import Wishes
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
+from phalanx.wire.facts import EvacuationEnded, IncarnationOver, MembershipChanged, ReplicasHandedOver, TableConfirmed
 from phalanx.wire.messages import (
     CompletedMigration,
     FetchedTable,
     KeptByMember,
     KeptReport,
+    MasterConfirmation,
     MigrationAnswer,
     MigrationReady,
     ReplaceContent,
@@ -73,9 +75,11 @@ class MasterDuties:
         """Whether it was found, when there was something to do, that it had to wait."""
         self._held_for: tuple[MemberId, ...] = ()
         """For the leases of whom."""
-        self.has_started = True
-        """Set by the node: False while the cluster has never had the members that it is to wait for."""
+        self._has_started = True
+        """False while the cluster has never had the members that it is to wait for."""
         self._leads = False
+        self._members: frozenset[MemberId] = frozenset()
+        """Those of the view."""
         self._search: TableSearch | None = None
         self._searches_made = 0
         self.migrating = Migrating(config, outbox)
@@ -101,12 +105,17 @@ class MasterDuties:
         """Whether this member may change the table now: master, and its search is over."""
         return self._leads and self._search is None
 
-    def on_membership(self, view: MembersView, leads: bool, leaving: Collection[MemberId], now: Millis) -> None:
-        """The view, whether this member is the master, or the set of members that give away what they hold changed."""
+    def on_membership(self, fact: MembershipChanged, confirmed: TableConfirmed, now: Millis) -> None:
+        """The view, whether this member is the master, the set of members that give away what they hold, or the table changed."""
+        view, leads = fact.view, fact.leads
+        self._has_started = fact.has_started
+        self._evacuate(fact.evacuation, confirmed.table, now)
         became_master, before = leads and not self._leads, self._holders.view
-        self._plan_because = self._holders.news(view, leaving) or self._plan_because
+        self._plan_because = self._holders.news(view, fact.leaving) or self._plan_because
         self._leads = leads
         self._publishing.view = view.id
+        if before is not view:
+            self._members = frozenset(view.members)
         if not leads:
             self._search, self._wishes.count = None, 0
             self._replacing.forget()
@@ -120,13 +129,14 @@ class MasterDuties:
             self.migrating.forget_all()
             self._start_search(view, now)
         else:
-            self._publishing.keep_only(frozenset(view.members))
+            self._publishing.keep_only(self._members)
             if self._search is not None:
                 self._search.on_view(view)
         self._end_search_if_over(now)
         if self.decides:
             self._repair(now)
             self._go_on(now)
+        self._tell_handed_over(now)
 
     # --- what it hears ---------------------------------------------------------------------------------------------
 
@@ -155,10 +165,13 @@ class MasterDuties:
             # Somebody who took part may have left meanwhile: then the row waited for this answer.
             self._repair(now)
             self._go_on(now)
+        self._tell_handed_over(now)
 
-    def on_confirmation(self, sender: MemberId, table_version: int, now: Millis) -> None:
+    def on_master_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
         """A member that missed a table gets the present one; one that speaks for the first time can be given replicas."""
-        if self.decides and self._publishing.on_confirmation(sender, table_version, self._keeper.table, now):
+        if not self.decides or sender not in self._members:
+            return
+        if self._publishing.on_confirmation(sender, message.table_version, self._keeper.table, now):
             self._plan_because = "a member has joined"
             self._go_on(now)
 
@@ -176,6 +189,7 @@ class MasterDuties:
             self._plan_because = "a member has joined"
         if is_new or self._publishing.is_due(now):
             self._go_on(now)
+        self._tell_handed_over(now)
 
     def on_kept_report(self, sender: MemberId, message: KeptReport, now: Millis) -> None:
         """A member says what it keeps of a side that gave up its cluster, and what the table should tell of losses."""
@@ -237,9 +251,17 @@ class MasterDuties:
 
     # --- what it does ----------------------------------------------------------------------------------------------
 
-    def may_leave(self, now: Millis) -> list[MemberId]:
+    def _tell_handed_over(self, now: Millis) -> None:
+        """Tell which members that are to leave, or are to be removed, are not needed any more."""
+        table = self._keeper.table
+        if ready := self._may_leave(now):
+            self._out.tell(ReplicasHandedOver(tuple(ready), table))
+        if (order := self._evacuating.order) is not None and self._is_evacuated(order):
+            self._out.tell(EvacuationEnded(order))
+
+    def _may_leave(self, now: Millis) -> list[MemberId]:
         """Leaving members that hold nothing any more, as all that stay know: nothing is lost when they go."""
-        if not self.decides or not self._is_known_to_all():
+        if not self._holders.leaving or not self.decides or not self._is_known_to_all():
             return []
         ready = [member for member in self._holders.leaving if not self.replicas_to_hand_over(member)]
         return [member for member in ready if member != self.this or not self._waits_for_gone(now)]
@@ -251,20 +273,17 @@ class MasterDuties:
             return False
         return any(member not in view for member in self._keeper.table.members)
 
-    def evacuate(self, order: Evacuation | None, now: Millis) -> None:
-        """Members will be removed that still reach this one: what only they hold comes first; None: it is over.
-
-        `on_membership` follows in the same input.
-        """
-        if self._evacuating.take(order, self._keeper.table, now):
+    def _evacuate(self, order: Evacuation | None, table: PartitionTable, now: Millis) -> None:
+        """Members will be removed that still reach this one: what only they hold comes first; None: it is over."""
+        if self._evacuating.take(order, table, now):
             self._plan_because = (
                 "members are cut off from others" if order is not None else "nobody is cut off any more"
             )
 
-    def is_evacuated(self) -> bool:
+    def _is_evacuated(self, order: Evacuation) -> bool:
         """Whether nothing is left that could be moved before members are removed that cannot reach others."""
-        order, table = self._evacuating.order, self._keeper.table
-        if not self.decides or order is None:
+        table = self._keeper.table
+        if not self.decides:
             return False
         if self._plan_because and self._keeper.is_assigned:
             return False
@@ -303,8 +322,8 @@ class MasterDuties:
         """Members that want to leave, and how many replicas others must take over first."""
         return [(member, self.replicas_to_hand_over(member)) for member in self._holders.leaving]
 
-    def end(self) -> None:
-        """This incarnation is over: it decides nothing."""
+    def on_over(self, fact: IncarnationOver, now: Millis) -> None:
+        """It decides nothing any more."""
         self._leads = False
         self._search = None
         self._losses.forget()
@@ -330,6 +349,7 @@ class MasterDuties:
         if self._is_held:
             self._repair(now)
         self._go_on(now)
+        self._tell_handed_over(now)
 
     def _holds(self, now: Millis) -> bool:
         """Whether the table must stay as it is for a while."""
@@ -361,11 +381,7 @@ class MasterDuties:
         self._search = None
         rolled_back = tuple(state.partition for state in found.rolled_back)
         self._out.record(events.TableSearchEnded(found.found_at, found.table.version, rolled_back, found.adopted))
-        self._keeper.confirmed_by = self.this
-        self._keeper.completed = found.completed
-        if found.table.version > self._keeper.table.version:
-            self._keeper.install(found.table, found.table.version)
-        self._keeper.installed_version, self._keeper.ahead = self._keeper.table.version, frozenset()
+        self._keeper.lead(found.completed, found.table)
         self._publishing.begin(found.completed, self._keeper.table.version)
         self._plan_because = "the master changed"
         self._publish(now)
@@ -378,7 +394,7 @@ class MasterDuties:
             self._keeper.ask_for_table(now)
 
     def _assign_first(self, now: Millis) -> None:
-        if self._keeper.is_assigned or not self.decides or not self.has_started or self._holds(now):
+        if self._keeper.is_assigned or not self.decides or not self._has_started or self._holds(now):
             return
         members = self._holders.staying()
         if not members:
@@ -452,7 +468,7 @@ class MasterDuties:
             underway.partition, underway.base_version, underway.migration, outcome.row is not None
         )
         self._publishing.note_completed(completed, self._keeper.table.version)
-        self._keeper.completed = self._publishing.outcomes
+        self._keeper.note_completed(self._publishing.outcomes)
 
     def _change(
         self,

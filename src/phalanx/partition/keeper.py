@@ -18,6 +18,7 @@ from phalanx.common.table import PartitionTable, unassigned_table
 from phalanx.common.view import ViewId
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
+from phalanx.wire.facts import IncarnationOver, MembershipChanged, NewTable, TableConfirmed
 from phalanx.wire.messages import (
     ActiveMigration,
     CompletedMigration,
@@ -56,6 +57,7 @@ class PartitionKeeper:
         self._view = ViewId()
         self._leads = False
         self._asked_for_table_at: Millis | None = None
+        outbox.tell(self._confirmed())
 
     def __repr__(self) -> str:
         return f"PartitionKeeper(version={self.table.version}, confirmed_by={self.confirmed_by})"
@@ -63,11 +65,6 @@ class PartitionKeeper:
     @property
     def is_assigned(self) -> bool:
         return self.table.is_assigned
-
-    @property
-    def confirmed_version(self) -> int:
-        """The version of the installed table; -1 where this member's master has not confirmed it yet."""
-        return self.installed_version if self.confirmed_by == self._master else -1
 
     def validate(self) -> None:
         """What must hold between any two inputs."""
@@ -82,22 +79,55 @@ class PartitionKeeper:
 
     # --- whom this member follows ----------------------------------------------------------------------------------
 
-    def follow(self, master: MemberId | None, leads: bool, view: ViewId | None = None) -> None:
-        """The master may be another one: its tables count from now on. `leads`: it is this member.
-
-        `view`: the installed one. A table for a newer view is not taken: it comes again when that is here.
+    def on_membership(self, fact: MembershipChanged, now: Millis) -> None:
+        """The master may be another one: its tables count from now on. One for a newer view than the installed one is not
+        taken: it comes again when that is here.
         """
-        self._master, self._leads, self._view = master, leads, view or ViewId()
+        self._master, self._leads, self._view = fact.master, fact.leads, fact.view.id
 
-    def end(self) -> None:
-        """This incarnation is over: it follows nobody."""
-        self.follow(None, False)
+    def on_over(self, fact: IncarnationOver, now: Millis) -> None:
+        """It follows nobody."""
+        self._master, self._leads, self._view = None, False, ViewId()
+
+    def is_order_of_master(self, sender: MemberId) -> bool:
+        """Whether a message comes from this member's master, and that one's table is installed."""
+        return sender == self._master == self.confirmed_by
+
+    # --- what the other machines of this member work from ----------------------------------------------------------
+
+    def _confirmed(self) -> TableConfirmed:
+        return TableConfirmed(self.table, self.installed_version, self.ahead, self.confirmed_by, self.completed)
+
+    def _set_ahead(self, partitions: frozenset[int]) -> None:
+        if partitions != self.ahead:
+            self.ahead = partitions
+            self._out.tell(self._confirmed())
+
+    # --- on the master ---------------------------------------------------------------------------------------------
+
+    def lead(self, completed: tuple[CompletedMigration, ...], table: PartitionTable) -> None:
+        """The search of a new master is over: what it has found is the table, and no member's is ahead of that."""
+        self.confirmed_by, self.completed = self.this, completed
+        if table.version > self.table.version:
+            self.install(table, table.version)
+        self.installed_version, self.ahead = self.table.version, frozenset()
+        self._out.tell(self._confirmed())
+
+    def note_completed(self, completed: tuple[CompletedMigration, ...]) -> None:
+        """The table was changed accordingly: how the latest migrations ended."""
+        self.completed = completed
+        self._out.tell(self._confirmed())
+
+    # --- tables of the master --------------------------------------------------------------------------------------
 
     def on_table_update(self, sender: MemberId, message: TableUpdate) -> None:
         """The whole table, from this member's master."""
         if not self._is_for_this_member(sender, message):
             return
-        self.confirmed_by = sender
+        self.completed = message.completed
+        if sender != self.confirmed_by:
+            self.confirmed_by = sender
+            self._out.tell(self._confirmed())
         if message.table.version > self.installed_version:
             # What this member has committed before the partitions were divided, the master knew then.
             is_divided = message.table.partition_count != self.table.partition_count
@@ -111,7 +141,6 @@ class PartitionKeeper:
             # Both assign nothing. Changes that come next are made to what is here: to this member's own settings, if these
             # stayed, and it would serve a map that the others protect.
             self.install(message.table, 0)
-        self.completed = message.completed
         self._out.send(sender, TableAck(self.installed_version))
 
     def on_table_changes(self, sender: MemberId, message: TableChanges) -> None:
@@ -126,10 +155,10 @@ class PartitionKeeper:
                 for change in message.changes
                 if change.version > versions[change.partition]
             }
+            self.completed = message.completed
             self.install(self.table.with_rows(rows) if rows else self.table, message.version)
             told = {change.partition: change.version for change in message.changes}
             self._keep_ahead([p for p in self.ahead if told.get(p, -1) < versions[p]])
-            self.completed = message.completed
         self._out.send(sender, TableAck(self.installed_version, is_behind))
 
     def _is_for_this_member(self, sender: MemberId, message: TableUpdate | TableChanges) -> bool:
@@ -137,9 +166,8 @@ class PartitionKeeper:
         return is_from_master and message.view.may_be_known_by(self._view)
 
     def _keep_ahead(self, partitions: Collection[int]) -> None:
-        """These rows are still ahead of the master's table; others it has now. (Another value only where that changes.)"""
-        if not self.ahead <= frozenset(partitions):
-            self.ahead = self.ahead & frozenset(partitions)
+        """These rows are still ahead of the master's table; others it has now."""
+        self._set_ahead(self.ahead & frozenset(partitions))
 
     def on_fetch_table(self, sender: MemberId, message: FetchTable) -> None:
         """Only the master that this member follows is told: the answer promises to take no older master's table."""
@@ -169,7 +197,7 @@ class PartitionKeeper:
         if self.table.versions[row.partition] < row.version and not self._leads:
             rows = {row.partition: (row.slots, row.version, row.birth)}
             self.install(self.table.with_rows(rows), self.installed_version)
-            self.ahead |= {row.partition}
+            self._set_ahead(self.ahead | {row.partition})
 
     def ask_for_table(self, now: Millis) -> None:
         """Somebody wants to use the data and there is no assignment yet: ask the master, now and then."""
@@ -186,9 +214,13 @@ class PartitionKeeper:
         is_first = changed and not self.table.version and not self._leads
         if is_first and (unlike := differences(self.table.maps, table.maps)):
             self._out.record(events.MapSettingsDiffer(tuple(unlike)))
+        is_confirmed_anew = changed or installed_version != self.installed_version
         self.table, self.installed_version = table, installed_version
+        if is_confirmed_anew:
+            self._out.tell(self._confirmed())
         if not changed:
             return
+        self._out.tell(NewTable(table))
         if not table.version:
             return
         mine = table.members.index(self.this) if self.this in table.members else -2

@@ -15,6 +15,7 @@ from phalanx.common.ids import ClientId, MemberId, Millis, Target
 from phalanx.common.past import Past
 from phalanx.common.stable import Carried
 from phalanx.wire.events import Event
+from phalanx.wire.facts import Fact
 from phalanx.wire.messages import Message, Reply, Request
 
 
@@ -128,10 +129,11 @@ Effect = Send | Answer | Record | Finished
 class Outbox:
     """Gathers the effects of one input, in order. All machines of one member share it.
 
-    What a member sends to itself does not leave: it waits in `loopback` and is handled within the same input.
+    What a member sends to itself does not leave: it waits in `loopback` and is handled within the same input. Nor do the facts
+    that its machines tell each other.
     """
 
-    __slots__ = ("effects", "loopback", "recorded", "this")
+    __slots__ = ("effects", "has_news", "loopback", "recorded", "this", "told")
 
     def __init__(self, this: MemberId | None = None) -> None:
         self.this = this
@@ -139,6 +141,10 @@ class Outbox:
         self.recorded: list[Event] = []
         """The events among the effects, for the member's history."""
         self.loopback: deque[Message] = deque()
+        self.told: dict[type[Fact], Fact] = {}
+        """The latest fact of each kind."""
+        self.has_news = False
+        """Whether one was told that was not handed on to those who are interested."""
 
     def send(self, to: Target, message: Message) -> None:
         if to == self.this:
@@ -149,6 +155,11 @@ class Outbox:
     def record(self, event: Event) -> None:
         self.effects.append(Record(event))
         self.recorded.append(event)
+
+    def tell(self, fact: Fact) -> None:
+        """Have the machines of this member that are interested know of this, within the same input."""
+        self.told[type(fact)] = fact
+        self.has_news = True
 
     def add(self, effect: Effect) -> None:
         self.effects.append(effect)

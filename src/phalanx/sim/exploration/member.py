@@ -85,6 +85,7 @@ class ExploredMember:
     def take(self) -> tuple[list[tuple[Target, Item]], list[Event], Finished | None]:
         """The effects so far: what is sent, what is recorded, and how the incarnation ended, if it did."""
         effects = self._out.take()
+        self._out.told.clear()  # nobody is here whom facts could concern
         sends: list[tuple[Target, Item]] = [(e.to, e.message) for e in effects if isinstance(e, Send)]
         events: list[Event] = [effect.event for effect in effects if isinstance(effect, Record)]
         return sends, events, next((effect for effect in effects if isinstance(effect, Finished)), None)

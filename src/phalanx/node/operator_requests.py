@@ -1,0 +1,93 @@
+"""Carries out what operators ask a member for.
+
+What is about this member alone it does itself. Everything else only the master can do, when its search for the table is
+over. A request that cannot be granted yet is refused with what stands against it, and the operator asks again.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from phalanx.common.clock import GridClock
+from phalanx.common.errors import ErrorCode, UsageError
+from phalanx.common.ids import Millis, Target
+from phalanx.grid.protection import Guard
+from phalanx.membership.service import MembershipService
+from phalanx.partition.duties import MasterDuties
+from phalanx.wire.effects import Outbox
+from phalanx.wire.messages import (
+    AcceptView,
+    AcknowledgeLosses,
+    Administration,
+    ChangeLite,
+    ChangeMap,
+    ChangePartitionCount,
+    CountReply,
+    DoneReply,
+    ErrorReply,
+    FlagReply,
+    ReplaceContent,
+    Replacement,
+    Reply,
+)
+
+
+class OperatorRequests:
+    """Finds the machine that a request is for, and answers the operator."""
+
+    def __init__(
+        self, membership: MembershipService, duties: MasterDuties, guard: Guard, clock: GridClock, outbox: Outbox
+    ) -> None:
+        self._membership = membership
+        self._duties = duties
+        self._guard = guard
+        self._clock = clock
+        self._out = outbox
+
+    def on_request(self, caller: Target, request: Administration, now: Millis) -> None:
+        try:
+            self._out.send(caller, self._answer(request, now))
+        except UsageError as error:
+            self._out.send(caller, ErrorReply(request.id, ErrorCode.INVALID, str(error)))
+
+    def _answer(self, request: Administration, now: Millis) -> Reply:
+        """Carry out a request. Raises `UsageError` for what can never be granted."""
+        if isinstance(request, ChangeLite):
+            refusal = self._membership.want_lite(request.lite, now)
+        elif not self._duties.decides:
+            master = self._membership.master or "a little later"
+            refusal = f"only the master changes the partition table: ask {master}"
+        elif isinstance(request, ReplaceContent):
+            return self._replace_content(request, now)
+        else:
+            refusal = self._on_master(request, now)
+        return ErrorReply(request.id, ErrorCode.NOT_READY, refusal) if refusal else DoneReply(request.id)
+
+    def _on_master(
+        self, request: ChangeMap | ChangePartitionCount | AcceptView | AcknowledgeLosses, now: Millis
+    ) -> str:  # fmt: skip
+        """Why it cannot be done now; empty: it is done."""
+        match request:
+            case AcknowledgeLosses():
+                return self._duties.acknowledge_losses(request.ids, request.by, now)
+            case AcceptView():
+                return self._membership.accept_view(request.view_version, now)
+            case ChangePartitionCount():
+                return self._duties.change_partition_count(request.partition_count, now)
+            case ChangeMap():
+                self._duties.change_map(request.map, request.change, now)
+                return ""
+            case _:
+                assert_never(request)
+
+    def _replace_content(self, request: ReplaceContent, now: Millis) -> Reply:
+        """A job prepares another content for a map, or wants it decided; a protected map refuses that as any write."""
+        is_write = request.wish is not Replacement.ABORT
+        if is_write and (why := self._guard.why_refused(request.map, is_write=True, now=now)):
+            return ErrorReply(request.id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
+        refusal, was_decided, begun = self._duties.replace_content(request, self._clock.stamp(now), now)
+        if refusal:
+            return ErrorReply(request.id, ErrorCode.NOT_READY, refusal)
+        if request.wish is Replacement.BEGIN:
+            return CountReply(request.id, begun)
+        return FlagReply(request.id, was_decided)

@@ -1,0 +1,84 @@
+"""What the machines of one member tell each other: facts, which the node hands to those that have declared an interest.
+
+A fact says how something is from now on. So of each kind only the latest counts: a newer one takes the place of one that
+was not handed on yet. Facts never leave the member; what people are told are events.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.common.evacuation import Evacuation
+from phalanx.common.ids import MemberId
+from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
+from phalanx.wire.table_messages import CompletedMigration
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """What every fact is."""
+
+
+class NewView(Fact, frozen=True):
+    """This member has installed a view."""
+
+    view: MembersView
+    members: frozenset[MemberId]
+    """Those of the view."""
+
+
+class MembershipChanged(Fact, frozen=True):
+    """The view, the master, or what the master is to see to is another; only of a member that has a view."""
+
+    view: MembersView
+    master: MemberId | None
+    """Whom this member follows; itself, while it claims the mastership."""
+    leads: bool
+    """Whether this member is the master: its claim, if it needed one, is over."""
+    leaving: tuple[MemberId, ...]
+    """On the master: members of the view that are to hold nothing any more."""
+    evacuation: Evacuation | None
+    """On the master: what is to be moved before members are removed that still reach it."""
+    has_started: bool
+    """Whether the cluster has once had the members that it was to wait for."""
+
+
+class IncarnationOver(Fact, frozen=True):
+    """This incarnation has ended. Nothing else is handed on any more."""
+
+
+class NewTable(Fact, frozen=True):
+    """This member has installed a partition table."""
+
+    table: PartitionTable
+
+
+class TableConfirmed(Fact, frozen=True):
+    """The installed table, the master that confirms it, or which of its rows are ahead of that master's is another."""
+
+    table: PartitionTable
+    installed_version: int
+    """Of the master's table; rows that are ahead of it do not count."""
+    ahead: frozenset[int]
+    """Partitions whose row this member has committed, and the master has not said that it has, too."""
+    confirmed_by: MemberId | None
+    completed: tuple[CompletedMigration, ...]
+    """How the latest migrations ended."""
+
+
+class ReplicasHandedOver(Fact, frozen=True):
+    """On the master: these members hold nothing any more, as all that stay know. Nothing is lost when they go."""
+
+    members: tuple[MemberId, ...]
+    table: PartitionTable
+    """The installed one, which says so."""
+
+
+class EvacuationEnded(Fact, frozen=True):
+    """On the master: nothing is left that could be moved before the members of this order are removed."""
+
+    order: Evacuation
+
+
+class KeptHandedIn(Fact, frozen=True):
+    """This member is to leave, and no longer waits for others to take what its process keeps."""
