@@ -17,7 +17,7 @@ from phalanx.common.backups import BackupCount
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import MapPlan, MapSettings
-from phalanx.common.table import PartitionTable, Slots, build_table
+from phalanx.common.table import PartitionTable, Slots, build_table, unassigned_table
 from phalanx.common.view import MembersView
 from phalanx.partition.duties import MasterDuties
 from phalanx.partition.keeper import PartitionKeeper
@@ -53,10 +53,26 @@ def step_of(current: str, target: str) -> Any:
     return step
 
 
+class HeldReplicas:
+    """What the member holds, as far as its keeper asks: nothing that is not decided."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.table = unassigned_table(config.partition_count, config.map_plan)
+
+    def undecided(self) -> tuple[tuple[m.ActiveMigration, ...], tuple[m.Rule, ...]]:
+        return (), ()
+
+    def on_migration_order(self, sender: MemberId, message: m.MigrationOrder, now: int) -> None:
+        """Masters of these tests order nothing of themselves."""
+
+    def refusal_to_commit(self, message: m.MigrationCommit) -> str | None:
+        return None
+
+
 def follower(name: str, master: str, **settings: int) -> PartitionKeeper:
     """The keeper of a member that follows the master, and has no table yet."""
     config = NodeConfig(**({"partition_count": 1} | settings))
-    keeper = PartitionKeeper(lone_id(name), config, Outbox(), lambda: ((), ()))
+    keeper = PartitionKeeper(lone_id(name), config, Outbox(), HeldReplicas(config))
     keeper.on_membership(membership_of(lone_view(master + name, 1), lone_id(master), leads=False), 0)
     return keeper
 
@@ -91,13 +107,12 @@ class Master:
         self.now = 100_000
         self.this = lone_id(members[0])
         self.targets = targets
-        self.undecided: tuple[tuple[m.ActiveMigration, ...], tuple[m.Rule, ...]] = (), ()
         self.sent: list[tuple[str, Any]] = []
         self.events: list[Any] = []
         self.told: list[Any] = []
         """What it has sent and recorded, in one order."""
         self._out = Outbox()
-        self.keeper = PartitionKeeper(self.this, config, self._out, lambda: self.undecided)
+        self.keeper = PartitionKeeper(self.this, config, self._out, HeldReplicas(config))
         self.duties = MasterDuties(self.this, config, self.keeper, self._out)
         self._view_version = 0
         self.view(members)

@@ -26,6 +26,7 @@ from phalanx.wire import events
 from phalanx.wire.effects import Finished, Outbox
 from phalanx.wire.facts import IncarnationOver, KeptHandedIn, NewTable, NewView
 from phalanx.wire.messages import CountReply, FindWrittenBefore, KeptAnswer, KeptQuery, MergeEntries, PageReply, Reply
+from phalanx.wire.routes import Routes, route
 
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService
@@ -103,6 +104,9 @@ class Keeping:
                 self._out.record(events.MergeStarted(side.former, len(side.replicas), side.entries))
         self._retry_at = now
         self.go_on(now)
+
+    def routes(self) -> Routes:
+        return route(KeptQuery, self.on_query), route(KeptAnswer, self.on_answer)
 
     def on_query(self, sender: MemberId, message: KeptQuery, now: Millis) -> None:
         self._out.send(sender, self.kept.answer(message))

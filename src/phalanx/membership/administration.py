@@ -24,6 +24,7 @@ from phalanx.wire.messages import (
     JoinRefused,
     JoinRequest,
     JoinResponse,
+    LeaveRequest,
     MasterConfirmation,
     MembersAck,
     MembersUpdate,
@@ -288,7 +289,7 @@ class Administration:
 
     # --- leaving ---------------------------------------------------------------------------------------------------
 
-    def on_leave_request(self, sender: MemberId) -> None:
+    def on_leave_request(self, sender: MemberId, message: LeaveRequest) -> None:
         """On the master, a member of the view asks to leave, perhaps again."""
         state = self._state
         if state.is_master and sender in state.members and sender not in state.leaving:

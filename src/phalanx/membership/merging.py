@@ -193,7 +193,7 @@ class Merging:
             )
         )  # fmt: skip
 
-    def on_merge_order(self, sender: MemberId, message: MergeOrder) -> None:
+    def on_merge_order(self, sender: MemberId, message: MergeOrder, now: Millis) -> None:
         """This member's master has decided that its side joins another."""
         state = self._state
         if state.view is None or sender != state.master or state.this in message.into:

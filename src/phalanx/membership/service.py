@@ -13,7 +13,8 @@ sides become one (`merging`), what is sent by the clock (`pulse`). Here inputs f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
@@ -39,6 +40,7 @@ from phalanx.membership.verdicts import Verdicts
 from phalanx.wire import events
 from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp, Outbox
 from phalanx.wire.facts import EvacuationEnded, KeptHandedIn, MembershipChanged, ReplicasHandedOver, TableConfirmed
+from phalanx.wire.message import WireMessage
 from phalanx.wire.messages import (
     ClaimAnswer,
     Complaint,
@@ -65,6 +67,10 @@ from phalanx.wire.messages import (
     SuspicionReport,
     ViewIsStable,
 )
+from phalanx.wire.routes import Routes, route, route_untimed
+
+M = TypeVar("M", bound=WireMessage)
+Handle = Callable[[MemberId, M, Millis], None]
 
 
 class MembershipService:
@@ -218,6 +224,43 @@ class MembershipService:
         invariant(self.this not in suspected, "a member never suspects itself")
         invariant(state.members.issuperset(suspected), "only members are suspected")
 
+    def routes(self) -> Routes:
+        """The messages about membership, each with the rule that takes it."""
+        entering, hearing, administration = self._entering, self._hearing, self.administration
+        return (
+            route(JoinRequest, self._with_consequences(administration.on_join_request)),
+            route(JoinResponse, self._with_consequences(entering.on_join_response)),
+            route(JoinRedirect, self._with_consequences(entering.on_join_redirect)),
+            route(JoinRefused, self._with_consequences(entering.on_join_refused)),
+            route_untimed(ReachProbe, self.on_reach_probe),
+            route_untimed(ReachAnswer, entering.on_reach_answer),
+            route(MembersUpdate, self.on_members_update),
+            route(MembersAck, self._with_consequences(administration.on_members_ack)),
+            route(Heartbeat, hearing.on_heartbeat),
+            route_untimed(ViewIsStable, hearing.on_view_is_stable),
+            route(MasterConfirmation, hearing.on_master_confirmation),
+            route(LifeProbe, hearing.on_life_probe),
+            route(LifeAnswer, hearing.on_life_answer),
+            route(LeaseRequest, hearing.on_lease_request),
+            route(LeaseGrant, hearing.on_lease_grant),
+            route(ExplicitSuspicion, self.on_explicit_suspicion),
+            route_untimed(Complaint, administration.on_complaint),
+            route(SuspicionReport, self.on_suspicion_report),
+            route(MastershipClaim, self.succession.on_mastership_claim),
+            route(ClaimAnswer, self.on_claim_answer),
+            route(MergeProbe, self._with_consequences(self.merging.on_merge_probe)),
+            route(MergeOrder, self._with_consequences(self.merging.on_merge_order)),
+            route_untimed(LeaveRequest, administration.on_leave_request),
+            route(LiteRequest, self.on_lite_request),
+        )
+
+    def _with_consequences(self, handler: Handle[M]) -> Handle[M]:
+        def handle(sender: MemberId, message: M, now: Millis) -> None:
+            handler(sender, message, now)
+            self._after()
+
+        return handle
+
     # --- time and connections --------------------------------------------------------------------------------------
 
     def start(self, now: Millis, past: Past | None = None) -> None:
@@ -299,29 +342,7 @@ class MembershipService:
             view, waited_for = state.view, self._config.initial_members
             self._out.record(events.ClusterStarted(view.version, len(view.members), waited_for))
 
-    # --- joining ---------------------------------------------------------------------------------------------------
-
-    def on_join_response(self, sender: MemberId, message: JoinResponse, now: Millis) -> None:
-        self._entering.on_join_response(sender, message, now)
-        self._after()
-
-    def on_join_redirect(self, sender: MemberId, message: JoinRedirect, now: Millis) -> None:
-        self._entering.on_join_redirect(sender, message, now)
-        self._after()
-
-    def on_join_refused(self, sender: MemberId, message: JoinRefused, now: Millis) -> None:
-        self._entering.on_join_refused(sender, message, now)
-        self._after()
-
-    def on_join_request(self, sender: MemberId, message: JoinRequest, now: Millis) -> None:
-        self.administration.on_join_request(sender, message, now)
-        self._after()
-
     # --- views -----------------------------------------------------------------------------------------------------
-
-    def on_members_ack(self, sender: MemberId, message: MembersAck, now: Millis) -> None:
-        self.administration.on_members_ack(sender, message, now)
-        self._after()
 
     def on_members_update(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
         if self._lists.on_members_update(sender, message, now):
@@ -329,37 +350,10 @@ class MembershipService:
 
     # --- signs of life, and doubts ---------------------------------------------------------------------------------
 
-    def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
-        self._hearing.on_heartbeat(sender, message, now)
-
-    def on_view_is_stable(self, sender: MemberId, message: ViewIsStable, now: Millis) -> None:
-        self._hearing.on_view_is_stable(sender, message)
-
-    def on_life_probe(self, sender: MemberId, message: LifeProbe, now: Millis) -> None:
-        self._hearing.on_life_probe(sender, message, now)
-
-    def on_life_answer(self, sender: MemberId, message: LifeAnswer, now: Millis) -> None:
-        self._hearing.on_life_answer(sender, message, now)
-
     def on_reach_probe(self, sender: MemberId, message: ReachProbe) -> None:
         """A joiner has to show that it reaches this member, which may be a joiner itself."""
         if not self.is_over:
             self._out.send(sender, ReachAnswer(message.request_id))
-
-    def on_reach_answer(self, sender: MemberId, message: ReachAnswer) -> None:
-        self._entering.on_reach_answer(sender, message)
-
-    def on_master_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
-        self._hearing.on_master_confirmation(sender, message, now)
-
-    def on_lease_request(self, sender: MemberId, message: LeaseRequest, now: Millis) -> None:
-        self._hearing.on_lease_request(sender, message, now)
-
-    def on_lease_grant(self, sender: MemberId, message: LeaseGrant, now: Millis) -> None:
-        self._hearing.on_lease_grant(sender, message, now)
-
-    def on_complaint(self, sender: MemberId, message: Complaint, now: Millis) -> None:
-        self.administration.on_complaint(sender, message)
 
     def on_suspicion_report(self, sender: MemberId, message: SuspicionReport, now: Millis) -> None:
         """Large clusters: this member is to act on a suspicion, and asks for itself first."""
@@ -374,9 +368,6 @@ class MembershipService:
 
     # --- mastership ------------------------------------------------------------------------------------------------
 
-    def on_mastership_claim(self, sender: MemberId, message: MastershipClaim, now: Millis) -> None:
-        self.succession.on_mastership_claim(sender, message, now)
-
     def on_claim_answer(self, sender: MemberId, message: ClaimAnswer, now: Millis) -> None:
         if not self.is_claiming:
             return
@@ -385,14 +376,6 @@ class MembershipService:
             self.succession.on_claim_answer(sender, message, now)
         else:
             self._verdicts.act_on(suspects, now)
-        self._after()
-
-    def on_merge_probe(self, sender: MemberId, message: MergeProbe, now: Millis) -> None:
-        self.merging.on_merge_probe(sender, message, now)
-        self._after()
-
-    def on_merge_order(self, sender: MemberId, message: MergeOrder, now: Millis) -> None:
-        self.merging.on_merge_order(sender, message)
         self._after()
 
     # --- leaving ---------------------------------------------------------------------------------------------------
@@ -411,9 +394,6 @@ class MembershipService:
             elif state.master is not None and state.master != self.this:
                 self._out.send(state.master, LeaveRequest())
         self._after()
-
-    def on_leave_request(self, sender: MemberId, message: LeaveRequest, now: Millis) -> None:
-        self.administration.on_leave_request(sender)
 
     def want_lite(self, lite: bool, now: Millis) -> str:
         """This member is to hold no data any more, or its share. The master sees to it that nothing is lost.

@@ -40,6 +40,7 @@ from phalanx.wire.messages import (
     SafetyReply,
     TableReply,
 )
+from phalanx.wire.routes import Routes, route_each
 
 Told = GetTable | GetMembers | GetHistory | GetSafety | GetMigrations | GetLosses
 """What is answered at once."""
@@ -66,6 +67,9 @@ class Inquiries:
         self._history = history
         self._out = outbox
         self._counts = Counts(grid, kept, outbox)
+
+    def routes(self) -> Routes:
+        return route_each(Inquiry, self.on_inquiry)
 
     def on_inquiry(self, caller: Target, request: Inquiry, now: Millis) -> None:
         if not isinstance(request, GetReplicas | GetMapNames):

@@ -1,36 +1,35 @@
 """One member: its machines side by side behind one door.
 
-`handle(input, now)` is the only way in, and the effects that it returns are the only way out. This file routes and
-composes; it holds no rule. Messages go to the machine that they are for; when the membership changes the partition
-keeper is told, when the table changes the grid is.
+`handle(input, now)` is the only way in, and the effects that it returns are the only way out. This file composes; it holds
+no rule. Messages go to the machines that have a route for them, and the facts that machines tell go to those that are
+interested (`_interests`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
-from functools import partial
-from typing import Any, assert_never, get_args
+from collections.abc import Set
+from typing import assert_never, get_args
 
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
-from phalanx.common.ids import MemberId, Millis, is_client
+from phalanx.common.ids import MemberId, Millis, Target, is_client
 from phalanx.common.invariant import invariant
 from phalanx.common.stable import Carried
-from phalanx.grid.bulk import on_bulk_request
+from phalanx.common.table import unassigned_table
 from phalanx.grid.calls import CallRouter, why_no_owners
 from phalanx.grid.keeping import FIRST_ID, Keeping
 from phalanx.grid.kept import Kept
 from phalanx.grid.loss_reports import LossReports
-from phalanx.grid.operations import on_key_request
+from phalanx.grid.routes import grid_routes
 from phalanx.grid.service import GridService
-from phalanx.grid.taking_in import on_merge_request
 from phalanx.membership.service import MembershipService
 from phalanx.node.departures import Departures
 from phalanx.node.history import History
 from phalanx.node.inquiries import Inquiries
 from phalanx.node.interests import Facts, Interest, interest, interest_in_both
 from phalanx.node.operator_requests import OperatorRequests
+from phalanx.node.senders import OF_CLIENTS, OF_MEMBERS_ONLY, admits_stranger
 from phalanx.node.waking import Waking
 from phalanx.partition.duties import MasterDuties
 from phalanx.partition.keeper import PartitionKeeper
@@ -59,16 +58,9 @@ from phalanx.wire.facts import (
     ReplicasHandedOver,
     TableConfirmed,
 )
+from phalanx.wire.message import WireMessage
+from phalanx.wire.routes import handlers_of, route_each
 
-Handler = Callable[[Any, Any, Millis], None]
-_REQUESTS = frozenset(get_args(m.Request))
-_OF_CLIENTS = _REQUESTS.difference(get_args(m.MergeRequest))
-_BETWEEN_MEMBERS = frozenset(
-    [*get_args(m.TableMessage), *get_args(m.ReplicationMessage), *get_args(m.MergeMessage), *get_args(m.MergeRequest)]
-)
-"""What counts only from a member of the installed view; messages about membership judge their senders themselves."""
-_OF_MEMBERS_ONLY = _BETWEEN_MEMBERS | frozenset(m.WRITES)
-"""Writes too, where a member and no client calls."""
 _OF_ONE_PARTITION = frozenset(
     [
         *get_args(m.Mutation),
@@ -82,17 +74,6 @@ _OF_PARTITIONS = frozenset([*get_args(m.KeyRequest), *get_args(m.BulkRequest)])
 """Requests that may have to wait until their partition can be served."""
 SERVED_IN_A_TURN = 64
 """Of those that have waited: so many for one key, or one for several, which may be dear. All of them at once could be seconds."""
-_ABOUT_DATA = frozenset(
-    [
-        *_OF_PARTITIONS,
-        *get_args(m.Mutation),
-        m.ReplicateAck,
-        m.ReplicateAcks,
-        m.CopyChunk,
-        m.CopyAck,
-    ]
-)
-"""Messages that change entries, and neither the membership nor the table."""
 
 
 class Node:
@@ -116,7 +97,9 @@ class Node:
         self.clock = GridClock(clock_offset_ms)
         self._out = Outbox(this)
         self.membership = MembershipService(this, config, self._out, self.clock, carried)
-        self.keeper = PartitionKeeper(this, config, self._out, lambda: self.grid.undecided())
+        table = unassigned_table(config.partition_count, config.map_plan)
+        self.grid = GridService(this, config, table, self._out, self.clock, self.membership)
+        self.keeper = PartitionKeeper(this, config, self._out, self.grid)
         self.waking = Waking(config, self.membership, self.keeper, self._out)
         self._history = History()
         self._departures = Departures(self._history, self._out)
@@ -124,7 +107,6 @@ class Node:
             this, config, self.keeper, self._out, self.waking.holds_until,
             clock=self.clock, departure_of=self._departures.of,
         )  # fmt: skip
-        self.grid = GridService(this, config, self.keeper.table, self._out, self.clock, self.membership)
         self.keeping = Keeping(
             self.grid, kept if isinstance(kept, Kept) else Kept(), config.heartbeat_timeout_ms, self._out
         )  # fmt: skip
@@ -137,13 +119,23 @@ class Node:
             self.membership, self.keeper, self.duties, self.grid, self.keeping.kept, self._history, self._out
         )  # fmt: skip
         self._operators = OperatorRequests(self.membership, self.duties, self.grid.guard, self.clock, self._out)
-        self._handlers = self._awake = self._routes()
+        self._handlers = self._awake = handlers_of(
+            self.membership.routes(),
+            self.waking.routes(),
+            self.keeper.routes(),
+            self.duties.routes(),
+            grid_routes(self.grid),
+            self.keeping.routes(),
+            self._inquiries.routes(),
+            self._operators.routes(),
+            route_each(m.Reply, self._on_reply),
+        )
         self._members: frozenset[MemberId] = frozenset()
         """Those of the installed view."""
         self._facts = Facts(self._out.told, self._interests())
         self._has_ended = False
         self._is_serving = False
-        """Whether the partitions are assigned: then no request for data changes anything but data."""
+        """Whether the partitions are assigned, and this incarnation is not over."""
 
     def __repr__(self) -> str:
         return f"Node({self.membership!r}, {self.keeper!r}, {self.duties!r}, {self.grid!r}, {self.calls!r}, {self.keeping!r})"
@@ -152,7 +144,7 @@ class Node:
         """Take one input; return what is to be done because of it, in order. `now` never goes backwards."""
         out, waking = self._out, self.waking
         if now > waking.late_after and waking.notice(now):
-            self._handlers = self._awake | dict.fromkeys(_ABOUT_DATA & _REQUESTS, waking.refuse)
+            self._handlers = self._awake | dict(waking.refusals())
         waking.last = now
         self._room = SERVED_IN_A_TURN
         if isinstance(event, Received):
@@ -178,16 +170,10 @@ class Node:
             self._history.add(out.recorded, now)
         return out.take()
 
-    def _on_message(self, sender: Any, message: m.Message, now: Millis) -> None:
+    def _on_message(self, sender: Target, message: m.Message, now: Millis) -> None:
         kind = type(message)
-        if sender not in self._members and kind in _OF_MEMBERS_ONLY:
-            if kind in _BETWEEN_MEMBERS:
-                return
-            if not is_client(sender):
-                # Sent across a cut, and late: its sender is in another cluster, and has been answered there.
-                refusal = m.ErrorReply(message.id, ErrorCode.NOT_READY, "its sender is no member here")  # type: ignore[union-attr]
-                self._out.send(sender, refusal)
-                return
+        if sender not in self._members and kind in OF_MEMBERS_ONLY and not admits_stranger(sender, message, self._out):
+            return
         if kind in _OF_ONE_PARTITION and not self.grid.knows(message.partition):  # type: ignore[union-attr]
             return
         if self._released and kind in _OF_PARTITIONS:
@@ -195,15 +181,11 @@ class Node:
             self._released.append((sender, message))  # type: ignore[arg-type]  # one of these kinds
         else:
             self._handlers[kind](sender, message, now)
-        if kind not in _ABOUT_DATA:
+        if not self._is_serving and kind in _OF_PARTITIONS:
+            self.duties.want_table(now)
+        out = self._out
+        if out.has_news or out.loopback or self._released:
             self._follow_up(now)
-        elif not self._is_serving:
-            if kind in _REQUESTS:
-                self.duties.want_table(now)
-            self._follow_up(now)
-        elif self._out.loopback or self._released:
-            self._follow_up(now)
-        # Otherwise membership and table are what they were: no need to look at what has changed.
 
     def _follow_up(self, now: Millis) -> None:
         """Let the machines know of each other's changes, and of what this member sent to itself."""
@@ -253,7 +235,7 @@ class Node:
 
     def accepted_from(self, sender: str) -> Set[type]:
         """The kinds of messages that the sender may send at all: clients send requests only."""
-        return _OF_CLIENTS if is_client(sender) else self._handlers.keys()
+        return OF_CLIENTS if is_client(sender) else self._handlers.keys()
 
     # --- routing ---------------------------------------------------------------------------------------------------
 
@@ -340,10 +322,9 @@ class Node:
         self._is_serving = False
         self._members = frozenset()
         self.calls.end("this member has left its cluster")
-        ignored: dict[type, Handler] = dict.fromkeys(self._handlers, lambda sender, message, now: None)
-        self._handlers = ignored | dict.fromkeys(_REQUESTS, self._refuse)
+        self._handlers = dict.fromkeys(self._handlers, _ignore) | dict(route_each(m.Request, self._refuse))
 
-    def _refuse(self, caller: Any, request: m.Request, now: Millis) -> None:
+    def _refuse(self, caller: Target, request: m.Request, now: Millis) -> None:
         self._out.send(caller, m.ErrorReply(request.id, ErrorCode.NOT_READY, "this member has left its cluster"))
 
     def _on_reply(self, sender: MemberId, message: m.Reply, now: Millis) -> None:
@@ -352,79 +333,6 @@ class Node:
         else:
             self.calls.on_reply(sender, message, now)
 
-    def _routes(self) -> dict[type, Handler]:
-        """Message type to handler. Every kind of message has one: checked here, at each start."""
-        membership, keeper, duties, grid = self.membership, self.keeper, self.duties, self.grid
-        routes: dict[type, Handler] = {
-            m.JoinRequest: membership.on_join_request,
-            m.JoinResponse: membership.on_join_response,
-            m.JoinRedirect: membership.on_join_redirect,
-            m.JoinRefused: membership.on_join_refused,
-            m.MembersUpdate: membership.on_members_update,
-            m.MembersAck: membership.on_members_ack,
-            m.Heartbeat: membership.on_heartbeat,
-            m.ViewIsStable: membership.on_view_is_stable,
-            m.MasterConfirmation: self._on_master_confirmation,
-            m.LifeProbe: membership.on_life_probe,
-            m.LifeAnswer: membership.on_life_answer,
-            m.StandingQuestion: lambda sender, message, now: self.waking.on_question(sender, message),
-            m.StandingAnswer: lambda sender, message, now: self.waking.on_answer(sender, message),
-            m.ReachProbe: lambda sender, message, now: membership.on_reach_probe(sender, message),
-            m.ReachAnswer: lambda sender, message, now: membership.on_reach_answer(sender, message),
-            m.ExplicitSuspicion: membership.on_explicit_suspicion,
-            m.Complaint: membership.on_complaint,
-            m.SuspicionReport: membership.on_suspicion_report,
-            m.MastershipClaim: membership.on_mastership_claim,
-            m.ClaimAnswer: membership.on_claim_answer,
-            m.LeaveRequest: membership.on_leave_request,
-            m.LiteRequest: membership.on_lite_request,
-            m.MergeProbe: membership.on_merge_probe,
-            m.MergeOrder: membership.on_merge_order,
-            m.LeaseRequest: membership.on_lease_request,
-            m.LeaseGrant: membership.on_lease_grant,
-            m.TableUpdate: lambda sender, message, now: keeper.on_table_update(sender, message),
-            m.TableChanges: lambda sender, message, now: keeper.on_table_changes(sender, message),
-            m.FetchTable: lambda sender, message, now: keeper.on_fetch_table(sender, message),
-            m.FetchedTable: duties.on_fetched_table,
-            m.TableAck: duties.on_table_ack,
-            m.TableRequest: lambda sender, message, now: duties.on_table_request(sender, now),
-            m.MigrationOrder: self._on_migration_order,
-            m.MigrationReady: duties.on_migration_ready,
-            m.MigrationCommit: self._on_migration_commit,
-            m.MigrationAnswer: duties.on_migration_answer,
-            m.ReplicateAck: grid.on_replicate_ack,
-            m.ReplicateAcks: grid.on_replicate_acks,
-            m.Probe: lambda sender, message, now: grid.on_probe(sender, message),
-            m.ProbeAnswer: grid.on_probe_answer,
-            m.CopyStart: lambda sender, message, now: grid.followed.on_copy_start(sender, message),
-            m.CopyChunk: grid.followed.on_copy_chunk,
-            m.CopyAck: grid.on_copy_ack,
-        }
-        routes |= dict.fromkeys(get_args(m.Mutation), grid.followed.on_replicate)
-        routes |= dict.fromkeys(get_args(m.KeyRequest), partial(on_key_request, grid))
-        routes |= dict.fromkeys(get_args(m.BulkRequest), partial(on_bulk_request, grid))
-        routes |= dict.fromkeys(get_args(m.MergeRequest), partial(on_merge_request, grid))
-        routes |= {m.KeptQuery: self.keeping.on_query, m.KeptAnswer: self.keeping.on_answer}
-        routes[m.KeptReport] = duties.on_kept_report
-        routes |= dict.fromkeys(get_args(m.Inquiry), self._inquiries.on_inquiry)
-        routes |= dict.fromkeys(get_args(m.Administration), self._operators.on_request)
-        routes |= dict.fromkeys(get_args(m.Reply), self._on_reply)
-        invariant(set(routes) == set(get_args(m.Message)), "every kind of message has a handler")
-        return routes
 
-    def _on_migration_order(self, sender: MemberId, message: m.MigrationOrder, now: Millis) -> None:
-        if self.keeper.is_order_of_master(sender):
-            self.grid.on_migration_order(sender, message, now)
-
-    def _on_migration_commit(self, sender: MemberId, message: m.MigrationCommit, now: Millis) -> None:
-        """Commit a migration to this member if the table and the replica are what the master takes them for."""
-        refusal = self.keeper.refusal_to_commit(sender, message) or self.grid.refusal_to_commit(message)
-        if refusal is None:
-            self.keeper.commit(message)
-        self._out.send(
-            sender, m.MigrationAnswer(message.partition, message.base_version, refusal is None, refusal or "")
-        )  # fmt: skip
-
-    def _on_master_confirmation(self, sender: MemberId, message: m.MasterConfirmation, now: Millis) -> None:
-        self.membership.on_master_confirmation(sender, message, now)
-        self.duties.on_master_confirmation(sender, message, now)
+def _ignore(sender: Target, message: WireMessage, now: Millis) -> None:
+    """What comes for an incarnation that is over concerns nobody."""

@@ -30,6 +30,7 @@ from phalanx.wire.messages import (
     Replacement,
     Reply,
 )
+from phalanx.wire.routes import Routes, route_each
 
 
 class OperatorRequests:
@@ -43,6 +44,9 @@ class OperatorRequests:
         self._guard = guard
         self._clock = clock
         self._out = outbox
+
+    def routes(self) -> Routes:
+        return route_each(Administration, self.on_request)
 
     def on_request(self, caller: Target, request: Administration, now: Millis) -> None:
         try:

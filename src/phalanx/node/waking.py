@@ -28,6 +28,7 @@ from phalanx.partition.keeper import PartitionKeeper
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, StandingAnswer, StandingQuestion
+from phalanx.wire.routes import Routes, route_each, route_untimed
 
 ON_ITS_OWN = -1
 """Of who answers a master: which table it has is not asked."""
@@ -83,6 +84,10 @@ class Waking:
         """A master that was away gives nothing to anybody before it knows that it is followed."""
         return self._membership.holds_until if self.is_awake else NEVER
 
+    def refusals(self) -> Routes:
+        """The routes of requests for data as long as this member is not awake."""
+        return route_each(KeyRequest | BulkRequest, self.refuse)
+
     def refuse(self, caller: Target, request: KeyRequest | BulkRequest, now: Millis) -> None:
         """A request that came before it is awake."""
         self._refused += 1
@@ -130,6 +135,9 @@ class Waking:
             asked = ()  # It claims, or has handed over: what comes of that is waited for.
         for member in asked:
             self._out.send(member, StandingQuestion(self._number))
+
+    def routes(self) -> Routes:
+        return route_untimed(StandingQuestion, self.on_question), route_untimed(StandingAnswer, self.on_answer)
 
     # --- answers ---------------------------------------------------------------------------------------------------
 

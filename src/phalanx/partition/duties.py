@@ -45,7 +45,9 @@ from phalanx.wire.messages import (
     MigrationReady,
     ReplaceContent,
     TableAck,
+    TableRequest,
 )
+from phalanx.wire.routes import Routes, route
 
 
 class MasterDuties:
@@ -140,7 +142,18 @@ class MasterDuties:
 
     # --- what it hears ---------------------------------------------------------------------------------------------
 
-    def on_table_request(self, sender: MemberId, now: Millis) -> None:
+    def routes(self) -> Routes:
+        return (
+            route(TableRequest, self.on_table_request),
+            route(FetchedTable, self.on_fetched_table),
+            route(MigrationReady, self.on_migration_ready),
+            route(MigrationAnswer, self.on_migration_answer),
+            route(MasterConfirmation, self.on_master_confirmation),
+            route(TableAck, self.on_table_ack),
+            route(KeptReport, self.on_kept_report),
+        )
+
+    def on_table_request(self, sender: MemberId, message: TableRequest, now: Millis) -> None:
         if self.decides:
             self._assign_first(now)
             self._publishing.tell_all(sender, self._keeper.table)

@@ -8,13 +8,14 @@ does for the table stands in `duties`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from typing import Protocol
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import differences
-from phalanx.common.table import PartitionTable, unassigned_table
+from phalanx.common.table import PartitionTable
 from phalanx.common.view import ViewId
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
@@ -24,24 +25,39 @@ from phalanx.wire.messages import (
     CompletedMigration,
     FetchedTable,
     FetchTable,
+    MigrationAnswer,
     MigrationCommit,
+    MigrationOrder,
     Rule,
     TableAck,
     TableChanges,
     TableRequest,
     TableUpdate,
 )
+from phalanx.wire.routes import Routes, route, route_untimed
 
-Undecided = Callable[[], tuple[tuple[ActiveMigration, ...], tuple[Rule, ...]]]
-"""What this member's replicas know that no table tells."""
+
+class Replicas(Protocol):
+    """What this member holds by its table."""
+
+    table: PartitionTable
+
+    def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[Rule, ...]]:
+        """What the replicas know that no table tells."""
+
+    def on_migration_order(self, sender: MemberId, message: MigrationOrder, now: Millis) -> None:
+        """The master of the installed table orders the owner here to begin a migration, or to end it."""
+
+    def refusal_to_commit(self, message: MigrationCommit) -> str | None:
+        """Why the replica of a migration's destination here cannot be committed; None: it has what it must have."""
 
 
 class PartitionKeeper:
     """The installed partition table, and whom it came from."""
 
-    def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox, undecided: Undecided) -> None:
+    def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox, replicas: Replicas) -> None:
         self.this = this
-        self.table = unassigned_table(config.partition_count, config.map_plan)
+        self.table = replicas.table
         self.installed_version = 0
         """Of the master's table that is installed; rows that are ahead of it do not count."""
         self.ahead: frozenset[int] = frozenset()
@@ -52,7 +68,7 @@ class PartitionKeeper:
         """How the latest migrations ended, as the master last told (DL-26)."""
         self._config = config
         self._out = outbox
-        self._undecided = undecided
+        self._replicas = replicas
         self._master: MemberId | None = None
         self._view = ViewId()
         self._leads = False
@@ -77,6 +93,15 @@ class PartitionKeeper:
             invariant(len(set(held)) == len(held), "no member holds two replicas of a partition", partition=partition)
             invariant(not row or row[0] >= 0, "a partition that anybody holds has an owner", partition=partition)
 
+    def routes(self) -> Routes:
+        return (
+            route_untimed(TableUpdate, self.on_table_update),
+            route_untimed(TableChanges, self.on_table_changes),
+            route_untimed(FetchTable, self.on_fetch_table),
+            route(MigrationOrder, self.on_migration_order),
+            route(MigrationCommit, self.on_migration_commit),
+        )
+
     # --- whom this member follows ----------------------------------------------------------------------------------
 
     def on_membership(self, fact: MembershipChanged, now: Millis) -> None:
@@ -88,10 +113,6 @@ class PartitionKeeper:
     def on_over(self, fact: IncarnationOver, now: Millis) -> None:
         """It follows nobody."""
         self._master, self._leads, self._view = None, False, ViewId()
-
-    def is_order_of_master(self, sender: MemberId) -> bool:
-        """Whether a message comes from this member's master, and that one's table is installed."""
-        return sender == self._master == self.confirmed_by
 
     # --- what the other machines of this member work from ----------------------------------------------------------
 
@@ -176,7 +197,22 @@ class PartitionKeeper:
 
     def answer_search(self, search_id: int) -> FetchedTable:
         """What a new master must know of this member."""
-        return FetchedTable(search_id, self.table, self.completed, *self._undecided())
+        return FetchedTable(search_id, self.table, self.completed, *self._replicas.undecided())
+
+    # --- orders of the master --------------------------------------------------------------------------------------
+
+    def on_migration_order(self, sender: MemberId, message: MigrationOrder, now: Millis) -> None:
+        """Only the master whose table is installed orders migrations."""
+        if sender == self._master == self.confirmed_by:
+            self._replicas.on_migration_order(sender, message, now)
+
+    def on_migration_commit(self, sender: MemberId, message: MigrationCommit, now: Millis) -> None:
+        """Commit a migration to this member if the table and the replica are what the master takes them for."""
+        refusal = self.refusal_to_commit(sender, message) or self._replicas.refusal_to_commit(message)
+        if refusal is None:
+            self.commit(message)
+        answer = MigrationAnswer(message.partition, message.base_version, refusal is None, refusal or "")
+        self._out.send(sender, answer)
 
     def refusal_to_commit(self, sender: MemberId, message: MigrationCommit) -> str | None:
         """Why the commit of a migration to this member cannot be (DL-27); None: the table allows it."""

@@ -28,6 +28,7 @@ from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
 from phalanx.sim.migration_canaries import MIGRATION_CANARIES
 from phalanx.sim.staging_canaries import STAGING_CANARIES
 from phalanx.wire import messages as m
+from phalanx.wire.routes import route, route_untimed
 
 
 def acknowledge_early(node: Node) -> None:
@@ -57,7 +58,7 @@ def install_older_views(node: Node) -> None:
         state.master = view.master
         state.install(view, "planted", now)
 
-    node._handlers[m.MembersUpdate] = on_members_update
+    node._handlers.update([route(m.MembersUpdate, on_members_update)])
 
 
 def keep_own_settings(node: Node) -> None:
@@ -70,7 +71,7 @@ def keep_own_settings(node: Node) -> None:
         original(sender, structs.replace(message, table=structs.replace(message.table, maps=own)))
 
     _replace(keeper, "on_table_update", on_table_update)
-    node._handlers[m.TableUpdate] = lambda sender, message, now: on_table_update(sender, message)
+    node._handlers.update([route_untimed(m.TableUpdate, on_table_update)])
 
 
 def promote_without_table(node: Node) -> None:
@@ -179,7 +180,7 @@ def claim_too_soon(node: Node) -> None:
             node._out.send(sender, m.ClaimAnswer(message.claim_id, True, membership.view))
 
     _replace(membership.succession, "claim_if_due", claim_if_due)
-    node._handlers[m.MastershipClaim] = on_claim
+    node._handlers.update([route(m.MastershipClaim, on_claim)])
 
 
 def serve_when_too_small(node: Node) -> None:

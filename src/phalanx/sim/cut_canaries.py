@@ -12,6 +12,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Effect, Finished, Input
+from phalanx.wire.routes import route
 
 
 def serve_on_waking(node: Node) -> None:
@@ -53,7 +54,8 @@ def merge_as_new(node: Node) -> None:
         ]
         original(sender, msgspec.structs.replace(message, versions=versions, ended=node.clock.read(now)), now)
 
-    node._handlers[m.MergeEntries] = node._awake[m.MergeEntries] = on_merge_entries
+    for handlers in (node._handlers, node._awake):
+        handlers.update([route(m.MergeEntries, on_merge_entries)])
 
 
 def own_clock(node: Node) -> None:

@@ -10,6 +10,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.replication import OwnedPartition
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
+from phalanx.wire.routes import route
 
 
 def evict_unheard(node: Node) -> None:
@@ -66,7 +67,7 @@ def tell_evictions_as_ends(node: Node) -> None:
         original(sender, message, now)
 
     _replace(followed, "on_replicate", on_replicate)
-    node._handlers[m.ReplicateRemove] = on_replicate
+    node._handlers.update([route(m.ReplicateRemove, on_replicate)])
 
 
 def leave_it_to_the_next_write(node: Node) -> None:

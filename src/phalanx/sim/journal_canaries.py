@@ -10,6 +10,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.replication import OwnedPartition
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
+from phalanx.wire.routes import route
 
 
 class _TellsAll(OwnedPartition):
@@ -38,7 +39,7 @@ def copy_without_journals(node: Node) -> None:
         original(sender, structs.replace(message, journal=None), now)
 
     _replace(followed, "on_copy_chunk", on_copy_chunk)
-    node._handlers[m.CopyChunk] = on_copy_chunk
+    node._handlers.update([route(m.CopyChunk, on_copy_chunk)])
 
 
 def _make_owners(node: Node, kind: type[OwnedPartition]) -> None:

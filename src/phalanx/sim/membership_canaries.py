@@ -10,6 +10,7 @@ from phalanx.membership.role import Role, Turn
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 from phalanx.wire.events import ClaimAnswered
+from phalanx.wire.routes import route
 
 
 def accept_equal_version(node: Node) -> None:
@@ -24,7 +25,7 @@ def accept_equal_version(node: Node) -> None:
         else:
             original(sender, message, now)
 
-    node._handlers[m.MembersUpdate] = on_members_update
+    node._handlers.update([route(m.MembersUpdate, on_members_update)])
 
 
 def accept_any_list(node: Node) -> None:
@@ -39,7 +40,7 @@ def accept_any_list(node: Node) -> None:
         else:
             original(sender, message, now)
 
-    node._handlers[m.MembersUpdate] = on_members_update
+    node._handlers.update([route(m.MembersUpdate, on_members_update)])
 
 
 def _install(node: Node, view: MembersView, now: Millis) -> None:
@@ -82,7 +83,7 @@ def agree_trusting_all(node: Node) -> None:
         state.out.record(ClaimAnswered(sender, True, (), "planted"))
         state.out.send(sender, m.ClaimAnswer(message.claim_id, True, view))
 
-    succession.on_mastership_claim = on_mastership_claim  # type: ignore[method-assign]  # the bug
+    node._handlers.update([route(m.MastershipClaim, on_mastership_claim)])
 
 
 def claim_own_version(node: Node) -> None:

@@ -14,6 +14,7 @@ from phalanx.grid.staged import Staged
 from phalanx.grid.turns import Work
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
+from phalanx.wire.routes import route
 
 
 class _Forgetful(Staged):
@@ -37,7 +38,7 @@ def forget_batches(node: Node) -> None:
         _remember_as(node, _Forgetful)
         return request
 
-    node._handlers[m.ReplicateStaged] = on_replicate
+    node._handlers.update([route(m.ReplicateStaged, on_replicate)])
     _before_each_step(node, on_change)
 
 
@@ -105,8 +106,8 @@ def forget_what_is_gone(node: Node) -> None:
         _remember_as(node, _Careless)
         return structs.replace(request, pages=((0,) * len(request.partitions),) * len(request.attempts))
 
-    node._handlers[m.PutPacked] = on_put
-    node._handlers[m.ReplicateStaged] = on_replicate
+    node._handlers.update([route(m.PutPacked, on_put)])
+    node._handlers.update([route(m.ReplicateStaged, on_replicate)])
     _before_each_step(node, on_change)
 
 
@@ -143,7 +144,7 @@ def keep_what_was_taken(node: Node) -> None:
             for name, pages in kept.items():
                 replica.map(name).entries.update(pages)
 
-    node._handlers[m.ReplicateStaged] = on_part
+    node._handlers.update([route(m.ReplicateStaged, on_part)])
 
 
 def _before_each_step(node: Node, change: Callable[[m.ChangeStaged], m.ChangeStaged]) -> None:
@@ -152,7 +153,7 @@ def _before_each_step(node: Node, change: Callable[[m.ChangeStaged], m.ChangeSta
     def on_step(caller: Any, request: m.ChangeStaged, now: Millis) -> None:
         handler(caller, change(request), now)
 
-    node._handlers[m.ChangeStaged] = on_step
+    node._handlers.update([route(m.ChangeStaged, on_step)])
 
 
 def _replace(machine: object, name: str, by: object) -> None:

@@ -8,11 +8,8 @@ something that no member in that state has done before.
 
 from __future__ import annotations
 
-import inspect
 import pickle
-import re
 from collections.abc import Callable, Hashable
-from typing import get_args
 
 import msgspec
 
@@ -35,21 +32,6 @@ CRASHED = 0
 ABSENT = OVER = 2 * MOST_MEMBERS + 1
 """State n from 1 to below this: the member ended its incarnation in favour of the n-th one. This: it has not come yet.
 Greater: it runs."""
-
-
-def _handler_names() -> dict[type, str]:
-    """Message type to the method of the service that takes it: `MembersUpdate` to `on_members_update`."""
-    names = {}
-    for kind in get_args(m.MembershipMessage):
-        name = "on_" + re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
-        invariant(hasattr(MembershipService, name), "every message about membership has a handler", kind=kind)
-        names[kind] = name
-    return names
-
-
-_HANDLERS = _handler_names()
-_TAKES = {name: len(inspect.signature(getattr(MembershipService, name)).parameters) - 1 for name in _HANDLERS.values()}
-"""How many of sender, message and time a handler wants."""
 
 
 class ExploredMember:
@@ -125,9 +107,9 @@ class ExploredMember:
             self._dispatch(self.service.this, self._out.loopback.popleft())
 
     def _dispatch(self, sender: MemberId, message: m.Message) -> None:
-        invariant(type(message) in _HANDLERS, "only messages about membership are explored", message=message)
-        name = _HANDLERS[type(message)]
-        getattr(self.service, name)(*(sender, message, self.now)[: _TAKES[name]])
+        handlers = dict(self.service.routes())
+        invariant(type(message) in handlers, "only messages about membership are explored", message=message)
+        handlers[type(message)](sender, message, self.now)
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -1,0 +1,70 @@
+"""Which machine takes which kind of message: each exports a table of routes, and a node makes one dictionary of all.
+
+A route is checked where it is made: the handler takes what it is the route of. In the dictionary, which has handlers of all
+kinds, that is not to be seen any more; a message finds its handler by its own type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar, cast, get_args
+
+from phalanx.common.ids import Millis, Target
+from phalanx.common.invariant import invariant
+from phalanx.wire.message import WireMessage
+from phalanx.wire.messages import Message
+
+M = TypeVar("M", bound=WireMessage)
+S = TypeVar("S", bound=Target)
+
+Handler = Callable[[Target, WireMessage, Millis], None]
+"""Takes a message from a sender, at a time. Only for the dictionary: a route's handler takes some kinds and some senders."""
+
+
+class Route(NamedTuple):
+    """From a kind of message to the method of a machine that takes it."""
+
+    kind: type[WireMessage]
+    handler: Handler
+
+
+Routes = tuple[Route, ...]
+
+
+def route(kind: type[M], handler: Callable[[S, M, Millis], None]) -> Route:
+    return Route(kind, cast(Handler, handler))
+
+
+def route_untimed(kind: type[M], handler: Callable[[S, M], None]) -> Route:
+    """For a handler that does the same at any time."""
+
+    def handle(sender: S, message: M, now: Millis) -> None:
+        handler(sender, message)
+
+    return route(kind, handle)
+
+
+def route_each(kinds: object, handler: Callable[[S, M, Millis], None]) -> Routes:
+    """For all kinds of a union of messages."""
+    return tuple(Route(kind, cast(Handler, handler)) for kind in get_args(kinds))
+
+
+def handlers_of(*tables: Iterable[Route]) -> dict[type[WireMessage], Handler]:
+    """The handler of each kind of message. Where several machines take one kind, it is given to all, in this order.
+
+    Raises `InvariantViolation` if nobody takes some kind.
+    """
+    handlers: dict[type[WireMessage], Handler] = {}
+    for table in tables:
+        for kind, handler in table:
+            handlers[kind] = _both(handlers[kind], handler) if kind in handlers else handler
+    invariant(set(handlers) == set(get_args(Message)), "every kind of message has a handler")
+    return handlers
+
+
+def _both(first: Handler, second: Handler) -> Handler:
+    def handle(sender: Target, message: WireMessage, now: Millis) -> None:
+        first(sender, message, now)
+        second(sender, message, now)
+
+    return handle

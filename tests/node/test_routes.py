@@ -1,0 +1,65 @@
+"""Every message finds a handler that takes it."""
+
+import inspect
+from functools import partial
+from typing import Any, TypeVar, get_args
+
+import pytest
+
+from harness import lone_id
+from phalanx.common.config import NodeConfig
+from phalanx.common.invariant import InvariantViolation
+from phalanx.grid.routes import grid_routes
+from phalanx.node.node import Node
+from phalanx.wire import messages as m
+from phalanx.wire.routes import Routes, handlers_of, route, route_each, route_untimed
+
+ALL = get_args(m.Message)
+NODE = Node(lone_id("A"), NodeConfig())
+
+
+def tables(node: Node) -> list[Routes]:
+    machines = (node.membership, node.waking, node.keeper, node.duties, node.keeping, node._inquiries, node._operators)
+    return [grid_routes(node.grid), route_each(m.Reply, node._on_reply), *(each.routes() for each in machines)]
+
+
+def taken_by(handler: Any) -> tuple[Any, ...]:
+    """The kinds of messages that a handler is declared to take; none: it stands for another one, which was checked."""
+    bound = len(handler.args) if isinstance(handler, partial) else 0
+    function = handler.func if isinstance(handler, partial) else handler
+    message = list(inspect.signature(function).parameters.values())[bound + 1]
+    scope = {**function.__globals__, **inspect.getclosurevars(function).nonlocals, "M": Any}
+    declared = eval(message.annotation, scope) if isinstance(message.annotation, str) else message.annotation
+    return () if declared is Any or isinstance(declared, TypeVar) else get_args(declared) or (declared,)
+
+
+def test_handlers_take_what_they_are_the_routes_of() -> None:
+    """`route_each` is not checked by mypy: a union's members are known when the program runs."""
+    checked = 0
+    for kind, handler in [each for table in tables(NODE) for each in table]:
+        if kinds := taken_by(handler):
+            checked += 1
+            assert kind in kinds, (kind, handler)
+    assert checked > len(ALL) // 2
+
+
+def test_the_tables_of_the_machines_name_every_message_and_one_of_them_twice() -> None:
+    named = [kind for table in tables(NODE) for kind, _ in table]
+    assert set(named) == set(ALL)
+    assert {kind for kind in named if named.count(kind) > 1} == {m.MasterConfirmation}
+
+
+def test_a_message_that_concerns_two_machines_is_given_to_both_in_order() -> None:
+    given: list[tuple[str, int]] = []
+    rest = tuple(route_each(m.Message, lambda sender, message, now: given.append(("other", now))))
+    first = [r for r in rest if r.kind is not m.LeaveRequest]
+    one = route(m.LeaveRequest, lambda sender, message, now: given.append(("one", now)))
+    two = route_untimed(m.LeaveRequest, lambda sender, message: given.append(("two", 0)))
+    handlers_of(first, (one,), (two,))[m.LeaveRequest](lone_id("B"), m.LeaveRequest(), 7)
+    assert given == [("one", 7), ("two", 0)]
+
+
+def test_a_member_does_not_start_with_a_message_that_nobody_takes() -> None:
+    rest = [each for each in route_each(m.Message, lambda sender, message, now: None) if each.kind is not m.Get]
+    with pytest.raises(InvariantViolation, match="has a handler"):
+        handlers_of(rest)
