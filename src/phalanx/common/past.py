@@ -10,6 +10,10 @@ Former = tuple[tuple[Address, int], ...]
 """Addresses at which members of the cluster were, the latest last, and for how many minutes to remember each."""
 
 
+class KeptData:
+    """What a process keeps from one incarnation to the next to merge it: of its own to the grid (`grid.kept`), and to nobody else."""
+
+
 class Past(msgspec.Struct, frozen=True):
     """Who comes back from a merge, or to those that went on without it, never depends on one contact."""
 

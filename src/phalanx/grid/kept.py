@@ -25,6 +25,7 @@ from collections.abc import Collection, Iterable
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.losses import LossBook
+from phalanx.common.past import KeptData
 from phalanx.common.table import PartitionTable
 from phalanx.grid.steps import drop_hidden, place_decided
 from phalanx.grid.store import Replica
@@ -159,7 +160,7 @@ class KeptSide:
             kept.told_by = None
 
 
-class Kept:
+class Kept(KeptData):
     """All that a process keeps, passed from one incarnation to the next."""
 
     def __init__(self) -> None:

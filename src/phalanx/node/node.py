@@ -15,6 +15,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target, is_client
 from phalanx.common.invariant import invariant
+from phalanx.common.past import KeptData
 from phalanx.common.stable import Carried
 from phalanx.common.table import unassigned_table
 from phalanx.grid.calls import CallRouter, why_no_owners
@@ -85,7 +86,7 @@ class Node:
         config: NodeConfig,
         clock_offset_ms: Millis = 0,
         *,
-        kept: object = None,
+        kept: KeptData | None = None,
         carried: Carried | None = None,
     ) -> None:
         """`clock_offset_ms`: how far the driver's wall clock is ahead of the `now` that it gives with each input.

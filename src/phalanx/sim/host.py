@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from phalanx.common.ids import Address, MemberId, Millis, Target
+from phalanx.common.past import KeptData
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.node.node import Node
@@ -28,7 +29,7 @@ class Host:
         """Whether the member was asked to leave."""
         self.comes_back: Millis | None = None
         """When a process will be started here; None: nobody plans to."""
-        self.kept: object = None
+        self.kept: KeptData | None = None
         """What the process here keeps between the end of one incarnation and the beginning of the next."""
         self.table: PartitionTable | None = None
         """The table that was seen in the node last."""

@@ -78,7 +78,7 @@ def infer_schema(options: Options) -> spark.StructType:
     )
 
 
-def _sample(client: grid.Grid, options: Options) -> list[tuple[bytes, bytes]]:
+def _sample(client: grid.Client, options: Options) -> list[tuple[bytes, bytes]]:
     count = len(client.partition_table().owners())
     pages = client.scan_data(options.map, list(range(count)), count)
     entries = (entry for keys, values in pages for entry in zip(keys, values, strict=True))

@@ -42,7 +42,7 @@ MAX_PUSHED_KEYS = 10_000
 """With more keys than that a filter is left to Spark, and the map is scanned."""
 
 
-def check_known(client: grid.Grid, options: Options) -> None:
+def check_known(client: grid.Client, options: Options) -> None:
     """Raises `UsageError` if the cluster knows nothing of the map: an empty result would hide a misspelt name."""
     if not grid.is_known(client, options.map):
         raise UsageError(
@@ -145,7 +145,7 @@ class FilterReader(PhalanxReader):
         return [one for one, _ in candidates.values()] + not_null if self._pushed is not None else []
 
 
-def _looked_up(client: grid.Grid, map_name: str, keys: list[bytes]) -> Iterator[tuple[Page, Page]]:
+def _looked_up(client: grid.Client, map_name: str, keys: list[bytes]) -> Iterator[tuple[Page, Page]]:
     for start in range(0, len(keys), LOOKUP_KEYS):
         chunk = keys[start : start + LOOKUP_KEYS]
         found = [(k, v) for k, v in zip(chunk, client.get_data(map_name, chunk), strict=True) if v is not None]

@@ -60,7 +60,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._arrow = check_changes(schema, options)
         self._start = parse_start(options.starting_offsets)
         self._open: ExitStack | None = None
-        self._client: grid.Grid | None = None
+        self._client: grid.Client | None = None
         self._seen: list[Bounds] = []
         """What was seen last."""
         self._until: Sequence[Bounds] | None = None
@@ -136,7 +136,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._open.close()
         self._open = self._client = None
 
-    def _connected(self) -> grid.Grid:
+    def _connected(self) -> grid.Client:
         if self._client is None:
             self._open = ExitStack()
             self._client = self._open.enter_context(grid.connect(self._options))

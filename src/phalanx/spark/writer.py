@@ -65,7 +65,7 @@ def plan_write(options: Options, schema: StructType, overwrite: bool) -> Phalanx
     return PhalanxWriter(options, overwrite, skips, founders)
 
 
-def _is_refused(client: grid.Grid, options: Options) -> bool:
+def _is_refused(client: grid.Client, options: Options) -> bool:
     """Whether nothing is to be written because the map has entries. Raises `UsageError` where that is an error."""
     if options.if_exists == APPEND or not grid.has_entries(client, options.map):
         return False
@@ -143,7 +143,7 @@ class PhalanxWriter(DataSourceArrowWriter):
         except PhalanxError:
             pass  # the error that ended the job is what its user must see
 
-    def _look_again(self, client: grid.Grid, job: grid.Staging) -> None:
+    def _look_again(self, client: grid.Client, job: grid.Staging) -> None:
         """Others may have written into the map since the job began."""
         try:
             self._skips = _is_refused(client, self._options)

@@ -12,7 +12,7 @@ from collections import deque
 import msgspec
 
 from phalanx.common.ids import ClientId, MemberId, Millis, Target
-from phalanx.common.past import Past
+from phalanx.common.past import KeptData, Past
 from phalanx.common.stable import Carried
 from phalanx.wire.events import Event
 from phalanx.wire.facts import Fact
@@ -115,7 +115,7 @@ class Finished(msgspec.Struct, frozen=True):
     rejoin: tuple[MemberId, ...] = ()
     failed: bool = False
     """It could not do what it was started for."""
-    kept: object = None
+    kept: KeptData | None = None
     """What the next incarnation of this process is to be given; if there is none, it is lost."""
     carried: Carried | None = None
     """The same, of what this one knows of views and has promised."""
