@@ -12,7 +12,7 @@ from phalanx.common.table import build_table, unassigned_table
 from phalanx.grid.calls import CallRouter
 from phalanx.grid.division import divide
 from phalanx.grid.store import Replica
-from phalanx.maps.scanning import ScanPlan
+from phalanx.maps.scanning import ScanPositions
 from phalanx.partition.hashing import children_of, partition_of
 from phalanx.partition.recovery import recover
 from phalanx.wire import events
@@ -296,35 +296,34 @@ def test_joiners_are_configured_with_the_old_or_with_the_present_count() -> None
 
 
 def test_a_scan_goes_on_behind_the_same_key_in_each_child() -> None:
-    plan = ScanPlan([0, 1], 2)
-    assert plan.next(2) == (0, 2, b"")
-    plan.note(m.PageReply(1, [b"a", b"b"], [b"", b""], True))
-    assert plan.next(2) == (0, 2, b"b")
+    plan = ScanPositions([0, 1], 2)
+    assert plan.next(2, 1) == [(0, 2, b"")]
+    plan.note([m.PageReply(1, [b"a", b"b"], [b"", b""], True)])
+    assert plan.next(2, 1) == [(0, 2, b"b")]
     # Divided now: 0 goes on as 0 and 2, behind b; 1 as 1 and 3, from the beginning.
     seen = []
-    while (position := plan.next(4)) is not None:
-        seen.append(position)
-        plan.note(m.PageReply(1, [], [], False))
+    while positions := plan.next(4, 1):
+        seen += positions
+        plan.note([m.PageReply(1, [], [], False)])
+    assert plan.is_empty
     assert seen == [(0, 4, b"b"), (2, 4, b"b"), (1, 4, b""), (3, 4, b"")]
     with pytest.raises(UsageError, match="list them anew"):
-        ScanPlan([0], 3).next(4)
-    assert ScanPlan([0], 8).knows_more_than(4)
-    assert not ScanPlan([0], 4).knows_more_than(4)
+        ScanPositions([0], 3).next(4, 1)
+    assert ScanPositions([0], 8).are_newer_than(4)
+    assert not ScanPositions([0], 4).are_newer_than(4)
 
 
 def test_pages_that_are_asked_for_at_once_go_on_each_behind_its_own_key() -> None:
-    plan = ScanPlan([0, 1, 2], 3)
-    assert plan.next_some(3, 2) == [(0, 3, b""), (1, 3, b"")]
-    plan.note_some([m.PackedReply(1, b"", b"", b"", b"", True, b"a"), None])
-    assert plan.next_some(3, 9) == [(0, 3, b"a"), (1, 3, b""), (2, 3, b"")]
-    plan.note_some(
-        [m.PackedReply(1, b"", b"", b"", b"", False), m.PackedReply(1, b"", b"", b"", b"", True, b"b"), None]
-    )
+    plan = ScanPositions([0, 1, 2], 3)
+    assert plan.next(3, 2) == [(0, 3, b""), (1, 3, b"")]
+    plan.note([m.PackedReply(1, b"", b"", b"", b"", True, b"a"), None])
+    assert plan.next(3, 9) == [(0, 3, b"a"), (1, 3, b""), (2, 3, b"")]
+    plan.note([m.PackedReply(1, b"", b"", b"", b"", False), m.PackedReply(1, b"", b"", b"", b"", True, b"b"), None])
     # Divided now: 1 goes on as 1 and 4, behind b; 2 as 2 and 5, from the beginning.
-    assert plan.next_some(6, 3) == [(1, 6, b"b"), (4, 6, b"b"), (2, 6, b"")]
-    plan.note_some([m.PackedReply(1, b"", b"", b"", b"", False)] * 3)
-    plan.note_some([m.PackedReply(1, b"", b"", b"", b"", False)] * len(plan.next_some(6, 3)))
-    assert plan.next_some(6, 3) == []
+    assert plan.next(6, 3) == [(1, 6, b"b"), (4, 6, b"b"), (2, 6, b"")]
+    plan.note([m.PackedReply(1, b"", b"", b"", b"", False)] * 3)
+    plan.note([m.PackedReply(1, b"", b"", b"", b"", False)] * len(plan.next(6, 3)))
+    assert plan.next(6, 3) == []
 
 
 def test_a_key_that_was_located_by_an_older_table_is_located_anew() -> None:
@@ -422,10 +421,10 @@ def test_a_division_that_waits_can_be_taken_back() -> None:
 
 
 def test_a_scan_waits_for_the_table_by_which_its_partitions_are_numbered() -> None:
-    plan = ScanPlan(range(4), 4)
-    assert plan.next(4) == (0, 4, b"")
-    assert plan.knows_more_than(1), "a member that has come back knows but the count of its configuration"
-    assert not plan.knows_more_than(4)
+    plan = ScanPositions(range(4), 4)
+    assert plan.next(4, 1) == [(0, 4, b"")]
+    assert plan.are_newer_than(1), "a member that has come back knows but the count of its configuration"
+    assert not plan.are_newer_than(4)
 
 
 def test_who_is_asked_for_a_partition_that_there_is_not_any_more_hands_it_back() -> None:

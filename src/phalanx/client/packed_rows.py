@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from phalanx.client.plan_driver import carry_out
 from phalanx.common.errors import UsageError
 from phalanx.common.hidden import is_hidden
 from phalanx.common.table import PartitionTable
 from phalanx.grid.rows import cut_rows, divided_rows, row_count
+from phalanx.maps.call_plans import FIND_TABLE, BulkCall, CallPlan
 from phalanx.maps.grouping import BATCH_BYTES, BATCH_KEYS, PARTS_AT_ONCE
-from phalanx.maps.requests import REGROUP, as_for_the_whole, expect, partitions_by_owner
+from phalanx.maps.requests import expect, partitions_by_owner
 from phalanx.maps.time_limit import TimeLimit
 from phalanx.wire.limits import MAX_ROWS
-from phalanx.wire.messages import DoneReply, ErrorReply, PackedRows, PutPacked
+from phalanx.wire.messages import DoneReply, PackedRows, PutPacked
 
 if TYPE_CHECKING:
     from phalanx.client.sync_map import SyncMap
@@ -39,35 +41,51 @@ def put_round(
     """
     client = rows_map.client
     limit = TimeLimit(client.call_timeout_s)
-    left, done, may_be_done = dict(parts), list[tuple[int, int]](), False
+    plan = put_plan(rows_map.name, client.next_id, limit, parts, of, ttl_ms=ttl_ms, number=number, what=what)
+    return carry_out(plan, client)
+
+
+def put_plan(
+    map_name: str,
+    next_id: Callable[[], int],
+    limit: TimeLimit,
+    parts: Mapping[int, bytes],
+    of: int,
+    *,
+    ttl_ms: int,
+    number: PageNumber,
+    what: str,
+) -> CallPlan[list[tuple[int, int]]]:
+    """As `put_round`."""
+    call = BulkCall(what, limit, is_write=True)
+    left = dict(parts)
+    done: list[tuple[int, int]] = []
+
+    def request(group: list[int]) -> PutPacked:
+        rows = tuple(PackedRows(each, left[each], number(each, of)) for each in group)
+        return PutPacked(next_id(), map_name, rows, of, ttl_ms)
+
+    def take(group: list[int], reply: Any) -> None:
+        expect(reply, DoneReply, what)
+        done.extend((partition, of) for partition in group)
+        for partition in group:
+            del left[partition]
+
     while left:
-        table = client.partition_table()
-        if table.partition_count != of:
-            if table.partition_count % of:
-                raise UsageError(f"rows of {of} partitions cannot be put into a cluster of {table.partition_count}")
-            left, of = divided_rows(left, table.partition_count), table.partition_count
-        refusal = None
-        groups = list(_groups(table, left, None if is_hidden(rows_map.name) else MAX_ROWS))
+        call.table = yield FIND_TABLE
+        count = call.table.partition_count
+        if count != of:
+            if count % of:
+                raise UsageError(f"rows of {of} partitions cannot be put into a cluster of {count}")
+            left, of = divided_rows(left, count), count
+        groups = list(_groups(call.table, left, None if is_hidden(map_name) else MAX_ROWS))
         for first in range(0, len(groups), PARTS_AT_ONCE):
             asked = groups[first : first + PARTS_AT_ONCE]
-            requests = []
-            for group in asked:
-                rows = tuple(PackedRows(each, left[each], number(each, of)) for each in group)
-                requests.append((group[0], PutPacked(client.next_id(), rows_map.name, rows, of, ttl_ms)))
-            replies = client.call_all(requests, limit.within_ms)
-            replies, may_be_done = as_for_the_whole(replies, may_be_done=may_be_done)
-            for group, reply in zip(asked, replies, strict=True):
-                if isinstance(reply, ErrorReply) and reply.code in REGROUP:
-                    refusal = reply
-                    continue
-                expect(reply, DoneReply, what)
-                done += [(partition, of) for partition in group]
-                for partition in group:
-                    del left[partition]
+            replies = yield call.ask([(group[0], request(group)) for group in asked])
+            _, refusal = call.take_replies(asked, replies, take)
             if refusal is not None:
-                rows_map.pause_or_raise(refusal, table, limit, what, may_be_done=may_be_done)
+                yield from call.find_newer_table(refusal)
                 break
-            limit.renew()
     return done
 
 

@@ -25,7 +25,7 @@ from phalanx.maps.time_limit import TimeLimit
 from phalanx.wire.messages import ErrorReply, JournalReply, ReadJournal
 
 if TYPE_CHECKING:
-    from phalanx.maps.async_map import Caller
+    from phalanx.maps.async_driver import Caller
 
 LOOK_EVERY_S = 0.25
 """Where nothing has happened."""

@@ -1,0 +1,64 @@
+"""Carries out plans for a program with an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, Protocol, TypeVar, assert_never
+
+from phalanx.common.table import PartitionTable
+from phalanx.maps.call_plans import CallOwners, CallPlan, FindTable, Pause, RefreshTable
+
+T = TypeVar("T")
+
+
+class Caller(Protocol):
+    """Carries requests to owners."""
+
+    call_timeout_s: float
+    open_from: int
+    """No request with a lower number is under way."""
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the cluster has, by the newest table known."""
+
+    def next_id(self) -> int:
+        """A number for the next request. Requests are sent in the order of their numbers."""
+
+    def call(self, partition: int, request: Any, *, within_ms: int = 0) -> Awaitable[Any]:
+        """Send a request to the owner of the partition; its one reply, an `ErrorReply` included.
+
+        `within_ms`: for less time than any call, if above 0.
+        """
+
+    async def table(self) -> PartitionTable:
+        """The newest partition table known; waits for the first one. Raises `UnavailableError`."""
+
+    async def refresh(self, within_s: float) -> None:
+        """Look for a newer table, for so long at most."""
+
+
+async def carry_out(plan: CallPlan[T], caller: Caller) -> T:
+    """The result of a plan. Raises what the plan raises, and `UnavailableError` where no table is known in time."""
+    outcome: Any = None
+    while True:
+        try:
+            step = plan.send(outcome)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if isinstance(step, CallOwners):
+            # All are sent before the first is waited for.
+            calls = [caller.call(partition, request, within_ms=step.within_ms) for partition, request in step.requests]
+            outcome = [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
+        elif isinstance(step, FindTable):
+            outcome = await caller.table()
+        elif isinstance(step, RefreshTable):
+            await caller.refresh(step.within_s)
+            outcome = await caller.table()
+        elif isinstance(step, Pause):
+            await asyncio.sleep(step.seconds)
+            outcome = None
+        else:
+            assert_never(step)

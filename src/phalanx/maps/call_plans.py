@@ -1,0 +1,115 @@
+"""Calls that take several requests, as plans: what is asked, in what order, and what follows from the answers.
+
+A plan is a generator, and does nothing itself: no I/O, no clock, no thread, no event loop. It yields what it needs next
+(`CallOwners`, `FindTable`, `RefreshTable`, `Pause`), is sent the outcome, and returns the result of the call, or raises its
+error. So the blocking client (`phalanx.client.plan_driver`) and the asyncio one (`phalanx.maps.async_driver`) follow the same
+rules, and a test can play the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.table import PartitionTable
+from phalanx.maps.requests import REGROUP, as_for_the_whole, raise_error
+from phalanx.maps.time_limit import TimeLimit
+from phalanx.wire.messages import ErrorReply
+
+REGROUP_PAUSE_S = 0.02
+"""How long a plan waits for a newer table when no member has one."""
+
+T = TypeVar("T")
+G = TypeVar("G")
+
+
+class CallOwners(msgspec.Struct, frozen=True):
+    """Send these requests to the owners of their partitions at once. The outcome: their replies, in the same order."""
+
+    requests: list[tuple[int, Any]]
+    """Each with its partition."""
+    within_ms: int
+    """The time limit of each; 0: that of any call."""
+
+
+class FindTable(msgspec.Struct, frozen=True):
+    """The outcome: the newest partition table known; the first one is waited for."""
+
+
+class RefreshTable(msgspec.Struct, frozen=True):
+    """Ask a member for its table, and wait so long at most. The outcome: the newest partition table known then."""
+
+    within_s: float
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Wait. The outcome: None."""
+
+    seconds: float
+
+
+FIND_TABLE = FindTable()
+
+Step: TypeAlias = CallOwners | FindTable | RefreshTable | Pause
+CallPlan: TypeAlias = Generator[Step, Any, T]
+
+
+class BulkCall:
+    """A call that is made in rounds of requests: its time limit, its table, and whether it may have changed something.
+
+    A round is `ask`, then `take_replies`; after a refusal, `find_newer_table` comes before the next one.
+    """
+
+    __slots__ = ("_is_write", "_may_be_done", "_what", "limit", "table")
+
+    def __init__(self, what: str, limit: TimeLimit, *, is_write: bool = False) -> None:
+        """`what`: the operation, for messages. `is_write`: an error must say whether some of the call may be done."""
+        self.limit = limit
+        self.table: PartitionTable
+        """By which the owners are found; whoever makes the plan finds the first one."""
+        self._what = what
+        self._is_write = is_write
+        self._may_be_done = False
+
+    def ask(self, requests: list[tuple[int, Any]]) -> CallOwners:
+        """Ask for these at once, within what is left of the time."""
+        return CallOwners(requests, self.limit.within_ms)
+
+    def take_replies(
+        self, groups: Sequence[G], replies: list[Any], take: Callable[[G, Any], None]
+    ) -> tuple[list[G], ErrorReply | None]:
+        """Give each group's reply to `take`, which raises what it means. Returns the groups that were refused, and why.
+
+        None was: the time limit begins anew.
+        """
+        if self._is_write:
+            replies, self._may_be_done = as_for_the_whole(replies, may_be_done=self._may_be_done)
+        refused: list[G] = []
+        refusal = None
+        for group, reply in zip(groups, replies, strict=True):
+            if isinstance(reply, ErrorReply) and reply.code in REGROUP:
+                refused.append(group)
+                refusal = reply
+            else:
+                take(group, reply)
+        if refusal is None:
+            self.limit.renew()
+        return refused, refusal
+
+    def find_newer_table(self, refusal: ErrorReply) -> CallPlan[None]:
+        """Before another try: find a newer table than that of the call, or make a pause if there is none.
+
+        Raises the error of the refusal when the time is over.
+        """
+        if self.limit.is_over:
+            code = ErrorCode.INDETERMINATE if self._may_be_done else ErrorCode.UNAVAILABLE
+            raise_error(ErrorReply(refusal.id, code, refusal.text), self._what)
+        before, self.table = self.table, (yield FIND_TABLE)
+        if self.table is before:
+            self.table = yield RefreshTable(self.limit.left_s)
+        if self.table is before:
+            yield Pause(min(REGROUP_PAUSE_S, self.limit.left_s))
+            self.table = yield RefreshTable(self.limit.left_s)

@@ -1,0 +1,204 @@
+"""The plans of one map: its calls for many keys or for all partitions, and its scans (`call_plans` says what a plan is)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from phalanx.common.errors import UsageError
+from phalanx.maps.call_plans import FIND_TABLE, BulkCall, CallPlan
+from phalanx.maps.grouping import PARTS_AT_ONCE, OwnerGroups, Part
+from phalanx.maps.requests import (
+    PACKED_PAGE_BYTES,
+    SCAN_PAGE_BYTES,
+    expect,
+    in_pieces,
+    partitions_by_owner,
+    regrouped,
+)
+from phalanx.maps.scanning import Scan
+from phalanx.maps.time_limit import TimeLimit
+from phalanx.wire.conditions import Condition
+from phalanx.wire.messages import (
+    ClearPartitions,
+    CountReply,
+    DoneReply,
+    GetAll,
+    PackedReply,
+    PageReply,
+    PutAll,
+    ScanPacked,
+    ScanPartition,
+    SizeOf,
+    ValuesReply,
+)
+
+T = TypeVar("T")
+
+PACKED_PAGES_AT_ONCE = 16
+"""Pages of a packed scan that are asked for at once, at most."""
+SOUGHT_PAGES_AT_ONCE = 4
+"""Of a scan with conditions: small pages may be much work for the member."""
+
+
+class RequestNumbers(Protocol):
+    """What plans need to know of a client."""
+
+    call_timeout_s: float
+
+    @property
+    def next_id(self) -> Callable[[], int]:
+        """Gives a number for the next request."""
+
+
+class MapPlans:
+    """Makes the plans of one map. Threads may share it: what it keeps between calls follows from the table alone."""
+
+    def __init__(self, name: str, client: RequestNumbers, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock`: counts the seconds of time limits."""
+        self._name = name
+        self._client = client
+        self._clock = clock
+        self._owner_groups = OwnerGroups()
+
+    def time_limit(self) -> TimeLimit:
+        """The time that a call may take which begins now."""
+        return TimeLimit(self._client.call_timeout_s, self._clock)
+
+    def get_data(self, keys: list[bytes]) -> CallPlan[list[bytes | None]]:
+        """The serialised values of serialised keys, None where there is none."""
+        found: list[bytes | None] = [None] * len(keys)
+
+        def request(part: Part) -> GetAll:
+            return GetAll(self._client.next_id(), self._name, part.keys)
+
+        def take(part: Part, reply: Any) -> Sequence[int]:
+            values = expect(reply, ValuesReply, "get_all").values
+            if len(values) == len(keys):
+                found[:] = values
+            else:
+                for index, value in zip(part.indexes, values, strict=False):
+                    found[index] = value
+            return part.indexes[len(values) :]
+
+        return self._in_parts(BulkCall("get_all", self.time_limit()), keys, [], request, take, found)
+
+    def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int) -> CallPlan[None]:
+        """Store serialised entries. Raises `UsageError` unless there are as many values as keys."""
+        if len(keys) != len(values):
+            raise UsageError(f"put_data: {len(keys)} keys and {len(values)} values; give one value for each key")
+
+        def request(part: Part) -> PutAll:
+            return PutAll(self._client.next_id(), self._name, part.keys, part.values, ttl_ms)
+
+        def take(part: Part, reply: Any) -> Sequence[int]:
+            expect(reply, DoneReply, "put_all")
+            return ()
+
+        call = BulkCall("put_all", self.time_limit(), is_write=True)
+        return self._in_parts(call, keys, values, request, take, None)
+
+    def size(self) -> CallPlan[int]:
+        """The sum of the entries of all partitions, each counted at its own moment."""
+
+        def request(partitions: list[int], of: int) -> SizeOf:
+            return SizeOf(self._client.next_id(), self._name, partitions, of)
+
+        replies = yield from self.everywhere(request, CountReply, "size", is_write=False)
+        return sum([reply.count for reply in replies])
+
+    def clear(self) -> CallPlan[None]:
+        """Remove the entries of all partitions."""
+
+        def request(partitions: list[int], of: int) -> ClearPartitions:
+            return ClearPartitions(self._client.next_id(), self._name, partitions, of)
+
+        yield from self.everywhere(request, DoneReply, "clear", is_write=True)
+
+    def everywhere(
+        self,
+        request: Callable[[list[int], int], Any],
+        reply_kind: type[T],
+        what: str,
+        *,
+        is_write: bool,
+        most: int | None = None,
+    ) -> CallPlan[list[T]]:
+        """Ask the owners of all partitions; what one could not answer is asked again, within the time of one call.
+
+        `request`: for some partitions of so many. `most`: of them in one request; None: all of one owner.
+        """
+        call = BulkCall(what, self.time_limit(), is_write=is_write)
+        call.table = yield FIND_TABLE
+        groups = in_pieces(partitions_by_owner(call.table), most)
+        found: list[T] = []
+
+        def take(group: list[int], reply: Any) -> None:
+            found.append(expect(reply, reply_kind, what))
+
+        while groups:
+            of = call.table.partition_count
+            asked, groups = groups[:PARTS_AT_ONCE], groups[PARTS_AT_ONCE:]
+            replies = yield call.ask([(group[0], request(group, of)) for group in asked])
+            refused, refusal = call.take_replies(asked, replies, take)
+            if refusal is not None:
+                yield from call.find_newer_table(refusal)
+                left = [partition for group in refused + groups for partition in group]
+                groups = in_pieces(regrouped(call.table, left, of), most)
+        return found
+
+    def scan_data(self, partitions: Iterable[int], of: int) -> Scan[PageReply]:
+        """Serialised keys and values of these partitions of `of`."""
+
+        def request(partition: int, of: int, after: bytes) -> ScanPartition:
+            return ScanPartition(self._client.next_id(), self._name, partition, of, after, SCAN_PAGE_BYTES)
+
+        return Scan(request, PageReply, partitions, of, self.time_limit)
+
+    def scan_packed(
+        self, partitions: Iterable[int], of: int, key_parts: int, conditions: tuple[Condition, ...], with_ttls: bool
+    ) -> Scan[PackedReply]:
+        """Entries of these partitions of `of` as columns; those that the members did not find to fail the conditions."""
+
+        def request(partition: int, of: int, after: bytes) -> ScanPacked:
+            return ScanPacked(
+                self._client.next_id(), self._name, partition, of, after, PACKED_PAGE_BYTES, key_parts, conditions, with_ttls
+            )  # fmt: skip
+
+        most = SOUGHT_PAGES_AT_ONCE if conditions else PACKED_PAGES_AT_ONCE
+        return Scan(request, PackedReply, partitions, of, self.time_limit, most)
+
+    def _in_parts(
+        self,
+        call: BulkCall,
+        keys: list[bytes],
+        values: list[bytes],
+        request: Callable[[Part], Any],
+        take: Callable[[Part, Any], Sequence[int]],
+        result: T,
+    ) -> CallPlan[T]:
+        """Ask the owners of all keys; what an owner could not answer is grouped anew, within the time of one call.
+
+        `take` returns the indexes of those keys that a reply leaves out, because it would be too large. `result`: of the plan.
+        """
+        left: list[int] = []
+
+        def take_reply(part: Part, reply: Any) -> None:
+            left.extend(take(part, reply))
+
+        call.table = yield FIND_TABLE
+        parts = self._owner_groups.split(call.table, keys, values, None)
+        while parts:
+            asked, parts = parts[:PARTS_AT_ONCE], parts[PARTS_AT_ONCE:]
+            replies = yield call.ask([(part.partition, request(part)) for part in asked])
+            refused, refusal = call.take_replies(asked, replies, take_reply)
+            if refusal is not None:
+                yield from call.find_newer_table(refusal)
+            elif not parts and left:
+                call.table = yield FIND_TABLE
+            if refusal is not None or not parts:
+                left += [index for part in refused + parts for index in part.indexes]
+                parts = self._owner_groups.split(call.table, keys, values, left) if left else []
+                left.clear()
+        return result

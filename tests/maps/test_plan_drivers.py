@@ -1,0 +1,90 @@
+"""The blocking and the asyncio driver of plans, beside a driver without any I/O."""
+
+import asyncio
+from typing import Any, TypeVar
+
+import pytest
+
+from phalanx.client.plan_driver import carry_out as carry_out_blocking
+from phalanx.common.errors import ErrorCode, UsageError
+from phalanx.common.table import PartitionTable
+from phalanx.maps.async_driver import carry_out as carry_out_in_loop
+from phalanx.maps.call_plans import CallPlan
+from played_cluster import PlayedCluster, keys_in, plans_of, table
+
+T = TypeVar("T")
+ABC = table("A", "B", "C")
+KEYS = [keys_in(partition, 3, 1)[0] for partition in (2, 0, 1)]
+
+
+class LoopCluster:
+    """The same cluster, as the asyncio client has it."""
+
+    def __init__(self, played: PlayedCluster) -> None:
+        self.played = played
+        self.call_timeout_s = played.call_timeout_s
+        self.open_from = 0
+        self.next_id = played.next_id
+        self._asked: list[str] = []
+        self._is_new_round = True
+
+    @property
+    def partition_count(self) -> int:
+        return self.played.known.partition_count
+
+    async def _reply(self, partition: int, request: Any) -> Any:
+        if self._is_new_round:
+            self._is_new_round = False
+            self.played.before_round(len(self.played.rounds))
+            self._asked = []
+            self.played.rounds.append(self._asked)
+        return self.played.answer(partition, request, self._asked)
+
+    def call(self, partition: int, request: Any, *, within_ms: int = 0) -> Any:
+        return self._reply(partition, request)
+
+    async def table(self) -> PartitionTable:
+        self._is_new_round = True
+        return self.played.known
+
+    async def refresh(self, within_s: float) -> None:
+        self.played.refresh(within_s)
+
+
+def played(cluster: PlayedCluster, plan: CallPlan[T]) -> T:
+    return cluster.play(plan)
+
+
+def blocking(cluster: PlayedCluster, plan: CallPlan[T]) -> T:
+    return carry_out_blocking(plan, cluster)  # type: ignore[arg-type]
+
+
+def in_loop(cluster: PlayedCluster, plan: CallPlan[T]) -> T:
+    return asyncio.run(carry_out_in_loop(plan, LoopCluster(cluster)))
+
+
+@pytest.mark.parametrize("driver", [blocking, in_loop])
+def test_both_drivers_do_what_a_plan_asks_for(driver: Any) -> None:
+    seen = []
+    for carry_out in (played, driver):
+        cluster = PlayedCluster(ABC, KEYS)
+        cluster.refusals["B"] = ErrorCode.NOT_OWNER
+
+        def change(number: int, cluster: PlayedCluster = cluster) -> None:
+            if number == 2:
+                cluster.refusals.clear()
+                cluster.table = table("A", "A", "C", version=2)
+
+        cluster.before_round = change
+        result = carry_out(cluster, plans_of(cluster).get_data(KEYS))
+        seen.append((result, cluster.rounds, [each for each in cluster.waits if each != "pause"]))
+    assert seen[0] == seen[1]
+    assert seen[0][0] == [b"value of " + key for key in KEYS]
+
+
+@pytest.mark.parametrize("driver", [blocking, in_loop])
+def test_both_drivers_raise_what_a_plan_raises(driver: Any) -> None:
+    cluster = PlayedCluster(ABC, KEYS)
+    cluster.refusals["B"] = ErrorCode.INVALID
+    with pytest.raises(UsageError, match="get_all: B says no"):
+        driver(cluster, plans_of(cluster).get_data(KEYS))
