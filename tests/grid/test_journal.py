@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import KEY, MAP, TEXT, Cluster, key_of, lone_id
-from phalanx.client.journal import Position, page_of
 from phalanx.common.backups import BackupCount
 from phalanx.common.clock import with_stamp
 from phalanx.common.errors import JournalLineageChanged, JournalOverrun, UsageError
@@ -22,6 +21,7 @@ from phalanx.grid.readable import JournalMarks
 from phalanx.grid.rows import pack_rows
 from phalanx.grid.steps import FOREVER, REMOVAL, consumed_by, page_key
 from phalanx.grid.store import Replica
+from phalanx.maps.journals import Position, page_of
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Send
 

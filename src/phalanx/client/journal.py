@@ -31,15 +31,16 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
-from phalanx.maps.journals import DOUBT_S, PAGE_BYTES, PAGE_EVENTS, PAUSE_S, may_be_behind, not_enabled, page_of
+from phalanx.client.plan_driver import carry_out
+from phalanx.common.errors import UnavailableError, UsageError
+from phalanx.maps.journal_plans import JournalPlans
+from phalanx.maps.journals import PAGE_EVENTS, PAUSE_S
 from phalanx.maps.journals import Bounds as Bounds
 from phalanx.maps.journals import JournalEvent as JournalEvent
 from phalanx.maps.journals import Page as Page
 from phalanx.maps.journals import Position as Position
-from phalanx.maps.requests import REGROUP, check_map_name, expect
+from phalanx.maps.requests import check_map_name
 from phalanx.maps.time_limit import TimeLimit
-from phalanx.wire.messages import ErrorReply, JournalReply, ReadJournal
 
 if TYPE_CHECKING:
     from phalanx.client.sync import Client
@@ -51,6 +52,7 @@ class Journal:
     def __init__(self, map_name: str, client: Client) -> None:
         self.map_name = check_map_name(map_name)
         self._client = client
+        self._plans = JournalPlans(self.map_name, client)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.map_name!r})"
@@ -68,18 +70,7 @@ class Journal:
         without, waits until a new owner has heard from its backups what of its events may be read; where one is given,
         nothing can be read as yet: `oldest` and `end` are 0.
         """
-        wanted, lineages = list(self.partitions() if partitions is None else partitions), lineages or {}
-        limit = TimeLimit(self._client.call_timeout_s)
-        replies = self._ask_all(wanted, lineages, limit)
-        while unknown := [p for p, reply in replies.items() if reply.end < 0 and p not in lineages]:
-            if limit.is_over:
-                text = (
-                    f"partition {unknown[0]} of map {self.map_name!r} has a new owner, whose backups get copies still"
-                )
-                raise UnavailableError(f"journal: {text}; nothing was changed, calling again is safe")
-            time.sleep(PAUSE_S)
-            replies |= self._ask_all(unknown, {}, limit)
-        return {p: Bounds(r.lineage, max(r.oldest, 0), max(r.end, 0), r.known_to) for p, r in replies.items()}
+        return carry_out(self._plans.bounds(partitions, lineages or {}), self._client)
 
     def read(self, partition: int, lineage: int, from_sequence: int, limit: int = PAGE_EVENTS) -> Page:
         """The events from a position on, at most `limit` of them; fewer, or none, where there are no more as yet, or where
@@ -87,8 +78,7 @@ class Journal:
 
         `lineage` 0: whatever is there, from this number on.
         """
-        time_limit = TimeLimit(self._client.call_timeout_s)
-        return self._read(partition, Position(lineage, from_sequence), limit, time_limit)
+        return self._read(partition, Position(lineage, from_sequence), limit, self._plans.time_limit())
 
     def read_range(self, partition: int, begin: Position, end: Position) -> Iterator[list[JournalEvent]]:
         """All events between two positions, page by page: the same ones each time. `end` is one that was told before.
@@ -101,10 +91,10 @@ class Journal:
                 f"partition {partition}: nothing is between {begin} and {end}: the first one is behind the other"
             )
         if begin.sequence < end.sequence:
-            self._read(partition, begin, 0, TimeLimit(self._client.call_timeout_s))
+            self._read(partition, begin, 0, self._plans.time_limit())
         # By the end's lineage: whatever is read must lead there. 1. `end` is told on one side of a cut. 2. That side gives
         # way. 3. The other one knows `begin`, too, and has other events behind it.
-        at, limit = Position(end.lineage, begin.sequence), TimeLimit(self._client.call_timeout_s)
+        at, limit = Position(end.lineage, begin.sequence), self._plans.time_limit()
         while at.sequence < end.sequence:
             page = self._read(partition, at, end.sequence - at.sequence, limit)
             if page.events:
@@ -117,50 +107,5 @@ class Journal:
                 raise UnavailableError(f"{text} within {self._client.call_timeout_s:g} s; calling again is safe")
             time.sleep(PAUSE_S)
 
-    # --- how owners are asked --------------------------------------------------------------------------------------
-
     def _read(self, partition: int, at: Position, most: int, limit: TimeLimit) -> Page:
-        replies = self._ask_all([partition], {partition: at.lineage}, limit, at.sequence, most)
-        return page_of(self.map_name, partition, at, replies[partition])
-
-    def _ask_all(
-        self, partitions: list[int], lineages: Mapping[int, int], limit: TimeLimit, sequence: int = 0, most: int = 0
-    ) -> dict[int, JournalReply]:
-        """Ask the owners; what one could not answer, or may be behind with, is asked again within the time limit."""
-        client, left = self._client, partitions
-        doubt_until = time.monotonic() + min(limit.left_s, DOUBT_S)
-        replies: dict[int, JournalReply] = {}
-        while left:
-            table = client.partition_table()
-            of = table.partition_count
-            for partition in left:
-                if not 0 <= partition < of:
-                    raise UsageError(f"there is no partition {partition}: the cluster has {of}")
-            asked = [(p, self._request(p, of, lineages.get(p, 0), sequence, most)) for p in left]
-            left, refusal, is_missing = [], None, False
-            for (partition, _), reply in zip(asked, client.call_all(asked, limit.within_ms), strict=True):
-                if isinstance(reply, ErrorReply) and reply.code in REGROUP:
-                    left.append(partition)
-                    refusal = reply
-                    continue
-                found = expect(reply, JournalReply, "journal")
-                at = Position(lineages.get(partition, 0), sequence)
-                if may_be_behind(found, at, in_doubt=time.monotonic() < doubt_until):
-                    left.append(partition)
-                    refusal = ErrorReply(0, ErrorCode.UNAVAILABLE, f"partition {partition} has no such journal")
-                    is_missing = is_missing or not found.lineage
-                else:
-                    replies[partition] = found
-            if refusal is not None:
-                newer = client.refresh(limit.left_s)
-                if is_missing and not newer.maps.of(self.map_name).journal.is_on:
-                    raise not_enabled(self.map_name, newer.maps)
-                if limit.is_over:
-                    raise UnavailableError(f"journal: {refusal.text}; nothing was changed, calling again is safe")
-                if newer is table:
-                    time.sleep(PAUSE_S)
-        return replies
-
-    def _request(self, partition: int, of: int, lineage: int, sequence: int, most: int) -> ReadJournal:
-        number = self._client.next_id()
-        return ReadJournal(number, self.map_name, partition, of, lineage, sequence, most, PAGE_BYTES)
+        return carry_out(self._plans.read({partition: at}, most, limit), self._client)[partition]

@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, NamedTuple
 
-from phalanx.common.errors import ErrorCode, UsageError
+from phalanx.common.errors import UsageError
 from phalanx.grid.serialization import from_data, from_key_data
-from phalanx.maps.journals import (
-    DOUBT_S,
-    PAGE_BYTES,
-    PAUSE_S,
-    Bounds,
-    JournalEvent,
-    Page,
-    Position,
-    may_be_behind,
-    not_enabled,
-    page_of,
-)
-from phalanx.maps.requests import REGROUP, expect, raise_error
-from phalanx.maps.time_limit import TimeLimit
-from phalanx.wire.messages import ErrorReply, JournalReply, ReadJournal
-
-if TYPE_CHECKING:
-    from phalanx.maps.async_driver import Caller
+from phalanx.maps.async_driver import Caller, carry_out
+from phalanx.maps.journal_plans import JournalPlans
+from phalanx.maps.journals import Bounds, JournalEvent, Page, Position
 
 LOOK_EVERY_S = 0.25
 """Where nothing has happened."""
@@ -55,16 +40,15 @@ class AsyncJournal:
     def __init__(self, map_name: str, caller: Caller) -> None:
         self.map_name = map_name
         self._caller = caller
+        self._plans = JournalPlans(map_name, caller)
 
     async def bounds(self) -> dict[int, Bounds]:
         """What is kept of each partition, at its own moment: once its owner knows what of it may be read."""
-        count = (await self._caller.table()).partition_count
-        replies = await asyncio.gather(*(self._ask(p, Position(0, 0), 0) for p in range(count)))
-        return {p: Bounds(reply.lineage, reply.oldest, reply.end) for p, reply in enumerate(replies)}
+        return await carry_out(self._plans.bounds(None, {}), self._caller)
 
     async def read(self, partition: int, place: Position, limit: int = PAGE_EVENTS) -> Page:
         """The events from a place on, at most `limit` of them; none where there are no more as yet."""
-        return page_of(self.map_name, partition, place, await self._ask(partition, place, limit))
+        return (await self._read({partition: place}, limit))[partition]
 
     async def changes(self, begin: dict[int, Position] | None = None) -> AsyncIterator[Change]:
         """All changes from some places on, or from now on, for ever: those of one key in their order.
@@ -80,41 +64,16 @@ class AsyncJournal:
             )
         places = dict(begin)
         while True:
-            pages = await asyncio.gather(*(self.read(partition, place) for partition, place in places.items()))
-            for partition, page in zip(list(places), pages, strict=True):
+            pages = await self._read(places, PAGE_EVENTS)
+            for partition, page in pages.items():
                 for event in page.events:
                     yield _change(partition, page, event)
                 places[partition] = page.next
-            if not any(page.events for page in pages):
+            if not any(page.events for page in pages.values()):
                 await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _ask(self, partition: int, place: Position, most: int) -> JournalReply:
-        """Ask the owner. It is asked again where it may have yet to hear what others know, and until it can answer."""
-        caller, loop = self._caller, asyncio.get_running_loop()
-        limit = TimeLimit(caller.call_timeout_s)
-        doubt_until = loop.time() + min(caller.call_timeout_s, DOUBT_S)
-        while True:
-            table = await caller.table()
-            request = ReadJournal(
-                caller.next_id(), self.map_name, partition, table.partition_count, *place, most, PAGE_BYTES
-            )
-            reply = await caller.call(partition, request, within_ms=limit.within_ms)
-            if not isinstance(reply, ErrorReply) or reply.code not in REGROUP:
-                found = expect(reply, JournalReply, "journal")
-                is_waited_for = not most and found.end < 0
-                if not is_waited_for and not may_be_behind(found, place, in_doubt=loop.time() < doubt_until):
-                    return found
-                reply = ErrorReply(0, ErrorCode.UNAVAILABLE, f"partition {partition} has no such journal as yet")
-                if not found.lineage:
-                    await caller.refresh(limit.left_s)
-                    plan = (await caller.table()).maps
-                    if not plan.of(self.map_name).journal.is_on:
-                        raise not_enabled(self.map_name, plan)
-            if limit.is_over:
-                raise_error(ErrorReply(0, ErrorCode.UNAVAILABLE, reply.text), "journal")
-            await caller.refresh(limit.left_s)
-            if await caller.table() is table:
-                await asyncio.sleep(PAUSE_S)
+    async def _read(self, places: Mapping[int, Position], most: int) -> dict[int, Page]:
+        return await carry_out(self._plans.read(places, most, self._plans.time_limit()), self._caller)
 
 
 def _change(partition: int, page: Page, event: JournalEvent) -> Change:

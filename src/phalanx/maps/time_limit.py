@@ -29,6 +29,10 @@ class TimeLimit:
         """
         self._ends_at = self._clock() + self._seconds
 
+    def within(self, seconds: float) -> TimeLimit:
+        """Another limit, that ends when this one does now, and after so many seconds at the latest."""
+        return TimeLimit(min(self.left_s, seconds), self._clock)
+
     @property
     def left_s(self) -> float:
         """Seconds that are left; 0 when it is over."""

@@ -1,0 +1,105 @@
+"""The plans of calls about one map's journal (`call_plans` says what a plan is)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
+from phalanx.maps.call_plans import FIND_TABLE, CallOwners, CallPlan, Pause, RefreshTable
+from phalanx.maps.journals import (
+    DOUBT_S,
+    PAGE_BYTES,
+    PAUSE_S,
+    Bounds,
+    Page,
+    Position,
+    may_be_behind,
+    not_enabled,
+    page_of,
+)
+from phalanx.maps.map_plans import RequestNumbers
+from phalanx.maps.requests import REGROUP, expect, raise_error
+from phalanx.maps.time_limit import TimeLimit
+from phalanx.wire.messages import ErrorReply, JournalReply, ReadJournal
+
+
+class JournalPlans:
+    """Makes the plans of one journal."""
+
+    def __init__(self, map_name: str, client: RequestNumbers, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock`: counts the seconds of time limits."""
+        self._map_name = map_name
+        self._client = client
+        self._clock = clock
+
+    def time_limit(self) -> TimeLimit:
+        """The time that a call may take which begins now."""
+        return TimeLimit(self._client.call_timeout_s, self._clock)
+
+    def bounds(self, partitions: Iterable[int] | None, lineages: Mapping[int, int]) -> CallPlan[dict[int, Bounds]]:
+        """What is kept of some partitions, or all, each at its own moment.
+
+        Waits until the owner of a partition without a lineage knows what of its events may be read. Raises
+        `UnavailableError` when that takes longer than a call may.
+        """
+        limit = self.time_limit()
+        if partitions is None:
+            partitions = range((yield FIND_TABLE).partition_count)
+        replies = yield from self._ask({p: Position(lineages.get(p, 0), 0) for p in partitions}, 0, limit)
+        while unknown := [p for p, reply in replies.items() if reply.end < 0 and p not in lineages]:
+            if limit.is_over:
+                text = (
+                    f"partition {unknown[0]} of map {self._map_name!r} has a new owner, whose backups get copies still"
+                )
+                raise UnavailableError(f"journal: {text}; nothing was changed, calling again is safe")
+            yield Pause(PAUSE_S)
+            replies |= yield from self._ask(dict.fromkeys(unknown, Position(0, 0)), 0, limit)
+        return {p: Bounds(r.lineage, max(r.oldest, 0), max(r.end, 0), r.known_to) for p, r in replies.items()}
+
+    def read(self, places: Mapping[int, Position], most: int, limit: TimeLimit) -> CallPlan[dict[int, Page]]:
+        """Of each partition the events from a place on, at most so many. Raises what must be said to a reader there."""
+        replies = yield from self._ask(places, most, limit)
+        return {p: page_of(self._map_name, p, place, replies[p]) for p, place in places.items()}
+
+    def _ask(self, places: Mapping[int, Position], most: int, limit: TimeLimit) -> CallPlan[dict[int, JournalReply]]:
+        """Ask the owners; what one could not answer, or may be behind with, is asked again within the time limit."""
+        doubt = limit.within(DOUBT_S)
+        left = list(places)
+        replies: dict[int, JournalReply] = {}
+        while left:
+            table = yield FIND_TABLE
+            asked, left = left, []
+            refusal, is_missing = None, False
+            answers = yield CallOwners(self._requests(asked, table.partition_count, places, most), limit.within_ms)
+            for partition, reply in zip(asked, answers, strict=True):
+                if isinstance(reply, ErrorReply) and reply.code in REGROUP:
+                    left.append(partition)
+                    refusal = reply
+                    continue
+                found = expect(reply, JournalReply, "journal")
+                if may_be_behind(found, places[partition], in_doubt=not doubt.is_over):
+                    left.append(partition)
+                    refusal = ErrorReply(0, ErrorCode.UNAVAILABLE, f"partition {partition} has no such journal")
+                    is_missing = is_missing or not found.lineage
+                else:
+                    replies[partition] = found
+            if refusal is not None:
+                newer = yield RefreshTable(limit.left_s)
+                if is_missing and not newer.maps.of(self._map_name).journal.is_on:
+                    raise not_enabled(self._map_name, newer.maps)
+                if limit.is_over:
+                    raise_error(ErrorReply(0, ErrorCode.UNAVAILABLE, refusal.text), "journal")
+                if newer is table:
+                    yield Pause(PAUSE_S)
+        return replies
+
+    def _requests(
+        self, partitions: list[int], of: int, places: Mapping[int, Position], most: int
+    ) -> list[tuple[int, ReadJournal]]:
+        """Raises `UsageError` for a partition that there is not."""
+        for partition in partitions:
+            if not 0 <= partition < of:
+                raise UsageError(f"there is no partition {partition}: the cluster has {of}")
+        next_id = self._client.next_id
+        return [(p, ReadJournal(next_id(), self._map_name, p, of, *places[p], most, PAGE_BYTES)) for p in partitions]
