@@ -14,13 +14,14 @@ from phalanx.search.advice import Advice
 WIDTH, HEIGHT = 640, 220
 BAD, GOOD, CHOSEN = "#c0392b", "#1f5f99", "#2e7d32"
 STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 760px; margin: 2rem auto; padding: 0 1rem; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 800px; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 .advice { border-left: 4px solid #2e7d32; background: #f2f8f2; padding: .6rem 1rem; }
 .none { border-color: #c0392b; background: #fbf1f0; }
 table { border-collapse: collapse; } th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #ddd; }
 th { font-weight: 600; } tr.chosen { background: #f2f8f2; font-weight: 600; } td:first-child, th:first-child { text-align: left; }
-svg { max-width: 100%; height: auto; }
+svg { max-width: 100%; height: auto; } .wide { overflow-x: auto; } .wide td, .wide th { padding: .2rem .4rem; font-size: .9rem; }
+.wide td { white-space: nowrap; }
 """
 
 
@@ -53,7 +54,7 @@ def chart_of(advice: Advice) -> dict[str, Any]:
         at = [{"timeout": advice.recommended.timeout_ms / 1_000}]
         marked = [{"data": {"values": at}, "mark": {"type": "rule", "color": CHOSEN, "strokeWidth": 2, "strokeDash": [6, 3]},
                    "encoding": {"x": x}}]  # fmt: skip
-    found = "time until a hung member is removed (s)"
+    found = "removed after (s)"
     panels: list[tuple[str, list[dict[str, Any]]]] = [
         ("Members removed while they ran, per 1,000 pauses and stalls",
          [*marked, line("removed", BAD, "removed per 1,000"), labels]),
@@ -90,7 +91,7 @@ def write_page(advice: Advice, conditions: Mapping[str, Any], repeat: str, path:
 <h1>Which heartbeat timeout?</h1>
 <p class="advice{"" if advice.recommended else " none"}">{said}</p>
 {svg}
-<h2>Figures</h2>{_table(advice)}
+<h2>Figures</h2><div class="wide">{_table(advice)}</div>
 <h2>Conditions</h2><table>{stated}</table>
 <p>From simulated histories: other conditions need other timeouts. Repeat with <code>{html.escape(shown(repeat))}</code></p>
 </body></html>
