@@ -11,7 +11,7 @@ import contextlib
 
 import phalanx
 from benchmarks.measure import Contender, blocking, compare
-from benchmarks.plan import KEY_COUNT, MAP, Plan, make_entries
+from benchmarks.plan import KEY_COUNT, MAP, Plan, get_and_put, make_entries
 from benchmarks.results import Comparison, Goal
 from benchmarks.servers import members, redis_client
 
@@ -28,18 +28,12 @@ async def run_single(plan: Plan) -> list[Comparison]:
         entries = stack.enter_context(phalanx.Client(server.address)).map(MAP)
         entries.put_all(zip(keys, values, strict=True))
 
-        ours = {
-            "get": lambda index: entries.get(keys[index]),
-            "put": lambda index: entries.put(keys[index], values[index]),
-        }
+        ours = get_and_put(entries.get, entries.put, keys, values)
         theirs = {}
         if plan.with_redis:
             other_server, other = stack.enter_context(redis_client())
             other.mset(dict(zip(keys, values, strict=True)))
-            theirs = {
-                "get": lambda index: other.get(keys[index]),
-                "put": lambda index: other.set(keys[index], values[index]),
-            }
+            theirs = get_and_put(other.get, other.set, keys, values)
         found = []
         for name in ("get", "put"):
             contender = Contender("phalanx.Client", blocking(ours[name], KEY_COUNT), [server.pid])

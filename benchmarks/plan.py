@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -13,6 +15,8 @@ KEY_COUNT = 10_000
 KEY_BYTES = 16
 VALUE_BYTES = 100
 MAP = "bench"
+
+R = TypeVar("R")
 
 
 class SkippedCase(PhalanxError):
@@ -44,3 +48,10 @@ def make_entries(count: int, first: int = 0) -> tuple[list[str], list[bytes]]:
     """Keys and values of so many entries."""
     numbers = range(first, first + count)
     return [make_key(number) for number in numbers], [make_value(number) for number in numbers]
+
+
+def get_and_put(
+    get: Callable[[str], R], put: Callable[[str, bytes], R], keys: Sequence[str], values: Sequence[bytes]
+) -> dict[str, Callable[[int], R]]:
+    """Both operations of a client, each of the entry with a number."""
+    return {"get": lambda index: get(keys[index]), "put": lambda index: put(keys[index], values[index])}

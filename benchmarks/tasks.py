@@ -10,7 +10,7 @@ import contextlib
 
 import phalanx
 from benchmarks.measure import Contender, compare, concurrent
-from benchmarks.plan import KEY_COUNT, MAP, Plan, make_entries
+from benchmarks.plan import KEY_COUNT, MAP, Plan, get_and_put, make_entries
 from benchmarks.results import Comparison, Goal
 from benchmarks.servers import members, redis_server
 
@@ -25,10 +25,7 @@ async def run_tasks(plan: Plan) -> list[Comparison]:
         server = stack.enter_context(members(1))[0]
         entries = (await stack.enter_async_context(phalanx.connect(server.address))).map(MAP)
         await entries.put_all(zip(keys, values, strict=True))
-        ours = {
-            "get": lambda index: entries.get(keys[index]),
-            "put": lambda index: entries.put(keys[index], values[index]),
-        }
+        ours = get_and_put(entries.get, entries.put, keys, values)
         theirs = {}
         if plan.with_redis:
             import redis.asyncio
@@ -36,10 +33,7 @@ async def run_tasks(plan: Plan) -> list[Comparison]:
             other_server = stack.enter_context(redis_server())
             other = await stack.enter_async_context(redis.asyncio.Redis(port=other_server.port))
             await other.mset(dict(zip(keys, values, strict=True)))
-            theirs = {
-                "get": lambda index: other.get(keys[index]),
-                "put": lambda index: other.set(keys[index], values[index]),
-            }
+            theirs = get_and_put(other.get, other.set, keys, values)
         found = []
         for name in ("get", "put"):
             contender = Contender("phalanx.connect", concurrent([ours[name]] * TASKS, KEY_COUNT), [server.pid])

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 import phalanx
 from benchmarks.measure import Contender, clock_ns, compare
-from benchmarks.plan import KEY_COUNT, MAP, Plan, make_entries
+from benchmarks.plan import KEY_COUNT, MAP, Plan, get_and_put, make_entries
 from benchmarks.results import Comparison, Goal
 from benchmarks.servers import members, redis_client
 
@@ -64,18 +64,12 @@ async def _run(plan: Plan, backups: int) -> list[Comparison]:
         client = stack.enter_context(phalanx.Client([server.address for server in servers]))
         entries = client.map(MAP)
         entries.put_all(zip(keys, values, strict=True))
-        ours: dict[str, Callable[[int], object]] = {
-            "get": lambda index: entries.get(keys[index]),
-            "put": lambda index: entries.put(keys[index], values[index]),
-        }
+        ours = get_and_put(entries.get, entries.put, keys, values)
         theirs: dict[str, Callable[[int], object]] = {}
         if plan.with_redis and not backups:
             other_server, other = stack.enter_context(redis_client())
             other.mset(dict(zip(keys, values, strict=True)))
-            theirs = {
-                "get": lambda index: other.get(keys[index]),
-                "put": lambda index: other.set(keys[index], values[index]),
-            }
+            theirs = get_and_put(other.get, other.set, keys, values)
         found = []
         for name in ("get", "put"):
             pids = [server.pid for server in servers]
