@@ -1,4 +1,4 @@
-# Finds a Java that Spark can run on (17 or newer) and exports JAVA_HOME; sourced by ../run.
+# Finds a Java that Spark can run on (17 or newer) and exports JAVA_HOME; sourced by ../run, behind packages.sh.
 # Order: JAVA_HOME, java on the PATH, the usual places, the system's package manager where rights allow.
 
 java_least=17
@@ -60,41 +60,27 @@ find_java() {
 install_first_of() {
     manager=$1
     shift
-    as_root=
-    if [ "$manager" != brew ] && [ "$(id -u)" -ne 0 ]; then
-        command -v sudo >/dev/null 2>&1 && sudo -n true >/dev/null 2>&1 || return 1
-        as_root='sudo -n'
-    fi
-    [ "$manager" != apt-get ] || $as_root apt-get update -qq >&2 || :
+    may_install "$manager" || return 1
+    refresh_packages "$manager"
     for package in "$@"; do
         echo "run: Spark needs Java $java_least or newer; installing $package with $manager" >&2
-        case $manager in
-            apt-get) $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" ;;
-            dnf | microdnf | yum) $as_root "$manager" install -y -q "$package" ;;
-            apk) $as_root apk add --quiet "$package" ;;
-            zypper) $as_root zypper --non-interactive --quiet install "$package" ;;
-            pacman) $as_root pacman -Sy --noconfirm --needed "$package" ;;
-            brew) brew install --quiet "$package" ;;
-        esac </dev/null >&2 && return 0
+        install_package "$manager" "$package" && return 0
     done
     return 1
 }
 
 install_java() {
-    for manager in apt-get dnf microdnf yum apk zypper pacman brew; do
-        command -v "$manager" >/dev/null 2>&1 || continue
-        case $manager in
-            apt-get) install_first_of "$manager" openjdk-17-jre-headless openjdk-21-jre-headless openjdk-25-jre-headless ;;
-            dnf | microdnf | yum)
-                install_first_of "$manager" java-17-openjdk-headless java-21-openjdk-headless java-latest-openjdk-headless ;;
-            apk) install_first_of "$manager" openjdk17-jre-headless openjdk21-jre-headless ;;
-            zypper) install_first_of "$manager" java-17-openjdk-headless java-21-openjdk-headless ;;
-            pacman) install_first_of "$manager" jre17-openjdk-headless jre21-openjdk-headless ;;
-            brew) install_first_of "$manager" openjdk@17 openjdk@21 ;;
-        esac
-        return
-    done
-    return 1
+    manager=$(find_manager)
+    case $manager in
+        apt-get) install_first_of "$manager" openjdk-17-jre-headless openjdk-21-jre-headless openjdk-25-jre-headless ;;
+        dnf | microdnf | yum)
+            install_first_of "$manager" java-17-openjdk-headless java-21-openjdk-headless java-latest-openjdk-headless ;;
+        apk) install_first_of "$manager" openjdk17-jre-headless openjdk21-jre-headless ;;
+        zypper) install_first_of "$manager" java-17-openjdk-headless java-21-openjdk-headless ;;
+        pacman) install_first_of "$manager" jre17-openjdk-headless jre21-openjdk-headless ;;
+        brew) install_first_of "$manager" openjdk@17 openjdk@21 ;;
+        *) return 1 ;;
+    esac
 }
 
 # Sets and exports JAVA_HOME, or says what is missing and returns 1.

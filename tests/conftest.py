@@ -3,15 +3,17 @@
 import os
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from distribution import find_group, rank
 from planted import SEEDS
 from processes import Cluster
 from rows import RowsPlugin, load_titles
+from skips import NoSkips
 from sparks import SHARED
 
 # Spark's workers run on this interpreter and its driver on loopback, also where pytest is called without ./run.
@@ -28,10 +30,6 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, prin
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 
-SHARE_SPARK = ("archive", "audit", "spark")
-"""Folders whose tests share one Spark session."""
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-scenarios", action="store_true", help="write what tests/scenarios/*.txt show now")
     parser.addoption(
@@ -42,24 +40,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RowsPlugin(load_titles()), "rows")
     config.pluginmanager.register(SHARED, "shared-session")
+    if os.environ.get("CI"):
+        config.pluginmanager.register(NoSkips(), "no-skips")
     SEEDS.is_recording = bool(config.getoption("--record-seeds"))
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist writes the groups into the names of the tests
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With --dist loadgroup the tests of a file run in one process, and those of a folder that shares a Spark session."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give tests that stay together a group, and order them as `distribution` says where several processes run them."""
     for item in items:
-        folder = item.path.parent.name
-        item.add_marker(pytest.mark.xdist_group(folder if folder in SHARE_SPARK else item.nodeid.partition("::")[0]))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """In CI nothing is skipped: what a test needs is installed, or the run fails and says what is missing."""
-    report = yield
-    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI"):
-        report.outcome = "failed"
-    return report
+        if group := find_group(item.nodeid):
+            item.add_marker(pytest.mark.xdist_group(group))
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: rank(item.nodeid))
 
 
 @pytest.fixture

@@ -57,6 +57,10 @@ class RowsPlugin:
         self.rows = rows
         self.not_holding = not_holding
         self.tests_of: dict[str, list[str]] = {}  # row -> test names, parametrised cases as one, in collection order
+        self.held_quickly: set[str] = set()
+        """Rows that are held by a test that is not marked long."""
+        self.files: set[Path] = set()
+        """What was collected."""
 
     def pytest_configure(self, config: pytest.Config) -> None:
         config.addinivalue_line("markers", "rows(id, ...): the rules of docs/protocol that this test holds")
@@ -65,13 +69,17 @@ class RowsPlugin:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         unknown = []
         for item in items:
+            self.files.add(item.path)
             name = item.nodeid.partition("[")[0]
             holds = not any(item.get_closest_marker(marker) for marker in self.not_holding)
             for row in cited_rows(item):
                 if row not in self.rows:
                     unknown.append(f"{name} cites {row!r}")
-                elif holds and name not in self.tests_of.setdefault(row, []):
-                    self.tests_of[row].append(name)
+                elif holds:
+                    if item.get_closest_marker("long") is None:
+                        self.held_quickly.add(row)
+                    if name not in self.tests_of.setdefault(row, []):
+                        self.tests_of[row].append(name)
         if unknown:
             listed = "\n  ".join(dict.fromkeys(unknown))
             raise pytest.UsageError(f"no such row in docs/protocol:\n  {listed}")

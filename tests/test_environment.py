@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-JAVA_SCRIPT = ROOT / "scripts" / "java.sh"
+PACKAGES_SCRIPT, JAVA_SCRIPT = (ROOT / "scripts" / name for name in ("packages.sh", "java.sh"))
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def use_java(tmp_path: Path, path: Path, how: str = "use_java", **environment: s
     command = [
         "/bin/sh",
         "-euc",
-        f'. "{JAVA_SCRIPT}"; java_usual_places="{tmp_path}/jvm/*"; {how}; echo "${{JAVA_HOME:-none}}"',
+        f'. "{PACKAGES_SCRIPT}"; . "{JAVA_SCRIPT}"; java_usual_places="{tmp_path}/jvm/*"; {how}; echo "${{JAVA_HOME:-none}}"',
     ]
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=30)
 
@@ -114,6 +114,37 @@ def test_where_no_java_can_be_offered_nothing_fails_and_nothing_is_installed(tmp
     assert (result.returncode, result.stdout, result.stderr) == (0, "none\n", "")
     assert not (tmp_path / "installed").exists()
     assert not (tmp_path / "kept").exists()
+
+
+def offer_programs(tmp_path: Path, install: str, *, has_ip: bool = True) -> list[str]:
+    """The packages that are asked for where `nft` is missing, and apt-get ends an installation so."""
+    if has_ip:
+        program(tmp_path / "bin" / "ip", "")
+    program(tmp_path / "bin" / "sudo", '[ "$1" = -n ] && shift\nexec "$@"\n')
+    program(
+        tmp_path / "bin" / "apt-get",
+        f'[ "$1" = install ] || exit 0\nfor name; do :; done\necho "$name" >>{tmp_path}/asked\n{install}\n',
+    )
+    result = use_java(tmp_path, tmp_path / "bin", "offer_test_programs; echo over")
+    assert result.stdout.startswith("over\n"), result.stderr
+    return (tmp_path / "asked").read_text().split()
+
+
+def test_programs_that_tests_start_are_installed_where_they_are_missing(tmp_path: Path) -> None:
+    assert offer_programs(tmp_path, "exit 0") == ["nftables"]
+
+
+def test_a_program_that_cannot_be_installed_ends_nothing(tmp_path: Path) -> None:
+    assert offer_programs(tmp_path, "exit 100", has_ip=False) == ["iproute2", "nftables"]
+
+
+def test_without_rights_no_program_is_installed_and_nothing_ends(tmp_path: Path) -> None:
+    program(tmp_path / "bin" / "id", "echo 1000\n")
+    program(tmp_path / "bin" / "sudo", "exit 1\n")
+    program(tmp_path / "bin" / "apt-get", f"touch {tmp_path}/asked\n")
+    result = use_java(tmp_path, tmp_path / "bin", "offer_test_programs; echo over")
+    assert result.stdout.startswith("over\n"), result.stderr
+    assert not (tmp_path / "asked").exists()
 
 
 def run_script(path: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

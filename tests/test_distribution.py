@@ -1,0 +1,32 @@
+"""Which tests stay together, which begin first, and that `run` and this folder mean the same by pure code."""
+
+from pathlib import Path
+
+from distribution import PURE, SHARE_SPARK, find_group, rank
+
+TESTS = Path(__file__).parent
+
+
+def test_tests_of_pure_code_run_anywhere_and_those_of_a_file_or_a_spark_together() -> None:
+    assert find_group("tests/grid/test_store.py::test_a[x@y]") is None
+    assert find_group("tests/cli/test_member.py::test_a") == find_group("tests/cli/test_member.py::test_b")
+    assert find_group("tests/cli/test_member.py::test_a") != find_group("tests/cli/test_losses.py::test_a")
+    assert find_group("tests/spark/test_codec.py::test_a") == find_group("tests/spark/test_source.py::test_a")
+    assert find_group("tests/test_rows.py::test_a") == "tests/test_rows.py"
+
+
+def test_what_takes_longest_begins_first() -> None:
+    tests = [
+        "tests/grid/test_a.py::test",
+        "tests/net/test_b.py::test",
+        "tests/sim/test_c.py::test",
+        "tests/test_d.py::test",
+    ]
+    assert sorted(tests, key=rank) == [tests[1], tests[3], tests[2], tests[0]]
+
+
+def test_every_folder_that_is_named_is_there_and_the_command_names_the_same() -> None:
+    assert [name for name in (*PURE, *SHARE_SPARK) if not (TESTS / name).is_dir()] == []
+    lines = (TESTS.parent / "run").read_text(encoding="utf-8").splitlines()
+    named = [line.split('"')[1] for line in lines if line.startswith(("pure_tests=", "simulations="))]
+    assert " ".join(named).split() == [f"tests/{name}" for name in PURE]
