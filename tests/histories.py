@@ -1,12 +1,21 @@
 """Many simulated histories of one profile, and what was violated in them."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
 
 from phalanx.sim.checkers.findings import Violation
 from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import Profile
 from phalanx.sim.run import Result, repeat_command, run
+
+
+def blocks(count: int, in_brief: Iterable[int] = (0, 1)) -> list[Any]:
+    """The numbers of so many blocks of histories, as parameters of a test; those that are not `in_brief` are marked long."""
+    brief = set(in_brief)
+    return [pytest.param(block, marks=() if block in brief else pytest.mark.long) for block in range(count)]
 
 
 def play_all(

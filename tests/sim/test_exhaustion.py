@@ -10,10 +10,10 @@ from phalanx.sim.drawing import draw_options
 from phalanx.sim.driver_canaries import DRIVER_CANARIES
 from phalanx.sim.exhaustion import AFTER, BEFORE, CARRYING, INSIDE
 from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
-from phalanx.sim.run import run
+from phalanx.sim.run import Result, run
+from planted import find
 
 NEEDS = {"go-on-half-done": FaultKind.MEMORY, "stop-at-full-disk": FaultKind.DISK}
-FROM_SEED = {"go-on-half-done": 68, "stop-at-full-disk": 0}
 FOUND_BY = {
     "go-on-half-done": {"the cluster becomes whole after healing", "no acknowledged write is lost"},
     "stop-at-full-disk": {"the cluster becomes whole after healing", "a view begins at its maker"},
@@ -27,17 +27,14 @@ def with_faults(*faults: Fault) -> Options:
 
 @pytest.mark.parametrize("canary", sorted(DRIVER_CANARIES))
 def test_a_planted_bug_of_the_driver_is_found(canary: str) -> None:
-    tried = 0
-    for seed in range(FROM_SEED[canary], 90):
-        drawn = draw_options(seed, Profile.FAILOVER)
-        if not any(fault.kind is NEEDS[canary] for fault in drawn.faults):
-            continue
-        tried += 1
-        if found := {violation.what for violation in run(drawn, canary).violations}:
-            assert found & FOUND_BY[canary]
-            assert not run(drawn).violations
-            return
-    raise AssertionError(f"{canary} was planted and not found in {tried} histories")
+    drawn = {seed: draw_options(seed, Profile.FAILOVER) for seed in range(90)}
+    seeds = [seed for seed, options in drawn.items() if any(each.kind is NEEDS[canary] for each in options.faults)]
+    result = find(canary, [Profile.FAILOVER], seeds, lambda result: bool(FOUND_BY[canary] & told(result)))
+    assert not run(drawn[result.seed]).violations
+
+
+def told(result: Result) -> set[str]:
+    return {violation.what for violation in result.violations}
 
 
 @pytest.mark.parametrize("point", [BEFORE, INSIDE, AFTER, CARRYING])

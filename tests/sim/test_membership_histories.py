@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from histories import blocks
 from phalanx.sim.drawing import draw_options
 from phalanx.sim.measures import distribution
 from phalanx.sim.options import FaultKind, Profile
@@ -11,7 +12,7 @@ from phalanx.sim.shrink import shrink
 
 
 @pytest.mark.rows("CS-21", "CS-22", "CS-24", "CS-25")
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize("block", blocks(5, in_brief=(0, 3)))
 def test_members_that_are_cut_off_paused_and_told_twice_agree_in_the_end(block: int) -> None:
     results = [run(draw_options(seed, Profile.MEMBERSHIP)) for seed in range(30 * block, 30 * block + 30)]
     for result in results:
@@ -41,7 +42,7 @@ def test_a_history_without_violation_stays_as_it_is() -> None:
 
 
 def test_the_crash_of_a_member_is_noticed_in_measured_time() -> None:
-    results = [run(draw_options(seed, Profile.MEMBERSHIP)) for seed in range(20)]
+    results = [run(draw_options(seed, Profile.MEMBERSHIP)) for seed in range(4)]
     detected = [each for result in results for each in result.detected_after_ms]
     assert detected
     assert all(each >= 0 for each in detected)

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from histories import play_all
+from histories import blocks, play_all
 from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import MIGRATION_KINDS, FaultKind, Profile
 from phalanx.sim.run import Result
@@ -15,7 +15,7 @@ def play(seeds: range) -> list[Result]:
 
 
 @pytest.mark.rows("DL-11", "DL-16", "DL-21", "DL-22", "DL-29", "DL-59")
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize("block", blocks(5, in_brief=(0,)))
 def test_whoever_is_hurt_while_replicas_move_no_acknowledged_write_is_lost(block: int) -> None:
     results = play(range(20 * block, 20 * block + 20))
     events: Counter[str] = Counter()

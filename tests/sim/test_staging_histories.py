@@ -2,7 +2,7 @@
 
 import pytest
 
-from histories import count_all, play_all
+from histories import blocks, count_all, play_all
 from phalanx.common.ids import MemberId
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.staging_checker import KEPT, NEVER_SEEN, ONCE, REPLACED, WHOLE, StagingChecker
@@ -27,7 +27,7 @@ LATE = {"apply-while-copying": range(64), "forget-what-is-gone": range(10, 13)}
 """Where more histories have to be looked at: a step has to meet a copy, and then that copy has to become the owner."""
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", blocks(4, in_brief=(0, 2)))
 def test_batches_and_contents_are_whole_once_and_kept_whatever_breaks(block: int) -> None:
     applied = replaced = 0
     for result in play_all(range(4 * block, 4 * block + 4), Profile.STAGING):
@@ -43,11 +43,18 @@ def test_the_same_in_many_more_histories(block: int) -> None:
     play_all(range(1_000 + 10 * block, 1_010 + 10 * block), Profile.STAGING)
 
 
-def test_jobs_that_stop_for_long_and_go_on_are_refused_or_whole_through_cuts_too() -> None:
-    counts = count_all(range(12), Profile.STAGING_CUTS)
-    assert counts["staged jobs stopped"] > 20
-    assert counts["staged jobs refused"] > 10
-    assert counts["partitions with batches applied"] > 100
+@pytest.mark.parametrize(
+    ("seeds", "stopped", "refused", "applied"),
+    [(range(2, 7), 10, 10, 50), pytest.param(range(12), 20, 10, 100, marks=pytest.mark.long)],
+    ids=["brief", "long"],
+)
+def test_jobs_that_stop_for_long_and_go_on_are_refused_or_whole_through_cuts_too(
+    seeds: range, stopped: int, refused: int, applied: int
+) -> None:
+    counts = count_all(seeds, Profile.STAGING_CUTS)
+    assert counts["staged jobs stopped"] > stopped
+    assert counts["staged jobs refused"] > refused
+    assert counts["partitions with batches applied"] > applied
 
 
 def test_every_bug_of_staging_has_an_expectation() -> None:
