@@ -27,7 +27,8 @@ class Planted:
     def __init__(self, history: str, seed: int | None = None, profile: Profile = Profile.QUIET) -> None:
         """Without a seed: the first one where nothing goes wrong, and there is room for a fault."""
         self._writer = TraceWriter(history)
-        run(draw_options(roomy_seed() if seed is None else seed, profile), trace=self._writer)
+        played = _rows_of(roomy_seed() if seed is None else seed, profile)
+        self._writer.rows = [msgspec.structs.replace(row, history=history, log=history) for row in played]
         self.at = self._writer.rows[-1].at
         last = self._last("ViewInstalled")
         self.view = ViewInstalled(**msgspec.json.decode(last.fields))
@@ -69,6 +70,13 @@ class Planted:
     def rows(self, without: MemberId | None = None) -> list[TraceRow]:
         """All of them; without what one member recorded and what is told of its process."""
         return [row for row in self._writer.rows if row.member != without]
+
+
+@functools.cache
+def _rows_of(seed: int, profile: Profile) -> tuple[TraceRow, ...]:
+    writer = TraceWriter("")
+    run(draw_options(seed, profile), trace=writer)
+    return tuple(writer.rows)
 
 
 def find_seed(profile: Profile, wanted: Callable[[Result, list[TraceRow]], bool]) -> int:

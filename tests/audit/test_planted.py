@@ -1,22 +1,28 @@
 """The audit finds what was planted in simulated histories, in these and in no others.
 
-All of them are judged in one audit: each is a history of its own, and nothing is compared between histories.
+All of them are judged in one audit, for an audit of anything takes long: each is a history of its own, and nothing is
+compared between histories. Among them are some whose logs have gaps, one as files of a member that was killed, and what a search kept.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
-from phalanx.audit.run import audit
+from phalanx.audit import findings, run
 from phalanx.audit.schema import TraceRow
-from phalanx.audit.verdicts import Report, Status, Verdict
+from phalanx.audit.verdicts import PROPERTIES, Report, Status, Verdict
+from phalanx.cli.main import app
 from phalanx.sim.options import Profile
 from phalanx.wire.events import (
     ClaimAnswered,
     ClaimStarted,
+    EventsLost,
     MemberRemoved,
     MemberSuspected,
     MergeEnded,
@@ -31,7 +37,7 @@ from phalanx.wire.events import (
     TableInstalled,
     WokeUp,
 )
-from traces import Plant, Planted, find_seed, has_crashes, has_sides, write_parquet
+from traces import Plant, Planted, find_seed, has_crashes, has_sides, write_logs, write_parquet
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -186,6 +192,39 @@ def false_suspicion(of: Planted) -> list[TraceRow]:
     return of.rows()
 
 
+def unexplained_master(of: Planted) -> list[TraceRow]:
+    """The second member makes itself the master; nothing tells of a claim."""
+    _, b, c, *_ = of.members
+    of.install(b, of.view.view_version + 1, [b, c])
+    return of.rows()
+
+
+def master_within_a_gap(of: Planted) -> list[TraceRow]:
+    """The same, but its log lacks lines of the time, which may tell of the claim."""
+    unexplained_master(of)
+    return _with_gap(of, 1_000)
+
+
+def master_before_a_gap(of: Planted) -> list[TraceRow]:
+    """The same, but the missing lines are of a later time."""
+    unexplained_master(of)
+    of.wait()
+    return _with_gap(of, 1_000)
+
+
+def proved_despite_a_gap(of: Planted) -> list[TraceRow]:
+    """The second member installs a list without itself: no missing line makes that right."""
+    a, b, *others = of.members
+    of.install(b, of.view.view_version + 1, [a, *others], a)
+    return _with_gap(of, 1_000)
+
+
+def _with_gap(of: Planted, ms: int) -> list[TraceRow]:
+    """The second member says what is missing in its log."""
+    of.add(of.members[1], EventsLost(7, ms, "No space left on device"))
+    return of.rows()
+
+
 def _order(of: Planted) -> dict[str, Any]:
     """Of a migration of partition 0 that is not in the history: its owner gives it to its backup."""
     owner, backup = of.holders(0)[:2]
@@ -210,6 +249,10 @@ BROKEN: dict[Plant, set[str]] = {
     sealed_for_ever: {"writes"},
     refused_for_ever: {"writes"},
     live_member_removed: {"detector"},
+    unexplained_master: {"masters"},
+    master_before_a_gap: {"masters", "view_agreement"},
+    proved_despite_a_gap: {"view_integrity"},
+    master_within_a_gap: set(),
     brought_back: set(),
     refused_for_a_while: set(),
     hung_member_removed: set(),
@@ -222,11 +265,22 @@ CLEAN = {
     "a split and a merge": (Profile.LEASE, has_sides),
     "views only": (Profile.MEMBERSHIP, lambda result, rows: True),
 }
+WITH_GAPS = (master_within_a_gap, master_before_a_gap, proved_despite_a_gap)
+LOGS = "phalanx"
+"""The history of log files is their cluster."""
+MOST_TOLD = 60
+"""Findings of one property, and reasons why one cannot be told: in usual reports fewer, of which each has enough."""
+
+
+class Judged(NamedTuple):
+    report: Report
+    searched: list[str]
+    """The histories that a search with a planted bug kept."""
 
 
 @pytest.fixture(scope="module")
-def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """Of all histories, with the charts of one."""
+def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    """All histories, with the charts of one."""
     folder = tmp_path_factory.mktemp("traces")
     rows = [row for plant in BROKEN for row in plant(Planted(plant.__name__))]
     for name, (profile, wanted) in CLEAN.items():
@@ -234,7 +288,34 @@ def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Rep
     unread = Planted("a log is missing")
     rows += unread.rows(without=unread.members[-1])
     write_parquet(rows, folder / "traces.parquet")
-    return audit(spark, str(folder), history="a split and a merge")
+    _write_torn_logs(folder / "logs")
+    searched = _search(folder / "search")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(findings, "TOLD_FINDINGS", MOST_TOLD)
+        patch.setattr(run, "TOLD_FINDINGS", MOST_TOLD)
+        return Judged(run.audit(spark, str(folder), history="a split and a merge"), searched)
+
+
+@pytest.fixture(scope="module")
+def report(judged: Judged) -> Report:
+    return judged.report
+
+
+def _write_torn_logs(folder: Path) -> None:
+    """As members leave them, one of which was killed in the middle of a line, on a disk that had been full before."""
+    write_logs(_with_gap(Planted("as files"), 500), folder)
+    log = next(folder.glob("*.jsonl"))
+    log.write_bytes(log.read_bytes() + b'{"at": 12, "clus')
+
+
+def _search(folder: Path) -> list[str]:
+    """Keep what fails with a planted bug; the names of these histories."""
+    search = ("simulate", "--seeds", "2:4", "--profile", "membership", "--canary", "claim-without-asking")
+    found = CliRunner().invoke(app, [*search, "--out", str(folder), "--shrinks", "0", "--json"])
+    assert found.exit_code == 1, found.output
+    failing = json.loads(found.stdout.splitlines()[-1])["failing_seeds"]
+    assert failing
+    return [f"membership/{seed} canary=claim-without-asking" for seed in failing]
 
 
 def verdict(report: Report, name: str) -> Verdict:
@@ -279,8 +360,30 @@ def test_evidence_is_the_lines_that_show_it_and_no_others(report: Report) -> Non
 def test_a_missing_log_is_named_where_it_matters(report: Report) -> None:
     missing = Planted("a log is missing").members[-1]
     for name in ("view_order", "view_integrity", "versions"):
-        told = verdict(report, name).missing
+        told = tuple(each for each in verdict(report, name).missing if each.startswith("a log is missing: "))
         assert told == (f"a log is missing: the log of {missing}, which is in lists of others",)
+
+
+def test_a_gap_is_named_at_each_property(report: Report) -> None:
+    assert len(report.verdicts) == len(PROPERTIES)
+    for each in report.verdicts:
+        assert each.status in (Status.BROKEN, Status.UNTOLD), each.property
+        for history in (*(plant.__name__ for plant in WITH_GAPS), LOGS):
+            (told,) = [gap for gap in each.missing if gap.startswith(f"{history}: 7 events of ")]
+            assert told.endswith(": No space left on device")
+
+
+def test_log_files_with_a_gap_and_a_torn_line_are_read(report: Report) -> None:
+    assert report.bad_lines == len(report.bad) == 1
+    assert report.bad[0].text == '{"at": 12, "clus'
+    assert broken_in(report, LOGS) == set()
+
+
+def test_what_a_search_keeps_of_failing_histories_is_judged(judged: Judged) -> None:
+    report, searched = judged
+    assert report.histories == len(BROKEN) + len(CLEAN) + 2 + len(searched), "results beside the traces are no events"
+    masters = [each for each in verdict(report, "masters").findings if each.history in searched]
+    assert any("did not agree with its claim" in each.what for each in masters)
 
 
 def test_detection_is_measured_from_the_end(report: Report) -> None:
