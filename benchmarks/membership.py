@@ -143,12 +143,17 @@ class _Watch:
 
 
 def measure_failures(make: Callable[[], ManyMembers], kind: str, victims: int) -> Failures:
-    """Let members fail one by one: "hung slave", "killed slave", "hung master", "killed master"."""
+    """Let members fail one by one: "hung slave", "killed slave", "hung master", "killed master".
+
+    `make` may return a cluster that has lost members before.
+    """
     found = Failures(kind, [], [], [])
-    cluster, master = make(), MASTER
+    cluster = make()
+    master = cluster.living()[0]
     for number in range(victims):
         if number and len(cluster.ids) <= ROOMY:
-            cluster, master = make(), MASTER
+            cluster = make()
+            master = cluster.living()[0]
         # Not in step with anybody's ticks, and another member each time.
         cluster.run_for(1_000 + number * 370 % 1_000)
         living = cluster.living()
