@@ -67,6 +67,7 @@ class Cluster:
         self.members: list[MemberProcess] = []
         """Those that were started and not killed or stopped by this object, in the order of their start."""
         self._started: list[MemberProcess] = []
+        self._paused: list[MemberProcess] = []
 
     @property
     def event_log(self) -> Path:
@@ -123,10 +124,13 @@ class Cluster:
     def pause(self, member: MemberProcess) -> None:
         """Let a member hang."""
         member.signal(signal.SIGSTOP)
+        self._paused.append(member)
 
     def resume(self, member: MemberProcess) -> None:
         """Let a paused member go on."""
         member.signal(signal.SIGCONT)
+        if member in self._paused:
+            self._paused.remove(member)
 
     def terminate(self, member: MemberProcess, timeout_s: float = 60.0) -> int:
         """Let a member hand over what it holds and leave; its exit status."""
@@ -176,6 +180,9 @@ class Cluster:
 
     def stop(self) -> None:
         """End all processes that this object started, paused ones too."""
+        for member in self._paused:
+            # It would be killed, too, but only when it has not ended for seconds.
+            member.kill()
         stop_all(self._started)
 
     def logs(self) -> str:
