@@ -21,7 +21,10 @@ pytestmark = pytest.mark.thorough
 
 
 @pytest.mark.rows("DL-78", "DL-55", "DL-60", "DL-61", "DL-68")
-@pytest.mark.parametrize(("size", "cases"), [(0, 1), (1, 5), (2, 34), (3, 286), (4, 2840), (5, 32344)])
+@pytest.mark.parametrize(
+    ("size", "cases"),
+    [(0, 1), (1, 5), (2, 34), (3, 286), (4, 2840), pytest.param(5, 32344, marks=pytest.mark.long)],
+)
 def test_every_plan_keeps_the_bounds(size: int, cases: int):
     seen = 0
     for current, target in small_cases(size):
@@ -58,7 +61,7 @@ def test_plans_are_the_reference_s_own_wherever_those_keep_the_number_of_replica
 
 
 @pytest.mark.rows("DL-78")
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", [1, 2, 3, pytest.param(4, marks=pytest.mark.long)])
 def test_a_plan_that_keeps_the_bounds_always_exists_and_is_hardly_shorter(size: int):
     for current, target in small_cases(size):
         wanted = without_cycles(current, target)
