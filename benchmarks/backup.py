@@ -22,11 +22,11 @@ from benchmarks.measure import Contender, clock_ns, compare, concurrent
 from benchmarks.plan import KEY_COUNT, MAP, Plan, make_entries
 from benchmarks.results import Comparison, Goal
 from benchmarks.servers import Server, members, redis_server
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import ProtocolError
 from phalanx.common.ids import address_of, host_and_port
-from phalanx.grid.serialization import to_data, to_key_data
 from phalanx.maps.async_map import AsyncMap
-from phalanx.partition.hashing import partition_of
 from phalanx.wire.codec import encode_frame
 from phalanx.wire.messages import PROTOCOL_VERSION, DoneReply, Hello, Put
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from unittest.mock import patch
 
+from phalanx.codec.hashing import partition_of
 from phalanx.common.clock import value_of
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, ClientId, MemberId, address_of, is_client, is_member, member_id
@@ -24,7 +25,6 @@ from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.view import MembersView
 from phalanx.membership.service import MembershipService
 from phalanx.node.node import Node
-from phalanx.partition.hashing import partition_of
 from phalanx.wire import messages as m
 from phalanx.wire.effects import (
     Answer,

@@ -4,10 +4,10 @@ from typing import Any
 
 from harness import MAP, Cluster
 from phalanx.client.staging import StagedRows
+from phalanx.codec.rows import rows_by_partition
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, Step, hidden_name
 from phalanx.common.map_settings import Batch
-from phalanx.grid.rows import rows_by_partition
 from phalanx.wire import messages as m
 
 

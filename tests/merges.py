@@ -1,8 +1,8 @@
 """Clusters in the hands of a test that fall apart, write on both sides, and come together again."""
 
 from harness import MAP, TEXT, Cluster, key_of
+from phalanx.codec.hashing import partition_of
 from phalanx.common.map_settings import MapChange
-from phalanx.partition.hashing import partition_of
 from phalanx.wire import messages as m
 
 COUNT = 5

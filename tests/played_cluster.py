@@ -4,13 +4,13 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from phalanx.codec.hashing import partition_of, scan_position
+from phalanx.codec.rows import unpack_rows
 from phalanx.common.errors import ErrorCode
 from phalanx.common.table import PartitionTable, build_table
-from phalanx.grid.rows import unpack_rows
 from phalanx.maps.call_plans import CallOwners, CallPlan, FindTable, Pause, RefreshTable
 from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.scanning import Scan
-from phalanx.partition.hashing import partition_of, scan_position
 from phalanx.wire import messages as m
 
 T = TypeVar("T")

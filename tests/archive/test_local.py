@@ -16,10 +16,10 @@ from archives import ENTRIES, altered, change, settings, source_of
 from phalanx.archive import ENTRY_SCHEMA, IfExists, Restored, export_maps, read_manifest, restore_maps
 from phalanx.archive.exporting import Source
 from phalanx.cli.main import app
+from phalanx.codec.values import from_data
 from phalanx.common.backups import BackupCount
 from phalanx.common.errors import UsageError
 from phalanx.common.map_settings import MapChange, Protection
-from phalanx.grid.serialization import from_data
 from processes import Cluster, wait_for
 
 WITHOUT_SPARK = (

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from phalanx.client.journal import Journal, JournalEvent, Position
+from phalanx.codec.values import from_data, from_key_data
 from phalanx.common.errors import JournalLineageChanged, JournalNotEnabled, JournalOverrun, UsageError
-from phalanx.grid.serialization import from_data, from_key_data
 from processes import Cluster, wait_for
 
 

@@ -3,12 +3,12 @@
 import pytest
 
 from harness import KEY, MAP, address
+from phalanx.calls.retries import RETRY_PAUSE_MS
 from phalanx.client.core import ASK_PAUSE_MAX_MS, ASK_TIMEOUT_MS, DOUBT_AFTER_MS, NEWS_AFTER_MS, ClientCore
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Target, member_id
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.common.view import MembersView
-from phalanx.grid.calls import RETRY_PAUSE_MS
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
 

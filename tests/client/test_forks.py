@@ -145,7 +145,7 @@ def test_what_was_begun_before_the_fork_goes_on_in_both_processes(client: phalan
     attempt = staging.attempt("1")
 
     def work() -> list[Any]:
-        attempt.put_rows([phalanx.grid.serialization.to_key_data("staged")], [phalanx.grid.serialization.to_data(1)])
+        attempt.put_rows([phalanx.codec.values.to_key_data("staged")], [phalanx.codec.values.to_data(1)])
         assert staging.apply([attempt.staged()]) == client.partition_count
         return list(items)
 

@@ -8,10 +8,10 @@ import pytest
 
 import phalanx
 from phalanx.client.aio import AsyncClient
-from phalanx.grid.outcomes import CallerRecord
-from phalanx.grid.serialization import to_data, to_key_data
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.values import to_data, to_key_data
+from phalanx.grid.replica.deduplication import CallerRecord
 from phalanx.maps.requests import OPEN_FROM_EVERY
-from phalanx.partition.hashing import partition_of
 from phalanx.runtime.embedded import EmbeddedCaller
 from phalanx.runtime.member import Member
 from phalanx.wire.effects import Answer

@@ -8,10 +8,10 @@ import pytest
 import phalanx
 from phalanx.client import wire
 from phalanx.client.wire import Opening, RefusedByPeer, Wire
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.values import to_key_data
 from phalanx.common.errors import ConnectError
 from phalanx.common.ids import Address
-from phalanx.grid.serialization import to_key_data
-from phalanx.partition.hashing import partition_of
 from processes import Cluster, wait_for
 
 HASTY = """

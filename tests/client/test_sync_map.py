@@ -8,7 +8,7 @@ import pytest
 
 from phalanx.client.sync import Client
 from phalanx.client.sync_map import SyncMap
-from phalanx.grid.serialization import to_data, to_key_data
+from phalanx.codec.values import to_data, to_key_data
 from phalanx.wire import messages as m
 
 

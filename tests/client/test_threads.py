@@ -15,10 +15,10 @@ import phalanx
 from forks import in_child
 from phalanx.client.ask import Inquirer
 from phalanx.client.lanes import IDLE_MS, LOOK_EVERY_MS
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.values import to_key_data
 from phalanx.common.errors import ConnectError, IndeterminateWrite, PhalanxError, UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of
-from phalanx.grid.serialization import to_key_data
-from phalanx.partition.hashing import partition_of
 from processes import Cluster, wait_for
 
 MANY = 15_000_000

@@ -5,9 +5,9 @@ import pytest
 from cuts.conftest import Start
 from cuts.machines import HASTY, SETTLE_S, STORED, Machines
 from cuts.test_figures import one_cluster_again
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.values import to_data
 from phalanx.common.errors import IndeterminateWrite, UnavailableError
-from phalanx.grid.serialization import to_data
-from phalanx.partition.hashing import partition_of
 from processes import wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.cuts, pytest.mark.timeout(400)]

@@ -10,10 +10,10 @@ import pytest
 
 from cuts.conftest import Start
 from cuts.machines import LocalClient, Machines
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.values import to_data
 from phalanx.common.errors import NotEnoughMembers
 from phalanx.common.map_settings import MapChange, Protection
-from phalanx.grid.serialization import to_data
-from phalanx.partition.hashing import partition_of
 from processes import wait_for
 
 pytestmark = [pytest.mark.cuts, pytest.mark.timeout(400)]

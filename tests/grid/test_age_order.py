@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from harness import MAP, TEXT, Cluster
 from phalanx.common.clock import with_stamp
 from phalanx.common.map_settings import MapConfig
-from phalanx.grid import age_order, store
-from phalanx.grid.evicting import PAUSE_MS
-from phalanx.grid.store import MapStore
+from phalanx.grid.replica import age_order, store
+from phalanx.grid.replica.store import MapStore
+from phalanx.grid.replication.eviction import PAUSE_MS
 from phalanx.wire import messages as m
 
 FEW = 16

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from harness import KEY, MAP, TEXT, Cluster, key_of
+from phalanx.codec.rows import cut_rows, pack_rows, unpack_rows
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind as HiddenKind
 from phalanx.common.hidden import Step, hidden_name
-from phalanx.grid.conditions import fit_one_scan
-from phalanx.grid.rows import cut_rows, pack_rows, unpack_rows
+from phalanx.grid.serving.conditions import fit_one_scan
 from phalanx.maps.grouping import BATCH_KEYS, OwnerGroups
 from phalanx.wire import messages as m
 from phalanx.wire.conditions import Condition, Kind, Relation

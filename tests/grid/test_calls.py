@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from harness import KEY, MAP, Cluster, address
+from phalanx.calls.retries import REPEAT_WITHIN_MS, RETRY_PAUSE_MS, SPARE_ENDS, CallRouter
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Target, member_id
 from phalanx.common.table import PartitionTable, build_table
-from phalanx.grid.calls import REPEAT_WITHIN_MS, RETRY_PAUSE_MS, SPARE_ENDS, CallRouter
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Answer, Call, LinkLost, LinkRefused, Outbox, Send
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 from harness import CLIENT, MAP, TEXT, Cluster
+from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.map_settings import JournalSettings, MapChange
-from phalanx.grid.journal import ADDED, REMOVED, Journal
-from phalanx.partition.hashing import partition_of
+from phalanx.grid.replica.journal import ADDED, REMOVED, Journal
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Send
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import MAP, Cluster
+from phalanx.codec.values import Json, from_key_data, to_data, to_key_data
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind as Kinds
 from phalanx.common.hidden import Step, hidden_name
-from phalanx.grid.conditions import BadCondition, wanted_by
-from phalanx.grid.packing import EXAMINED_AT_MOST
-from phalanx.grid.serialization import Json, from_key_data, to_data, to_key_data
+from phalanx.grid.serving.conditions import BadCondition, wanted_by
+from phalanx.grid.serving.packing import EXAMINED_AT_MOST
 from phalanx.wire import messages as m
 from phalanx.wire.codec import FrameReader, encode_frame, message_decoder
 from phalanx.wire.conditions import Condition, Kind, Relation

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.grid.conditions import BadCondition, _among, wanted_by
-from phalanx.grid.judging import judged
-from phalanx.grid.packing import EXAMINED_BYTES, examined_at_most, packed_page
-from phalanx.grid.rows import numbers
-from phalanx.grid.serialization import MSGPACK_PREFIX, to_data
-from phalanx.grid.store import MapStore
+from phalanx.codec.rows import numbers
+from phalanx.codec.values import MSGPACK_PREFIX, to_data
+from phalanx.grid.replica.store import MapStore
+from phalanx.grid.serving.conditions import BadCondition, _among, wanted_by
+from phalanx.grid.serving.judging import judged
+from phalanx.grid.serving.packing import EXAMINED_BYTES, examined_at_most, packed_page
 from phalanx.wire.conditions import Condition, Kind, Relation
 from phalanx.wire.limits import JUDGED_BYTES
 from phalanx.wire.messages import PackedReply

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 import merges
 from harness import MAP, TEXT, Cluster, key_of, lone_id
 from jobs import Job
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.rows import pack_rows
 from phalanx.common.clock import with_stamp
 from phalanx.common.errors import UsageError
 from phalanx.common.hidden import Kind, Step, hidden_name
 from phalanx.common.map_settings import MAX_BOUND, JournalSettings, MapChange, MapConfig, MapPlan, MapSettings
-from phalanx.grid.division import divide
-from phalanx.grid.evicting import IN_A_TURN, WITH_A_WRITE
-from phalanx.grid.merge_policies import POLICIES, Verdict, Version, decide
-from phalanx.grid.rows import pack_rows
-from phalanx.grid.store import RANKED_AT_LEAST, MapStore, Replica
-from phalanx.partition.hashing import partition_of
+from phalanx.grid.replica.merge_policies import POLICIES, Verdict, Version, decide
+from phalanx.grid.replica.replica_split import divide
+from phalanx.grid.replica.store import RANKED_AT_LEAST, MapStore, Replica
+from phalanx.grid.replication.eviction import IN_A_TURN, WITH_A_WRITE
 from phalanx.wire import messages as m
 
 K = [key_of(0, 1, number) for number in range(12)]

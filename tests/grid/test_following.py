@@ -9,8 +9,8 @@ from phalanx.common.clock import GridClock, with_stamp
 from phalanx.common.ids import MemberId
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import build_table
-from phalanx.grid.discarding import Discarded
-from phalanx.grid.following import Followed
+from phalanx.grid.replica.deferred_free import Discarded
+from phalanx.grid.replication.follower import Followed
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Received, Send
 

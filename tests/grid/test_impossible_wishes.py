@@ -3,10 +3,10 @@
 import pytest
 
 from harness import KEY, MAP, TEXT, Cluster
+from phalanx.codec.rows import pack_rows
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, hidden_name
 from phalanx.common.ids import MAX_TTL_MS
-from phalanx.grid.rows import pack_rows
 from phalanx.wire import messages as m
 
 V = TEXT + b"v"

@@ -7,20 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import KEY, MAP, TEXT, Cluster, key_of, lone_id
+from phalanx.codec.rows import pack_rows
 from phalanx.common.backups import BackupCount
 from phalanx.common.clock import with_stamp
 from phalanx.common.errors import JournalLineageChanged, JournalOverrun, UsageError
 from phalanx.common.hidden import Kind, Step, hidden_name
 from phalanx.common.map_settings import JournalSettings, MapChange, MapConfig, MapPlan, Protection, plan_of
 from phalanx.common.view import ViewId
-from phalanx.grid.copying import CopySender, IncomingCopy
-from phalanx.grid.discarding import ENTRIES_AT_ONCE, Discarded
-from phalanx.grid.journal import ENDED_LINEAGES, EVENT_BYTES, OLD_VALUE_WITHIN_BYTES, Journal, lineage_of
-from phalanx.grid.mutation import apply
-from phalanx.grid.readable import JournalMarks
-from phalanx.grid.rows import pack_rows
-from phalanx.grid.steps import FOREVER, REMOVAL, consumed_by, page_key
-from phalanx.grid.store import Replica
+from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, Discarded
+from phalanx.grid.replica.journal import ENDED_LINEAGES, EVENT_BYTES, OLD_VALUE_WITHIN_BYTES, Journal, lineage_of
+from phalanx.grid.replica.mutation import apply
+from phalanx.grid.replica.staged_steps import FOREVER, REMOVAL, consumed_by, page_key
+from phalanx.grid.replica.store import Replica
+from phalanx.grid.replication.committed_offset import JournalMarks
+from phalanx.grid.replication.copying import CopySender, IncomingCopy
 from phalanx.maps.journals import Position, page_of
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Send

@@ -10,10 +10,10 @@ from harness import MAP, TEXT, Cluster
 from phalanx.common.clock import with_stamp
 from phalanx.common.hidden import Kind, Step, hidden_name
 from phalanx.common.map_settings import JournalSettings, MapChange
-from phalanx.grid import journal as journals
-from phalanx.grid.journal import ADDED, ENDED_LINEAGES, EVENT_BYTES, REMOVED, UPDATED, Journal, greatest
-from phalanx.grid.mutation import apply
-from phalanx.grid.store import MapStore, Replica
+from phalanx.grid.replica import journal as journals
+from phalanx.grid.replica.journal import ADDED, ENDED_LINEAGES, EVENT_BYTES, REMOVED, UPDATED, Journal, greatest
+from phalanx.grid.replica.mutation import apply
+from phalanx.grid.replica.store import MapStore, Replica
 from phalanx.wire import messages as m
 
 MANY = 30_000

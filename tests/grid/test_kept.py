@@ -20,12 +20,12 @@ from merges import (
     replicas_agree,
     split,
 )
+from phalanx.codec.hashing import partition_of
 from phalanx.common.ids import MemberId
 from phalanx.common.table import build_table
-from phalanx.grid.keeping import LEAVE_AFTER_MS
-from phalanx.grid.kept import Kept, keep
-from phalanx.grid.store import Replica
-from phalanx.partition.hashing import partition_of
+from phalanx.grid.merge.merging import LEAVE_AFTER_MS
+from phalanx.grid.merge.orphaned_replicas import Kept, keep
+from phalanx.grid.replica.store import Replica
 from phalanx.wire import events
 from phalanx.wire import messages as m
 

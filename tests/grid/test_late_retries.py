@@ -1,8 +1,8 @@
 """A put that is sent again must not take effect after its call has ended."""
 
+from phalanx.calls.retries import RETRY_PAUSE_MS, CallRouter
 from phalanx.common.ids import MemberId
 from phalanx.common.table import build_table
-from phalanx.grid.calls import RETRY_PAUSE_MS, CallRouter
 from phalanx.wire.effects import Answer, Call, LinkLost, Outbox, Send
 from phalanx.wire.messages import DoneReply, Put
 

@@ -25,7 +25,7 @@ from merges import (
     replicas_agree,
     split,
 )
-from phalanx.grid.merge_policies import POLICIES
+from phalanx.grid.replica.merge_policies import POLICIES
 from phalanx.wire import messages as m
 
 pytestmark = pytest.mark.thorough

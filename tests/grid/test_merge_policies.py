@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from phalanx.common.clock import COUNTER_BITS, with_stamp
 from phalanx.common.map_settings import DEFAULT_MERGE_POLICY, MERGE_POLICIES
-from phalanx.grid.merge_policies import COUNTING, POLICIES, Verdict, Version, decide, merge
+from phalanx.grid.replica.merge_policies import COUNTING, POLICIES, Verdict, Version, decide, merge
 
 TEXT = b"\xff\xff\xff\xf5"
 SYMMETRIC = ("latest-update", "latest-access", "higher-hits", "expiration-time")

@@ -7,7 +7,7 @@ import pytest
 
 from harness import KEY, MAP, Cluster
 from phalanx.common.migration import Migration, MigrationKind
-from phalanx.grid.streams import COPY_STALLED_AFTER_MS, COPY_UNHEARD_AFTER_MS
+from phalanx.grid.replication.progress import COPY_STALLED_AFTER_MS, COPY_UNHEARD_AFTER_MS
 from phalanx.wire import events
 from phalanx.wire import messages as m
 from phalanx.wire.effects import TimePassed

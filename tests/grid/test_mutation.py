@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import phalanx.grid
 from harness import CLIENT, KEY, MAP, TEXT, Cluster
 from phalanx.common.ids import Millis
-from phalanx.grid import mutation
-from phalanx.grid.mutation import apply
-from phalanx.grid.replication import OwnedPartition
-from phalanx.grid.store import Replica
+from phalanx.grid.replica import mutation
+from phalanx.grid.replica.mutation import apply
+from phalanx.grid.replica.store import Replica
+from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Received
 
@@ -149,16 +149,16 @@ def test_the_short_way_of_a_put_ends_where_the_door_does(history: list[Any], has
 
 # --- nothing beside it ---------------------------------------------------------------------------------------------------
 
-NUMBERS = {"mutation.py": {"apply"}, "replication.py": {"put_unshared"}, "store.py": {"__init__"}}
+NUMBERS = {"mutation.py": {"apply"}, "owned_partition.py": {"put_unshared"}, "store.py": {"__init__"}}
 """Where the number of a replica's last mutation is set."""
-NOTES = {"mutation.py": {"note_outcome"}, "operations.py": {"_put"}}
+NOTES = {"mutation.py": {"note_outcome"}, "single.py": {"_put"}}
 """Where an outcome is noted: besides, where a put goes the short way."""
 
 
 def found_in(is_wanted: Any) -> dict[str, set[str]]:
     """The functions in which a node of the syntax tree is wanted, by file."""
     found: dict[str, set[str]] = {}
-    for path in sorted(GRID.glob("*.py")):
+    for path in sorted(GRID.rglob("*.py")):
         for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(function, ast.FunctionDef) and any(map(is_wanted, ast.walk(function))):
                 found.setdefault(path.name, set()).add(function.name)

@@ -6,7 +6,7 @@ import pytest
 
 from harness import CLIENT, KEY, MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode
-from phalanx.grid.outcomes import SILENT_MS
+from phalanx.grid.replica.deduplication import SILENT_MS
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Received, TimePassed
 
@@ -221,7 +221,7 @@ def test_a_write_that_is_over_is_never_applied(kind: str, rows: str) -> None:
 def test_a_write_whose_outcome_was_forgotten_is_unknown_and_not_applied_again(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phalanx.grid.outcomes.MAX_OUTCOMES", 4)
+    monkeypatch.setattr("phalanx.grid.replica.deduplication.MAX_OUTCOMES", 4)
     asked = Asked(kind)
     c = asked.c
     asked.ask("A")

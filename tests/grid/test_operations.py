@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from harness import KEY, MAP, TEXT, Cluster, key_of
+from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MAX_TTL_MS
-from phalanx.grid.expiring import IN_A_TURN, ROUND_MS
-from phalanx.partition.hashing import partition_of
+from phalanx.grid.replication.expiry import IN_A_TURN, ROUND_MS
 from phalanx.wire import messages as m
 from phalanx.wire.codec import HEADER_BYTES, encode_frame
 
@@ -112,7 +112,7 @@ def test_empty_bulk_requests_are_answered() -> None:
 
 
 def test_a_reply_ends_where_it_would_become_too_big(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phalanx.grid.bulk.REPLY_BYTES", 1_000)
+    monkeypatch.setattr("phalanx.grid.requests.bulk.REPLY_BYTES", 1_000)
     c = alone()
     keys = [TEXT + b"%d" % number for number in range(10)]
     ask(c, m.PutAll, keys, [b"\0\0\0\1" + b"x" * 296] * 10, 0)
@@ -135,7 +135,7 @@ def test_a_reply_ends_where_it_would_become_too_big(monkeypatch: pytest.MonkeyPa
 def test_no_more_is_copied_than_the_reply_holds(
     monkeypatch: pytest.MonkeyPatch, request_of: Callable[[list[bytes]], Any], ttl_ms: int
 ) -> None:
-    monkeypatch.setattr("phalanx.grid.bulk.REPLY_BYTES", 1_000_000)
+    monkeypatch.setattr("phalanx.grid.requests.bulk.REPLY_BYTES", 1_000_000)
     c = alone()
     keys = [TEXT + b"%d" % number for number in range(200)]
     for key in keys:

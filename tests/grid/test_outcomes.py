@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.grid import outcomes as o
-from phalanx.grid.outcomes import Outcomes, Standing
+from phalanx.grid.replica import deduplication as o
+from phalanx.grid.replica.deduplication import Outcomes, Standing
 from phalanx.wire.replication_messages import OutcomeValue, RecordedCaller
 
 ME, OTHER = "client/1", "client/2"

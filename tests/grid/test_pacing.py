@@ -7,10 +7,10 @@ import pytest
 
 from harness import MAP, TEXT, Cluster, lone_id
 from phalanx.common.ids import Millis
-from phalanx.grid.copying import MAX_ON_THE_WAY, CopySender, IncomingCopy
-from phalanx.grid.discarding import ENTRIES_AT_ONCE, PAUSE_MS, SMALL, Discarded
-from phalanx.grid.pacing import FORGET_MS, GAP_MS, MAX_GAP_MS, CopyPacer
-from phalanx.grid.store import Replica
+from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, PAUSE_MS, SMALL, Discarded
+from phalanx.grid.replica.store import Replica
+from phalanx.grid.replication.copying import MAX_ON_THE_WAY, CopySender, IncomingCopy
+from phalanx.grid.replication.flow_control import FORGET_MS, GAP_MS, MAX_GAP_MS, CopyPacer
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Send
 

@@ -3,8 +3,8 @@
 import struct
 
 from phalanx.common.clock import STAMP_BYTES
-from phalanx.grid.packing import PackedPage, packed_page
-from phalanx.grid.store import MapStore
+from phalanx.grid.replica.store import MapStore
+from phalanx.grid.serving.packing import PackedPage, packed_page
 
 
 def store_of(ttls: dict[bytes, int]) -> MapStore:

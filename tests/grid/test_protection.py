@@ -7,7 +7,7 @@ import pytest
 from harness import CLIENT, KEY, MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode, NotEnoughMembers
 from phalanx.common.map_settings import MapChange, Protection
-from phalanx.grid.protection import Guard
+from phalanx.grid.replication.protection import Guard
 from phalanx.maps.requests import raise_error
 from phalanx.wire import events
 from phalanx.wire import messages as m

@@ -7,13 +7,13 @@ import pytest
 
 import jobs
 from harness import CLIENT, MAP, TEXT, Cluster
+from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Step
 from phalanx.common.migration import Migration, MigrationKind
-from phalanx.grid import steps
-from phalanx.grid.copying import Destination
-from phalanx.grid.outgoing import Outgoing
-from phalanx.partition.hashing import partition_of
+from phalanx.grid.migration_source import Outgoing
+from phalanx.grid.replica import staged_steps as steps
+from phalanx.grid.replication.copying import Destination
 from phalanx.wire import messages as m
 
 OLD, NEW, LATER = (TEXT + value for value in (b"old", b"new", b"later"))
@@ -71,7 +71,7 @@ def test_no_turn_replaces_more_than_one_partition_where_each_is_large(monkeypatc
 
     monkeypatch.setattr(steps, "_replace", counted)
     monkeypatch.setattr(Cluster, "feed", feed)
-    with patch("phalanx.grid.turns.ROWS_AT_ONCE", 1):
+    with patch("phalanx.grid.serving.turns.ROWS_AT_ONCE", 1):
         c = decided()
         c.advance(50)
     assert sum(turns) == PARTS

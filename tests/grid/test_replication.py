@@ -4,7 +4,7 @@ import pytest
 
 from harness import KEY, MAP, Cluster, key_of
 from phalanx.common.errors import ErrorCode
-from phalanx.grid.streams import RESEND_AFTER_MS, StreamState
+from phalanx.grid.replication.progress import RESEND_AFTER_MS, StreamState
 from phalanx.wire import messages as m
 from phalanx.wire.effects import LinkLost
 

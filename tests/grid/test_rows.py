@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.grid.rows import (
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.rows import (
     NUMBER_BYTES,
     BadRows,
     cut_rows,
@@ -17,7 +18,6 @@ from phalanx.grid.rows import (
     together,
     unpack_rows,
 )
-from phalanx.partition.hashing import partition_of
 
 TEXT = b"\xff\xff\xff\xf5"
 SAME = st.lists(st.tuples(st.binary(min_size=4, max_size=4), st.sampled_from([b"", b"four"])), max_size=40)

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import MAP, TEXT, Cluster
-from phalanx.grid import packing, scan_order, scanning, store
-from phalanx.grid.scan_order import ScanOrder
-from phalanx.grid.serialization import keys_to_data
-from phalanx.partition.hashing import scan_position
+from phalanx.codec.hashing import scan_position
+from phalanx.codec.values import keys_to_data
+from phalanx.grid.replica import scan_order, store
+from phalanx.grid.replica.scan_order import ScanOrder
+from phalanx.grid.serving import packing, scanning
 from phalanx.wire import messages as m
 from phalanx.wire.conditions import Condition, Kind, Relation
 

@@ -21,9 +21,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from phalanx.common.errors import PhalanxError, UsageError
-from phalanx.grid import messagepack, serialization
-from phalanx.grid.serialization import (
+from phalanx.codec import messagepack
+from phalanx.codec import values as serialization
+from phalanx.codec.values import (
     MSGPACK_PREFIX,
     MSGPACK_TYPE_ID,
     CorruptDataError,
@@ -34,6 +34,7 @@ from phalanx.grid.serialization import (
     to_data,
     to_key_data,
 )
+from phalanx.common.errors import PhalanxError, UsageError
 
 AN_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 UTC = dt.UTC
@@ -491,7 +492,7 @@ REFUSED_KEYS: list[tuple[object, str]] = [
     ({"a": 1}, "key: dict cannot be a key; use a scalar (such as its id), or a tuple of scalars"),
     (Flight(1, 2), "Flight cannot be a key; use a scalar (such as its id)"),
     (Json("1"), "Json cannot be a key"),
-    ((1, Json("1")), "key[1]: phalanx.grid.messagepack.Json cannot be a key"),
+    ((1, Json("1")), "key[1]: phalanx.codec.messagepack.Json cannot be a key"),
     ((1, {}), "key[1]: dict cannot be a key"),
     ((1, (2,)), "key[1]: tuple within a key; a composite key is one tuple of scalars, so flatten it"),
     ([1, [2]], "key[1]: list within a key"),

@@ -4,12 +4,12 @@ import pytest
 
 import jobs
 from harness import MAP, TEXT, Cluster
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.rows import pack_rows
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, Step, hidden_name
-from phalanx.grid.rows import pack_rows
-from phalanx.grid.staged import MAX_JOBS
-from phalanx.grid.steps import REMOVES
-from phalanx.partition.hashing import partition_of
+from phalanx.grid.replica.staged import MAX_JOBS
+from phalanx.grid.replica.staged_steps import REMOVES
 from phalanx.wire import messages as m
 
 OLD, NEW, LATER = (TEXT + value for value in (b"old", b"new", b"later"))

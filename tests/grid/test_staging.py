@@ -6,13 +6,13 @@ import pytest
 
 import jobs
 from harness import KEY, MAP, TEXT, Cluster
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.rows import pack_rows
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.hidden import HiddenName, Kind, Step, check_part, hidden_name, is_hidden, job_of, kind_of, target_of
-from phalanx.grid.rows import pack_rows
-from phalanx.grid.staged import MAX_JOBS, MAX_SNAPSHOTS, Staged
-from phalanx.grid.steps import REMOVES
+from phalanx.grid.replica.staged import MAX_JOBS, MAX_SNAPSHOTS, Staged
+from phalanx.grid.replica.staged_steps import REMOVES
 from phalanx.maps.requests import check_map_name
-from phalanx.partition.hashing import partition_of
 from phalanx.wire import messages as m
 
 OLD, NEW, LATER = (TEXT + value for value in (b"old", b"new", b"later"))

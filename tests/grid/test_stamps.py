@@ -8,8 +8,8 @@ import pytest
 from harness import KEY, MAP, TEXT, Cluster, lone_id
 from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES, GridClock, stamp_of, with_stamp
 from phalanx.common.table import build_table
-from phalanx.grid.discarding import Discarded
-from phalanx.grid.following import Followed
+from phalanx.grid.replica.deferred_free import Discarded
+from phalanx.grid.replication.follower import Followed
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Received
 

@@ -8,9 +8,9 @@ import jobs
 from harness import CLIENT, TEXT, Cluster
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, Step
-from phalanx.grid.staged import Staged
-from phalanx.grid.steps import drop_hidden
-from phalanx.grid.store import MapStore
+from phalanx.grid.replica.staged import Staged
+from phalanx.grid.replica.staged_steps import drop_hidden
+from phalanx.grid.replica.store import MapStore
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Send
 
@@ -184,7 +184,7 @@ def test_a_content_is_assembled_in_parts() -> None:
 def test_parts_of_a_content_are_not_stamped_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     c, job = staged()
     job.wish_until("A", m.Replacement.BEGIN)
-    monkeypatch.setattr("phalanx.grid.steps._stamp_anew", None)
+    monkeypatch.setattr("phalanx.grid.replica.staged_steps._stamp_anew", None)
     request = job.ask("A", Step.ASSEMBLE, "t1")
     c.advance(50)
     assert count(c, request) == 1

@@ -6,10 +6,10 @@ import pytest
 
 import jobs
 from harness import CLIENT, TEXT, Cluster
+from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Step
-from phalanx.grid.store import MapStore
-from phalanx.partition.hashing import partition_of
+from phalanx.grid.replica.store import MapStore
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Send
 

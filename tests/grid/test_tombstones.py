@@ -9,15 +9,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from harness import KEY, MAP, TEXT, Cluster, lone_id
+from phalanx.codec.hashing import partition_of
 from phalanx.common.clock import GridClock, with_stamp
 from phalanx.common.view import ViewId
-from phalanx.grid.copying import CopySender, IncomingCopy
-from phalanx.grid.discarding import ENTRIES_AT_ONCE, PAUSE_MS, SMALL, Discarded
-from phalanx.grid.division import divide
-from phalanx.grid.mutation import apply
-from phalanx.grid.purging import AT_ONCE, Purger
-from phalanx.grid.store import MapStore, Replica
-from phalanx.partition.hashing import partition_of
+from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, PAUSE_MS, SMALL, Discarded
+from phalanx.grid.replica.mutation import apply
+from phalanx.grid.replica.replica_split import divide
+from phalanx.grid.replica.store import MapStore, Replica
+from phalanx.grid.replica.tombstones import AT_ONCE, Purger
+from phalanx.grid.replication.copying import CopySender, IncomingCopy
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Send
 

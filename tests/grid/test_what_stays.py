@@ -7,8 +7,8 @@ from phalanx.common import map_settings
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import ClientId, member_id
 from phalanx.common.map_settings import Content, MapChange, MapPlan
-from phalanx.grid import outcomes
-from phalanx.grid.discarding import SMALL
+from phalanx.grid.replica import deduplication as outcomes
+from phalanx.grid.replica.deferred_free import SMALL
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Received
 from phalanx.wire.handshake import MAX_CLIENT_LENGTH, MAX_MEMBER_LENGTH, judge_hello

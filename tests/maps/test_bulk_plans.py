@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from phalanx.client.packed_rows import put_plan
+from phalanx.codec.rows import rows_by_partition
 from phalanx.common.errors import (
     ErrorCode,
     IndeterminateWrite,
@@ -13,7 +14,6 @@ from phalanx.common.errors import (
     UnavailableError,
     UsageError,
 )
-from phalanx.grid.rows import rows_by_partition
 from phalanx.maps.call_plans import CallOwners, CallPlan, FindTable
 from phalanx.maps.grouping import BATCH_KEYS, PARTS_AT_ONCE
 from phalanx.wire import messages as m

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from phalanx.client.wire import Opening
+from phalanx.codec.values import keys_to_data, to_data
 from phalanx.common.ids import Address
-from phalanx.grid.serialization import keys_to_data, to_data
 from phalanx.net.records import LONGEST, MAX_BODY_BYTES
 from phalanx.net.secret import Secret
 from phalanx.runtime.member import Member

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import phalanx
-from phalanx.grid.serialization import keys_to_data
+from phalanx.codec.values import keys_to_data
 from phalanx.runtime.member import Member
 from phalanx.wire.codec import encode_frame
 from phalanx.wire.messages import PROTOCOL_VERSION, DoneReply, Get, GetAll, Hello, Message, Put, ValueReply

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import phalanx
+from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import ConnectError
 from phalanx.common.ids import Address, host_and_port
-from phalanx.grid.serialization import to_data, to_key_data
 from phalanx.net.greeting import Connecting
 from phalanx.net.greeting_reader import GreetingReader
 from phalanx.net.records import RecordLayer, Sealer

@@ -6,14 +6,14 @@ from unittest.mock import patch
 import pytest
 
 from harness import KEY, MAP, TEXT, Cluster, key_of
+from phalanx.calls.retries import CallRouter
+from phalanx.codec.hashing import children_of, partition_of
 from phalanx.common.clock import with_stamp
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.table import build_table, unassigned_table
-from phalanx.grid.calls import CallRouter
-from phalanx.grid.division import divide
-from phalanx.grid.store import Replica
+from phalanx.grid.replica.replica_split import divide
+from phalanx.grid.replica.store import Replica
 from phalanx.maps.scanning import ScanPositions
-from phalanx.partition.hashing import children_of, partition_of
 from phalanx.partition.recovery import recover
 from phalanx.wire import events
 from phalanx.wire import messages as m

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import MAP, TEXT, Cluster
+from phalanx.codec import hashing
+from phalanx.codec.hashing import children_of, partition_of
+from phalanx.codec.rows import PREFIX_BYTES, pack_rows, unpack_rows
 from phalanx.common.clock import with_stamp
 from phalanx.common.hidden import Kind, hidden_name
-from phalanx.grid.division import ENTRIES_AT_ONCE, Division
-from phalanx.grid.journal import Journal
-from phalanx.grid.rows import PREFIX_BYTES, pack_rows, unpack_rows
-from phalanx.grid.steps import FOREVER, page_key
-from phalanx.grid.store import Replica
-from phalanx.partition import hashing
-from phalanx.partition.hashing import children_of, partition_of
+from phalanx.grid.replica.journal import Journal
+from phalanx.grid.replica.replica_split import ENTRIES_AT_ONCE, Division
+from phalanx.grid.replica.staged_steps import FOREVER, page_key
+from phalanx.grid.replica.store import Replica
 from phalanx.wire import messages as m
 
 VALUE = b"\0\0\0\1v"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.grid.serialization import to_key_data
-from phalanx.partition.hashing import HASH_SEED, partition_hash, partition_of, scan_position
+from phalanx.codec.hashing import HASH_SEED, partition_hash, partition_of, scan_position
+from phalanx.codec.values import to_key_data
 
 MASK = 0xFFFFFFFF
 SOME_TYPE_ID = b"\x00\x00\x00\x01"

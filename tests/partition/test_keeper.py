@@ -8,7 +8,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.map_settings import MapConfig
 from phalanx.common.table import PartitionTable, build_table
-from phalanx.grid.streams import COPY_UNHEARD_AFTER_MS
+from phalanx.grid.replication.progress import COPY_UNHEARD_AFTER_MS
 from phalanx.wire import events
 from phalanx.wire import messages as m
 

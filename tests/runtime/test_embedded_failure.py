@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import phalanx
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.values import to_key_data
 from phalanx.common.errors import EntryTooLarge
 from phalanx.common.ids import MemberId
-from phalanx.grid.serialization import to_key_data
-from phalanx.partition.hashing import partition_of
 from phalanx.runtime.failure import MemoryShortage
 from phalanx.runtime.member import Member
 from phalanx.wire.codec import FrameReader

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import phalanx
+from phalanx.codec.values import keys_to_data
 from phalanx.common.hidden import Step
 from phalanx.common.ids import ClientId, MemberId
 from phalanx.common.map_settings import MapChange
-from phalanx.grid.serialization import keys_to_data
 from phalanx.runtime.inbound import FEW_KEYS, MAX_LOT, TURN_S, Inbound
 from phalanx.runtime.member import Member
 from phalanx.wire import messages as m

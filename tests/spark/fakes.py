@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from phalanx.client.two_clusters import check_founders
-from phalanx.grid.conditions import wanted_by
-from phalanx.grid.rows import unpack_rows
-from phalanx.grid.serialization import from_data, from_key_data, to_data, to_key_data
-from phalanx.partition.hashing import partition_of
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.rows import unpack_rows
+from phalanx.codec.values import from_data, from_key_data, to_data, to_key_data
+from phalanx.grid.serving.conditions import wanted_by
 from phalanx.spark.options import Options
 from phalanx.wire.conditions import Condition
 from phalanx.wire.messages import PackedReply

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from phalanx.client.journal import Bounds, JournalEvent, Position
 from phalanx.client.staging import StagedRows
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import JournalOverrun
-from phalanx.grid.serialization import to_data, to_key_data
-from phalanx.partition.hashing import partition_of
 from spark.fakes import PARTITIONS, FakeGrid, unpacked
 
 Rows = dict[bytes, bytes | None]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import UsageError
-from phalanx.grid.serialization import to_data, to_key_data
 from phalanx.spark import fallback
 from phalanx.spark import keys as keys_module
 from phalanx.spark import layouts as layouts_module

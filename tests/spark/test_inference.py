@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from phalanx.codec.values import Json
 from phalanx.common.errors import UsageError
-from phalanx.grid.serialization import Json
 from phalanx.spark import grid as grid_module
 from phalanx.spark.source import PhalanxSource
 from spark.fakes import FakeGrid

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.grid import rows
-from phalanx.grid.serialization import to_key_data
-from phalanx.partition import hashing
+from phalanx.codec import hashing, rows
+from phalanx.codec.values import to_key_data
 from phalanx.spark import packing
 from phalanx.spark.hashing import partitions_of
 

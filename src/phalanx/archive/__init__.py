@@ -7,8 +7,8 @@ a folder:
     manifest.json        what is in it; written last: without it the archive is not whole, and nothing reads it
     maps/0000/*.parquet  the entries of one map, as `ENTRY_SCHEMA` says
 
-Keys and values are in their serialised form (`phalanx.grid.serialization`), so whatever a map can hold comes back as it
-was, and `phalanx.grid.serialization.from_data` reads it without any cluster.
+Keys and values are in their serialised form (`phalanx.codec.values`), so whatever a map can hold comes back as it
+was, and `phalanx.codec.values.from_data` reads it without any cluster.
 """
 
 from __future__ import annotations

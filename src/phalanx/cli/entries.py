@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
+from phalanx.codec.values import CorruptDataError, from_data, from_key_data
 from phalanx.common.errors import UsageError
 from phalanx.common.words import quoted
-from phalanx.grid.serialization import CorruptDataError, from_data, from_key_data
 
 SHOWN_BYTES = 32
 """Of what cannot be decoded."""

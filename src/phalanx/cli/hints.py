@@ -10,9 +10,9 @@ import difflib
 from phalanx.cli.entries import KeyType, readings
 from phalanx.cli.output import as_cell
 from phalanx.client.sync_map import SyncMap
+from phalanx.codec.values import to_key_data
 from phalanx.common.errors import PhalanxError, UsageError
 from phalanx.common.words import counted, quoted, shown
-from phalanx.grid.serialization import to_key_data
 
 SHOWN_NAMES = 10
 

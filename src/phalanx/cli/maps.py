@@ -15,8 +15,8 @@ from phalanx.cli.output import as_cell, as_text, print_json
 from phalanx.client.ask import put_living_first
 from phalanx.client.sync import Client
 from phalanx.client.sync_map import SyncMap
+from phalanx.codec.values import CorruptDataError, to_data, to_key_data
 from phalanx.common.words import quoted
-from phalanx.grid.serialization import CorruptDataError, to_data, to_key_data
 
 CONNECT_TIMEOUT_S = 4.0
 CALL_TIMEOUT_S = 10.0

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from phalanx.calls.retries import CallRouter, why_no_owners
 from phalanx.client.loyalty import Contact, Known, Loyalty
 from phalanx.client.seeds import SeedCheck
 from phalanx.client.standing import Standing
@@ -19,7 +20,6 @@ from phalanx.common.errors import ConnectError, ErrorCode, TwoClusters
 from phalanx.common.ids import Address, MemberId, Millis, Target, address_of
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.grid.calls import CallRouter, why_no_owners
 from phalanx.wire.effects import Call, Effect, LinkLost, LinkRefused, Outbox, Send
 from phalanx.wire.messages import ErrorReply, GetTable, Reply, TableReply
 

@@ -45,15 +45,15 @@ from typing import NamedTuple, TypeVar
 from phalanx.client.packed_rows import put_round, rounds_of
 from phalanx.client.sync import Client
 from phalanx.client.sync_map import SyncMap
+from phalanx.codec.hashing import children_of
+from phalanx.codec.rows import rows_by_partition
 from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
 from phalanx.common.hidden import HiddenName, Kind, Step, check_part, hidden_name
 from phalanx.common.map_settings import Batch
-from phalanx.grid.rows import rows_by_partition
-from phalanx.grid.steps import REMOVES
+from phalanx.grid.replica.staged_steps import REMOVES
 from phalanx.maps.grouping import BATCH_KEYS
 from phalanx.maps.requests import check_map_name, expect, raise_error
 from phalanx.maps.time_limit import TimeLimit
-from phalanx.partition.hashing import children_of
 from phalanx.wire.limits import MAX_ATTEMPTS
 from phalanx.wire.messages import ChangeStaged, CountReply, ErrorReply, FlagReply, ReplaceContent, Replacement
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from phalanx.client.packed_rows import put_round, rounds_of
 from phalanx.client.plan_driver import carry_out
-from phalanx.grid.judging import judged
-from phalanx.grid.serialization import from_data, from_key_data, keys_to_data, to_data, to_key_data
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.values import from_data, from_key_data, keys_to_data, to_data, to_key_data
+from phalanx.grid.serving.judging import judged
 from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.requests import entries_to_data, expect, found_values, ttl_to_ms
-from phalanx.partition.hashing import partition_of
 from phalanx.wire.conditions import Condition
 from phalanx.wire.limits import MAX_ROWS
 from phalanx.wire.messages import (
@@ -57,7 +57,7 @@ class _Values(ValuesView[Any]):
 
 
 class SyncMap(MutableMapping[Any, Any]):
-    """A map of the grid. Keys and values are what `phalanx.grid.serialization` can store.
+    """A map of the grid. Keys and values are what `phalanx.codec.values` can store.
 
     Every method raises `UnavailableError` when no owner could be asked in time (nothing was changed), and writes raise
     `IndeterminateWrite` when one was asked and no answer came in time. A write of one key is applied once, however many

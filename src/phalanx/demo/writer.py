@@ -7,9 +7,9 @@ import time
 from collections.abc import Collection
 
 from phalanx.client.sync import Client
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.values import to_key_data
 from phalanx.common.errors import IndeterminateWrite, UnavailableError
-from phalanx.grid.serialization import to_key_data
-from phalanx.partition.hashing import partition_of
 
 MAP = "bookings"
 PAUSE_S = 0.001

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from phalanx.grid.bulk import on_bulk_request
-from phalanx.grid.operations import on_key_request
+from phalanx.grid.merge.receiver import on_merge_request
+from phalanx.grid.requests.bulk import on_bulk_request
+from phalanx.grid.requests.single import on_key_request
 from phalanx.grid.service import GridService
-from phalanx.grid.taking_in import on_merge_request
 from phalanx.wire.messages import (
     ClientBulkRequest,
     CopyAck,

@@ -1,8 +1,8 @@
 """The grid at one member: routes requests and replication messages to the partitions that this member holds.
 
 A request is served by the owner alone, by the table that is installed here; whoever asks the wrong member is told so,
-and nothing is done. What a request does stands in `operations`, how writes reach backups in `replication` and
-`following`, how partitions are copied in `copying`, what an owner does in a migration in `outgoing`.
+and nothing is done. What a request does stands in `requests`, how writes reach backups and how partitions are copied in
+`replication`, what an owner does in a migration in `migration_source`.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
-from phalanx.grid.anti_entropy import AntiEntropy
-from phalanx.grid.dividing import OwnedLater
-from phalanx.grid.evicting import Evictor
-from phalanx.grid.expiring import Expirer
-from phalanx.grid.following import Followed
-from phalanx.grid.journalling import JournalChanges, read_journal
-from phalanx.grid.leader import Leader
-from phalanx.grid.merge_policies import COUNTING
-from phalanx.grid.outgoing import OutgoingMigrations
-from phalanx.grid.pacing import CopyPacer
-from phalanx.grid.protection import Guard, MajorityQuestion
-from phalanx.grid.purging import Purger
-from phalanx.grid.readings import counts_reads
-from phalanx.grid.replication import OwnedPartition
-from phalanx.grid.scanning import WaitingScans
-from phalanx.grid.staging import StagingKeeper
-from phalanx.grid.store import Replica
-from phalanx.grid.turns import WorkInTurns
+from phalanx.grid.migration_source import OutgoingMigrations
+from phalanx.grid.replica.access_statistics import counts_reads
+from phalanx.grid.replica.merge_policies import COUNTING
+from phalanx.grid.replica.store import Replica
+from phalanx.grid.replica.tombstones import Purger
+from phalanx.grid.replication.anti_entropy import AntiEntropy
+from phalanx.grid.replication.eviction import Evictor
+from phalanx.grid.replication.expiry import Expirer
+from phalanx.grid.replication.flow_control import CopyPacer
+from phalanx.grid.replication.follower import Followed
+from phalanx.grid.replication.journal_settings import JournalChanges, read_journal
+from phalanx.grid.replication.leader import Leader
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.partition_split import OwnedLater
+from phalanx.grid.replication.protection import Guard, MajorityQuestion
+from phalanx.grid.serving.scanning import WaitingScans
+from phalanx.grid.serving.turns import WorkInTurns
+from phalanx.grid.staging.staged_rows import StagingKeeper
 from phalanx.wire.effects import Outbox
 from phalanx.wire.facts import IncarnationOver, NewView, TableConfirmed
 from phalanx.wire.messages import (

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
+from phalanx.codec.values import from_data, from_key_data
 from phalanx.common.errors import UsageError
-from phalanx.grid.serialization import from_data, from_key_data
 from phalanx.maps.async_driver import Caller, carry_out
 from phalanx.maps.journal_plans import JournalPlans
 from phalanx.maps.journals import Bounds, JournalEvent, Page, Position

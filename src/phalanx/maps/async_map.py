@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from typing import Any
 
-from phalanx.grid.serialization import from_data, from_key_data, keys_to_data, to_data, to_key_data
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.values import from_data, from_key_data, keys_to_data, to_data, to_key_data
 from phalanx.maps.async_driver import Caller, carry_out
 from phalanx.maps.async_journal import AsyncJournal, Change
 from phalanx.maps.journals import Position
 from phalanx.maps.map_plans import MapPlans
 from phalanx.maps.requests import entries_to_data, expect, found_values, ttl_to_ms
-from phalanx.partition.hashing import partition_of
 from phalanx.wire.messages import (
     Contains,
     DoneReply,
@@ -26,7 +26,7 @@ from phalanx.wire.messages import (
 
 
 class AsyncMap:
-    """A map of the grid. Keys and values are what `phalanx.grid.serialization` can store.
+    """A map of the grid. Keys and values are what `phalanx.codec.values` can store.
 
     Every method raises `UnavailableError` when no owner could be asked in time (nothing was changed), and writes raise
     `IndeterminateWrite` when one was asked and no answer came in time. A write of one key is applied once, however many

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from phalanx.codec.hashing import partitions_of
 from phalanx.common.table import PartitionTable
-from phalanx.partition.hashing import partitions_of
 
 BATCH_BYTES = 4 * 1024 * 1024
 """Keys and values in one request of a bulk operation."""

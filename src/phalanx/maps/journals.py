@@ -51,7 +51,7 @@ class Bounds(NamedTuple):
 
 
 class JournalEvent(NamedTuple):
-    """One thing that happened to an entry; key and values are serialised (`phalanx.grid.serialization`)."""
+    """One thing that happened to an entry; key and values are serialised (`phalanx.codec.values`)."""
 
     kind: str
     """One of `KINDS`."""

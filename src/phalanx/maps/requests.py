@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TypeVar, cast
 
+from phalanx.codec.hashing import children_of
+from phalanx.codec.values import keys_to_data, values_from_data, values_to_data
 from phalanx.common.errors import (
     EntryTooLarge,
     ErrorCode,
@@ -19,8 +21,6 @@ from phalanx.common.ids import MAX_TTL_MS
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text, quoted
-from phalanx.grid.serialization import keys_to_data, values_from_data, values_to_data
-from phalanx.partition.hashing import children_of
 from phalanx.wire.messages import ErrorReply
 
 SCAN_PAGE_BYTES = 1024 * 1024

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
+from phalanx.codec.hashing import children_of
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.maps.call_plans import FIND_TABLE, BulkCall, CallPlan
 from phalanx.maps.requests import REGROUP, expect
 from phalanx.maps.time_limit import TimeLimit
-from phalanx.partition.hashing import children_of
 from phalanx.wire.messages import ErrorReply, PackedReply, PageReply
 
 AT_ONCE_BYTES = 8 * 1024 * 1024

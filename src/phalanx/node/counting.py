@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator
 
+from phalanx.codec.rows import PREFIX_BYTES, row_count
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.hidden import Kind, is_hidden, kind_of
 from phalanx.common.ids import Millis, Target
-from phalanx.grid.kept import Kept
-from phalanx.grid.rows import PREFIX_BYTES, row_count
+from phalanx.grid.merge.orphaned_replicas import Kept
+from phalanx.grid.replica.store import MapStore
 from phalanx.grid.service import GridService
-from phalanx.grid.store import MapStore
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import GetMapNames, GetReplicas, NamesReply, ReplicasReply, Reply
 

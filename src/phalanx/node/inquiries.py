@@ -11,7 +11,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.common.table import HOLE
 from phalanx.common.view import MembersView
-from phalanx.grid.kept import Kept
+from phalanx.grid.merge.orphaned_replicas import Kept
 from phalanx.grid.service import GridService
 from phalanx.membership.service import MembershipService
 from phalanx.node.counting import Counts

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import assert_never, get_args
 
+from phalanx.calls.retries import CallRouter, why_no_owners
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
@@ -18,10 +19,9 @@ from phalanx.common.invariant import invariant
 from phalanx.common.past import KeptData
 from phalanx.common.stable import Carried
 from phalanx.common.table import unassigned_table
-from phalanx.grid.calls import CallRouter, why_no_owners
-from phalanx.grid.keeping import FIRST_ID, Keeping
-from phalanx.grid.kept import Kept
-from phalanx.grid.loss_reports import LossReports
+from phalanx.grid.merge.loss_reports import LossReports
+from phalanx.grid.merge.merging import FIRST_ID, Keeping
+from phalanx.grid.merge.orphaned_replicas import Kept
 from phalanx.grid.routes import grid_routes
 from phalanx.grid.service import GridService
 from phalanx.membership.service import MembershipService

@@ -11,7 +11,7 @@ from typing import assert_never
 from phalanx.common.clock import GridClock
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import Millis, Target
-from phalanx.grid.protection import Guard
+from phalanx.grid.replication.protection import Guard
 from phalanx.membership.service import MembershipService
 from phalanx.partition.duties import MasterDuties
 from phalanx.wire.effects import Outbox

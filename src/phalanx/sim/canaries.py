@@ -14,8 +14,8 @@ from msgspec import structs
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
-from phalanx.grid.replication import OwnedPartition
-from phalanx.grid.streams import StreamState
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.progress import StreamState
 from phalanx.membership.role import Role
 from phalanx.node.node import Node
 from phalanx.sim.cut_canaries import CUT_CANARIES

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+from phalanx.codec.hashing import children_of, partition_of
 from phalanx.common.ids import Millis
-from phalanx.partition.hashing import children_of, partition_of
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.journal_checker import JournalChecker, Run, Told
 from phalanx.sim.checkers.table_checker import TableChecker

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec import structs
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.grid.replication import OwnedPartition
+from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 from phalanx.wire.routes import route

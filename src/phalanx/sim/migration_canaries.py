@@ -8,8 +8,8 @@ from typing import Any
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import PartitionTable
-from phalanx.grid.outgoing import Outgoing, Stage
-from phalanx.grid.replication import OwnedPartition
+from phalanx.grid.migration_source import Outgoing, Stage
+from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.node.node import Node
 from phalanx.partition.migrating import Migrating, Outcome, plan_steps
 from phalanx.wire import messages as m

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Iterator
 from phalanx.common.clock import stamp_of, value_of
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
-from phalanx.grid.kept import Kept
-from phalanx.grid.kept_sending import Batch
-from phalanx.grid.store import Replica
+from phalanx.grid.merge.orphaned_replicas import Kept
+from phalanx.grid.merge.sender import Batch
+from phalanx.grid.replica.store import Replica
 from phalanx.sim.checkers.commit_checker import Held, Peek
 from phalanx.sim.checkers.merged_data import Copy
 from phalanx.sim.host import Host

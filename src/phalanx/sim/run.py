@@ -12,10 +12,10 @@ from typing import Protocol
 
 import msgspec
 
+from phalanx.codec.hashing import partition_of
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.table import PartitionTable
 from phalanx.node.node import Node
-from phalanx.partition.hashing import partition_of
 from phalanx.sim.canaries import CANARIES
 from phalanx.sim.checkers.acknowledgement_checker import AcknowledgementChecker
 from phalanx.sim.checkers.commit_checker import CommitChecker

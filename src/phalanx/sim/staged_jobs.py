@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
+from phalanx.codec.hashing import partition_of
+from phalanx.codec.rows import pack_rows
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden import Kind, Step, hidden_name
 from phalanx.common.ids import MemberId, Millis, Target
-from phalanx.grid.rows import pack_rows
-from phalanx.partition.hashing import partition_of
 from phalanx.sim.history import NEVER
 from phalanx.sim.host import Host
 from phalanx.sim.options import APPLIED, REPLACED, Options

@@ -9,9 +9,9 @@ from msgspec import structs
 
 from phalanx.common.hidden import Kind, Step, hidden_name
 from phalanx.common.ids import MemberId, Millis
-from phalanx.grid.copying import CopySender
-from phalanx.grid.staged import Staged
-from phalanx.grid.turns import Work
+from phalanx.grid.replica.staged import Staged
+from phalanx.grid.replication.copying import CopySender
+from phalanx.grid.serving.turns import Work
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 from phalanx.wire.routes import route

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from random import Random
 
+from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
-from phalanx.partition.hashing import partition_of
 from phalanx.sim.history import Operation, Outcome
 from phalanx.sim.host import Host
 from phalanx.sim.options import MAP as MAP

@@ -3,7 +3,7 @@
 An encoded column is a list of binary arrays, its *pieces*: the encoding of row `i` is the concatenation of the `i`-th
 elements. Pieces of several columns are joined by one kernel call at the end, so no byte is copied more than twice.
 
-The bytes are exactly those of `phalanx.grid.messagepack`: the shortest form of each integer, string and container,
+The bytes are exactly those of `phalanx.codec.messagepack`: the shortest form of each integer, string and container,
 every float in eight bytes, dates, instants and decimals as its extensions. A row that Spark wrote and the equal dict that
 a Python program wrote are the same bytes, which is what a compare-and-set of the grid compares.
 """
@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phalanx.codec.messagepack import EXT_DATE, EXT_DATETIME, EXT_DECIMAL, EXT_NAIVE_DATETIME
 from phalanx.common.invariant import invariant
-from phalanx.grid.messagepack import EXT_DATE, EXT_DATETIME, EXT_DECIMAL, EXT_NAIVE_DATETIME
 from phalanx.spark.arrow import (
     Array,
     Ints,

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from phalanx.codec.values import Json, from_data
 from phalanx.common.errors import UsageError
-from phalanx.grid.serialization import Json, from_data
 
 Array = Any
 

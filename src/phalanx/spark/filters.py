@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import datasource as offered
 from pyspark.sql import types as spark
 
-from phalanx.grid.serialization import to_data
+from phalanx.codec.values import to_data
 from phalanx.spark.options import Options
 from phalanx.wire.conditions import Condition, Kind, Relation
 

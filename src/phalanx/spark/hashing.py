@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from phalanx.partition import hashing
-from phalanx.partition.hashing import TYPE_ID_BYTES
+from phalanx.codec import hashing
+from phalanx.codec.hashing import TYPE_ID_BYTES
 from phalanx.spark.arrow import Array, Ints, laid_out, to_bytes_list
 
 _KEYS_EACH = 64

@@ -16,8 +16,8 @@ from typing import Any
 
 from pyspark.sql import types as spark
 
+from phalanx.codec.values import Json
 from phalanx.common.errors import UsageError
-from phalanx.grid.serialization import Json
 from phalanx.spark import grid
 from phalanx.spark.fallback import row_of, show, show_key
 from phalanx.spark.keys import key_parts

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phalanx.codec import values as ids
+from phalanx.codec.values import MSGPACK_PREFIX, from_key_data
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
-from phalanx.grid import serialization as ids
-from phalanx.grid.serialization import MSGPACK_PREFIX, from_key_data
 from phalanx.spark import cells, fallback
 from phalanx.spark.arrow import Array, flags, from_numpy, from_records, runs, to_bytes_list, to_numpy
 from phalanx.spark.layouts import read_fields

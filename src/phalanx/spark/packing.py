@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from phalanx.grid.rows import NUMBER_BYTES
+from phalanx.codec.rows import NUMBER_BYTES
 from phalanx.spark.arrow import Array, from_numpy, laid_out
 from phalanx.spark.hashing import partitions_of
 

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import UsageError
 from phalanx.common.invariant import invariant
-from phalanx.grid.conditions import fit_one_scan
+from phalanx.grid.serving.conditions import fit_one_scan
 from phalanx.spark import grid
 from phalanx.spark.errors import explained, hide_traceback, show_traceback
 from phalanx.spark.filters import condition_of

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from phalanx.codec.values import MSGPACK_PREFIX
 from phalanx.common.errors import UsageError
-from phalanx.grid.serialization import MSGPACK_PREFIX
 from phalanx.spark import cells, fallback
 from phalanx.spark.arrow import Array, binary_scalar, from_numpy
 from phalanx.spark.keys import decode_keys

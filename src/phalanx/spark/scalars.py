@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from phalanx.grid.messagepack import EXT_DATE, EXT_DATETIME, EXT_DECIMAL, EXT_NAIVE_DATETIME
+from phalanx.codec.messagepack import EXT_DATE, EXT_DATETIME, EXT_DECIMAL, EXT_NAIVE_DATETIME
 from phalanx.spark.arrow import Array, Mask, Vector, from_numpy, null_where, runs
 from phalanx.spark.pages import (
     BINARY_WIDTH,

@@ -1,7 +1,7 @@
 """What a scan asks of the entries that it wants: conditions on a part of the key or a field of the value.
 
 An entry is wanted if each condition holds. Nulls are those of SQL: a comparison with a null neither holds nor does its
-negation. What the conditions mean exactly stands in `phalanx.grid.conditions`, which evaluates them at the owner.
+negation. What the conditions mean exactly stands in `phalanx.grid.serving.conditions`, which evaluates them at the owner.
 """
 
 from __future__ import annotations

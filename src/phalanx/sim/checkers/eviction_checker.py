@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from phalanx.codec.hashing import partition_of
 from phalanx.common.ids import Millis
-from phalanx.grid.replication import OwnedPartition
+from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.node.node import Node
-from phalanx.partition.hashing import partition_of
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.host import Host
 

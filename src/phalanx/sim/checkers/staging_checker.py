@@ -16,8 +16,8 @@ it, and whose job asked for the decision.
 
 from __future__ import annotations
 
+from phalanx.codec.hashing import partition_of
 from phalanx.common.ids import Millis
-from phalanx.partition.hashing import partition_of
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.table_checker import TableChecker
 from phalanx.sim.staged_jobs import TEXT, UNSEEN, Ack, Decision, StagedJobs

@@ -1,0 +1,1 @@
+"""The caller's side of requests, without I/O."""

@@ -1,0 +1,374 @@
+"""Calls on the grid, from their start to their one answer: who is asked, what is asked again, when it is over.
+
+Used by a member for the program that embeds it, and by clients. Each call goes to the owner of its partition by the
+newest table known here, if that one is a member still. It is asked again when the owner is not ready, has changed, or was lost, until the call's
+deadline. A write of one key names the same operation each time, and owners apply that once (`idempotency`): its outcome is
+unknown only if the deadline comes first, or if an owner has forgotten it.
+
+Without an answer, a write's outcome is unknown only if a try of it may have left this process. It has not where the
+connection was refused: a driver drops all that it has queued for it. A client knows more (`on_link_up`): what was never
+handed to an open connection has not left.
+
+A request that spans several partitions is handed back when its owner has changed: its parts may have different owners
+now, and only the caller can group it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from heapq import heapify, heappop, heappush
+
+import msgspec
+
+from phalanx.codec.hashing import partition_of
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
+from phalanx.wire.effects import Answer, Call, LinkLost, LinkRefused, Outbox
+from phalanx.wire.messages import OPERATIONS, WRITES, BulkRequest, ErrorReply, KeyRequest, Reply, Request
+
+RETRY_PAUSE_MS = 20
+"""Before a call that found no owner is tried again; a newer table ends the pause at once."""
+REPEAT_WITHIN_MS = 5 * 60_000
+"""A write is not asked for again later than that after its call began: by `SILENT_MS` its outcome may be forgotten."""
+SPARE_ENDS = 64
+"""How many ends of calls that are over are remembered besides those under way, before they are looked through."""
+
+
+def why_no_owners(view: MembersView) -> str:
+    """What to tell those who wait for an owner where there can be none; empty: there can."""
+    return "" if view.data_members else "no member of the cluster holds data: all are lite members; start another"
+
+
+class PendingCall(msgspec.Struct, gc=False):
+    """A call that has not been answered."""
+
+    call: Call
+    deadline: Millis
+    target: Target | None = None
+    """Who is being asked now; None while it waits for another try."""
+    asked_as: int = 0
+    """The id of the latest try."""
+    was_asked: bool = False
+    """Whether there was a try: the next one names the operation of the first."""
+    may_be_done: bool = False
+    """Whether a try that is over may have been applied: it had left, and its owner was lost or did not say."""
+    why_waiting: str = "no member has told who owns the partition"
+
+    def __repr__(self) -> str:
+        return f"PendingCall({self.call.request!r}, target={self.target}, was_asked={self.was_asked})"
+
+
+class CallRouter:
+    """The calls under way. Deadlines are in the order of the calls, which all have the same time limit, but for those that
+    are parts of an earlier one (`Call.within_ms`).
+    """
+
+    def __init__(self, timeout_ms: Millis, outbox: Outbox, *, tells_links: bool = False) -> None:
+        """`tells_links`: whether the driver says which connections are open (`on_link_up`)."""
+        self._timeout_ms = timeout_ms
+        self._out = outbox
+        self._table: PartitionTable | None = None
+        """The newest known here."""
+        self._members: Set[MemberId] | None = None
+        """Those of the newest list known here; None: none is known."""
+        self._owners: list[MemberId | None] = []
+        """Of each partition, by that table and that list; empty: no table is known."""
+        self._pending: dict[int, PendingCall] = {}
+        self.waiting: dict[int, PendingCall] = {}
+        """Those of the pending calls that nobody is asked at present: a newer table is wanted."""
+        self._sooner: list[tuple[Millis, int]] = []
+        """A heap: of calls that end before their deadlines, when, and their ids; of some that are over, too."""
+        self._retry_at = 0
+        self._retries: dict[int, PendingCall] = {}
+        """Id of a try after the first, which is below zero, to its call."""
+        self._retries_made = 0
+        self._ended = ""
+        """Why no call is begun any more."""
+        self.no_owners = ""
+        """Why no partition has an owner, nor will have one by itself; empty: unknown, or they have."""
+        self.remark = ""
+        """What else to tell those whose time is over; empty: nothing."""
+        self.answered_at: Millis = 0
+        """When the call began that was answered last."""
+        self._linked: set[Target] | None = set() if tells_links else None
+        """To whom there is a connection; None: the driver does not say. (A member hears of lost connections in both
+        directions, and cannot tell by `LinkLost` that its own one is gone.)"""
+
+    def __repr__(self) -> str:
+        return f"CallRouter(pending={len(self._pending)}, waiting={list(self.waiting.values())})"
+
+    def begin(self, call: Call, now: Millis) -> None:
+        request, target = call.request, call.to
+        if self._ended:
+            self._out.add(Answer(ErrorReply(request.id, ErrorCode.UNAVAILABLE, self._ended)))
+            return
+        if target is None and self._owners:
+            target = self._owners[call.partition] if call.partition < len(self._owners) else None
+        pending = self._pending[request.id] = PendingCall(call, now + self._timeout_ms, target, request.id)
+        if 0 < call.within_ms < self._timeout_ms:
+            self._end_sooner(pending, now + call.within_ms)
+        if target is None:
+            self._wait(pending, now)
+        else:
+            pending.was_asked = True
+            self._out.send(target, request)
+
+    def _end_sooner(self, pending: PendingCall, at: Millis) -> None:
+        sooner, under_way = self._sooner, self._pending
+        if len(sooner) >= 2 * len(under_way) + SPARE_ENDS:
+            sooner[:] = [end for end in sooner if end[1] in under_way]
+            heapify(sooner)
+        heappush(sooner, (at, pending.call.request.id))
+
+    def owner_for_only_call(self, partition: int) -> MemberId | None:
+        """The partition's owner, if it is known and no call is under way."""
+        owners = self._owners
+        return owners[partition] if partition < len(owners) and not self._pending else None
+
+    def was_sent(self, call: Call, target: Target, at: Millis) -> None:
+        """A call was sent to its owner without a record, and its answer did not come at once: from now on it has one."""
+        self._pending[call.request.id] = PendingCall(
+            call, at + self._timeout_ms, target, call.request.id, was_asked=True
+        )
+
+    def still_asks(self, request_id: int) -> bool:
+        """Whether the try with this id is the present one of a call: any other must not leave any more."""
+        pending = self._pending.get(request_id) if request_id >= 0 else self._retries.get(request_id)
+        return pending is not None and pending.asked_as == request_id and pending.target is not None
+
+    def on_reply(self, sender: Target, reply: Reply, now: Millis) -> None:
+        """An answer. One to a call that is over, to an earlier try, or from a member not asked any more, is ignored.
+
+        Why to an earlier try: 1. A put_if_absent is sent to O, the connection by which O answers breaks, it is sent
+        again. 2. O's answer to the first one comes: the key has a value. It left no outcome, for it changed nothing.
+        3. The key is removed. 4. The second one arrives, and stores. So a call ends only when its last try has had its
+        effect.
+        """
+        pending = self._pending.get(reply.id) if reply.id >= 0 else self._retries.get(reply.id)
+        if pending is None or pending.target != sender or pending.asked_as != reply.id:
+            return
+        if type(reply) is ErrorReply and self._to_be_repeated(pending, reply):
+            pending.may_be_done = pending.may_be_done or reply.code is ErrorCode.OWNERSHIP_LOST
+            pending.why_waiting = reply.text
+            self._wait(pending, now)
+            return
+        if type(reply) is ErrorReply and reply.code in (ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.UNAVAILABLE):
+            reply = _refusal_of_all_tries(pending, reply)
+        if reply.id < 0:
+            reply = msgspec.structs.replace(reply, id=pending.call.request.id)
+        self.answered_at = pending.deadline - self._timeout_ms
+        self._forget(pending)
+        self._out.add(Answer(reply))
+
+    def on_table(self, table: PartitionTable, now: Millis) -> None:
+        """A newer table: what waited, or asks a member that is not the owner any more, goes to the owner."""
+        before = len(self._owners)
+        self._table = table
+        owners = self._owners = self._present_owners(table)
+        if not self._pending:
+            return
+        for pending in list(self._pending.values()):
+            if before != len(owners) and not self._locate(pending):
+                continue
+            call = pending.call
+            if call.to is None and pending.target != owners[call.partition]:
+                if pending.target is not None:
+                    has_left = self._may_have_left(pending.target)
+                    self._on_target_lost(pending, f"{pending.target} is no longer the owner", now, has_left=has_left)
+                if pending.call.request.id in self.waiting:
+                    self._send(pending, now)
+
+    def on_view(self, members: Set[MemberId], now: Millis) -> None:
+        """Another member list: who is not in it is asked nothing any more, whatever the table says.
+
+        1. O is removed. What is on its way to it is thrown away, so that it never acts on what others do by then. 2. The
+        table that gives its partitions to others has yet to come. 3. A call begins. Sent to O, it would lie there until
+        O runs again, and the new owner would have been asked the same long since. So it waits for that table.
+        """
+        self._members = members
+        if self._table is not None:
+            self._owners = self._present_owners(self._table)
+        for pending in list(self._pending.values()):
+            target = pending.target
+            if pending.call.to is None and target is not None and target not in members:
+                has_left = self._may_have_left(target)
+                self._on_target_lost(pending, f"{target} is no member any more", now, has_left=has_left)
+
+    def _present_owners(self, table: PartitionTable) -> list[MemberId | None]:
+        owners, members = table.owners(), self._members
+        if members is None or members >= set(table.members):
+            return owners
+        return [owner if owner in members else None for owner in owners]
+
+    def on_link_up(self, target: Target) -> None:
+        """There is a connection, and what was queued for it leaves now, if a call `still_asks`.
+
+        To be told of each connection, before anything is sent on it.
+        """
+        if self._linked is not None:
+            self._linked.add(target)
+
+    def on_link(self, event: LinkLost | LinkRefused, now: Millis) -> None:
+        """A member that is being asked cannot be reached: what it did is not known, unless nothing was sent to it."""
+        if self._pending:
+            reason = event.reason if isinstance(event, LinkRefused) else "the connection was lost"
+            has_left = isinstance(event, LinkLost) and self._may_have_left(event.peer)
+            for pending in [pending for pending in self._pending.values() if pending.target == event.peer]:
+                self._on_target_lost(pending, f"{event.peer}: {reason}", now, has_left=has_left)
+        if self._linked is not None:
+            self._linked.discard(event.peer)
+
+    def _may_have_left(self, target: Target) -> bool:
+        """Whether what was sent to the target may have left this process."""
+        return self._linked is None or target in self._linked
+
+    def next_deadline(self) -> Millis | None:
+        if not self._pending:
+            return None
+        first = next(iter(self._pending.values())).deadline
+        if self._sooner:
+            first = min(first, self._sooner[0][0])
+        return min(first, self._retry_at) if self.waiting else first
+
+    def waiting_since(self) -> Millis | None:
+        """When the oldest call under way began."""
+        return next(iter(self._pending.values())).deadline - self._timeout_ms if self._pending else None
+
+    def waited_for_longest(self) -> Target | None:
+        """Who is asked by the oldest call under way."""
+        return next(iter(self._pending.values())).target if self._pending else None
+
+    def on_time(self, now: Millis) -> None:
+        while self._sooner and self._sooner[0][0] <= now:
+            if (early := self._pending.get(heappop(self._sooner)[1])) is not None:
+                self._expire(early)
+        while self._pending:
+            pending = next(iter(self._pending.values()))
+            if pending.deadline > now:
+                break
+            self._expire(pending)
+        if self.waiting and now >= self._retry_at:
+            for pending in list(self.waiting.values()):
+                self._send(pending, now)
+
+    def end(self, reason: str) -> None:
+        """Nobody is asked any more: what is open ends."""
+        self._ended = reason
+        for pending in list(self._pending.values()):
+            self._fail(pending, self._code_without_answer(pending), reason)
+
+    # --- one call --------------------------------------------------------------------------------------------------
+
+    def _locate(self, pending: PendingCall) -> bool:
+        """The partitions may have been divided since: a key's is another one. What names several is handed back where the
+        first is none any more (a master that alone knew of the division is gone): then False, the call has ended.
+        """
+        request, count = pending.call.request, len(self._owners)
+        if isinstance(request, KeyRequest):
+            pending.call = msgspec.structs.replace(pending.call, partition=partition_of(request.key, count))
+        elif pending.call.to is None and pending.call.partition >= count:
+            self._fail(pending, ErrorCode.NOT_OWNER, f"there are {count} partitions")
+            return False
+        return True
+
+    def _send(self, pending: PendingCall, now: Millis) -> None:
+        # Its partition may have been worked out by another table than the one that is known here.
+        if self._owners and not self._locate(pending):
+            return
+        call = pending.call
+        target = call.to
+        if target is None and self._owners:
+            target = self._owners[call.partition]
+        if target is None:
+            self._wait(pending, now)
+            return
+        if self.waiting:
+            self.waiting.pop(call.request.id, None)
+        pending.target = target
+        request = call.request
+        if pending.was_asked:
+            if isinstance(request, OPERATIONS) and now >= pending.deadline - self._timeout_ms + REPEAT_WITHIN_MS:
+                text = f"it is too late to ask again: {pending.why_waiting}"
+                self._fail(pending, self._code_without_answer(pending), text)
+                return
+            self._retries.pop(pending.asked_as, None)
+            self._retries_made += 1
+            pending.asked_as = -self._retries_made
+            self._retries[pending.asked_as] = pending
+            request = _asked_again(request, pending.asked_as)
+        pending.was_asked = True
+        self._out.send(target, request)
+
+    def _wait(self, pending: PendingCall, now: Millis) -> None:
+        if not self.waiting or self._retry_at <= now:
+            self._retry_at = now + RETRY_PAUSE_MS
+        pending.target = None
+        self.waiting[pending.call.request.id] = pending
+
+    def _to_be_repeated(self, pending: PendingCall, reply: ErrorReply) -> bool:
+        """Whether an error leaves the call open."""
+        if pending.call.to is not None:
+            return False
+        if reply.code in (ErrorCode.OWNERSHIP_LOST, ErrorCode.NOT_OWNER):
+            return not isinstance(pending.call.request, BulkRequest)
+        return reply.code is ErrorCode.NOT_READY
+
+    def _on_target_lost(self, pending: PendingCall, reason: str, now: Millis, *, has_left: bool) -> None:
+        """The present try is over. `has_left`: its owner may have got it."""
+        request = pending.call.request
+        is_unknown = has_left and isinstance(request, WRITES)
+        if pending.call.to is not None:
+            self._fail(pending, ErrorCode.INDETERMINATE if is_unknown else ErrorCode.UNAVAILABLE, reason)
+        elif isinstance(request, BulkRequest):
+            self._fail(pending, ErrorCode.OWNERSHIP_LOST if is_unknown else ErrorCode.NOT_OWNER, reason)
+        else:
+            pending.why_waiting = reason
+            pending.may_be_done = pending.may_be_done or has_left
+            self._wait(pending, now)
+
+    def _expire(self, pending: PendingCall) -> None:
+        waited = f"no answer within {self._timeout_ms} ms"
+        why = waited if pending.target is not None else f"{waited}: {self.no_owners or pending.why_waiting}"
+        if self.remark:
+            why = f"{why}; {self.remark}"
+        self._fail(pending, self._code_without_answer(pending), why)
+
+    def code_without_answer(self, request_id: int) -> ErrorCode:
+        """What to tell the caller of a call that gets no answer any more."""
+        pending = self._pending.get(request_id)
+        return self._code_without_answer(pending) if pending is not None else ErrorCode.INDETERMINATE
+
+    def _code_without_answer(self, pending: PendingCall) -> ErrorCode:
+        has_left = pending.may_be_done or (pending.target is not None and self._may_have_left(pending.target))
+        is_unknown = has_left and isinstance(pending.call.request, WRITES)
+        return ErrorCode.INDETERMINATE if is_unknown else ErrorCode.UNAVAILABLE
+
+    def _fail(self, pending: PendingCall, code: ErrorCode, text: str) -> None:
+        self._forget(pending)
+        self._out.add(Answer(ErrorReply(pending.call.request.id, code, text)))
+
+    def _forget(self, pending: PendingCall) -> None:
+        """The call is over."""
+        request_id = pending.call.request.id
+        del self._pending[request_id]
+        if self.waiting:
+            self.waiting.pop(request_id, None)
+        if self._retries:
+            self._retries.pop(pending.asked_as, None)
+
+
+def _refusal_of_all_tries(pending: PendingCall, reply: ErrorReply) -> ErrorReply:
+    """The last try was refused, or was not sent, and changed nothing. That may not be so of a write's earlier ones."""
+    if not pending.may_be_done or not isinstance(pending.call.request, WRITES):
+        return reply
+    text = f"an earlier try may have been applied, and now: {reply.text}"
+    return ErrorReply(reply.id, ErrorCode.INDETERMINATE, text)
+
+
+def _asked_again(request: Request, request_id: int) -> Request:
+    """The request under another id; a write of one key names the same operation."""
+    if isinstance(request, OPERATIONS):
+        return msgspec.structs.replace(request, id=request_id, op=request.id)
+    return msgspec.structs.replace(request, id=request_id)

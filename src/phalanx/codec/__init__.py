@@ -1,0 +1,1 @@
+"""Values, keys and rows as bytes: the format in which they are stored and travel."""

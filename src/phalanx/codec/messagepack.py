@@ -1,0 +1,414 @@
+"""Values as MessagePack: rows, lists and what they hold, with extensions for the types that MessagePack lacks.
+
+None, bool, int (from -2**63 to 2**64-1), float (always eight bytes), str, bytes, lists and maps are plain MessagePack in
+its shortest form, so any MessagePack library reads them. All else is an extension of a code of our own. All numbers are
+big-endian and signed; microseconds are counted without regard to leap seconds.
+
+| code | Python | payload |
+|---|---|---|
+| 1 `EXT_DATE` | date | 4 bytes: days since 1970-01-01 |
+| 2 `EXT_NAIVE_DATETIME` | datetime without a zone | 8 bytes: microseconds since 1970-01-01T00:00 of its own calendar |
+| 3 `EXT_DATETIME` | datetime with a zone | 8 bytes: microseconds since 1970-01-01T00:00 UTC; comes back in UTC |
+| 4 `EXT_TIME` | time without a zone | 8 bytes: microseconds since midnight |
+| 5 `EXT_TIMEDELTA` | timedelta | 8 bytes: microseconds; 16 bytes where 8 are too few (beyond about 292,000 years) |
+| 6 `EXT_DECIMAL` | Decimal | its ASCII text in scientific notation, `-1.50` or `1E+3`: sign, digits, exponent are kept |
+| 7 `EXT_UUID` | UUID | 16 bytes, most significant first |
+| 8 `EXT_INTEGER` | int beyond plain MessagePack | two's complement, as few bytes as hold it with its sign |
+| 9 `EXT_JSON` | Json | the text in UTF-8 |
+
+What comes back as something else: a tuple or a list's subclass as a list (a tuple inside a dict's key stays a tuple); a
+dataclass, a named tuple, a Spark Row or a dict's subclass as a dict of its fields, in their order; an enum's member that
+is a str or an int as that str or int; bytearray and memoryview as bytes; a datetime's zone as UTC and its `fold` as 0.
+
+Elsewhere: top-level scalars, type ids and the rules for keys (`values`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import struct
+from collections.abc import Callable, Mapping
+from decimal import Context, Decimal, DecimalException, InvalidOperation
+from typing import Any, Final
+from uuid import UUID as UUID  # noqa: TID251  (the type of a value; no id is made in the core)
+
+import msgspec
+from msgspec.msgpack import Ext
+
+from phalanx.common.errors import UsageError
+from phalanx.common.words import quoted
+
+EXT_DATE: Final = 1
+EXT_NAIVE_DATETIME: Final = 2
+EXT_DATETIME: Final = 3
+EXT_TIME: Final = 4
+EXT_TIMEDELTA: Final = 5
+EXT_DECIMAL: Final = 6
+EXT_UUID: Final = 7
+EXT_INTEGER: Final = 8
+EXT_JSON: Final = 9
+
+MAX_DEPTH: Final = 200
+"""Containers within containers. A value that holds itself ends here; deeper ones could not be read back everywhere."""
+
+_SHOWN_STEPS: Final = 20
+_SHOWN_KEY: Final = 30
+_PLAIN: Final = frozenset([type(None), bool, int, float, str, bytes])
+_DAY_ZERO: Final = dt.date(1970, 1, 1).toordinal()
+_EPOCH: Final = dt.datetime(1970, 1, 1)
+_EPOCH_UTC: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND: Final = dt.timedelta(microseconds=1)
+_EARLIEST: Final = (dt.datetime.min - _EPOCH) // _MICROSECOND
+_LATEST: Final = (dt.datetime.max - _EPOCH) // _MICROSECOND
+_DAY_MICROSECONDS: Final = 86_400_000_000
+# Text and parsing of Decimals must not depend on the context that the calling thread happens to have.
+_DECIMALS: Final = Context(capitals=1, traps=[InvalidOperation])
+
+
+class Json(msgspec.Struct, frozen=True):
+    """JSON text that is stored as JSON, for clients that know the difference. The text is not checked."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        if type(self.text) is not str:
+            raise UsageError(f"Json takes JSON text, not {type_name(self.text)}; use Json(json.dumps(value))")
+
+
+class Refusal(Exception):
+    """A value cannot be stored. `steps` lead from where it was found out to the whole, innermost first."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.steps: list[str] = []
+
+    def tell(self, root: str) -> str:
+        """The sentence for the caller: where, what and the remedy."""
+        steps = self.steps[::-1]
+        left_out = "…" if len(steps) > _SHOWN_STEPS else ""
+        return f"{root}{''.join(steps[:_SHOWN_STEPS])}{left_out}: {self.reason}"
+
+
+class Corruption(Exception):
+    """Bytes are not what `pack` makes."""
+
+
+def pack(value: object) -> bytes:
+    """MessagePack of any storable value. Raises `Refusal`."""
+    try:
+        return _encode(_plain(value, 0, False))
+    except (OverflowError, UnicodeEncodeError):
+        # Seldom: an int beyond 64 bits, or text that is no Unicode. Only now is every number and text looked at.
+        return _encode(_plain(value, 0, True))
+
+
+def unpack(payload: bytes) -> Any:
+    """The value of one MessagePack object. Raises `Corruption` and nothing else."""
+    try:
+        return _decode(payload)
+    except RecursionError:
+        raise Corruption("containers are nested too deeply") from None
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Corruption(str(error)) from None
+
+
+def type_name(value: object) -> str:
+    """The name of a value's type as a program would write it."""
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def check_text(text: str) -> str:
+    """The text, if UTF-8 can hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise Refusal(
+            f"str holds a lone surrogate at index {error.start}, which is no Unicode text; "
+            "decode the original bytes with the right encoding, or store them as bytes"
+        ) from None
+    return text
+
+
+def integer_bytes(number: int) -> bytes:
+    """Two's complement in as few bytes as hold the number with its sign, at least one."""
+    bits = number.bit_length() if number >= 0 else (~number).bit_length()
+    return number.to_bytes(bits // 8 + 1, "big", signed=True)
+
+
+def to_base(value: object) -> Any:
+    """A value of a subclass as one of the type that it is stored as. Raises `Refusal` if there is none."""
+    module = type(value).__module__.partition(".")[0]
+    if module == "numpy":
+        remedy = "value.tolist()" if hasattr(value, "__len__") else "value.item()"
+        raise Refusal(f"{type_name(value)} cannot be stored; use {remedy}")
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, bytes):
+        return bytes.__bytes__(value)
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    fields = _fields(value)
+    if fields is not None:
+        return fields
+    if isinstance(value, dict):
+        return dict(value)
+    if isinstance(value, list | tuple):
+        return list(value)
+    raise Refusal(f"{type_name(value)} cannot be stored; {_remedy(value)}")
+
+
+def _fields(value: object) -> dict[str, Any] | None:
+    """Field name to value of a dataclass, a named tuple or a Spark Row; None for all else."""
+    names: Any
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+        unset = [name for name in names if not hasattr(value, name)]
+        if unset:
+            raise Refusal(f"{type_name(value)} has no value for its field {unset[0]!r}; set it first")
+        return {name: getattr(value, name) for name in names}
+    if isinstance(value, tuple):
+        names = (
+            getattr(value, "_fields", None) if hasattr(type(value), "_fields") else getattr(value, "__fields__", None)
+        )
+        if isinstance(names, tuple | list) and len(names) == len(value):
+            if len(set(names)) != len(names):
+                raise Refusal(f"{type_name(value)} has two fields of one name; rename one, or store list(value)")
+            return dict(zip(names, value, strict=True))
+    return None
+
+
+def _remedy(value: object) -> str:
+    if isinstance(value, enum.Enum):
+        return "use its value.value"
+    if isinstance(value, set | frozenset):
+        return "use sorted(value), so that equal sets are equal bytes"
+    if isinstance(value, dt.date | dt.time | dt.timedelta):
+        return "convert it to the plain datetime type (pandas: value.to_pydatetime(); NaT: None)"
+    if isinstance(value, Decimal | UUID | Json):
+        return f"convert it to a plain {type(value).__mro__[1].__name__}"
+    if isinstance(value, Mapping):
+        return "use dict(value)"
+    if isinstance(value, complex):
+        return "use [value.real, value.imag]"
+    if isinstance(value, type) or callable(value):
+        return "store data, such as its name, not code"
+    if hasattr(value, "__iter__"):
+        return "use list(value)"
+    return "use a dict of its fields, a dataclass, or bytes of your own encoding"
+
+
+# From Python to what the encoder takes: `_plain` for any value, one converter for each type.
+
+
+def _plain(value: object, depth: int, exact: bool) -> Any:
+    """The value in types that the encoder writes as they are. `exact`: look at each number and text, too."""
+    kind = type(value)
+    if kind in _PLAIN and not exact:
+        return value
+    convert = _CONVERTERS.get(kind)
+    if convert is None:
+        # What `to_base` answers is of a type in the table.
+        value = to_base(value)
+        convert = _CONVERTERS[type(value)]
+    return convert(value, depth, exact)
+
+
+def _plain_list(value: list[Any] | tuple[Any, ...], depth: int, exact: bool) -> Any:
+    _check_depth(depth)
+    if not exact and _PLAIN.issuperset(map(type, value)):
+        return value
+    items: list[Any] = []
+    for item in value:
+        try:
+            items.append(item if type(item) in _PLAIN and not exact else _plain(item, depth + 1, exact))
+        except Refusal as refusal:
+            refusal.steps.append(f"[{len(items)}]")
+            raise
+    return items
+
+
+def _plain_map(value: dict[Any, Any], depth: int, exact: bool) -> Any:
+    _check_depth(depth)
+    if exact or not _PLAIN.issuperset(map(type, value)):
+        return _raw_map(value, depth, exact)
+    if _PLAIN.issuperset(map(type, value.values())):
+        return value
+    items: dict[Any, Any] = {}
+    for key, item in value.items():
+        try:
+            items[key] = item if type(item) in _PLAIN else _plain(item, depth + 1, False)
+        except Refusal as refusal:
+            refusal.steps.append(f"[{quoted(key, _SHOWN_KEY)}]")
+            raise
+    return items
+
+
+def _raw_map(value: dict[Any, Any], depth: int, exact: bool) -> msgspec.Raw:
+    """A map piece by piece: an `Ext` cannot be hashed, so it cannot be a key of the dict that the encoder would take."""
+    pieces = [_map_header(len(value))]
+    for key, item in value.items():
+        try:
+            pieces.append(_encode(_plain_key(key, depth + 1, exact)))
+        except Refusal as refusal:
+            refusal.steps.append(f" (its key {quoted(key, _SHOWN_KEY)})")
+            raise
+        try:
+            pieces.append(_encode(_plain(item, depth + 1, exact)))
+        except Refusal as refusal:
+            refusal.steps.append(f"[{quoted(key, _SHOWN_KEY)}]")
+            raise
+    return msgspec.Raw(b"".join(pieces))
+
+
+def _plain_key(key: object, depth: int, exact: bool) -> Any:
+    """A dict's key. Only what can be a key again when it is read: scalars, and tuples of them."""
+    if isinstance(key, tuple):
+        _check_depth(depth)
+        return [_plain_key(part, depth + 1, exact) for part in key]
+    plain = _plain(key, depth, exact)
+    if isinstance(plain, dict | list | msgspec.Raw):
+        raise Refusal(f"{type_name(key)} cannot be a dict's key; use a scalar or a tuple of scalars")
+    return plain
+
+
+def _map_header(length: int) -> bytes:
+    if length < 16:
+        return bytes([0x80 | length])
+    return struct.pack(">BH", 0xDE, length) if length < 2**16 else struct.pack(">BI", 0xDF, length)
+
+
+def _check_depth(depth: int) -> None:
+    if depth >= MAX_DEPTH:
+        raise Refusal(f"containers are nested deeper than {MAX_DEPTH}; does the value hold itself? Store a flatter one")
+
+
+def _same(value: object, depth: int, exact: bool) -> object:
+    return value
+
+
+def _text(value: str, depth: int, exact: bool) -> str:
+    return check_text(value)
+
+
+def _integer(value: int, depth: int, exact: bool) -> int | Ext:
+    return value if -(2**63) <= value < 2**64 else Ext(EXT_INTEGER, integer_bytes(value))
+
+
+def _date(value: dt.date, depth: int, exact: bool) -> Ext:
+    return Ext(EXT_DATE, (value.toordinal() - _DAY_ZERO).to_bytes(4, "big", signed=True))
+
+
+def _datetime(value: dt.datetime, depth: int, exact: bool) -> Ext:
+    if value.tzinfo is None:
+        return _microseconds(EXT_NAIVE_DATETIME, (value - _EPOCH) // _MICROSECOND)
+    if value.utcoffset() is None:
+        raise Refusal("datetime's tzinfo gives no UTC offset; use another zone, or value.replace(tzinfo=None)")
+    count = (value - _EPOCH_UTC) // _MICROSECOND
+    if not _EARLIEST <= count <= _LATEST:
+        raise Refusal("datetime is outside the years 1 to 9999 in UTC; use value.replace(tzinfo=None)")
+    return _microseconds(EXT_DATETIME, count)
+
+
+def _time(value: dt.time, depth: int, exact: bool) -> Ext:
+    if value.tzinfo is not None:
+        raise Refusal("time with a zone has no moment in UTC; use a datetime, or value.replace(tzinfo=None)")
+    return _microseconds(EXT_TIME, (dt.datetime.combine(_EPOCH, value) - _EPOCH) // _MICROSECOND)
+
+
+def _timedelta(value: dt.timedelta, depth: int, exact: bool) -> Ext:
+    return _microseconds(EXT_TIMEDELTA, value // _MICROSECOND)
+
+
+def _microseconds(code: int, count: int) -> Ext:
+    width = 8 if -(2**63) <= count < 2**63 else 16
+    return Ext(code, count.to_bytes(width, "big", signed=True))
+
+
+def _decimal(value: Decimal, depth: int, exact: bool) -> Ext:
+    return Ext(EXT_DECIMAL, _DECIMALS.to_sci_string(value).encode("ascii"))
+
+
+def _uuid(value: UUID, depth: int, exact: bool) -> Ext:
+    return Ext(EXT_UUID, value.bytes)
+
+
+def _json(value: Json, depth: int, exact: bool) -> Ext:
+    return Ext(EXT_JSON, check_text(value.text).encode())
+
+
+_CONVERTERS: Final[dict[type, Callable[[Any, int, bool], Any]]] = {
+    **dict.fromkeys(_PLAIN, _same),
+    str: _text,
+    int: _integer,
+    list: _plain_list,
+    tuple: _plain_list,
+    dict: _plain_map,
+    dt.date: _date,
+    dt.datetime: _datetime,
+    dt.time: _time,
+    dt.timedelta: _timedelta,
+    Decimal: _decimal,
+    UUID: _uuid,
+    Json: _json,
+}
+
+
+# From extensions back to Python.
+
+
+def from_extension(code: int, data: memoryview) -> object:
+    payload = bytes(data)
+    if code not in _READERS:
+        raise ValueError(f"extension code {code} is unknown")
+    widths, read = _READERS[code]
+    if widths and len(payload) not in widths:
+        raise ValueError(f"extension {code} has {len(payload)} bytes, not {' or '.join(map(str, widths))}")
+    try:
+        return read(payload)
+    except (ValueError, OverflowError, DecimalException) as error:
+        raise ValueError(f"extension {code}: {error or 'malformed'}") from None
+
+
+def _number(payload: bytes) -> int:
+    return int.from_bytes(payload, "big", signed=True)
+
+
+def _read_time(payload: bytes) -> dt.time:
+    count = _number(payload)
+    if not 0 <= count < _DAY_MICROSECONDS:
+        raise ValueError(f"{count} microseconds are no time of a day")
+    return (_EPOCH + count * _MICROSECOND).time()
+
+
+def _read_integer(payload: bytes) -> int:
+    if not payload:
+        raise ValueError("an integer of no bytes")
+    return _number(payload)
+
+
+def _read_decimal(payload: bytes) -> Decimal:
+    return Decimal(payload.decode("ascii"), _DECIMALS)
+
+
+_READERS: Final[dict[int, tuple[tuple[int, ...], Callable[[bytes], object]]]] = {
+    EXT_DATE: ((4,), lambda payload: dt.date.fromordinal(_number(payload) + _DAY_ZERO)),
+    EXT_NAIVE_DATETIME: ((8,), lambda payload: _EPOCH + _number(payload) * _MICROSECOND),
+    EXT_DATETIME: ((8,), lambda payload: _EPOCH_UTC + _number(payload) * _MICROSECOND),
+    EXT_TIME: ((8,), _read_time),
+    EXT_TIMEDELTA: ((8, 16), lambda payload: _number(payload) * _MICROSECOND),
+    EXT_DECIMAL: ((), _read_decimal),
+    EXT_UUID: ((16,), lambda payload: UUID(bytes=payload)),
+    EXT_INTEGER: ((), _read_integer),
+    EXT_JSON: ((), lambda payload: Json(payload.decode())),
+}
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(ext_hook=from_extension).decode

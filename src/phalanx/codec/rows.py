@@ -1,0 +1,210 @@
+"""Rows side by side: many serialised keys and values in one run of bytes, as they are written by the million and staged.
+
+    number of rows | sizes of the keys | sizes of the values | the keys | the values
+
+Numbers are four bytes each, little-endian. Nothing is made for a single row on its way, nor where it only waits.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Final, NamedTuple
+
+from phalanx.codec.hashing import partitions_of
+from phalanx.common.clock import STAMP_BYTES
+
+NUMBER_BYTES: Final = 4
+HEADER_BYTES: Final = 8
+PREFIX_BYTES: Final = STAMP_BYTES + HEADER_BYTES
+"""What a page of staged rows has before them: its stamp, and a header (`staged_steps`)."""
+
+
+class BadRows(ValueError):
+    """These are no rows."""
+
+
+class Extent(NamedTuple):
+    """How long some keys are, or values."""
+
+    many: int
+    total: int
+    smallest: int
+    largest: int
+
+
+NOTHING: Final = Extent(0, 0, 0, 0)
+
+
+def extent_of(sizes: Collection[int]) -> Extent:
+    """Of what has these sizes."""
+    different = set(sizes)
+    return Extent(len(sizes), sum(sizes), min(different), max(different)) if sizes else NOTHING
+
+
+def together(extents: Iterable[Extent]) -> Extent:
+    """Of all of them."""
+    some = [each for each in extents if each.many]
+    if not some:
+        return NOTHING
+    many, total, smallest, largest = zip(*some, strict=True)
+    return Extent(sum(many), sum(total), min(smallest), max(largest))
+
+
+def extents_of(data: bytes, start: int = 0) -> tuple[Extent, Extent]:
+    """Of the keys and the values of rows, from a place on. Raises `BadRows` unless exactly the rest has these sizes."""
+    if len(data) < start + NUMBER_BYTES:
+        raise BadRows(f"{len(data) - start} bytes do not say how many rows they are")
+    count = row_count(data, start)
+    begin = start + NUMBER_BYTES
+    middle, end = begin + NUMBER_BYTES * count, begin + 2 * NUMBER_BYTES * count
+    if end > len(data):
+        raise BadRows(f"{len(data) - start} bytes cannot be {count} rows")
+    keys, values = _extent(data[begin:middle]), _extent(data[middle:end])
+    if keys.total + values.total != len(data) - end:
+        raise BadRows(f"{count} rows are to be {keys.total + values.total} bytes, and are {len(data) - end}")
+    return keys, values
+
+
+def _extent(sizes: bytes) -> Extent:
+    """Of what has these sizes, which are often all the same."""
+    first, many = sizes[:NUMBER_BYTES], len(sizes) // NUMBER_BYTES
+    if sizes == first * many:
+        size = int.from_bytes(first, "little")
+        return Extent(many, many * size, size, size)
+    return extent_of(numbers(sizes))
+
+
+def row_count(data: bytes, start: int = 0) -> int:
+    """How many rows they say that they are."""
+    return int.from_bytes(data[start : start + NUMBER_BYTES], "little")
+
+
+def first_key(data: bytes) -> bytes | None:
+    """The key of the first row; None: there is none."""
+    count = row_count(data)
+    begin = NUMBER_BYTES + 2 * NUMBER_BYTES * count
+    size = int.from_bytes(data[NUMBER_BYTES : 2 * NUMBER_BYTES], "little")
+    return data[begin : begin + size] if count else None
+
+
+def pack_rows(keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
+    """Keys and their values side by side."""
+    key_sizes, value_sizes = number_bytes(map(len, keys)), number_bytes(map(len, values))
+    return b"".join([len(keys).to_bytes(NUMBER_BYTES, "little"), key_sizes, value_sizes, *keys, *values])
+
+
+def unpack_rows(data: bytes, start: int = 0, prefix: bytes = b"") -> tuple[list[bytes], list[bytes]]:
+    """The keys, and the values with something before each of them. Raises `BadRows`."""
+    keys, values = extents_of(data, start)
+    sizes = start + NUMBER_BYTES
+    begin = sizes + 2 * NUMBER_BYTES * keys.many
+    own = _apart(data, sizes, begin, keys)
+    their = _apart(data, sizes + NUMBER_BYTES * keys.many, begin + keys.total, values)
+    return own, [prefix + value for value in their] if prefix else their
+
+
+def apart(data: bytes, sizes: bytes) -> list[bytes]:
+    """The parts of packed data whose sizes stand by themselves."""
+    ends = list(accumulate(numbers(sizes), initial=0))
+    return [data[at:to] for at, to in pairwise(ends)]
+
+
+def _apart(data: bytes, sizes: int, begin: int, extent: Extent) -> list[bytes]:
+    """Each by itself, of so many side by side: where their sizes are, and where they begin."""
+    many, size = extent.many, extent.largest
+    if size and size == extent.smallest:
+        return list(struct.unpack_from(f"{size}s" * many, data, begin))
+    ends = accumulate(numbers(data[sizes : sizes + NUMBER_BYTES * many]), initial=begin)
+    return [data[at:to] for at, to in pairwise(ends)]
+
+
+def rows_by_partition(keys: Sequence[bytes], values: Sequence[bytes], partition_count: int) -> dict[int, bytes]:
+    """The rows of each partition, in the order in which they are."""
+    places: dict[int, list[int]] = {}
+    for place, partition in enumerate(partitions_of(keys, partition_count)):
+        places.setdefault(partition, []).append(place)
+    return {
+        partition: pack_rows([keys[place] for place in some], [values[place] for place in some])
+        for partition, some in places.items()
+    }
+
+
+def divide_rows(
+    data: bytes, start: int, partition_count: int, rows_at_once: int
+) -> Generator[int, None, dict[int, bytes]]:
+    """The rows of each partition, in the order in which they are, from what begins at a place.
+
+    Yields how many rows it has gone through since it last did.
+    """
+    many = row_count(data, start)
+    middle, end = start + NUMBER_BYTES * (many + 1), start + NUMBER_BYTES * (2 * many + 1)
+    key_sizes, value_sizes = numbers(data[start + NUMBER_BYTES : middle]), numbers(data[middle:end])
+    key_at, value_at = end, end + sum(key_sizes)
+    parts: dict[int, list[bytes]] = {}
+    for first in range(0, many, rows_at_once):
+        key_ends = list(accumulate(key_sizes[first : first + rows_at_once], initial=key_at))
+        value_ends = list(accumulate(value_sizes[first : first + rows_at_once], initial=value_at))
+        key_at, value_at = key_ends[-1], value_ends[-1]
+        keys = [data[at:to] for at, to in pairwise(key_ends)]
+        values = [data[at:to] for at, to in pairwise(value_ends)]
+        for partition, rows in rows_by_partition(keys, values, partition_count).items():
+            parts.setdefault(partition, []).append(rows)
+        yield len(keys)
+    return {partition: join_rows(some) for partition, some in parts.items()}
+
+
+def join_rows(several: Sequence[bytes]) -> bytes:
+    """The rows of several, one behind the other."""
+    if len(several) == 1:
+        return several[0]
+    columns: tuple[list[bytes], ...] = ([], [], [], [])
+    many = 0
+    for rows in several:
+        count = row_count(rows)
+        middle, end = NUMBER_BYTES * (count + 1), NUMBER_BYTES * (2 * count + 1)
+        keys_end = end + sum(numbers(rows[NUMBER_BYTES:middle]))
+        parts = rows[NUMBER_BYTES:middle], rows[middle:end], rows[end:keys_end], rows[keys_end:]
+        for column, part in zip(columns, parts, strict=True):
+            column.append(part)
+        many += count
+    return b"".join([many.to_bytes(NUMBER_BYTES, "little"), *(part for column in columns for part in column)])
+
+
+def divided_rows(rows: Mapping[int, bytes], partition_count: int) -> dict[int, bytes]:
+    """The rows of partitions, by those of a larger count."""
+    found: dict[int, bytes] = {}
+    for data in rows.values():
+        found.update(rows_by_partition(*unpack_rows(data), partition_count))
+    return found
+
+
+def cut_rows(data: bytes, max_bytes: int, max_rows: int | None = None) -> list[bytes]:
+    """The same rows in pieces of about so many bytes, and so many rows, at most; of at least one row."""
+    if len(data) <= max_bytes and (max_rows is None or row_count(data) <= max_rows):
+        return [data]
+    keys, values = unpack_rows(data)
+    if len(keys) <= 1:
+        return [data]
+    half = len(keys) // 2
+    parts = (pack_rows(keys[:half], values[:half]), pack_rows(keys[half:], values[half:]))
+    return [piece for part in parts for piece in cut_rows(part, max_bytes, max_rows)]
+
+
+def number_bytes(numbers: Iterable[int], kind: str = "I") -> bytes:
+    """Numbers as they stand before rows."""
+    found = array(kind, numbers)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found.tobytes()
+
+
+def numbers(data: bytes, kind: str = "I") -> array[int]:
+    """The numbers that `number_bytes` made bytes of."""
+    found = array(kind, data)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found

@@ -1,0 +1,144 @@
+"""What a member tells its master of losses: what its process keeps, and what the table should tell and does not.
+
+A report is worked out from what the process has and what the installed table says, and is repeated until the table says it:
+so nothing waits for an answer, and a new master hears the same. A process that has come from another side tells
+
+* how much it has yet to merge, twice a second, so that nobody takes the cluster for whole before;
+* which partitions of a loss it held in a former incarnation that did not know of the loss, and that are merged now: they
+  were given back, as it had them. Where it held a partition in which nothing was stored, nothing was lost;
+* that it was the member which may live on elsewhere; or that it has the address of that one, and was never it;
+* which losses its side has told of, unless all by whose going it lost something are members here: those have gone on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from phalanx.common.clock import COUNTER_BITS, GridClock
+from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.common.losses import Loss, LossBook, LossKind, bits_of, named, numbers_in
+from phalanx.common.table import PartitionTable
+from phalanx.grid.merge.orphaned_replicas import Kept, KeptSide
+from phalanx.wire import events
+from phalanx.wire.effects import Outbox
+from phalanx.wire.facts import IncarnationOver, KeptHandedIn, MembershipChanged, TableConfirmed
+from phalanx.wire.messages import KeptReport, Returned
+
+REPORT_EVERY_MS: Millis = 500
+"""While something is kept, or the table does not tell what it should."""
+REPEAT_EVERY_MS: Millis = 5_000
+"""From then on: that nothing is kept any more must arrive, too."""
+
+
+class LossReports:
+    """What one incarnation tells its master."""
+
+    def __init__(self, this: MemberId, kept: Kept, clock: GridClock, outbox: Outbox) -> None:
+        self._this = this
+        self._kept = kept
+        self._clock = clock
+        self._out = outbox
+        self._view_version = 0
+        self._table: PartitionTable | None = None
+        """The installed one; None: this member has no view."""
+        self._master: MemberId | None = None
+        self._members: Collection[MemberId] = ()
+        self._book = LossBook()
+        self._next: Millis | None = None
+        """When to look again; None: there is nothing to tell."""
+
+    def __repr__(self) -> str:
+        return f"LossReports(next={self._next})"
+
+    def on_news(self, fact: MembershipChanged, confirmed: TableConfirmed, now: Millis) -> None:
+        """The view, the master or the table has changed."""
+        self._view_version, self._table = fact.view.version, confirmed.table
+        master, book = fact.master, confirmed.table.losses
+        if master is None or (not self._kept.sides and not book.away):
+            self._next = None
+            return
+        members = frozenset(fact.view.members)
+        if master != self._master or book is not self._book or members != self._members:
+            self._next = now
+        self._master, self._members, self._book = master, members, book
+        self.on_time(now)
+
+    def on_over(self, fact: IncarnationOver, now: Millis) -> None:
+        self._next = self._master = None
+
+    def next_deadline(self) -> Millis | None:
+        return self._next
+
+    def on_time(self, now: Millis) -> None:
+        if self._next is None or now < self._next or self._master is None:
+            return
+        report = self._report()
+        if self._kept.sides or report.over:
+            self._out.send(self._master, report)
+        is_told = not (report.replicas or report.over or report.returned or report.losses)
+        self._next = now + (REPEAT_EVERY_MS if is_told else REPORT_EVERY_MS)
+
+    def on_kept_handed_in(self, fact: KeptHandedIn, now: Millis) -> None:
+        """This member leaves with what it keeps. What nobody else keeps is lost: tell the master, as the last word."""
+        table, lost = self._table, self._kept.only_here(self._members)
+        if not lost or self._master is None or table is None:
+            return
+        # Sides may have had different numbers of partitions: all are told by the smallest, of which the others are multiples.
+        of = min(side.of for side in lost)
+        partitions = sorted({partition % of for side, several in lost.items() for partition in several})
+        entries = sum(
+            side.replicas[partition].replica.entry_count() for side, each in lost.items() for partition in each
+        )
+        former = tuple(side.former for side in lost)
+        how = "this process left before what it kept was merged"
+        loss = Loss(
+            table.version, self._this, self._view_version, self._clock.read(now) >> COUNTER_BITS, LossKind.KEPT, of, bits_of(partitions),
+            named((member, how) for member in former), len(former), entries,
+        )  # fmt: skip
+        self._out.record(events.KeptDropped(former, sum(map(len, lost.values())), entries))
+        self._out.send(self._master, KeptReport(0, 0, former, losses=(loss,)))
+
+    # --- what is missing in the table ------------------------------------------------------------------------------
+
+    def _report(self) -> KeptReport:
+        kept, book = self._kept, self._book
+        return KeptReport(
+            kept.partition_count(), kept.entry_count(), tuple(self._over()), tuple(self._returned()),
+            tuple(loss for loss in kept.losses.losses if self._is_missing(loss, book)),
+        )  # fmt: skip
+
+    def _over(self) -> list[MemberId]:
+        """Members that are told to be away, and whose address this process has: it is them, or they are gone."""
+        own = address_of(self._this)
+        at_own = [
+            each.member for each in self._book.away if address_of(each.member) == own and each.member != self._this
+        ]
+        sides = self._kept.sides
+        return [member for member in at_own if member not in sides or not sides[member].replicas]
+
+    def _returned(self) -> list[Returned]:
+        found = []
+        for loss in (loss for loss in self._book.losses if loss.kind is LossKind.EMPTY):
+            sides = [side for side in self._kept.sides.values() if loss.id in side.undoes]
+            told = frozenset(numbers_in(loss.returned))
+            open_ones = [p for p in numbers_in(loss.partitions) if p not in told] if sides else []
+            back = [p for p in open_ones if any(_is_back(side, p, loss.of) for side in sides)]
+            if back:
+                found.append(Returned(loss.id, bits_of(back)))
+        return found
+
+    def _is_missing(self, loss: Loss, book: LossBook) -> bool:
+        if loss.id in book.settled or book.find(loss.id) is not None:
+            return False
+        return not all(each.member in self._members for each in loss.gone)
+
+
+def _is_back(side: KeptSide, partition: int, of: int) -> bool:
+    """Whether a side held a partition of `of`, and what it had of it is merged."""
+    if of % side.of == 0:
+        parts = [partition % side.of]
+    elif side.of % of == 0:
+        parts = list(range(partition, side.of, of))
+    else:
+        return False
+    return all(part in side.done or part in side.empty for part in parts)

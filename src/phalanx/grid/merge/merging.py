@@ -1,0 +1,401 @@
+"""Merging what this process has kept into the cluster that it has joined: who sends what, and when it may be dropped.
+
+Nothing is sent before this member has a table with owners. Then some replicas are merged at a time, each in batches of
+keys of one owner, of which two are on the way: as in a migration, and by the same pacing. A batch ends only with the
+acknowledgement of an owner, which has replicated what it took from it. One that is refused, lost or not answered is sent
+again, to whoever owns its keys by then. Keys are hashed anew where the cluster has another number of partitions.
+
+A member that is to leave first hands in what it would send. It goes when nothing was taken for `LEAVE_AFTER_MS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from math import gcd
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from phalanx.codec.hashing import partition_of, partitions_of
+from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.grid.merge.orphaned_replicas import Kept, KeptSide, keep
+from phalanx.grid.merge.sender import Batch, Handed, Sending, Sweep
+from phalanx.grid.replica.versions import has_version, versions_of
+from phalanx.wire import events
+from phalanx.wire.effects import Finished, Outbox
+from phalanx.wire.facts import IncarnationOver, KeptHandedIn, NewTable, NewView
+from phalanx.wire.messages import CountReply, FindWrittenBefore, KeptAnswer, KeptQuery, MergeEntries, PageReply, Reply
+from phalanx.wire.routes import Routes, route
+
+if TYPE_CHECKING:
+    from phalanx.grid.service import GridService
+
+FIRST_ID = 1 << 48
+"""Ids of requests from here on are of merges; those of callers are far below."""
+REPLICAS_AT_ONCE = 4
+ON_THE_WAY = 2
+"""Batches of one replica that are not acknowledged."""
+ASK_EVERY_MS = 500
+"""Between two questions whether others have merged theirs."""
+RETRY_PAUSE_MS = 50
+"""Before a batch that was refused is sent again."""
+UNHEARD_AFTER_MS = 5_000
+"""A batch without an answer for so long is sent again."""
+LEAVE_AFTER_MS = 20_000
+"""A member that is to leave hands in what it keeps until nobody has taken anything for so long."""
+
+
+class Keeping:
+    """What one incarnation does with what its process keeps."""
+
+    def __init__(self, grid: GridService, kept: Kept, patience_ms: Millis, outbox: Outbox) -> None:
+        self.kept = kept
+        self._grid = grid
+        self._patience_ms = patience_ms
+        """How long members of the same side may need to come back."""
+        self._out = outbox
+        self._members: Collection[MemberId] = ()
+        self._at: dict[str, MemberId] = {}
+        """Address to the member of the view that listens there."""
+        self.sendings: list[Sending] = []
+        self._open: dict[int, Handed] = {}
+        """What is not acknowledged, by id."""
+        self._made = FIRST_ID
+        self._taken_up = False
+        """Whether there was a table with owners: the merge has begun."""
+        self._takes_over_at: Millis = 0
+        """From then on nobody who is not there is waited for."""
+        self._ask_at: Millis = 0
+        self._retry_at: Millis | None = None
+        """When what nobody is asked for at present is sent again."""
+        self.leave_by: Millis | None = None
+        """This member is to leave, at the latest then; None: it is not to leave, or may do so at once."""
+
+    def __repr__(self) -> str:
+        return f"Keeping({self.kept!r}, sendings={self.sendings}, leave_by={self.leave_by})"
+
+    def __bool__(self) -> bool:
+        return bool(self.kept)
+
+    # --- inputs ----------------------------------------------------------------------------------------------------
+
+    def on_view(self, fact: NewView, now: Millis) -> None:
+        members = fact.members
+        if members == self._members:
+            return
+        self._members = members
+        self._at = {address_of(member): member for member in sorted(members)}
+        if self.kept:
+            self._ask_at = now
+            self._send_again(lambda handed: handed.target not in members, now)
+
+    def on_table(self, fact: NewTable, now: Millis) -> None:
+        """The table was installed: from the first one with owners on, merge."""
+        if not self.kept or not self._grid.table.is_assigned:
+            return
+        if not self._taken_up:
+            self._taken_up = True
+            self._takes_over_at = now + (self._patience_ms if self.leave_by is None else 0)
+            self._ask_at = now
+            for side in self.kept.unmerged():
+                side.begin(self._grid.table.losses, now)
+                self._grid.clock.observe(side.ended, now)
+                self._out.record(events.MergeStarted(side.former, len(side.replicas), side.entries))
+        self._retry_at = now
+        self.go_on(now)
+
+    def routes(self) -> Routes:
+        return route(KeptQuery, self.on_query), route(KeptAnswer, self.on_answer)
+
+    def on_query(self, sender: MemberId, message: KeptQuery, now: Millis) -> None:
+        self._out.send(sender, self.kept.answer(message))
+
+    def on_answer(self, sender: MemberId, message: KeptAnswer, now: Millis) -> None:
+        side_and_asked = [(side, side.ahead().get(message.former, [])) for side in self.kept.unmerged()]
+        for side, asked in side_and_asked:
+            if side.of == message.of:
+                for partition in side.hear(message, asked, sender):
+                    self._leave_to_others(side, partition, now)
+        self.go_on(now)
+
+    def on_reply(self, sender: MemberId, reply: Reply, now: Millis) -> None:
+        """The owner's answer to a batch."""
+        handed = self._open.get(reply.id)
+        if handed is None or handed.target != sender:
+            return
+        if isinstance(handed, Batch) and isinstance(reply, CountReply):
+            if self._grid.pacer is not None:
+                self._grid.pacer.on_ack(sender, handed.sent_at, now)
+            handed.sending.side.sent += len(handed.keys)
+            handed.sending.side.taken += reply.count
+            self._end(handed, now)
+        elif isinstance(handed, Sweep) and isinstance(reply, PageReply):
+            self._on_page(handed, reply, now)
+        else:
+            self._put_off(handed, now)
+        self.go_on(now)
+
+    def on_link_lost(self, peer: MemberId, now: Millis) -> None:
+        """What was asked of a peer, and its answer, may be lost."""
+        if self._open:
+            self._send_again(lambda handed: handed.target == peer, now)
+
+    def on_leave_wanted(self, now: Millis) -> None:
+        """This member is to leave, as soon as others have what it keeps."""
+        if not self.kept:
+            self._out.tell(KeptHandedIn())
+        elif self.leave_by is None:
+            self.leave_by = now + LEAVE_AFTER_MS
+            self._takes_over_at = min(self._takes_over_at, now)
+            self._ask_at = now
+
+    def _let_leave(self, now: Millis) -> None:
+        """Tell when a member that waited for this may leave: others have merged, or will merge, what is kept here."""
+        if self.leave_by is not None and (now >= self.leave_by or not self.kept.only_here(self._members)):
+            self.leave_by = None
+            self._out.tell(KeptHandedIn())
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> Millis | None:
+        if not self.kept:
+            return None
+        earliest = self._ask_at if self._taken_up else self.leave_by
+        for deadline in (self._retry_at, self.leave_by):
+            if deadline is not None and (earliest is None or deadline < earliest):
+                earliest = deadline
+        return earliest
+
+    def on_time(self, now: Millis) -> None:
+        if self._taken_up and self.kept:
+            if now >= self._ask_at:
+                self._ask_at = now + ASK_EVERY_MS
+                self._ask(now)
+                self._send_again(lambda handed: now - handed.sent_at >= UNHEARD_AFTER_MS, now)
+            self.go_on(now)
+        self._let_leave(now)
+
+    def _ask(self, now: Millis) -> None:
+        """What became of the replicas of those that come before?"""
+        for side in self.kept.unmerged():
+            for former, partitions in side.ahead().items():
+                present = self._at.get(address_of(former))
+                if former in self._members:
+                    # It has gone on, and with it all that this replica has.
+                    for partition in partitions:
+                        self._leave_to_others(side, partition, now)
+                elif present is not None:
+                    marks = tuple(side.marks[partition] for partition in partitions)
+                    self._out.send(present, KeptQuery(former, side.of, marks))
+                elif now >= self._takes_over_at:
+                    for partition in partitions:
+                        del side.replicas[partition].ahead[0]
+                    # The next one in the row is asked at once.
+                    self._ask_at = now
+
+    # --- sending ---------------------------------------------------------------------------------------------------
+
+    def go_on(self, now: Millis) -> None:
+        """Send what may be sent now."""
+        if not self._taken_up:
+            return
+        if self._retry_at is not None and now >= self._retry_at:
+            self._retry_at = None
+            for handed in [handed for handed in self._open.values() if handed.target is None]:
+                self._ask_again(handed, now)
+        if len(self.sendings) < REPLICAS_AT_ONCE:
+            self._begin_sendings(now)
+
+    def _begin_sendings(self, now: Millis) -> None:
+        under_way = {(sending.side.former, sending.partition) for sending in self.sendings}
+        for side in self.kept.unmerged():
+            for partition, kept in list(side.replicas.items()):
+                if len(self.sendings) >= REPLICAS_AT_ONCE:
+                    return
+                if kept.ahead or (side.former, partition) in under_way:
+                    continue
+                sending = Sending(side, partition, kept)
+                self.sendings.append(sending)
+                for _ in range(ON_THE_WAY):
+                    self._plan_next(sending, now)
+
+    def _plan_next(self, sending: Sending, now: Millis) -> None:
+        """One more batch may be on its way, as soon as it is its turn."""
+        if not sending.has_more:
+            return
+        pacer = self._grid.pacer
+        if pacer is None:
+            self._send_next(sending, now)
+        else:
+            pacer.take(partial(self._send_next, sending), now, urgent=False)
+
+    def _send_next(self, sending: Sending, now: Millis) -> int:
+        """Send some keys of a replica; about how many bytes they have."""
+        if not sending.has_more or sending not in self.sendings:
+            return 0
+        if sending.clears:
+            name, cleared_at = sending.clears.popleft()
+            self._begin_sweeps(sending, name, cleared_at, now)
+        name, keys, size = sending.next_keys(self._grid.config.copy_chunk_bytes)
+        groups = self._by_owner(sending.side, sending.partition, keys)
+        self._hand_in([Batch(self._next_id(), sending, name, group) for group in groups], now)
+        self._end_if_over(sending, now)
+        return size
+
+    def _next_id(self) -> int:
+        self._made += 1
+        return self._made
+
+    def _hand_in(self, several: Sequence[Handed], now: Millis) -> None:
+        # All are on the way before the first is asked: one of keys whose time is over ends at once, and not the sending.
+        for handed in several:
+            self._open[handed.id] = handed.sending.on_the_way[handed.id] = handed
+        for handed in several:
+            self._ask_owner(handed, now)
+
+    def _by_owner(self, side: KeptSide, partition: int, keys: list[bytes]) -> list[list[bytes]]:
+        """The keys of each owner together."""
+        table = self._grid.table
+        if table.partition_count == side.of or not keys:
+            return [keys] if keys else []
+        owners = table.owners()
+        groups: dict[MemberId | None, list[bytes]] = {}
+        for key, own in zip(keys, partitions_of(keys, table.partition_count), strict=True):
+            groups.setdefault(owners[own], []).append(key)
+        return list(groups.values())
+
+    def _ask_again(self, handed: Handed, now: Millis) -> None:
+        """Send it to whoever owns its keys by now; where they have several owners, or other partitions, in parts."""
+        sending = handed.sending
+        if isinstance(handed, Batch):
+            handed.keys, *others = self._by_owner(sending.side, sending.partition, handed.keys)
+            self._hand_in(
+                [Batch(self._next_id(), sending, handed.map, group, handed.removed_at) for group in others], now
+            )
+            self._ask_owner(handed, now)
+        elif isinstance(handed, Sweep) and handed.of != self._grid.table.partition_count:
+            self._begin_sweeps(sending, handed.map, handed.cleared_at, now)
+            self._end(handed, now)
+        else:
+            self._ask_owner(handed, now)
+
+    def _ask_owner(self, handed: Handed, now: Millis) -> None:
+        table, sending = self._grid.table, handed.sending
+        message = self._request(handed, now)
+        if message is None:
+            self._end(handed, now)  # The time of all that it was about is over.
+            return
+        if isinstance(handed, Sweep):
+            partition = handed.partition
+        elif isinstance(handed, Batch) and table.partition_count != sending.side.of:
+            partition = partition_of(handed.keys[0], table.partition_count)
+        else:
+            partition = sending.partition
+        owner = table.owner(partition)
+        if owner is None or owner not in self._members:
+            self._put_off(handed, now)
+            return
+        handed.target, handed.sent_at = owner, now
+        self._out.send(owner, message)
+
+    def _request(self, handed: Handed, now: Millis) -> MergeEntries | FindWrittenBefore | None:
+        side, replica = handed.sending.side, handed.sending.replica
+        if isinstance(handed, Sweep):
+            return FindWrittenBefore(
+                handed.id, handed.map, handed.partition, handed.of, handed.cleared_at, handed.after_key
+            )
+        if not isinstance(handed, Batch):
+            return None
+        versions = versions_of(replica, handed.map, handed.keys, handed.removed_at, now)
+        return MergeEntries(handed.id, handed.map, side.former, side.ended, *versions) if versions.keys else None
+
+    # --- clears ----------------------------------------------------------------------------------------------------
+
+    def _begin_sweeps(self, sending: Sending, name: str, cleared_at: int, now: Millis) -> None:
+        """Ask for what was written before a clear, wherever the partition's keys are by now.
+
+        Both sides may have divided their partitions, each by another number.
+        """
+        count = self._grid.table.partition_count
+        common = gcd(count, sending.side.of)
+        present = range(sending.partition % common, count, common)
+        self._hand_in([Sweep(self._next_id(), sending, name, cleared_at, each, count) for each in present], now)
+
+    def _on_page(self, sweep: Sweep, page: PageReply, now: Millis) -> None:
+        sending = sweep.sending
+        was_here = partitions_of(page.keys, sending.side.of)
+        keys = [
+            key
+            for key, own in zip(page.keys, was_here, strict=True)
+            if own == sending.partition and not has_version(sending.replica, sweep.map, key)
+        ]
+        groups = self._by_owner(sending.side, sending.partition, keys)
+        self._hand_in([Batch(self._next_id(), sending, sweep.map, each, sweep.cleared_at) for each in groups], now)
+        if page.more:
+            sweep.after_key = page.after_key or page.keys[-1]
+            self._ask_owner(sweep, now)
+        else:
+            self._end(sweep, now)
+
+    # --- again -----------------------------------------------------------------------------------------------------
+
+    def _put_off(self, handed: Handed, now: Millis) -> None:
+        """Nobody takes it at present: it is sent again after a pause, or with the next table."""
+        handed.target = None
+        if self._retry_at is None or self._retry_at <= now:
+            self._retry_at = now + RETRY_PAUSE_MS
+
+    def _send_again(self, which: Callable[[Handed], bool], now: Millis) -> None:
+        for handed in self._open.values():
+            if handed.target is not None and which(handed):
+                self._put_off(handed, now)
+
+    # --- ends ------------------------------------------------------------------------------------------------------
+
+    def on_over(self, fact: IncarnationOver, now: Millis) -> None:
+        """Where another incarnation of this process follows, that is given what there is."""
+        effects = self._out.effects
+        for index, effect in enumerate(effects):
+            if isinstance(effect, Finished) and (effect.rejoin or effect.failed):
+                self._keep_what_is_held(now)
+                effects[index] = msgspec.structs.replace(effect, kept=self.kept)
+
+    def _keep_what_is_held(self, now: Millis) -> None:
+        grid = self._grid
+        if grid.table.is_assigned:
+            grid.followed.undivided.divide_all()
+            held = grid.followed.replicas | {owned.number: owned.replica for owned in grid.all_owned()}
+            self.kept.add(keep(grid.this, grid.table, held, grid.clock.read(now)))
+            self.kept.losses = self.kept.losses.united_with(grid.table.losses)
+        if self.kept:
+            self._out.record(events.DataKept(self.kept.partition_count(), self.kept.entry_count()))
+
+    def _end(self, handed: Handed, now: Millis) -> None:
+        """The owner has acknowledged it."""
+        sending = handed.sending
+        del self._open[handed.id], sending.on_the_way[handed.id]
+        if self.leave_by is not None:
+            self.leave_by = now + LEAVE_AFTER_MS
+        if len(sending.on_the_way) < ON_THE_WAY:
+            self._plan_next(sending, now)
+        self._end_if_over(sending, now)
+
+    def _end_if_over(self, sending: Sending, now: Millis) -> None:
+        if sending.is_over and sending in self.sendings:
+            self.sendings.remove(sending)
+            self._drop(sending.side, sending.partition, now)
+
+    def _leave_to_others(self, side: KeptSide, partition: int, now: Millis) -> None:
+        side.left_to_others += 1
+        self._drop(side, partition, now)
+
+    def _drop(self, side: KeptSide, partition: int, now: Millis) -> None:
+        """A replica is merged."""
+        self._grid.followed.discarded.add(side.replicas.pop(partition).replica)
+        side.done.add(partition)
+        if not side.replicas:
+            took_ms = now - (side.began_at if side.began_at is not None else now)
+            self._out.record(
+                events.MergeEnded(side.former, side.entries, side.sent, side.taken, side.left_to_others, took_ms)
+            )

@@ -1,0 +1,173 @@
+"""The owner's side of a merge: what another side has kept of some keys, version by version, by the policy of their map.
+
+What is taken is a write as any other: applied here with the stamp that it has, numbered, sent to the backups, and
+answered when they have it. A map's protection does not stand in the way: what is handed in was acknowledged when it was
+written, and left where it is it may be lost with its process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from phalanx.codec.hashing import partitions_of
+from phalanx.common.clock import STAMP_BYTES
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import MemberId, Millis
+from phalanx.grid.replica.merge_policies import Verdict, Version, decide
+from phalanx.grid.replica.versions import keys_written_before, version_of
+from phalanx.grid.replication.expired import end_before_write
+from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.wire import events
+from phalanx.wire.messages import (
+    CountReply,
+    FindWrittenBefore,
+    MergeEntries,
+    MergeRequest,
+    PageReply,
+    ReplicatePut,
+    ReplicateRemove,
+)
+
+if TYPE_CHECKING:
+    from phalanx.grid.service import GridService
+
+KEYS_AT_ONCE = 2_000
+"""Of one page of keys."""
+NAMED_AT_MOST = 20
+"""Conflicts, and keys, that one event names; all are counted."""
+KEY_BYTES = 40
+"""Of a key that an event names."""
+
+
+class Judged(NamedTuple):
+    """A kept version, what is here, and what becomes of it."""
+
+    owned: OwnedPartition
+    key: bytes
+    kept: Version
+    here: Version | None
+    verdict: Verdict
+
+
+def on_merge_request(grid: GridService, sender: MemberId, message: MergeRequest, now: Millis) -> None:
+    if isinstance(message, MergeEntries):
+        _on_entries(grid, sender, message, now)
+    else:
+        _on_find(grid, sender, message, now)
+
+
+def _on_find(grid: GridService, sender: MemberId, message: FindWrittenBefore, now: Millis) -> None:
+    """Tell which keys have old values."""
+    if message.of != len(grid.owned) or not 0 <= message.partition < message.of:
+        text = f"there are {len(grid.owned)} partitions here, and {message.of} where the request comes from"
+        grid.fail(sender, message.id, ErrorCode.NOT_OWNER, text)
+        return
+    owned = grid.owned[message.partition]
+    if owned is None:
+        grid.refuse(sender, message, message.partition)
+        return
+    store = owned.replica.maps.get(message.map)
+    if store is None:
+        grid.out.send(sender, PageReply(message.id, [], [], False))
+        return
+    order = store.ordered()
+    if order is None:
+        grid.scans.hold(sender, message, message.partition, store, now)
+        return
+    grid.scans.note(store, now)
+    keys, after_key = keys_written_before(
+        store, order, message.stamp, message.after_key, KEYS_AT_ONCE, grid.config.copy_chunk_bytes
+    )
+    grid.out.send(sender, PageReply(message.id, keys, [], bool(after_key), after_key))
+
+
+def _on_entries(grid: GridService, sender: MemberId, message: MergeEntries, now: Millis) -> None:
+    """Merge some keys of one map, if all of them are owned here; otherwise nothing is done."""
+    owned_ones: list[OwnedPartition] = []
+    for partition in partitions_of(message.keys, len(grid.owned)):
+        owned = grid.owned[partition]
+        if owned is None:
+            grid.refuse(sender, message, partition)
+            return
+        owned_ones.append(owned)
+    lengths = {len(each) for each in (message.ttls, message.accessed, message.hits) if each} | {len(message.versions)}
+    if lengths != {len(message.keys)} or min(map(len, message.versions), default=0) < STAMP_BYTES:
+        text = f"{len(message.keys)} keys, and not as many versions with their stamps: send one for each key"
+        grid.fail(sender, message.id, ErrorCode.INVALID, text)
+        return
+    # What is written here from now on is newer than all that this side has kept.
+    grid.clock.observe(message.ended, now)
+    grid.clock.observe_stored(message.versions, now)
+    policy = grid.table.maps.of(message.map).merge_policy
+    judged = _judge(owned_ones, message, policy, now)
+    _record(grid, message, policy, judged)
+    taken = [each for each in judged if each.verdict.is_taken]
+    write = PendingWrite(sender, CountReply(message.id, len(taken)), 0, "")
+    for owned in dict.fromkeys(owned_ones):
+        _apply(grid, owned, message.map, [each for each in taken if each.owned is owned], write, now)
+    if write.partitions_left == 0:
+        grid.out.send(sender, write.reply)
+
+
+def _judge(owned_ones: list[OwnedPartition], message: MergeEntries, policy: str, now: Millis) -> list[Judged]:
+    judged = []
+    nothing = [0] * len(message.keys)
+    ttls, accessed, hits = message.ttls or nothing, message.accessed or nothing, message.hits or nothing
+    for owned, key, *kept_of in zip(owned_ones, message.keys, message.versions, ttls, accessed, hits, strict=True):
+        kept, replica = Version(*kept_of), owned.replica
+        here = version_of(replica, message.map, key, now)
+        forgotten = replica.purged_to_of(message.map), replica.evicted_to_of(message.map)
+        verdict = decide(policy, kept, here, message.ended, *forgotten)
+        judged.append(Judged(owned, key, kept, here, verdict))
+    return judged
+
+
+def _apply(
+    grid: GridService, owned: OwnedPartition, name: str, taken: list[Judged], write: PendingWrite, now: Millis
+) -> None:
+    """Store what is taken in one partition, and have the backups store it."""
+    replica = owned.replica
+    removed = [each for each in taken if each.kept.is_removal]
+    values = [each for each in taken if not each.kept.is_removal]
+    if not taken and not owned.is_settled:
+        # What is here, and makes what was handed in dispensable, may not have reached the backups yet.
+        grid.write_nothing(owned, name, write, now)
+        return
+    if replica.journals:
+        end_before_write(grid, owned, name, [each.key for each in taken], now)
+    if removed:
+        keys, stamps = [each.key for each in removed], [each.kept.stamp for each in removed]
+        grid.commit(owned, ReplicateRemove(*owned.next_head(), name, keys, stamps), write, now)
+    if values:
+        hits, accessed = [each.kept.hits for each in values], [each.kept.accessed_ms for each in values]
+        replica.readings.take(name, [each.key for each in values], hits if any(hits) else [], accessed)
+    for ttl_ms in dict.fromkeys(each.kept.ttl_ms for each in values):
+        keys = [each.key for each in values if each.kept.ttl_ms == ttl_ms]
+        versions = [each.kept.stored for each in values if each.kept.ttl_ms == ttl_ms]
+        grid.commit(owned, ReplicatePut(*owned.next_head(), name, keys, versions, ttl_ms, merged=True), write, now)
+    if values and grid.evictor.is_on:
+        grid.evictor.after_write(owned, name, len(values), now)
+
+
+def _record(grid: GridService, message: MergeEntries, policy: str, judged: list[Judged]) -> None:
+    """Conflicts, and what was not brought back."""
+    conflicts = [each for each in judged if each.verdict.is_conflict and each.here is not None]
+    if conflicts:
+        named = tuple(
+            events.MergeConflict(
+                _shown(each.key), each.kept.stamp, each.here.stamp if each.here is not None else 0,
+                "kept" if each.verdict is Verdict.WINS else "here",
+            )
+            for each in conflicts[:NAMED_AT_MOST]
+        )  # fmt: skip
+        won = sum(each.verdict is Verdict.WINS for each in conflicts)
+        grid.out.record(events.MergeConflicts(message.former, message.map, policy, len(conflicts), won, named))
+    too_old = [each for each in judged if each.verdict is Verdict.TOO_OLD]
+    if too_old:
+        keys = tuple(_shown(each.key) for each in too_old[:NAMED_AT_MOST])
+        forgotten = max(each.owned.replica.purged_to_of(message.map) for each in too_old)
+        grid.out.record(events.MergedTooOld(message.former, message.map, len(too_old), keys, forgotten))
+
+
+def _shown(key: bytes) -> str:
+    return key[:KEY_BYTES].hex()

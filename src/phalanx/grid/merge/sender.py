@@ -1,0 +1,111 @@
+"""One kept replica on its way to its new owners: what of it was handed in, and what was not acknowledged yet."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.grid.merge.orphaned_replicas import KeptReplica, KeptSide
+from phalanx.grid.replica.versions import clears, keys_by_map, stored_bytes
+
+ENTRY_BYTES = 16
+"""What an entry counts in a batch besides its key and value."""
+MOST_KEYS = 5_000
+"""Of one batch, however small they are."""
+
+
+class Handed:
+    """What an owner is asked, from its first sending to its acknowledgement."""
+
+    __slots__ = ("id", "map", "sending", "sent_at", "target")
+
+    def __init__(self, number: int, sending: Sending, name: str) -> None:
+        self.id = number
+        self.sending = sending
+        self.map = name
+        self.target: MemberId | None = None
+        """Who is asked; None: nobody at present."""
+        self.sent_at: Millis = 0
+
+
+class Batch(Handed):
+    """Keys of one map and one owner, whose versions are handed in."""
+
+    __slots__ = ("keys", "removed_at")
+
+    def __init__(self, number: int, sending: Sending, name: str, keys: list[bytes], removed_at: int = 0) -> None:
+        super().__init__(number, sending, name)
+        self.keys = keys
+        self.removed_at = removed_at
+        """When those were removed of which the replica has nothing; 0: it has something of each."""
+
+    def __repr__(self) -> str:
+        return f"Batch({self.id}, {len(self.keys)} keys of {self.map!r}, target={self.target})"
+
+
+class Sweep(Handed):
+    """A map was cleared: which keys has the owner of a partition that were written before? These are then handed in, as
+    removed, but for those of which the replica has a version of its own."""
+
+    __slots__ = ("after_key", "cleared_at", "of", "partition")
+
+    def __init__(self, number: int, sending: Sending, name: str, cleared_at: int, partition: int, of: int) -> None:
+        super().__init__(number, sending, name)
+        self.cleared_at = cleared_at
+        self.partition = partition
+        self.of = of
+        """How many partitions there were when this was planned."""
+        self.after_key = b""
+        """Keys behind this one are still to be asked for, in scan order."""
+
+    def __repr__(self) -> str:
+        return f"Sweep({self.id}, {self.map!r} of {self.partition}, target={self.target})"
+
+
+class Sending:
+    """One replica on its way to the new owners."""
+
+    __slots__ = ("_keys", "clears", "on_the_way", "partition", "replica", "side")
+
+    def __init__(self, side: KeptSide, partition: int, kept: KeptReplica) -> None:
+        self.side = side
+        self.partition = partition
+        self.replica = kept.replica
+        self.on_the_way: dict[int, Handed] = {}
+        self.clears = deque(clears(kept.replica))
+        """Maps that were cleared, and when; of these nothing was asked yet."""
+        self._keys: deque[tuple[str, Iterator[bytes]]] = deque(keys_by_map(kept.replica))
+        """Maps and their keys that were not sent yet."""
+
+    def __repr__(self) -> str:
+        return f"Sending({self.partition} of {self.side.former}, on_the_way={list(self.on_the_way.values())})"
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._keys or self.clears)
+
+    @property
+    def is_over(self) -> bool:
+        return not self.has_more and not self.on_the_way
+
+    def next_keys(self, max_bytes: int) -> tuple[str, list[bytes], int]:
+        """Some keys of one map, and about how many bytes they have with their values; none if there are no more at all.
+
+        None while there are more would end the sending half way: the next batch follows the acknowledgement of one.
+        """
+        while self._keys:
+            name, left = self._keys[0]
+            keys: list[bytes] = []
+            size = 0
+            for key in islice(left, MOST_KEYS):
+                keys.append(key)
+                size += len(key) + stored_bytes(self.replica, name, key) + ENTRY_BYTES
+                if size >= max_bytes:
+                    return name, keys, size
+            if len(keys) < MOST_KEYS:
+                self._keys.popleft()
+            if keys:
+                return name, keys, size
+        return "", [], 0

@@ -1,0 +1,264 @@
+"""The owner's part in the migrations of its partitions (docs/protocol/migrations.md): what it was ordered, and how far it is.
+
+    COPYING   the destination is brought up to date; writes go on, and reach it too. Nothing to do where it is a backup.
+    SEALED    the ownership moves: requests for the partition wait here, unanswered, until the outcome is known. Only
+              while the last writes are confirmed, and for the way of the commit.
+    REPORTED  the destination has everything, and nothing is confirmed without it. The master decides; whatever becomes
+              of it, this owner never ends the migration by itself.
+
+An owner that has reported learns the outcome by the table alone: a newer version of the partition, and a row with or
+without it. A sealed partition then answers what has waited: by itself, or by naming the new owner. So a request is
+served by one owner or by the other, and never by both, in the order in which it came.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection, Mapping
+
+import msgspec
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.table import PartitionTable
+from phalanx.grid.replication.copying import Destination
+from phalanx.grid.replication.journal_settings import JournalChanges
+from phalanx.grid.replication.leader import Leader
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.replication.progress import StreamState
+from phalanx.grid.staging.staged_rows import StagingKeeper
+from phalanx.wire import events
+from phalanx.wire.messages import (
+    ActiveMigration,
+    MigrationOrder,
+    MigrationReady,
+    Probe,
+)
+
+Outcomes = Mapping[tuple[int, int], bool]
+"""Partition and the version that a migration was ordered for, to whether it was committed (DL-24)."""
+
+
+class Stage(enum.Enum):
+    COPYING = enum.auto()
+    SEALED = enum.auto()
+    REPORTED = enum.auto()
+
+
+class Outgoing(msgspec.Struct, gc=False):
+    """One migration of one partition that is owned here, from the order to the table that tells its outcome."""
+
+    destination: Destination
+    began_at: Millis
+    stage: Stage = Stage.COPYING
+    copied: bool = False
+    """Whether the destination was in step once."""
+    probe: Probe | None = None
+    """The new owner asked what this member holds before the table told that it is the owner."""
+
+    @property
+    def moves_ownership(self) -> bool:
+        return self.destination.migration.destination_new_index == 0
+
+
+class OutgoingMigrations:
+    """Partition to the migration that its owner here was ordered."""
+
+    def __init__(
+        self,
+        leader: Leader,
+        staging: StagingKeeper,
+        journal_changes: JournalChanges,
+        report_to: Callable[[], MemberId | None],
+    ) -> None:
+        self._leader = leader
+        self._staging = staging
+        self._journal_changes = journal_changes
+        self._report_to = report_to
+        self._out = leader.out
+        self.active: dict[int, Outgoing] = {}
+        self.sealed = leader.sealed
+        self._unconfirmed: set[int] = set()
+        """Those of them that this member owns by a commit of its own, and not yet by the master's table."""
+        self._held = leader.held
+
+    def __repr__(self) -> str:
+        return f"OutgoingMigrations({self.active}, sealed={list(self.sealed)})"
+
+    def states(self) -> list[ActiveMigration]:
+        """What a new master is told of."""
+        return [
+            ActiveMigration(partition, outgoing.destination.base_version, outgoing.destination.migration)
+            for partition, outgoing in self.active.items()
+        ]
+
+    def on_order(self, owned: OwnedPartition, message: MigrationOrder, ordered_by: MemberId, now: Millis) -> None:
+        """An order of the master for the present version of a partition that is owned here.
+
+        Not while that row is ahead of the master's table: the order has overtaken the table, and is repeated. Else that
+        table would end the silence that the order asks for, and two owners would answer.
+        """
+        if owned.number in self._unconfirmed:
+            return
+        outgoing = self.active.get(owned.number)
+        migration = message.migration
+        if outgoing is None:
+            member = migration.destination
+            if member is None or member == self._leader.this:
+                return
+            destination = Destination(message.base_version, migration, member, ordered_by)
+            outgoing = self.active[owned.number] = Outgoing(destination, now)
+            owned.copy_to(destination, self._leader.next_copy_id(), self._leader.config.copy_chunk_bytes, now)
+            self._leader.unsettled[owned.number] = owned
+        elif outgoing.destination.migration != migration:
+            return  # The outcome of another one is not known here yet (DL-28). The master repeats its order.
+        elif outgoing.stage is Stage.REPORTED:
+            self._report(owned, outgoing, done=True)
+        self.go_on(owned, now)
+
+    def go_on(self, owned: OwnedPartition, now: Millis) -> None:
+        """Something has changed at the streams of a partition: see how far its migration is."""
+        outgoing = self.active.get(owned.number)
+        if outgoing is None or outgoing.stage is Stage.REPORTED:
+            return
+        stream = owned.streams.get(outgoing.destination.member)
+        if stream is None:
+            self._give_up(owned, outgoing, "the copy broke off")
+            return
+        if stream.state is not StreamState.IN_SYNC:
+            self._unseal(owned.number)
+            outgoing.stage = Stage.COPYING
+            return
+        self._note_copied(owned, outgoing, now)
+        if not outgoing.moves_ownership:
+            outgoing.stage = Stage.REPORTED
+            self._report(owned, outgoing, done=True)
+        elif not owned.all_in_step():
+            # Another backup has yet to tell what it has: sealing would make everybody wait for that.
+            self._unseal(owned.number)
+            outgoing.stage = Stage.COPYING
+        else:
+            if outgoing.stage is Stage.COPYING:
+                outgoing.stage = Stage.SEALED
+                self._seal(owned, outgoing)
+            if owned.is_settled:
+                outgoing.stage = Stage.REPORTED
+                self._report(owned, outgoing, done=True)
+
+    def on_table(
+        self, owned: OwnedPartition, table: PartitionTable, outcomes: Outcomes, now: Millis, *, reconfirmed: bool
+    ) -> None:  # fmt: skip
+        """The table may tell the outcome (DL-21). Called before the table is acted upon."""
+        outgoing = self.active.get(owned.number)
+        if outgoing is None:
+            return
+        version, destination = table.versions[owned.number], outgoing.destination
+        if version <= destination.base_version and not reconfirmed:
+            return
+        del self.active[owned.number]
+        step = destination.migration
+        committed = outcomes.get((owned.number, destination.base_version), False)
+        if step.source == self._leader.this:
+            before, after = step.source_current_index, step.source_new_index
+            self._out.record(
+                events.MigrationFinalized(
+                    owned.number, destination.base_version, "source", before, after, committed, version
+                )
+            )
+        self._unseal(owned.number)
+        if outgoing.moves_ownership and not committed:
+            # The destination may have committed by itself: then it, and whom it asked, follow another rule by now.
+            owned.doubt_all(now)
+
+    def seal_until_confirmed(self, owned: OwnedPartition) -> None:
+        """This member has committed that it owns the partition. It answers when the master's table says so too.
+
+        1. The master lets D commit. 2. D commits, serves a write with its backup B, and dies; its answer to the master is
+        lost. 3. The master takes the migration back, for D has left: the old owner goes on, without the write.
+        """
+        self._staging.let_go(owned.number)
+        self._unconfirmed.add(owned.number)
+        self.sealed[owned.number] = owned
+        self._leader.owned[owned.number] = None
+
+    def unseal_confirmed(self, ahead: Collection[int]) -> None:
+        """The master has these rows yet to confirm: others have been."""
+        for partition in sorted(self._unconfirmed.difference(ahead)):
+            self._unconfirmed.discard(partition)
+            self._unseal(partition)
+
+    def let_go(self, partition: int) -> None:
+        """Another member owns the partition: what has waited here is told so."""
+        self._unconfirmed.discard(partition)
+        self._unseal(partition)
+
+    def answer_probe(self, owner: MemberId, probe: Probe) -> bool:
+        """Keep the question of a destination that is the owner already, as the table is about to tell; True if so.
+
+        1. The master lets D commit: D owns, and its old owner S is its backup. 2. D asks S what S holds. 3. Only then the
+        master's table reaches S. Unanswered, D's first write would wait until D asks again.
+        """
+        outgoing = self.active.get(probe.partition)
+        if outgoing is None or not outgoing.moves_ownership or outgoing.destination.member != owner:
+            return False
+        outgoing.probe = probe
+        return True
+
+    def take_probe(self, partition: int) -> tuple[MemberId, Probe] | None:
+        outgoing = self.active.get(partition)
+        if outgoing is None or outgoing.probe is None:
+            return None
+        return outgoing.destination.member, outgoing.probe
+
+    def end(self) -> None:
+        """This incarnation is over."""
+        for partition in list(self.sealed):
+            self._unseal(partition)
+        self.active.clear()
+        self._unconfirmed.clear()
+
+    # --- steps -----------------------------------------------------------------------------------------------------
+
+    def _note_copied(self, owned: OwnedPartition, outgoing: Outgoing, now: Millis) -> None:
+        if not outgoing.copied:
+            outgoing.copied = True
+            destination = outgoing.destination
+            entries, took_ms = owned.replica.entry_count(), now - outgoing.began_at
+            self._out.record(
+                events.MigrationCopied(
+                    owned.number, destination.base_version, destination.member, entries, took_ms
+                )
+            )  # fmt: skip
+
+    def _seal(self, owned: OwnedPartition, outgoing: Outgoing) -> None:
+        self._staging.let_go(owned.number)
+        self.sealed[owned.number] = owned
+        self._leader.owned[owned.number] = None
+        destination = outgoing.destination
+        self._out.record(events.PartitionSealed(owned.number, destination.base_version, destination.member))
+
+    def _unseal(self, partition: int) -> None:
+        owned = self.sealed.pop(partition, None)
+        if owned is not None:
+            self._leader.owned[partition] = owned
+            self._journal_changes.follow(owned, self._leader.table_at)
+            if self._leader.table.owner(partition) == self._leader.this:
+                # What the table has said of maps in the meantime.
+                self._staging.place(owned, self._leader.table_at)
+            self._held.release(partition)
+
+    def _give_up(self, owned: OwnedPartition, outgoing: Outgoing, reason: str) -> None:
+        del self.active[owned.number]
+        self._unseal(owned.number)
+        self._report(owned, outgoing, done=False, reason=reason)
+
+    def _report(self, owned: OwnedPartition, outgoing: Outgoing, *, done: bool, reason: str = "") -> None:
+        master = self._report_to()
+        if master is not None:
+            destination, epoch = outgoing.destination, owned.replica.epoch
+            stream = owned.streams.get(destination.member)
+            # The destination has at least what it has acknowledged; more may be on its way.
+            seq = stream.acked if stream is not None else 0
+            message = MigrationReady(
+                owned.number, destination.base_version, destination.member, done, epoch, seq, reason
+            )  # fmt: skip
+            self._out.send(master, message)

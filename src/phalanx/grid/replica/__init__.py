@@ -1,0 +1,1 @@
+"""What one replica of one partition holds, and how it changes."""

@@ -1,0 +1,85 @@
+"""Replicas that are not needed here any more, given back to memory little by little.
+
+To free half a million entries takes a tenth of a second, in which nobody is served. So what was large is taken apart
+some entries at a time, with turns of the loop between.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from phalanx.common.ids import Millis
+from phalanx.grid.replica.journal import Event
+from phalanx.grid.replica.store import MapStore, Replica
+
+ENTRIES_AT_ONCE = 500
+HELD_AT_ONCE = 4_000
+"""Entries whose keys and values others hold, too: nothing of them is freed but their places."""
+BYTES_AT_ONCE = 1024 * 1024
+PAUSE_MS = 2
+SMALL = 200
+"""A map with no more entries is dropped as it is."""
+
+
+class Discarded:
+    """What is being taken apart. Nobody else may hold it."""
+
+    __slots__ = ("_due_at", "_events", "_stores")
+
+    def __init__(self) -> None:
+        self._stores: deque[tuple[MapStore, int]] = deque()
+        """Each with how many of its entries to free in a turn."""
+        self._events: deque[deque[Event]] = deque()
+        """Of journals."""
+        self._due_at: Millis = 0
+
+    def __repr__(self) -> str:
+        return f"Discarded({self.entry_count()} entries left)"
+
+    def entry_count(self) -> int:
+        return sum(len(store.entries) for store, _ in self._stores)
+
+    def add(self, replica: Replica | None, at_once: int = ENTRIES_AT_ONCE) -> None:
+        if replica is not None:
+            self.add_stores(replica.maps.values(), at_once)
+            self._events += [each.events for each in replica.journals.values() if len(each.events) > SMALL]
+
+    def add_stores(self, stores: Iterable[MapStore], at_once: int = ENTRIES_AT_ONCE) -> None:
+        self._stores += [(store, at_once) for store in stores if len(store.entries) + len(store.tombstones) > SMALL]
+
+    def next_deadline(self) -> Millis | None:
+        return self._due_at if self._stores or self._events else None
+
+    def on_time(self, now: Millis) -> None:
+        if not (self._stores or self._events) or now < self._due_at:
+            return
+        self._due_at = now + PAUSE_MS
+        if self._events:
+            events, size = self._events[0], 0
+            for _ in range(min(ENTRIES_AT_ONCE, len(events))):
+                _, _, stored, old, _ = events.popleft()
+                size += len(stored or b"") + len(old or b"")
+                if size >= BYTES_AT_ONCE:
+                    break
+            if not events:
+                self._events.popleft()
+            return
+        store, at_once = self._stores[0]
+        self._take_apart(store, at_once)
+        if not store.entries and not store.tombstones:
+            self._stores.popleft()
+
+    def _take_apart(self, store: MapStore, at_once: int) -> None:
+        entries, size = store.entries, 0
+        store.forget_order(at_once)
+        if not entries:
+            for _ in range(min(at_once, len(store.tombstones))):
+                store.tombstones.popitem()
+            return
+        for _ in range(min(at_once, len(entries))):
+            key, value = entries.popitem()
+            store.expires_at.pop(key, None)
+            size += len(value)
+            if size >= BYTES_AT_ONCE:
+                return

@@ -1,0 +1,91 @@
+"""Mutations: what changes a replica, as values, and the one function that applies them.
+
+A mutation is a numbered message of replication. Its owner applies it with the function with which backups apply it
+(`Leader.commit`), so both hold the same by construction. Besides, each replica drops by itself what is due: tombstones
+(`tombstones`), and what it keeps of a former cluster (`merging`). One short way leads past it, `OwnedPartition.put_unshared`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from phalanx.common.ids import Millis
+from phalanx.common.invariant import invariant
+from phalanx.grid.replica.journal import Journal
+from phalanx.grid.replica.staged_steps import carry_out
+from phalanx.grid.replica.store import MapStore, Replica
+from phalanx.wire.messages import (
+    AppliedOperation,
+    Mutation,
+    ReplicateClear,
+    ReplicateJournal,
+    ReplicatePut,
+    ReplicateRemove,
+    ReplicateStaged,
+)
+
+
+def apply(replica: Replica, mutation: Mutation, now: Millis) -> Sequence[MapStore]:
+    """Apply the next mutation of the replica's partition. Returns stores that nobody needs any more, to be taken apart."""
+    if (
+        mutation.seq != replica.seq + 1
+    ):  # (asked for with each write: what the invariant would tell costs more than that)
+        invariant(False, "mutations are applied in order", replica=replica, seq=mutation.seq)
+    replica.seq = mutation.seq
+    return APPLY[type(mutation)](replica, mutation, now)
+
+
+def note_outcome(replica: Replica, applied: AppliedOperation, now: Millis) -> None:
+    """Remember what became of a caller's operation."""
+    replica.outcomes.note(applied.caller, applied.number, applied.open_from, applied.outcome, now)
+
+
+def _put(replica: Replica, mutation: ReplicatePut, now: Millis) -> Sequence[MapStore]:
+    store, keys, ttl_ms = replica.map(mutation.map), mutation.keys, mutation.ttl_ms
+    if len(keys) == 1:
+        store.put(keys[0], mutation.values[0], ttl_ms, now, merged=mutation.merged)
+    else:
+        store.put_many(keys, mutation.values, ttl_ms, now, merged=mutation.merged)
+    if mutation.merged and ttl_ms:
+        # What the value stood over where it was written is not known here, and a third side may still have that.
+        store.covering.update(keys)
+    if mutation.page:
+        replica.staged.pages[mutation.map] = mutation.page
+    if mutation.applied is not None:
+        note_outcome(replica, mutation.applied, now)
+    return ()
+
+
+def _remove(replica: Replica, mutation: ReplicateRemove, now: Millis) -> Sequence[MapStore]:
+    replica.remove(mutation.map, mutation.keys, mutation.stamps, mutation.ended_at, evicted=mutation.evicted)
+    if mutation.applied is not None:
+        note_outcome(replica, mutation.applied, now)
+    return ()
+
+
+def _clear(replica: Replica, mutation: ReplicateClear, now: Millis) -> Sequence[MapStore]:
+    return replica.clear(mutation.map, mutation.stamp)
+
+
+def _keep_journal(replica: Replica, mutation: ReplicateJournal, now: Millis) -> Sequence[MapStore]:
+    """Begin, change or end the journal of a map."""
+    journal = replica.journals.get(mutation.map)
+    if not mutation.capacity:
+        replica.keep_journal(mutation.map, None)
+    elif journal is not None:
+        journal.limit(mutation.capacity, mutation.max_bytes)
+    else:
+        begun = Journal(mutation.capacity, mutation.max_bytes, mutation.seq, replica.epoch, replica.ruler)
+        replica.keep_journal(mutation.map, begun)
+    return ()
+
+
+APPLY: dict[type, Callable[[Replica, Any, Millis], Sequence[MapStore]]] = {
+    ReplicatePut: _put,
+    ReplicateRemove: _remove,
+    ReplicateClear: _clear,
+    ReplicateJournal: _keep_journal,
+    ReplicateStaged: carry_out,
+}
+"""How each kind is applied."""

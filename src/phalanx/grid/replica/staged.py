@@ -1,0 +1,100 @@
+"""What one replica remembers of jobs that stage writes: it goes with the replica wherever that goes.
+
+Of each attempt whose rows are here: the number of the last page of rows. Pages of an attempt are numbered in each
+partition, and none is taken before the one before it; so whoever knows how many there were can tell whether all are here,
+whatever became of the replicas in the meantime.
+
+What became of jobs, which batch of which query was applied, and by which job the content of a map was put in its place.
+So a step that is asked for again (`staged_steps`), of whoever owns the partition then, is done once. Of jobs the last `MAX_JOBS`
+are remembered: nobody asks again after so many others.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from phalanx.common.hidden import Step, job_of, target_of
+from phalanx.wire.replication_messages import (
+    AppliedBatch,
+    PlacedContent,
+    ReplicateStaged,
+    StagedJob,
+    StagedPages,
+    StagedPast,
+)
+
+MAX_JOBS = 256
+"""Jobs that are over, and that one partition remembers."""
+MAX_SNAPSHOTS = 64
+"""Snapshots that it remembers."""
+MAX_QUERIES = 1_000
+"""Queries of which one partition remembers the batch."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Staged:
+    """What one replica remembers of jobs."""
+
+    __slots__ = ("batches", "contents", "jobs", "pages", "rest")
+
+    def __init__(self, past: StagedPast | None = None) -> None:
+        past = past if past is not None else StagedPast()
+        self.jobs: dict[tuple[str, str], Step] = {(each.map, each.job): each.step for each in past.jobs}
+        """Map and job to the last step that was done for it."""
+        self.batches: dict[tuple[str, str], int] = {(each.map, each.query): each.number for each in past.batches}
+        """Map and query to the greatest number of its batches that was applied."""
+        self.contents: dict[str, tuple[int, str]] = {each.map: (each.stamp, each.job) for each in past.contents}
+        """Map to the content that was put in its place: the stamp and the name of the job."""
+        self.pages: dict[str, int] = {each.map: each.last for each in past.pages}
+        """Hidden map of an attempt to the number of the last page. After a division, also where no row of it is."""
+        self.rest: ReplicateStaged | None = past.rest
+        """A step of which a part is done: before the rest is, the partition answers nothing."""
+
+    def __repr__(self) -> str:
+        return f"Staged({self.export()})"
+
+    def export(self) -> StagedPast:
+        """Everything, for a copy."""
+        return StagedPast(
+            tuple(StagedJob(*names, step) for names, step in self.jobs.items()),
+            tuple(AppliedBatch(*names, number) for names, number in self.batches.items()),
+            tuple(PlacedContent(name, job, stamp) for name, (stamp, job) in self.contents.items()),
+            tuple(StagedPages(name, last) for name, last in self.pages.items()),
+            self.rest,
+        )
+
+    def has_ended(self, name: str, job: str) -> bool:
+        """Whether nothing can be staged by a job for a map any more, because the job is over here."""
+        step = self.jobs.get((name, job))
+        return step is not None and step is not Step.SNAPSHOT
+
+    def has_applied(self, name: str, query: str, number: int) -> bool:
+        """Whether a batch of a query was applied here, or a later one."""
+        return bool(query) and number <= self.batches.get((name, query), number - 1)
+
+    def note_job(self, name: str, job: str, step: Step) -> None:
+        """Jobs that are over never push out what tells of a snapshot: it is in use, perhaps for hours."""
+        _put_last(self.jobs, (name, job), step, MAX_JOBS + MAX_SNAPSHOTS)
+        is_snapshot = step is Step.SNAPSHOT
+        most = MAX_SNAPSHOTS if is_snapshot else MAX_JOBS
+        if len(self.jobs) > most:
+            alike = [names for names, last in self.jobs.items() if (last is Step.SNAPSHOT) == is_snapshot]
+            for names in alike[:-most]:
+                del self.jobs[names]
+
+    def forget_pages(self, name: str, job: str) -> None:
+        """What the job had staged for the map is taken out."""
+        for hidden in [each for each in self.pages if job_of(each) == job and target_of(each) == name]:
+            del self.pages[hidden]
+
+    def note_batch(self, name: str, query: str, number: int) -> None:
+        _put_last(self.batches, (name, query), number, MAX_QUERIES)
+
+
+def _put_last(known: dict[K, V], key: K, value: V, most: int) -> None:
+    known.pop(key, None)
+    known[key] = value
+    if len(known) > most:
+        del known[next(iter(known))]

@@ -1,0 +1,477 @@
+"""What one replica of one partition holds: for each map its entries, as serialised bytes.
+
+A stored value is the stamp of the grid's clock that its write got (`common.clock`), and the serialised value: the same
+bytes on every replica. Whoever asks for a value gets it without the stamp; what is given to a store comes with it.
+
+Entries stand in a plain dict of bytes to bytes, which costs the cycle collector nothing. Only entries that expire have
+a second record. Expiry is decided by the owner: a replica hides what its own clock says is over, and drops it when the
+owner tells so; `remaining_ms`, never a point in time, travels between members.
+
+What was removed leaves a tombstone, so that merging two sides of a cut brings nothing back that one of them removed: its
+key, and the stamp of the removal. A clear leaves its stamp instead of one for each key. Tombstones are kept for a time
+(`tombstone_ms`); of those that were purged the greatest stamp is remembered. So of a key that is missing here, and that
+another side has with stamp s, a merge learns which it is:
+
+    removed or cleared at a stamp above s     it was removed here after the other side's value was written
+    s is above `purged_to`, and none of these it was never here, or is older than what was removed here
+    none of these                             it may have been removed so long ago that nothing tells of it any more
+
+An entry whose time is over leaves none: each side knows its end by itself, and a later put without an end, on the other
+side, is newer than what ended here and stays. But what ended may stand over an older value that lives longer on the
+other side (1. both have K for ever; 2. here K is put for a second; 3. it is gone, and the other side still has the old
+one), or over a tombstone. Such a key is remembered, and leaves a tombstone with the stamp of the value that ended.
+
+An entry that is evicted, for the map is bounded (`eviction`), leaves none either: a map that is always full would have no
+bound. The entries with the least stamps go first, so the greatest stamp that has gone tells of all of them (`evicted_to`):
+of a key that is missing here, nothing that another side has with a stamp up to it comes back. It would have gone here, too;
+and it may be older than what has.
+
+Scan order is (hash of the key, key): the same on every replica, so a scan goes on at another one. The order is kept while
+somebody scans (`scan_order`, `scanning`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+
+from phalanx.common.clock import STAMP_BYTES, stamp_of
+from phalanx.common.hidden import is_hidden
+from phalanx.common.ids import MemberId, Millis
+from phalanx.grid.replica.access_statistics import Readings
+from phalanx.grid.replica.age_order import RANKED_AT_ONCE, RANKED_OF, Aged, AgeOrder
+from phalanx.grid.replica.deduplication import Outcomes
+from phalanx.grid.replica.journal import EVICTED, EXPIRED, REMOVED, Journal
+from phalanx.grid.replica.scan_order import RUN_KEYS, SPARE_KEYS, ScanOrder
+from phalanx.grid.replica.staged import Staged
+
+PAGE_ENTRIES = 4_096
+"""On one page of a scan, and looked at for one."""
+LATEST = (1 << 8 * STAMP_BYTES) - 1
+"""As a stamp: greater than all."""
+RANKED_AT_LEAST = 64
+"""Entries are ranked by age when the oldest are wanted; so many are remembered, or one of `RANKED_OF`."""
+
+
+class MapStore:
+    """The entries of one map in one partition."""
+
+    __slots__ = (
+        "_by_age",
+        "_due",
+        "cleared_at",
+        "covering",
+        "entries",
+        "evicted_to",
+        "expires_at",
+        "journal",
+        "order",
+        "purged_to",
+        "ranking",
+        "tombstones",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.entries: dict[bytes, bytes] = {}
+        """Serialised key to stamped value."""
+        self.expires_at: dict[bytes, Millis] = {}
+        """Of the keys that expire: when, by this member's clock."""
+        self._due: list[tuple[Millis, bytes]] = []
+        """Heap of expiries; may hold ones that were superseded."""
+        self.order: ScanOrder | None = None
+        """All keys in scan order, while somebody scans; it may not be ready."""
+        self.tombstones: dict[bytes, int] = {}
+        """Removed key to the stamp of its removal, in the order in which they came."""
+        self.cleared_at = 0
+        """The stamp of the last clear; 0: none, or purged."""
+        self.purged_to = 0
+        """The greatest stamp of a removal or clear of which nothing is kept any more."""
+        self.evicted_to = 0
+        """The greatest stamp of an entry that was evicted; 0: none was, or it is purged."""
+        self._by_age: Iterator[Aged] | None = None
+        """Stamps and keys of the oldest entries, the oldest first, as it was when they were ranked; None: they are to be
+        ranked. What has another stamp by now, or is gone, is none of them any more; what came since is newer."""
+        self.ranking: AgeOrder | None = None
+        """Under way, for there are many entries."""
+        self.covering: set[bytes] = set()
+        """Of the keys that expire: those that leave a tombstone then."""
+        self.journal: Journal | None = None
+        """Where what happens to entries is written, if anywhere."""
+
+    def get(self, key: bytes, now: Millis) -> bytes | None:
+        """The value, unless there is none or its time is over."""
+        stored = self.entries.get(key)
+        if stored is None or (self.expires_at and self.expires_at.get(key, now + 1) <= now):
+            return None
+        return stored[STAMP_BYTES:]
+
+    def put(self, key: bytes, stored: bytes, ttl_ms: Millis, now: Millis, *, merged: bool = False) -> None:
+        """Store a stamped value, for `ttl_ms` milliseconds or (0) for ever. `merged`: it is what another side has kept."""
+        entries = self.entries
+        if self.journal is not None:
+            self.journal.put(key, stored, entries.get(key), merged=merged)
+        if merged:
+            self._by_age = self.ranking = None  # It may be older than what is here.
+        if self.order is not None and key not in entries:
+            self.order.add(key)
+        if ttl_ms:
+            self._note_what_is_covered(key, now + ttl_ms)
+        entries[key] = stored
+        if self.tombstones:
+            self.tombstones.pop(key, None)
+        if ttl_ms:
+            self.expires_at[key] = now + ttl_ms
+            heapq.heappush(self._due, (now + ttl_ms, key))
+            if len(self._due) > 2 * len(self.expires_at) + 64:
+                # Backups never take what has expired, and overwritten expiries stay behind: keep what still counts.
+                self._due = [(at, key) for key, at in self.expires_at.items()]
+                heapq.heapify(self._due)
+        elif self.expires_at:
+            self.expires_at.pop(key, None)
+            self.covering.discard(key)
+
+    def _note_what_is_covered(self, key: bytes, until: Millis) -> None:
+        """A value that ends then is about to be stored: does it stand over one that may live longer elsewhere?"""
+        if key in self.tombstones or (key in self.entries and self.expires_at.get(key, until + 1) > until):
+            self.covering.add(key)
+
+    def put_many(
+        self, keys: Sequence[bytes], values: Sequence[bytes], ttl_ms: Millis, now: Millis, *, merged: bool = False
+    ) -> None:
+        """Store several stamped values."""
+        if ttl_ms or self.expires_at or self.journal is not None:
+            for key, value in zip(keys, values, strict=True):
+                self.put(key, value, ttl_ms, now, merged=merged)
+        else:
+            if self.order is not None:
+                for key in keys:
+                    if key not in self.entries:
+                        self.order.add(key)
+            if merged:
+                self._by_age = self.ranking = None
+            self.entries.update(zip(keys, values, strict=True))
+            if self.tombstones:
+                for key in keys:
+                    self.tombstones.pop(key, None)
+
+    def expire(self, key: bytes, at: Millis, *, is_covering: bool) -> None:
+        """Let an entry that is stored end then."""
+        self.expires_at[key] = at
+        heapq.heappush(self._due, (at, key))
+        if is_covering:
+            self.covering.add(key)
+
+    def copy(self) -> MapStore:
+        """The same entries, without what tells of removals."""
+        copied = MapStore()
+        copied.entries, copied.expires_at = self.entries.copy(), self.expires_at.copy()
+        copied._due = self._due.copy()
+        return copied
+
+    def remove(self, key: bytes, stamp: int = 0, ended_at: int = 0, *, evicted: bool = False) -> None:
+        """Drop an entry and leave a tombstone, whether or not the key is here: a copy may not have come to it yet.
+
+        0: leave none. `ended_at`: when it was found that its time was over; 0: somebody removes it. `evicted`: it is not
+        over, but there are too many; `ended_at` is when that was found.
+        """
+        old = self.entries.pop(key, None)
+        if old is not None:
+            if self.journal is not None:
+                kind = EVICTED if evicted else EXPIRED if ended_at else REMOVED
+                self.journal.gone(key, old, ended_at or stamp, kind)
+            if evicted:
+                self.evicted_to = max(self.evicted_to, stamp_of(old))
+            self.expires_at.pop(key, None)
+            self.covering.discard(key)
+        if stamp:
+            self.tombstones.pop(key, None)
+            self.tombstones[key] = stamp
+
+    def oldest(self, limit: int, stamp: int = LATEST) -> list[bytes]:
+        """The keys of the entries with the least stamps, the oldest first: at most `limit`; at least one, if there is any and
+        they are ranked. Of many entries this begins a ranking, for `rank_some`. `stamp`: that of this moment.
+        """
+        found = self._next_by_age(limit)
+        if found or not self.entries or self.ranking is not None:
+            return found
+        if len(self.entries) > RANKED_AT_ONCE:
+            self.ranking = AgeOrder(self.entries, stamp.to_bytes(STAMP_BYTES, "big"))
+            return []
+        ranked = sorted([(stored[:STAMP_BYTES], key) for key, stored in self.entries.items()])
+        self._by_age = iter(ranked[: max(len(ranked) // RANKED_OF, RANKED_AT_LEAST)])
+        return self._next_by_age(limit)
+
+    def rank_some(self) -> None:
+        """Go on with the ranking, if one is under way."""
+        ranking = self.ranking
+        if ranking is not None:
+            ranking.rank_some(self.entries)
+            if ranking.is_ready:
+                self._by_age, self.ranking = ranking.oldest_first(), None
+
+    def _next_by_age(self, limit: int) -> list[bytes]:
+        entries, by_age = self.entries, self._by_age
+        found: list[bytes] = []
+        if by_age is None:
+            return found
+        for stamp, key in by_age:
+            if (stored := entries.get(key)) is not None and stored.startswith(stamp):
+                found.append(key)
+                if len(found) == limit:
+                    return found
+        self._by_age = None
+        return found
+
+    def ended(self, keys: Iterable[bytes], now: Millis) -> list[bytes]:
+        """Those of the keys whose time is over, and which are still stored."""
+        expires_at = self.expires_at
+        return [key for key in keys if expires_at.get(key, now + 1) <= now] if expires_at else []
+
+    def state_of(self, key: bytes, now: Millis) -> tuple[int, bytes | None]:
+        """What is known of a key: the stamp of its last write, and the stamped value; or the stamp of its removal and
+        None; 0 and None: nothing. An entry whose time is over is as it will be when it has been dropped.
+        """
+        stored = self.entries.get(key)
+        if stored is None:
+            return max(self.tombstones.get(key, 0), self.cleared_at), None
+        if self.expires_at and self.expires_at.get(key, now + 1) <= now:
+            return stamp_of(stored) if key in self.covering else self.cleared_at, None
+        return stamp_of(stored), stored
+
+    def end_stamps(self, keys: Sequence[bytes]) -> list[int]:
+        """With which stamps entries whose time is over leave tombstones (0: none); empty: none of them does."""
+        covering = self.covering
+        if not covering or covering.isdisjoint(keys):
+            return []
+        return [stamp_of(self.entries[key]) if key in covering else 0 for key in keys]
+
+    def purge(self, to: int, limit: int) -> int:
+        """Drop tombstones with stamps up to `to`, in the order in which they came, at most `limit`; how many it was."""
+        if 0 < self.cleared_at <= to:
+            self.purged_to, self.cleared_at = max(self.purged_to, self.cleared_at), 0
+        if 0 < self.evicted_to <= to:
+            self.purged_to, self.evicted_to = max(self.purged_to, self.evicted_to), 0
+        purged: list[bytes] = []
+        for key, stamp in self.tombstones.items():
+            if stamp > to or len(purged) == limit:
+                break
+            purged.append(key)
+            self.purged_to = max(self.purged_to, stamp)
+        for key in purged:
+            del self.tombstones[key]
+        if purged and not self.tombstones:
+            self.tombstones = {}  # The old one keeps the memory of what was in it.
+        return len(purged)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it knows of no key."""
+        return not self.entries and not self.tombstones and not self.cleared_at and not self.evicted_to
+
+    def size(self, now: Millis) -> int:
+        """How many entries there are whose time is not over."""
+        if not self.expires_at or (self._due and self._due[0][0] > now):
+            return len(self.entries)
+        # For a tenth of a second at most: then what is over is dropped, or begins to be.
+        return len(self.entries) - sum(1 for at in self.expires_at.values() if at <= now)
+
+    def remaining_ms(self, key: bytes, now: Millis) -> Millis:
+        """How much longer the entry lives (at least 1); 0: for ever."""
+        at = self.expires_at.get(key)
+        return 0 if at is None else max(at - now, 1)
+
+    def take_expired(self, now: Millis, limit: int) -> list[bytes]:
+        """Keys whose time is over, at most `limit` of them; they are still stored."""
+        expired: dict[bytes, None] = {}
+        while self._due and self._due[0][0] <= now and len(expired) < limit:
+            at, key = heapq.heappop(self._due)
+            if self.expires_at.get(key) == at:
+                expired[key] = None
+        return list(expired)
+
+    def ordered(self) -> ScanOrder | None:
+        """The keys in scan order; None: they are many, and have yet to be sorted (`ScanOrder.sort_some`)."""
+        order = self.order
+        if order is None or order.size > 2 * len(self.entries) + SPARE_KEYS:
+            order = self.order = ScanOrder(self.entries)
+            if order.size <= RUN_KEYS:
+                while not order.is_ready:
+                    order.sort_some()
+        return order if order.is_ready else None
+
+    def forget_order(self, limit: int) -> None:
+        """Of entries that nobody will look at again: give back some of what tells their expiry."""
+        del self._due[-limit:]
+
+    def page(self, after_key: bytes, max_bytes: int, now: Millis) -> tuple[list[bytes], list[bytes], bytes] | None:
+        """Entries behind a key in scan order, up to about `max_bytes` (at least one) and `PAGE_ENTRIES`, and behind which key
+        the next page begins; empty: there is none. None: the keys have yet to be sorted.
+
+        When one page holds all entries, nobody asks for what is behind it, and they come in any order.
+        """
+        entries = self.entries
+        if not after_key and not self.expires_at and len(entries) <= PAGE_ENTRIES:
+            size = sum(map(len, entries)) + sum(map(len, entries.values())) - STAMP_BYTES * len(entries)
+            if size <= max_bytes:
+                return list(entries), [stored[STAMP_BYTES:] for stored in entries.values()], b""
+        order = self.ordered()
+        if order is None:
+            return None
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        size, last = 0, after_key
+        for looked_at, key in enumerate(order.behind(after_key)):
+            if looked_at == PAGE_ENTRIES:
+                return keys, values, last
+            value = self.get(key, now)
+            if value is not None:
+                size += len(key) + len(value)
+                if size > max_bytes and keys:
+                    return keys, values, last
+                keys.append(key)
+                values.append(value)
+            last = key
+        return keys, values, b""
+
+
+class Replica:
+    """One replica of one partition: its maps, and how far it has followed the writes of which owner.
+
+    `epoch` is the partition's version when the owner's rule began, `ruler` that owner, `seq` the number of the last
+    write applied. Two replicas with equal epoch, ruler and seq hold the same entries and outcomes. The epoch alone says
+    less: a master may die after few have heard of its table, and the next master use the same version for another owner.
+    """
+
+    __slots__ = (
+        "ended", "epoch", "journals", "maps", "ordered_by", "ordered_for", "outcomes", "purged_to", "readings", "ruler", "seq",
+        "staged",
+    )  # fmt: skip
+
+    def __init__(self, epoch: int = 0, seq: int = 0, ruler: str = "") -> None:
+        self.epoch = epoch
+        self.seq = seq
+        self.ruler = ruler
+        """The owner that was followed last (this member itself where it owned the partition); empty: none yet."""
+        self.ordered_for = -1
+        """The partition's version for which the master ordered this copy: until the table passes it, the copy may yet
+        be committed. -1: not a copy."""
+        self.ordered_by: MemberId | None = None
+        """The master that ordered it so: when another one has come after it, the copy is not going to be committed."""
+        self.ended = -1
+        """The epoch of a rule that was followed until a new master's table did not know it. -1: none."""
+        self.maps: dict[str, MapStore] = {}
+        self.journals: dict[str, Journal] = {}
+        """Of the maps that have one, also of those that hold nothing at present."""
+        self.outcomes = Outcomes()
+        """What became of writes that may be asked for again."""
+        self.readings = Readings()
+        self.staged = Staged()
+        """What became of jobs that stage writes."""
+        self.purged_to = 0
+        """As in `MapStore`, of maps of which nothing is kept any more."""
+
+    def __repr__(self) -> str:
+        return f"Replica(epoch={self.epoch}, seq={self.seq}, entries={self.entry_count()})"
+
+    def begin_rule(self, epoch: int, ruler: str) -> None:
+        """Follow this owner from now on, or be it."""
+        self.epoch, self.ruler = epoch, ruler
+        for journal in self.journals.values():
+            journal.begin_rule(epoch, ruler)
+
+    def keep_journal(self, name: str, journal: Journal | None) -> None:
+        """The map has this journal from now on; None: it has none."""
+        if journal is None:
+            self.journals.pop(name, None)
+        else:
+            self.journals[name] = journal
+        if name in self.maps:
+            self.maps[name].journal = journal
+
+    def map(self, name: str) -> MapStore:
+        """The store of a map; made when it is first written."""
+        store = self.maps.get(name)
+        if store is None:
+            store = self.maps[name] = MapStore()
+            store.purged_to = self.purged_to
+            if self.journals:
+                store.journal = self.journals.get(name)
+        return store
+
+    def state_of(self, name: str, key: bytes, now: Millis) -> tuple[int, bytes | None]:
+        """As `MapStore.state_of`."""
+        store = self.maps.get(name)
+        return store.state_of(key, now) if store is not None else (0, None)
+
+    def purged_to_of(self, name: str) -> int:
+        """Up to which stamp removals from the map may be forgotten."""
+        store = self.maps.get(name)
+        return store.purged_to if store is not None else self.purged_to
+
+    def evicted_to_of(self, name: str) -> int:
+        """Up to which stamp entries of the map were evicted."""
+        store = self.maps.get(name)
+        return store.evicted_to if store is not None else 0
+
+    def remove(
+        self,
+        name: str,
+        keys: Sequence[bytes],
+        stamps: Sequence[int] = (),
+        ended_at: int = 0,
+        *,
+        evicted: bool = False,
+    ) -> None:
+        """Drop entries. `stamps`: of the tombstones, one for each key (0: none) or one for all; without, none is left.
+
+        `ended_at` and `evicted`: as in `MapStore.remove`.
+        """
+        store = self.maps.get(name)
+        if store is None:
+            if not any(stamps):
+                return
+            store = self.map(name)
+        if not stamps:
+            for key in keys:
+                store.remove(key, 0, ended_at, evicted=evicted)
+        else:
+            for key, stamp in zip(keys, stamps if len(stamps) > 1 else repeat(stamps[0], len(keys)), strict=True):
+                store.remove(key, stamp, ended_at)
+        self.drop_if_empty(name, store)
+
+    def clear(self, name: str, stamp: int = 0) -> list[MapStore]:
+        """Drop all entries and tombstones of a map, and keep the stamp of that. 0: keep nothing.
+
+        Returns what is to be taken apart.
+        """
+        before = self.maps.pop(name, None)
+        if before is not None and before.journal is not None:
+            before.journal.cleared(before.entries, stamp)
+        if stamp:
+            store = self.map(name)
+            store.cleared_at = stamp
+            if before is not None:
+                store.purged_to = before.purged_to
+        return [before] if before is not None else []
+
+    def purge(self, to: int, limit: int) -> int:
+        """Drop tombstones with stamps up to `to`, at most `limit`; how many it was."""
+        purged = 0
+        for name, store in list(self.maps.items()):
+            if store.tombstones or store.cleared_at or store.evicted_to:
+                purged += store.purge(to, limit - purged)
+                self.drop_if_empty(name, store)
+                if purged >= limit:
+                    break
+        return purged
+
+    def drop_if_empty(self, name: str, store: MapStore) -> None:
+        """A map of which nothing is known costs nothing."""
+        if store.is_empty:
+            self.purged_to = max(self.purged_to, store.purged_to)
+            del self.maps[name]
+
+    def entry_count(self) -> int:
+        """Of all maps; what is hidden is none of them."""
+        return sum(len(store.entries) for name, store in self.maps.items() if not is_hidden(name))

@@ -1,0 +1,1 @@
+"""Owned partitions and their followers: numbered mutations, acknowledgement, copies, and what owners drop by themselves."""

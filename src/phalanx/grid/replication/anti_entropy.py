@@ -1,0 +1,47 @@
+"""Which of the owned partitions to compare with their backups, and when: all of them once in each interval.
+
+A backup that fell out of step is found by the next write, for it applies writes in order only. Where nobody writes, it is
+found here: the owner asks what the backup has, and copies where that is not the same. Moves of backups never rely on it
+(docs/protocol/migrations.md): it repairs what should not have happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from phalanx.common.ids import Millis
+from phalanx.grid.replication.owned_partition import OwnedPartition
+
+TICK_MS = 1_000
+"""Between two looks, each at a share of the partitions."""
+
+
+class AntiEntropy:
+    """Goes round the partitions."""
+
+    def __init__(self, interval_ms: Millis) -> None:
+        self._interval_ms = interval_ms
+        self._next = 0
+        """The partition to look at next."""
+        self._due_at: Millis = 0
+
+    def next_deadline(self) -> Millis | None:
+        return self._due_at if self._interval_ms else None
+
+    def end(self) -> None:
+        """This incarnation is over: there is nothing to compare any more."""
+        self._interval_ms = 0
+
+    def due(self, owned: Sequence[OwnedPartition | None], now: Millis) -> Iterator[OwnedPartition]:
+        """The partitions that are to be compared now."""
+        if not self._interval_ms or now < self._due_at:
+            return
+        is_first, self._due_at = self._due_at == 0, now + TICK_MS
+        if is_first:
+            return
+        count = min(-(-len(owned) * TICK_MS // self._interval_ms), len(owned))
+        for _ in range(count):
+            self._next = (self._next + 1) % len(owned)
+            partition = owned[self._next]
+            if partition is not None and partition.streams:
+                yield partition

@@ -1,0 +1,33 @@
+"""Entries whose time is over, dropped by their owner: when it finds them, or before something is written over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.common.ids import Millis
+from phalanx.grid.replication.leader import Leader
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.wire.messages import ReplicateRemove
+
+
+def remove_ended(leader: Leader, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
+    """Drop entries whose time is over; nobody waits for it."""
+    store = owned.replica.map(name)
+    ended_at = leader.clock.stamp(now) if store.journal is not None else 0
+    removal = ReplicateRemove(*owned.next_head(), name, keys, store.end_stamps(keys), None, ended_at)
+    leader.commit(owned, removal, None, now)
+
+
+def end_before_write(
+    leader: Leader, owned: OwnedPartition, name: str, keys: Iterable[bytes] | None, now: Millis
+) -> None:
+    """Before entries of a map with a journal are written: those whose time is over end first, with an event each.
+
+    `keys`: what will be written; None: all. Whose time is over, the owner says: a backup must not work it out by itself.
+    """
+    store = owned.replica.maps.get(name)
+    if store is None or store.journal is None or not store.expires_at:
+        return
+    ended = store.take_expired(now, len(store.expires_at)) if keys is None else store.ended(dict.fromkeys(keys), now)
+    if ended:
+        remove_ended(leader, owned, name, ended, now)

@@ -1,0 +1,79 @@
+"""Entries whose time is over, dropped by the owner little by little; reads never see them in between.
+
+Only maps are looked at that have entries which expire. A million entries may end in the same millisecond: a turn drops some,
+and the next one goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.ids import Millis
+from phalanx.grid.replication.expired import remove_ended
+from phalanx.grid.replication.leader import Leader
+from phalanx.grid.replication.owned_partition import OwnedPartition
+
+KEYS_AT_ONCE = 200
+"""Of one map and one write to the backups."""
+IN_A_TURN = 1_000
+"""Entries that are dropped in one turn, and maps that are looked at, together."""
+PAUSE_MS: Millis = 5
+"""Between two turns of a round."""
+ROUND_MS: Millis = 100
+"""Between two looks at the same map."""
+
+
+class Expirer:
+    """What one member does about entries that expire, in the partitions that it owns."""
+
+    def __init__(self, leader: Leader) -> None:
+        self._leader = leader
+        self._left: list[tuple[int, str]] = []
+        """Partitions and maps to be looked at in this round, from the end on."""
+        self._due_at: Millis = 0
+
+    def __repr__(self) -> str:
+        return f"Expirer({self._leader.expiring}, left={len(self._left)})"
+
+    def take_over(self, owned: OwnedPartition) -> None:
+        """The partition is owned here from now on."""
+        if names := {name: None for name, store in owned.replica.maps.items() if store.expires_at}:
+            self._leader.expiring[owned.number] = names
+
+    def let_go(self, partition: int) -> None:
+        """It is not owned here any more."""
+        self._leader.expiring.pop(partition, None)
+
+    def next_deadline(self) -> Millis | None:
+        return self._due_at if self._leader.expiring else None
+
+    def on_time(self, now: Millis) -> None:
+        if not self._leader.expiring or now < self._due_at:
+            return
+        if not self._left:
+            self._left = [(partition, name) for partition, names in self._leader.expiring.items() for name in names]
+            self._left.reverse()
+        room = IN_A_TURN
+        while self._left and room > 0:
+            partition, name = self._left[-1]
+            most = min(KEYS_AT_ONCE, room)
+            dropped = self._expire(partition, name, most, now)
+            room -= dropped + 1
+            if dropped < most:
+                self._left.pop()
+        self._due_at = now + (PAUSE_MS if self._left else ROUND_MS)
+
+    def _expire(self, partition: int, name: str, most: int, now: Millis) -> int:
+        """Drop at most so many entries of a map; how many it was."""
+        leader, names = self._leader, self._leader.expiring.get(partition, {})
+        # What a sealed partition holds stays as its new owner has it.
+        owned = leader.owned[partition] if partition < len(leader.owned) else None
+        if owned is None or name not in names:
+            return 0
+        store = owned.replica.maps.get(name)
+        keys = store.take_expired(now, most) if store is not None else []
+        if keys:
+            remove_ended(leader, owned, name, keys, now)
+        if store is None or not store.expires_at:
+            del names[name]
+            if not names:
+                del self._leader.expiring[partition]
+        return len(keys)

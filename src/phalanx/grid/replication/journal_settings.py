@@ -1,0 +1,96 @@
+"""The owner's side of journals: which of its maps have one, and what a reader of one is told.
+
+A journal begins, changes its size or ends with a numbered write, so that it does so behind the same write everywhere.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.clock import COUNTER_BITS
+from phalanx.common.ids import Millis
+from phalanx.common.map_settings import JournalSettings, MapPlan
+from phalanx.grid.replica.journal import EVENT_BYTES, Event, columns, values_of
+from phalanx.grid.replication.leader import Leader
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.wire.messages import JournalReply, ReadJournal, ReplicateJournal
+
+REPLY_BYTES = 8 * 1024 * 1024
+"""A reply with many events ends here."""
+REPLY_EVENTS = 5_000
+"""And here, for a member serves others between two replies."""
+
+
+class JournalChanges:
+    """Which journals are to be another one by a newer table: worked out once for all partitions.
+
+    A thousand maps may have a journal, and every change of any setting comes with a table for all partitions.
+    """
+
+    def __init__(self, leader: Leader) -> None:
+        self._leader = leader
+        self._before: dict[str, JournalSettings] = {}
+        self._after: dict[str, JournalSettings] = {}
+        self._names: list[str] = []
+
+    def on_plan(self, plan: MapPlan) -> None:
+        """These settings hold from now on."""
+        before, after = self._after, plan.journals
+        if after is before or after == before:
+            return
+        self._before, self._after = before, after
+        self._names = [name for name in dict.fromkeys((*before, *after)) if before.get(name) != after.get(name)]
+
+    def follow(self, owned: OwnedPartition, now: Millis) -> None:
+        """Let the journals of an owned partition be as the table says, unless it is sealed: then its next owner does so."""
+        leader, replica, wanted, followed = self._leader, owned.replica, self._after, owned.journals
+        if followed is wanted or owned.number in leader.sealed or leader.table.owner(owned.number) != leader.this:
+            return
+        names = self._names if followed is self._before else dict.fromkeys((*wanted, *replica.journals))
+        for name in names:
+            _follow(leader, owned, name, wanted.get(name), now)
+        owned.journals = wanted
+
+
+def _follow(leader: Leader, owned: OwnedPartition, name: str, settings: JournalSettings | None, now: Millis) -> None:
+    """Let one journal be as the table says; None: there is to be none."""
+    journal = owned.replica.journals.get(name)
+    capacity, max_bytes = (settings.capacity, settings.max_bytes) if settings is not None else (0, 0)
+    if (journal.capacity, journal.max_bytes) == (capacity, max_bytes) if journal is not None else not capacity:
+        return
+    leader.commit(owned, ReplicateJournal(*owned.next_head(), name, capacity, max_bytes), None, now)
+
+
+def read_journal(owned: OwnedPartition, request: ReadJournal) -> JournalReply:
+    """Events from a position on, as far as they may be read; where it is none of this journal, that and no event."""
+    journal = owned.replica.journals.get(request.map)
+    if journal is None:
+        return _reply(request, 0, (0, 0, 0), 0, [])
+    end, start = owned.readable(request.map), request.sequence
+    # Who is told to go on from the oldest event must not get ahead of what may be read.
+    oldest = min(journal.first, end)
+    known_to = journal.end_of(request.lineage) if request.lineage else journal.next
+    if known_to is None:
+        known_to = -1
+    if request.limit <= 0 or not oldest <= start < end or start > known_to:
+        return _reply(request, journal.lineage_at(end), (oldest, end, known_to), start, [])
+    # All of one lineage: so it goes with the place behind each of them, too.
+    stop = min(end, start + min(request.limit, REPLY_EVENTS), journal.end_of(journal.lineage_at(start + 1)) or end)
+    events = _as_many_as_fit(journal.read(start, stop), min(request.max_bytes, REPLY_BYTES))
+    return _reply(request, journal.lineage_at(start + len(events)), (oldest, end, known_to), start, events)
+
+
+def _reply(
+    request: ReadJournal, lineage: int, bounds: tuple[int, int, int], start: int, events: list[Event]
+) -> JournalReply:  # fmt: skip
+    kinds, keys, values, olds, stamps = columns(events)
+    told_at = [stamp >> COUNTER_BITS for stamp in stamps]
+    return JournalReply(request.id, lineage, *bounds, start, kinds, keys, values_of(values), values_of(olds), told_at)
+
+
+def _as_many_as_fit(events: list[Event], max_bytes: int) -> list[Event]:
+    """The first events, as many as one reply may hold; at least one."""
+    size = 0
+    for number, (_, key, stored, old, _) in enumerate(events):
+        size += EVENT_BYTES + len(key) + len(stored or b"") + len(old or b"")
+        if size > max_bytes and number:
+            return events[:number]
+    return events

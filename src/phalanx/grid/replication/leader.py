@@ -1,0 +1,128 @@
+"""The leader's side of this member: the partitions that it owns, and the one door through which their replicas change.
+
+The machines of the grid that act on owned partitions (expiry, eviction, staging, migrations, work in turns) are given the
+leader. Which partitions are owned, the table says: `GridService` follows it.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.clock import GridClock
+from phalanx.common.config import NodeConfig
+from phalanx.common.errors import ErrorCode
+from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.common.table import PartitionTable
+from phalanx.grid.replica.deferred_free import Discarded
+from phalanx.grid.replica.mutation import apply
+from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.replication.parked_requests import HeldRequests
+from phalanx.grid.replication.protection import Guard
+from phalanx.wire.effects import Outbox
+from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, Mutation, ReplicatePut, ReplicateRemove, Reply
+
+
+class Leader:
+    """Owned partitions, by what they do at present: answer, are sealed, or wait."""
+
+    def __init__(
+        self, this: MemberId, config: NodeConfig, table: PartitionTable, outbox: Outbox, clock: GridClock, guard: Guard
+    ) -> None:
+        self.this = this
+        self.config = config
+        self.clock = clock
+        self.out = outbox
+        self.guard = guard
+        self.max_maps = config.max_maps
+        self.table = table
+        """The installed one."""
+        self.table_at: Millis = 0
+        """When it was installed."""
+        self.owned: list[OwnedPartition | None] = [None] * config.partition_count
+        """By partition: those that are owned here and answer."""
+        self.sealed: dict[int, OwnedPartition] = {}
+        """Those whose ownership moves, and which answer nothing before the outcome is known (`migration_source`)."""
+        self.unplaced: dict[int, OwnedPartition] = {}
+        """Those that answer nothing before the rest of a step is done, and decided contents are in the place of maps
+        (`staged_rows`)."""
+        self.undivided: dict[int, None] = {}
+        """Partitions that the table gives to this member, and whose replica has yet to be divided (`partition_split`)."""
+        self.held = HeldRequests()
+        self.unsettled: dict[int, OwnedPartition] = {}
+        """Those that wait for a replica: for an acknowledgement, a probe or a copy."""
+        self.expiring: dict[int, dict[str, None]] = {}
+        """Partition to the maps in it that may have entries which expire."""
+        self.discarded = Discarded()
+        """Stores that nobody needs any more, to be taken apart little by little."""
+        self._copies_made = 0
+
+    def __repr__(self) -> str:
+        return f"Leader(owned={[owned.number for owned in self.all_owned()]}, unsettled={list(self.unsettled)})"
+
+    # --- which partitions ------------------------------------------------------------------------------------------
+
+    def owns(self, partition: int) -> bool:
+        return self.find_owned(partition) is not None
+
+    def find_owned(self, partition: int) -> OwnedPartition | None:
+        """The partition if it is owned here, whether or not it answers."""
+        if partition >= len(self.owned):
+            return None
+        return self.owned[partition] or self.sealed.get(partition) or self.unplaced.get(partition)
+
+    def all_owned(self) -> list[OwnedPartition]:
+        """The partitions that are owned here, those last that do not answer."""
+        answering = [owned for owned in self.owned if owned is not None]
+        return [*answering, *self.sealed.values(), *self.unplaced.values()]
+
+    def refuse(self, caller: Target, request: KeyRequest | BulkRequest, partition: int) -> None:
+        """Let a request for a partition that does not answer here wait for its outcome, or tell the caller who owns it."""
+        if any(partition in each for each in (self.sealed, self.undivided, self.unplaced)):
+            self.held.hold(caller, request, partition)
+            return
+        if self.table.version == 0 or self.table.owner(partition) in (None, self.this):
+            self.fail(caller, request.id, ErrorCode.NOT_READY, "the partition has no owner yet")
+        else:
+            owner = self.table.owner(partition)
+            self.fail(caller, request.id, ErrorCode.NOT_OWNER, f"partition {partition} is owned by {owner}")
+
+    def fail(self, caller: Target, request_id: int, code: ErrorCode, text: str) -> None:
+        self.out.send(caller, ErrorReply(request_id, code, text))
+
+    # --- the door --------------------------------------------------------------------------------------------------
+
+    def commit(self, owned: OwnedPartition, mutation: Mutation, write: PendingWrite | None, now: Millis) -> None:
+        """Change a replica that this member owns: the only way to. The mutation, which begins with `next_head`, is applied
+        here and sent to the backups.
+
+        `write`: of the caller who waits for it; it has one more partition to wait for if a backup must confirm.
+        """
+        if useless := apply(owned.replica, mutation, now):
+            self.discarded.add_stores(useless)
+        if type(mutation) is ReplicatePut and mutation.ttl_ms:
+            self.note_expiry(owned, mutation.map)
+        if owned.append(mutation, write) and write is not None:
+            write.partitions_left += 1
+        if owned.streams:
+            self.unsettled[owned.number] = owned
+
+    def write(self, owned: OwnedPartition, mutation: Mutation, caller: Target, reply: Reply, now: Millis) -> None:
+        """Commit a mutation of one partition, and answer its caller: at once, or when the backups have it."""
+        if not owned.streams:
+            self.commit(owned, mutation, None, now)
+            self.out.send(caller, reply)
+            return
+        write = PendingWrite(caller, reply, 0, mutation.map)
+        self.commit(owned, mutation, write, now)
+        if not write.partitions_left:
+            self.out.send(caller, reply)
+
+    def write_nothing(self, owned: OwnedPartition, name: str, write: PendingWrite, now: Millis) -> None:
+        """Have a write wait until the backups have what was written before it, where it changes nothing itself."""
+        self.commit(owned, ReplicateRemove(*owned.next_head(), name, [], []), write, now)
+
+    def note_expiry(self, owned: OwnedPartition, name: str) -> None:
+        """An entry of a map with a time to live was stored."""
+        self.expiring.setdefault(owned.number, {})[name] = None
+
+    def next_copy_id(self) -> int:
+        self._copies_made += 1
+        return self._copies_made

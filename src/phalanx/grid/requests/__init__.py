@@ -1,0 +1,1 @@
+"""What each request does at the owner of its partition."""

@@ -1,0 +1,77 @@
+"""A clear of a map, in the partitions that a caller names: in later turns where a journal is to tell of many entries.
+
+Without a journal a clear costs nothing, whatever there was: that is taken apart later (`deferred_free`). A journal gets an event
+for each entry that it has room for. Where these are many, entries are removed some at a time, in writes of their own, and
+the clear comes when few are left. Meanwhile callers see a map that is partly cleared, as they do of a clear in several
+partitions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING
+
+from phalanx.common.ids import Millis, Target
+from phalanx.grid.replica.store import MapStore
+from phalanx.grid.replication.expired import end_before_write
+from phalanx.grid.replication.leader import Leader
+from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.serving.admission import is_kept_from_users, owns_all
+from phalanx.grid.serving.turns import Turn, Work
+from phalanx.wire.messages import ClearPartitions, DoneReply, ReplicateClear, ReplicateRemove
+
+if TYPE_CHECKING:
+    from phalanx.grid.service import GridService
+
+EVENT_COST = 5
+"""Rows of a turn that one event counts for."""
+WRITE_BYTES = 1024 * 1024
+"""Of keys that are removed in one write; at least one key."""
+
+
+def on_clear(grid: GridService, caller: Target, request: ClearPartitions, now: Millis) -> None:
+    """A caller clears a map in some partitions."""
+    if is_kept_from_users(grid, caller, request) or not owns_all(
+        grid, caller, request, request.partitions, request.of, now
+    ):
+        return
+    write = PendingWrite(caller, DoneReply(request.id), 1, request.map)
+    left = deque(dict.fromkeys(request.partitions))
+    grid.turns.begin(Work(caller, request, write, left, partial(_clear_in, grid, {})), now)
+
+
+def _clear_in(
+    leader: Leader, parts_left: dict[int, int], work: Work[ClearPartitions], owned: OwnedPartition, turn: Turn
+) -> int:
+    """`parts_left`: of partitions that are cleared in parts, how many of these may still come."""
+    name, replica = work.request.map, owned.replica
+    if replica.journals:
+        end_before_write(leader, owned, name, None, turn.now)
+    store = replica.maps.get(name)
+    if store is None or not store.entries:
+        return 1
+    events = min(len(store.entries), store.journal.capacity) if store.journal is not None else 0
+    at_once = max(turn.most // EVENT_COST, 1)
+    # Never more turns than what was there takes: who writes without end must not keep the clear from coming.
+    parts = parts_left.setdefault(owned.number, events // at_once)
+    if events > at_once and parts > 0:
+        parts_left[owned.number] = parts - 1
+        # The clear takes their tombstones away again; until it comes, a merge must know of them.
+        removal = ReplicateRemove(*owned.next_head(), name, _some_keys(store, at_once), [turn.stamp])
+        leader.commit(owned, removal, None, turn.now)
+        work.go_on_in(owned.number)
+        return turn.most
+    leader.commit(owned, ReplicateClear(*owned.next_head(), name, turn.stamp), work.write, turn.now)
+    return 1 + EVENT_COST * events
+
+
+def _some_keys(store: MapStore, at_most: int) -> list[bytes]:
+    keys: list[bytes] = []
+    size = 0
+    for key in store.entries:
+        size += len(key)
+        if keys and (size > WRITE_BYTES or len(keys) == at_most):
+            break
+        keys.append(key)
+    return sorted(keys)

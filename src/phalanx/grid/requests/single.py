@@ -1,0 +1,161 @@
+"""What each request for one key does at the owner of its partition, one function each. (`bulk` has those for many.)
+
+Reads answer from the owner's replica. Writes are evaluated there, applied, numbered, and go to the backups as what
+they did (these keys have these values now; these are gone), so a backup never evaluates anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from phalanx.codec.hashing import partition_of
+from phalanx.common.ids import Millis, Target
+from phalanx.grid.replica.mutation import note_outcome
+from phalanx.grid.replication.expired import end_before_write
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.serving.admission import begins_too_many, fits_one, is_kept_from_users, is_refused
+from phalanx.grid.serving.idempotency import answer_unchanged, applied_as, was_applied
+from phalanx.wire.messages import (
+    Contains,
+    DoneReply,
+    FlagReply,
+    Get,
+    KeyRequest,
+    OutcomeValue,
+    Put,
+    PutIfAbsent,
+    Remove,
+    Replace,
+    ReplicatePut,
+    ReplicateRemove,
+    Reply,
+    ValueReply,
+)
+
+if TYPE_CHECKING:
+    from phalanx.grid.service import GridService
+
+
+def on_key_request(grid: GridService, caller: Target, request: KeyRequest, now: Millis) -> None:
+    """A request for one key: serve it if this member owns the key's partition."""
+    partition = partition_of(request.key, len(grid.owned))
+    owned = grid.owned[partition]
+    if owned is None:
+        grid.refuse(caller, request, partition)
+    elif not (
+        (guard := grid.guard).is_watchful
+        and guard.watches(request.map)
+        and is_refused(grid, owned, caller, request, now)
+    ):
+        _KEY_OPERATIONS[type(request)](grid, owned, caller, request, now)
+
+
+def _get(grid: GridService, owned: OwnedPartition, caller: Target, request: Get, now: Millis) -> None:
+    store = owned.replica.maps.get(request.map)
+    value = store.get(request.key, now) if store is not None else None
+    if grid.counts_reads and value is not None:
+        grid.note_read(owned, request.map, request.key, now)
+    grid.out.send(caller, ValueReply(request.id, value))
+
+
+def _contains(grid: GridService, owned: OwnedPartition, caller: Target, request: Contains, now: Millis) -> None:
+    store = owned.replica.maps.get(request.map)
+    grid.out.send(caller, FlagReply(request.id, store is not None and store.get(request.key, now) is not None))
+
+
+def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put, now: Millis) -> None:
+    if not fits_one(grid, caller, request) or (
+        len(owned.replica.maps) >= grid.max_maps and begins_too_many(grid, owned, caller, request)
+    ):
+        return
+    number = request.op or request.id
+    if (
+        not owned.streams
+        and not request.ttl_ms
+        and owned.replica.outcomes.note_next(caller, number, request.open_from, None, now)
+    ):
+        owned.put_unshared(request.map, request.key, grid.clock.stamped(request.value, now), now)
+        grid.out.send(caller, DoneReply(request.id))
+        if grid.evictor.is_on:
+            grid.evictor.after_write(owned, request.map, 1, now)
+    elif not was_applied(grid, owned, caller, request, now):
+        _store(grid, owned, caller, request, DoneReply(request.id), None, now)
+
+
+def _put_if_absent(grid: GridService, owned: OwnedPartition, caller: Target, request: PutIfAbsent, now: Millis) -> None:
+    if (
+        not fits_one(grid, caller, request)
+        or was_applied(grid, owned, caller, request, now)
+        or begins_too_many(grid, owned, caller, request)
+    ):
+        return
+    store = owned.replica.maps.get(request.map)
+    present = store.get(request.key, now) if store is not None else None
+    if present is not None:
+        answer_unchanged(grid, owned, caller, request, ValueReply(request.id, present), present, now)
+    else:
+        _store(grid, owned, caller, request, ValueReply(request.id, None), None, now)
+
+
+def _replace(grid: GridService, owned: OwnedPartition, caller: Target, request: Replace, now: Millis) -> None:
+    if not fits_one(grid, caller, request) or was_applied(grid, owned, caller, request, now):
+        return
+    store = owned.replica.maps.get(request.map)
+    present = store.get(request.key, now) if store is not None else None
+    if present is None or (request.expected is not None and request.expected != present):
+        answer_unchanged(grid, owned, caller, request, FlagReply(request.id, False), False, now)
+    else:
+        _store(grid, owned, caller, request, FlagReply(request.id, True), True, now)
+
+
+def _remove(grid: GridService, owned: OwnedPartition, caller: Target, request: Remove, now: Millis) -> None:
+    if is_kept_from_users(grid, caller, request) or was_applied(grid, owned, caller, request, now):
+        return
+    replica = owned.replica
+    if replica.journals:
+        end_before_write(grid, owned, request.map, (request.key,), now)
+    store = replica.maps.get(request.map)
+    if store is None or request.key not in store.entries:
+        answer_unchanged(grid, owned, caller, request, ValueReply(request.id, None), None, now)
+        return
+    present = store.get(request.key, now)
+    stamps = [grid.clock.stamp(now)]
+    applied = applied_as(grid, owned, caller, request, present)
+    mutation = ReplicateRemove(*owned.next_head(), request.map, [request.key], stamps, applied)
+    grid.write(owned, mutation, caller, ValueReply(request.id, present), now)
+
+
+def _store(
+    grid: GridService,
+    owned: OwnedPartition,
+    caller: Target,
+    request: Put | PutIfAbsent | Replace,
+    reply: Reply,
+    outcome: OutcomeValue,
+    now: Millis,
+) -> None:
+    applied, ttl_ms = applied_as(grid, owned, caller, request, outcome), request.ttl_ms
+    stored = grid.clock.stamped(request.value, now)
+    if not ttl_ms and not owned.streams:
+        if applied is not None:
+            note_outcome(owned.replica, applied, now)
+        owned.put_unshared(request.map, request.key, stored, now)
+        grid.out.send(caller, reply)
+    else:
+        if owned.replica.journals:
+            end_before_write(grid, owned, request.map, (request.key,), now)
+        mutation = ReplicatePut(*owned.next_head(), request.map, [request.key], [stored], ttl_ms, applied)
+        grid.write(owned, mutation, caller, reply, now)
+    if grid.evictor.is_on:
+        grid.evictor.after_write(owned, request.map, 1, now)
+
+
+_KEY_OPERATIONS: dict[type, Callable[[GridService, OwnedPartition, Target, Any, Millis], None]] = {
+    Get: _get,
+    Contains: _contains,
+    Put: _put,
+    PutIfAbsent: _put_if_absent,
+    Replace: _replace,
+    Remove: _remove,
+}

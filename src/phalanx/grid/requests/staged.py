@@ -1,0 +1,103 @@
+"""What callers ask for of staged writes: rows to be staged, and steps with what a job has staged.
+
+A caller asks for a step in some of the partitions owned here. Where it was done before, or by the owner before, it is not
+done again; the answer then waits for the backups as if it had been, for they may not have it yet.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from functools import partial
+from typing import TYPE_CHECKING
+
+from phalanx.common.errors import ErrorCode
+from phalanx.common.hidden import Kind, Step, hidden_name, job_of, target_of
+from phalanx.common.ids import Millis, Target
+from phalanx.grid.replica.staged_steps import (
+    attempts_here,
+)
+from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.serving.admission import owned_at
+from phalanx.grid.serving.turns import Turn, Work
+from phalanx.grid.staging.step_checks import NOTHING_DONE, WHY_GONE, is_due, why_impossible
+from phalanx.wire.messages import ChangeStaged, CountReply, PutPacked, ReplicateStaged
+
+if TYPE_CHECKING:
+    from phalanx.grid.service import GridService
+
+
+def on_change(
+    grid: GridService, caller: Target, request: ChangeStaged, owned_ones: list[OwnedPartition], now: Millis
+) -> None:
+    """A caller asks for a step in partitions that are owned here."""
+    why = why_impossible(grid, request, owned_ones)
+    if why:
+        grid.fail(caller, request.id, ErrorCode.INVALID, why)
+        return
+    if request.step is Step.CHECK:
+        grid.staging.touch(hidden_name(request.map, request.job, Kind.ATTEMPT), now)
+        grid.out.send(caller, CountReply(request.id, 0))
+        return
+    due = [owned for owned in owned_ones if is_due(grid, owned, request)]
+    already = sum(owned.replica.staged.has_applied(request.map, request.query, request.number) for owned in due)
+    write = PendingWrite(caller, CountReply(request.id, len(due) - already), 1, request.map)
+    grid.turns.begin(
+        Work(caller, request, write, deque(owned.number for owned in owned_ones), partial(_do_in, grid)), now
+    )
+
+
+def _do_in(grid: GridService, work: Work[ChangeStaged], owned: OwnedPartition, turn: Turn) -> int | None:
+    """Do a step in one partition, or a part of it where more rows are staged there than a turn goes through."""
+    request, write, replica = work.request, work.write, owned.replica
+    if not turn.is_first and (why := why_impossible(grid, request, [owned])):
+        grid.fail(work.caller, request.id, ErrorCode.INVALID, why)
+        return None
+    if is_due(grid, owned, request):
+        # Of thousands of attempts most have nothing in this partition.
+        message = ReplicateStaged(
+            owned.number, replica.epoch, 0, request.map, request.step, request.job,
+            attempts_here(replica, request.map, request.job, request.attempts), turn.stamp, request.query,
+            request.number,
+        )  # fmt: skip
+        rows = grid.staging.do_some(owned, message, write, turn.most, turn.now)
+        if replica.staged.rest is not None:
+            grid.staging.hold(owned, turn.now)
+            work.go_on_in(owned.number)
+        return rows
+    if not owned.is_settled:
+        # What was done before may not have reached the backups yet.
+        grid.write_nothing(owned, request.map, write, turn.now)
+    return 0
+
+
+def take_pages(grid: GridService, caller: Target, request: PutPacked, now: Millis) -> Collection[int] | None:
+    """Rows of an attempt are about to be staged. Returns the partitions of which this is an earlier page that comes once more,
+    to be left out: what was staged since may be newer.
+
+    None: they can not be staged, and the caller is told. After the end of their job nothing would become of them; and what
+    comes behind pages that are gone would be taken for the whole.
+    """
+    name, job = target_of(request.map), job_of(request.map)
+    for part in request.parts:
+        staged = owned_at(grid, part.partition).replica.staged
+        before = staged.pages.get(request.map, 0)
+        why = ""
+        if staged.has_ended(name, job):
+            why = f"job {job} for the map {name!r} is over: nothing can be staged for it any more"
+        elif part.page < 1:
+            why = f"rows of partition {part.partition} for the map {name!r} come without the number of their page"
+        elif part.page > before + 1:
+            why = (
+                f"of what job {job} had staged for the map {name!r}, rows are gone (partition {part.partition}: {before} of "
+                f"{part.page - 1} pages): {WHY_GONE}; {NOTHING_DONE}run the job again"
+            )
+        if why:
+            grid.fail(caller, request.id, ErrorCode.INVALID, why)
+            return None
+    grid.staging.touch(request.map, now)
+    return [
+        part.partition
+        for part in request.parts
+        if part.page < owned_at(grid, part.partition).replica.staged.pages.get(request.map, 0)
+    ]

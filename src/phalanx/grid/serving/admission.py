@@ -1,0 +1,199 @@
+"""Whether a request may be served here: who owns what it names, what protects the map, and whether what is written fits.
+
+Whoever asked is told why not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from phalanx.codec.hashing import TYPE_ID_BYTES
+from phalanx.codec.rows import Extent, extent_of
+from phalanx.common.errors import ErrorCode
+from phalanx.common.hidden import HIDDEN, MAX_HIDDEN_LENGTH, Kind, is_hidden, job_of, kind_of
+from phalanx.common.ids import MAX_TTL_MS, Millis, Target
+from phalanx.common.invariant import invariant
+from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
+from phalanx.grid.replica.staged_steps import REMOVES
+from phalanx.grid.replication.leader import Leader
+from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.grid.serving.idempotency import was_noted
+from phalanx.wire.limits import MAX_ATTEMPTS
+from phalanx.wire.messages import (
+    OPERATIONS,
+    WRITES,
+    BulkRequest,
+    KeyRequest,
+    Put,
+    PutAll,
+    PutIfAbsent,
+    PutPacked,
+    Replace,
+)
+
+MAX_REPEATED = 1_000
+"""Partitions that any request may name, also where there are fewer and it names some of them twice."""
+OVERHEAD_BYTES = 10
+"""Of one entry in a message, at most."""
+
+
+def is_refused(leader: Leader, owned: OwnedPartition, caller: Target, request: KeyRequest, now: Millis) -> bool:
+    """Whether the map may not be used here now; then the caller is told."""
+    is_write = isinstance(request, OPERATIONS)
+    why = leader.guard.why_refused(request.map, is_write=is_write, now=now)
+    if not why:
+        return False
+    if isinstance(request, OPERATIONS) and was_noted(owned, caller, request):
+        # An earlier try was applied, and perhaps nobody was told so: what became of it is not for this side to say.
+        leader.fail(caller, request.id, ErrorCode.INDETERMINATE, f"an earlier try was applied or is over: {why}")
+    else:
+        leader.fail(caller, request.id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
+    return True
+
+
+def owned_at(leader: Leader, partition: int) -> OwnedPartition:
+    owned = leader.owned[partition]
+    invariant(owned is not None, "ownership was checked for the whole request", partition=partition)
+    return owned  # type: ignore[return-value]  # held by the invariant
+
+
+def owned_of(
+    leader: Leader, caller: Target, request: BulkRequest, partitions: list[int], now: Millis
+) -> list[OwnedPartition] | None:
+    """The owned partitions of these numbers; None, and the caller is told, if another member owns one of them or the map
+    may not be used.
+    """
+    owned_by_number = leader.owned
+    found = [owned_by_number[partition] for partition in partitions]
+    if not all(found):
+        leader.refuse(caller, request, partitions[found.index(None)])
+        return None
+    if leader.guard.watches(request.map) and _is_bulk_refused(leader, caller, request, now):
+        return None
+    return found  # type: ignore[return-value]  # none of them is None
+
+
+def has_as_many(leader: Leader, caller: Target, request_id: int, of: int) -> bool:
+    """Whether the numbers of partitions mean the same here: the caller, or this member, may have yet to hear that they were
+    divided.
+    """
+    if of == len(leader.owned):
+        return True
+    text = f"there are {len(leader.owned)} partitions here, and {of} where the request comes from"
+    leader.fail(caller, request_id, ErrorCode.NOT_OWNER, text)
+    return False
+
+
+def owns_all(
+    leader: Leader,
+    caller: Target,
+    request: BulkRequest,
+    partitions: Sequence[int] | dict[int, Any],
+    of: int,
+    now: Millis,
+) -> bool:
+    if not has_as_many(leader, caller, request.id, of):
+        return False
+    if len(partitions) > max(of, MAX_REPEATED):
+        text = f"{len(partitions)} partitions are named: this cluster has {of}, name each of them once"
+        leader.fail(caller, request.id, ErrorCode.INVALID, text)
+        return False
+    for partition in partitions:
+        if not 0 <= partition < of:
+            text = f"there is no partition {partition}: this cluster has {of}"
+            leader.fail(caller, request.id, ErrorCode.INVALID, text)
+            return False
+        if leader.owned[partition] is None:
+            leader.refuse(caller, request, partition)
+            return False
+    return not (leader.guard.watches(request.map) and _is_bulk_refused(leader, caller, request, now))
+
+
+def _is_bulk_refused(leader: Leader, caller: Target, request: BulkRequest, now: Millis) -> bool:
+    why = leader.guard.why_refused(request.map, is_write=isinstance(request, WRITES), now=now)
+    if why:
+        leader.fail(caller, request.id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
+    return bool(why)
+
+
+def fits_one(leader: Leader, caller: Target, request: Put | PutIfAbsent | Replace) -> bool:
+    """As `_fits`, without its cost where all is well."""
+    config = leader.config
+    if (
+        TYPE_ID_BYTES <= len(request.key) <= config.max_key_bytes
+        and TYPE_ID_BYTES <= len(request.value) <= config.max_value_bytes
+        and 0 < len(request.map) <= MAX_MAP_NAME_LENGTH
+        and 0 <= request.ttl_ms <= MAX_TTL_MS
+        and request.map[0] != HIDDEN
+    ):
+        return True
+    return fits(leader, caller, request, extent_of([len(request.key)]), extent_of([len(request.value)]))
+
+
+def begins_too_many(leader: Leader, owned: OwnedPartition, caller: Target, request: KeyRequest | BulkRequest) -> bool:
+    """Whether a write would begin a map where there are too many; then the caller is told.
+
+    What is gone through map by map takes a turn of the member, and each map costs memory even where it has one entry. What
+    jobs have staged counts too, and may be more: it goes when it is applied.
+    """
+    maps = owned.replica.maps
+    if len(maps) < leader.config.max_maps or request.map in maps:
+        return False
+    limit = leader.config.max_maps + (MAX_ATTEMPTS if is_hidden(request.map) else 0)
+    if len(maps) < limit:
+        return False
+    text = (
+        f"partition {owned.number} has entries of {len(maps)} maps, and {request.map!r} would be one more than {limit}"
+    )
+    advice = "put what belongs together into one map, clear maps that are not needed, or raise max_maps of the members"
+    leader.fail(caller, request.id, ErrorCode.INVALID, f"{text}: {advice}")
+    return True
+
+
+def is_kept_from_users(leader: Leader, caller: Target, request: KeyRequest | BulkRequest) -> bool:
+    """Whether a write is for a hidden map: those change by what their job asks for, and nobody else's wish."""
+    if is_hidden(request.map):
+        text = f"{request.map!r} is the name of a hidden map: none can write there"
+        leader.fail(caller, request.id, ErrorCode.INVALID, text)
+        return True
+    return False
+
+
+def fits(
+    leader: Leader,
+    caller: Target,
+    request: Put | PutIfAbsent | Replace | PutAll | PutPacked,
+    keys: Extent,
+    values: Extent,
+) -> bool:
+    """Check limits before anything is changed: what is stored must be readable, and fit a frame to the backups."""
+    config, request_id, ttl_ms = leader.config, request.id, request.ttl_ms
+    is_staged = is_hidden(request.map)
+    longest_name = MAX_MAP_NAME_LENGTH + (MAX_HIDDEN_LENGTH if is_staged else 0)
+    is_attempt = type(request) is PutPacked and kind_of(request.map) is Kind.ATTEMPT and bool(job_of(request.map))
+    if not is_attempt and is_kept_from_users(leader, caller, request):
+        return False
+    for what, limit, extent in (("key", config.max_key_bytes, keys), ("value", config.max_value_bytes, values)):
+        if extent.largest > limit:
+            text = f"a {what} of {extent.largest} bytes is over the limit of {limit} bytes (max_{what}_bytes of the members)"
+            leader.fail(caller, request_id, ErrorCode.TOO_LARGE, text)
+            return False
+        if extent.many and extent.smallest < TYPE_ID_BYTES:
+            text = f"a {what} of {extent.smallest} bytes is none: each begins with the {TYPE_ID_BYTES} bytes of its type id"
+            leader.fail(caller, request_id, ErrorCode.INVALID, text)
+            return False
+    total = keys.total + values.total
+    if keys.many > 1 and total + OVERHEAD_BYTES * keys.many > config.max_bulk_bytes:
+        text = f"{keys.many} entries of {total} bytes are over the limit of one request: send fewer entries at a time"
+        leader.fail(caller, request_id, ErrorCode.TOO_LARGE, text)
+        return False
+    if not 0 < len(request.map) <= longest_name:
+        text = f"a text of {len(request.map)} characters cannot name a map: give 1 to {MAX_MAP_NAME_LENGTH}"
+        leader.fail(caller, request_id, ErrorCode.INVALID, text)
+        return False
+    if not (REMOVES if is_staged else 0) <= ttl_ms <= MAX_TTL_MS:
+        text = f"ttl_ms is {ttl_ms}: give 0 (for ever) to {MAX_TTL_MS} (ten years)"
+        leader.fail(caller, request_id, ErrorCode.INVALID, text)
+        return False
+    return True

@@ -1,0 +1,98 @@
+"""Scans that wait until the keys of their map are in order, and orders that nobody needs any more.
+
+A small map is put in order with the first page. Of a large one each turn sorts one run, and its scans wait; then they go on
+one in a turn. When nobody has asked for a page for a while, the runs are freed, one in a turn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from phalanx.common.ids import Millis, Target
+from phalanx.grid.replica.scan_order import RUN_KEYS, Position
+from phalanx.grid.replica.store import MapStore
+from phalanx.grid.replication.leader import Leader
+from phalanx.grid.replication.parked_requests import Request
+
+PAUSE_MS: Millis = 1
+"""Between two turns."""
+IDLE_MS: Millis = 5_000
+"""An order that was not used for so long is given up."""
+
+
+class WaitingScans:
+    """Of one member."""
+
+    def __init__(self, leader: Leader) -> None:
+        self._leader = leader
+        self._waiting: dict[tuple[int, str], tuple[MapStore, deque[tuple[Target, Request]]]] = {}
+        """Partition and map, to the store whose order is being made and the requests that wait for it."""
+        self._ordered: dict[MapStore, None] = {}
+        """Stores that have an order, those that were used last at the end."""
+        self._useless: deque[list[Position]] = deque()
+        self._due_at: Millis = 0
+
+    def __repr__(self) -> str:
+        return f"WaitingScans({list(self._waiting)}, ordered={len(self._ordered)})"
+
+    def hold(self, caller: Target, request: Request, partition: int, store: MapStore, now: Millis) -> None:
+        """Let a request wait until its map is in order."""
+        if not (self._waiting or self._useless):
+            self._due_at = now + PAUSE_MS
+        self._waiting.setdefault((partition, request.map), (store, deque()))[1].append((caller, request))
+        self.note(store, now)
+
+    def note(self, store: MapStore, now: Millis) -> None:
+        """A page of the store was asked for."""
+        if store.order is not None:
+            store.order.used_at = now
+            self._ordered.pop(store, None)
+            self._ordered[store] = None
+
+    def end(self) -> None:
+        """This incarnation is over: whoever waits is told so."""
+        for _, requests in self._waiting.values():
+            self._leader.held.released += requests
+        self._waiting.clear()
+        self._ordered.clear()
+        self._useless.clear()
+
+    def next_deadline(self) -> Millis | None:
+        if self._waiting or self._useless:
+            return self._due_at
+        first = next(iter(self._ordered), None)
+        if first is None:
+            return None
+        return first.order.used_at + IDLE_MS if first.order is not None else self._due_at
+
+    def on_time(self, now: Millis) -> None:
+        """Sort a run, or let one scan go on; and free a run."""
+        if (deadline := self.next_deadline()) is None or now < deadline:
+            return
+        self._due_at = now + PAUSE_MS
+        freed = 0
+        while self._useless and freed < RUN_KEYS:
+            freed += len(self._useless.pop())
+        if self._waiting:
+            self._go_on(now)
+        first = next(iter(self._ordered), None)
+        if first is not None and (first.order is None or first.order.used_at + IDLE_MS <= now):
+            del self._ordered[first]
+            if first.order is not None:
+                self._useless += first.order.take_apart()
+                first.order = None
+
+    def _go_on(self, now: Millis) -> None:
+        place, (store, requests) = next(iter(self._waiting.items()))
+        partition, name = place
+        owned = self._leader.find_owned(partition)
+        is_there = owned is not None and owned.replica.maps.get(name) is store
+        if is_there and store.ordered() is None and store.order is not None:
+            store.order.sort_some()
+            store.order.used_at = now
+            return
+        self._leader.held.released.append(requests.popleft())
+        del self._waiting[place]
+        if requests:
+            # Behind the others: each map gets its turn.
+            self._waiting[place] = store, requests

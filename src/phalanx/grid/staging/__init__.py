@@ -1,0 +1,1 @@
+"""What jobs stage in owned partitions, and when its steps are done."""

@@ -1,0 +1,211 @@
+"""The owner's side of staged writes: how steps are done in a partition, and what is dropped by itself.
+
+The content of a map is replaced by no caller: an owner does it as soon as the table says so, before it serves the map by that
+table. What callers ask for stands in `staged`.
+
+Nobody may come back for what was staged. What nobody has touched for `staging_ms` is dropped: rows of attempts and
+snapshots by their owner, for which each owner counts anew. What was assembled is dropped when the table knows of no such
+job that is still to be decided, and it is the master that gives those up.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.common.hidden import Kind, Step, hidden_name, is_hidden, job_of, kind_of, target_of
+from phalanx.common.ids import Millis
+from phalanx.common.map_settings import Content
+from phalanx.grid.replica.staged_steps import (
+    attempts_here,
+    consumed_by,
+    is_newer,
+    pages_of_part,
+    replacement,
+    rows_of,
+)
+from phalanx.grid.replication.eviction import Evictor
+from phalanx.grid.replication.expired import end_before_write
+from phalanx.grid.replication.leader import Leader
+from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.serving.turns import PAUSE_MS, WorkInTurns
+from phalanx.wire.messages import ReplicateStaged
+
+LOOK_EVERY_MS: Millis = 60_000
+"""Between two looks for what nobody has touched for long; less where that is not long."""
+
+
+def _hidden_in(owned: OwnedPartition) -> dict[tuple[str, str, bool], None]:
+    """Of what is hidden in a partition the maps and jobs, and whether it was assembled."""
+    replica = owned.replica
+    names = [*filter(is_hidden, replica.maps), *replica.staged.pages]
+    return dict.fromkeys((target_of(each), job_of(each), kind_of(each) is Kind.WHOLE) for each in names)
+
+
+class StagingKeeper:
+    """What one member knows of hidden maps in the partitions that it owns."""
+
+    def __init__(self, leader: Leader, turns: WorkInTurns, evictor: Evictor, staging_ms: Millis) -> None:
+        self._leader = leader
+        self._turns = turns
+        self._evictor = evictor
+        self._staging_ms = staging_ms
+        self._every_ms = max(min(LOOK_EVERY_MS, staging_ms // 4), 1)
+        self._used_at: dict[tuple[str, str], Millis] = {}
+        """Map and job to when something of that job was last used here, in whatever partition, or seen first."""
+        self._look_at: Millis | None = None
+        """When to look for what was not used for long; None: nothing is hidden here, as far as is known."""
+        self.unplaced = leader.unplaced
+        self._place_at: Millis = 0
+        """When the next of them are served."""
+
+    def __repr__(self) -> str:
+        return f"StagingKeeper({list(self._used_at)}, look_at={self._look_at})"
+
+    def touch(self, name: str, now: Millis) -> None:
+        """A hidden map is used."""
+        self._used_at[target_of(name), job_of(name)] = now
+        if self._look_at is None:
+            self._look_at = now + self._every_ms
+
+    def take_over(self, owned: OwnedPartition, now: Millis) -> None:
+        """The partition is owned here from now on."""
+        if self._look_at is None and _hidden_in(owned):
+            self._look_at = now + self._every_ms
+        if owned.replica.staged.rest is not None:
+            self.hold(owned, now)
+
+    def hold(self, owned: OwnedPartition, now: Millis) -> None:
+        """Let a partition answer nothing before it is as it has to be, which later turns see to."""
+        if not self.unplaced:
+            self._place_at = now + PAUSE_MS
+        self.unplaced[owned.number] = owned
+        self._leader.owned[owned.number] = None
+
+    def place(self, owned: OwnedPartition, now: Millis) -> int:
+        """Before the partition is served by the installed table: put decided contents in the place of maps. Where a step is
+        to be finished first, both is done in later turns.
+
+        Returns about how many entries that has gone through.
+        """
+        if owned.replica.staged.rest is not None:
+            self.hold(owned, now)
+            return 0
+        entries = 0
+        for content in self._to_place(owned):
+            names = content.map, hidden_name(content.map, content.job, Kind.WHOLE)
+            stores = [store for name in names if (store := owned.replica.maps.get(name)) is not None]
+            entries += 1 + sum(len(store.entries) for store in stores)
+            self._do(owned, replacement(owned.number, owned.replica, content), None, now)
+        return entries
+
+    def place_all(self, now: Millis) -> None:
+        """The same in all partitions; what is too much for one turn is done in later ones."""
+        leader, room = self._leader, self._turns.rows_at_once
+        for owned in [owned for owned in leader.owned if owned is not None]:
+            if room > 0:
+                room -= self.place(owned, now)
+            elif self._to_place(owned):
+                self.hold(owned, now)
+
+    def _to_place(self, owned: OwnedPartition) -> list[Content]:
+        return [content for content in self._leader.table.maps.contents if is_newer(owned.replica, content)]
+
+    def _place_next(self, now: Millis) -> None:
+        """Finish steps and put contents in their place in some more partitions, and serve these: first one that somebody waits
+        for."""
+        leader, room = self._leader, self._turns.rows_at_once
+        while self.unplaced and room > 0:
+            partition = leader.held.most_wanted(self.unplaced)
+            owned = self.unplaced[partition]
+            if owned.replica.staged.rest is not None:
+                room -= self._finish_step(owned, owned.replica.staged.rest, now)
+                continue
+            del self.unplaced[partition]
+            room -= self.place(owned, now)
+            leader.owned[partition] = owned
+            leader.held.release(partition)
+
+    def _finish_step(self, owned: OwnedPartition, rest: ReplicateStaged, now: Millis) -> int:
+        """Do the rest of a step, or another part of it. Returns about how many rows that were."""
+        replica = owned.replica
+        attempts = attempts_here(replica, rest.map, rest.job, rest.attempts)
+        message = msgspec.structs.replace(rest, partition=owned.number, epoch=replica.epoch, attempts=attempts)
+        return self.do_some(owned, message, None, self._turns.rows_at_once, now)
+
+    def do_some(
+        self,
+        owned: OwnedPartition,
+        message: ReplicateStaged,
+        write: PendingWrite | None,
+        most: int,
+        now: Millis,
+    ) -> int:
+        """Do a step, or a part of it where more rows than `most` are staged; the write waits for the backups when all is done.
+
+        Returns about how many rows it went through.
+        """
+        replica = owned.replica
+        if pages := pages_of_part(replica, message, most):
+            self._do(owned, msgspec.structs.replace(message, pages=pages), None, now)
+            return most
+        rows = rows_of(replica, message)
+        self._do(owned, message, write, now)
+        return rows
+
+    def _do(self, owned: OwnedPartition, message: ReplicateStaged, write: PendingWrite | None, now: Millis) -> None:
+        """Commit a step, whose number is not set yet, and go on with what this member keeps of what it has staged."""
+        replica, step = owned.replica, message.step
+        needed = consumed_by(replica, message)
+        if replica.journals and step in (Step.APPLY, Step.REPLACE):
+            end_before_write(self._leader, owned, message.map, None, now)
+        self._leader.commit(owned, msgspec.structs.replace(message, seq=replica.seq + 1), write, now)
+        made = hidden_name(message.map, message.job, Kind.SNAPSHOT) if step is Step.SNAPSHOT else ""
+        for name in (message.map, made, hidden_name(message.map, message.job, Kind.WHOLE)):
+            if name in replica.maps and replica.maps[name].expires_at:
+                self._leader.note_expiry(owned, name)
+        if made in replica.maps:
+            self.touch(made, now)
+        if owned.streams:
+            made = made if made in replica.maps else ""
+            owned.on_step(
+                needed, made, message.map, self._leader.next_copy_id, self._leader.config.copy_chunk_bytes, now
+            )
+        if self._evictor.is_on and step in (Step.APPLY, Step.REPLACE):
+            self._evictor.after_write(owned, message.map, 0, now)
+
+    def let_go(self, partition: int) -> None:
+        """It is sealed, or not owned here any more: its next owner does what is left."""
+        if self.unplaced.pop(partition, None) is not None:
+            self._leader.held.release(partition)
+
+    def next_deadline(self) -> Millis | None:
+        if not self.unplaced:
+            return self._look_at
+        return self._place_at if self._look_at is None else min(self._place_at, self._look_at)
+
+    def on_time(self, now: Millis) -> None:
+        if self.unplaced and now >= self._place_at:
+            self._place_next(now)
+            self._place_at = now + PAUSE_MS
+        if self._look_at is None or now < self._look_at:
+            return
+        still_used: dict[tuple[str, str], Millis] = {}
+        for owned in self._leader.all_owned():
+            replica = owned.replica
+            # What is sealed stays as its next owner has it; it may be this one again.
+            is_sealed = self._leader.owned[owned.number] is None
+            for name, job, is_whole in _hidden_in(owned):
+                used_at = self._used_at.get((name, job), now)
+                if is_sealed or not self._is_over(name, job, used_at, now, is_whole=is_whole):
+                    still_used[name, job] = used_at
+                    continue
+                step = Step.DISCARD if is_whole else Step.DROP
+                message = ReplicateStaged(owned.number, replica.epoch, 0, name, step, job, [], 0)
+                self._do(owned, message, None, now)
+        self._used_at = still_used
+        self._look_at = now + self._every_ms if still_used else None
+
+    def _is_over(self, name: str, job: str, used_at: Millis, now: Millis, *, is_whole: bool) -> bool:
+        if is_whole:
+            return self._leader.table.maps.content_of(name).pending != job
+        return now - used_at >= self._staging_ms
