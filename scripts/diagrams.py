@@ -1,4 +1,4 @@
-"""Draws the transition tables of the code into docs/membership.md, between the markers that name them.
+"""Draws the transition tables of the code into pages of docs, between the markers that name them.
 
 Part of `./run docs` (scripts/docs.py): rewrites what is stale; with `--check` only says whether something is.
 """
@@ -9,17 +9,20 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from phalanx.grid.replication.progress import STREAM_CHANGES
 from phalanx.membership.claim import STANDINGS
 from phalanx.membership.resolution import STEPS
 from phalanx.membership.role import TRANSITIONS
 from phalanx.membership.suspicion import TRUST_CHANGES
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "membership.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGES = (DOCS / "membership.md", DOCS / "migrations.md")
 TABLES: dict[str, Mapping[tuple[enum.StrEnum, enum.StrEnum], enum.StrEnum]] = {
     "role": TRANSITIONS,  # type: ignore[dict-item]  # each has enums of its own
     "trust": TRUST_CHANGES,  # type: ignore[dict-item]
     "claim": STANDINGS,  # type: ignore[dict-item]
     "resolution": STEPS,  # type: ignore[dict-item]
+    "stream": STREAM_CHANGES,  # type: ignore[dict-item]
 }
 
 
@@ -39,16 +42,21 @@ def drawn(page: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Draw the page anew, or with `--check` only say whether that changes it. The exit status."""
-    old = PAGE.read_text(encoding="utf-8")
-    new = drawn(old)
-    if old == new:
-        return 0
-    if "--check" in arguments:
-        print(f"{PAGE.name}: a diagram is not what the code's table says; ./run docs draws it anew", file=sys.stderr)
-        return 1
-    PAGE.write_text(new, encoding="utf-8")
-    return 0
+    """Draw the pages anew, or with `--check` only say whether that changes one. The exit status."""
+    status = 0
+    for page in PAGES:
+        old = page.read_text(encoding="utf-8")
+        new = drawn(old)
+        if old == new:
+            continue
+        if "--check" in arguments:
+            print(
+                f"{page.name}: a diagram is not what the code's table says; ./run docs draws it anew", file=sys.stderr
+            )
+            status = 1
+        else:
+            page.write_text(new, encoding="utf-8")
+    return status
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from phalanx.common.map_settings import JournalSettings, MapChange
 from phalanx.grid.replica.journal import ADDED, REMOVED, Journal
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Send
+from phalanx.wire.facts import IncarnationOver
 
 V = TEXT + b"v"
 KEYS = [TEXT + b"k%d" % number for number in range(20)]
@@ -147,7 +148,7 @@ def test_partitions_that_are_divided_in_between() -> None:
 def test_an_owner_that_leaves_its_cluster_in_between_tells_the_caller() -> None:
     c = cluster(["AB"])
     request = clear(c)
-    c.nodes["A"].grid.end()
+    c.nodes["A"].grid.on_over(IncarnationOver(), c.now)
     told = [each.message for each in c.nodes["A"]._out.take() if isinstance(each, Send) and each.to == CLIENT]
     assert [(each.id, each.code) for each in told] == [(request, ErrorCode.OWNERSHIP_LOST)]
 

@@ -15,6 +15,7 @@ from phalanx.grid.migration_source import Outgoing
 from phalanx.grid.replica import staged_steps as steps
 from phalanx.grid.replication.copying import Destination
 from phalanx.wire import messages as m
+from phalanx.wire.facts import TableConfirmed
 
 OLD, NEW, LATER = (TEXT + value for value in (b"old", b"new", b"later"))
 PARTS = 8
@@ -147,7 +148,7 @@ def test_a_partition_that_another_member_gets_meanwhile_is_not_served_here() -> 
     grid, partition = c.nodes["B"].grid, waiting(c, "B")[-1]
     asked = c.ask("B", m.Get, MAP, next(key for key in KEYS if partition_of(key, PARTS) == partition))
     moved = grid.table.with_changes({partition: c.slots("D")})
-    grid.on_table(moved, (), grid._confirmed_by, (), c.now)
+    grid.on_table(TableConfirmed(moved, moved.version, frozenset(), grid._confirmed_by, ()), c.now)
     assert partition not in waiting(c, "B")
     c.nodes["B"].keeper._table = moved  # the grid works by the installed table
     for turn in range(PARTS):

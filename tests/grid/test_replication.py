@@ -7,6 +7,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.grid.replication.progress import RESEND_AFTER_MS, StreamState
 from phalanx.wire import messages as m
 from phalanx.wire.effects import LinkLost
+from phalanx.wire.facts import IncarnationOver
 
 OLD, NEW, THIRD = b"\0\0\0\1old", b"\0\0\0\1new", b"\0\0\0\1third"
 
@@ -357,7 +358,7 @@ def test_a_bulk_write_whose_owner_loses_several_of_its_partitions_is_answered_on
     write = c.ask("A", m.PutAll, MAP, keys, [NEW] * 3, 0)
     c.leave("B")
     c.feed("A", LinkLost(c.id("B")))
-    c.nodes["A"].grid.end()
+    c.nodes["A"].grid.on_over(IncarnationOver(), c.now)
     c.feed("A", LinkLost(c.id("B")))
     reply = c.replies[write]
     assert isinstance(reply, m.ErrorReply)

@@ -13,6 +13,7 @@ from phalanx.grid.replica.staged_steps import drop_hidden
 from phalanx.grid.replica.store import MapStore
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Send
+from phalanx.wire.facts import IncarnationOver
 
 NEW, LATER = TEXT + b"new", TEXT + b"later"
 KEYS = [TEXT + b"k%d" % number for number in range(12)]
@@ -215,7 +216,7 @@ def test_what_is_kept_of_a_side_that_gives_up_has_no_step_to_finish() -> None:
 def test_an_owner_that_leaves_its_cluster_in_between_tells_the_caller() -> None:
     c, job = staged("A")
     request = job.ask("A", Step.APPLY, "t1")
-    c.nodes["A"].grid.end()
+    c.nodes["A"].grid.on_over(IncarnationOver(), c.now)
     told = [each.message for each in c.nodes["A"]._out.take() if isinstance(each, Send) and each.to == CLIENT]
     assert [(each.id, each.code) for each in told] == [(request, ErrorCode.OWNERSHIP_LOST)]
 

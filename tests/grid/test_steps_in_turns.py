@@ -12,6 +12,7 @@ from phalanx.common.hidden import Step
 from phalanx.grid.replica.store import MapStore
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Send
+from phalanx.wire.facts import IncarnationOver
 
 OLD, NEW, LATER = (TEXT + value for value in (b"old", b"new", b"later"))
 PARTS = 8
@@ -130,7 +131,7 @@ def test_an_owner_that_leaves_its_cluster_in_between_tells_the_caller() -> None:
     request = job.ask("A", Step.APPLY, "t1")
     c.advance(1)
     assert request not in c.replies
-    c.nodes["A"].grid.end()
+    c.nodes["A"].grid.on_over(IncarnationOver(), c.now)
     told = [each for each in c.nodes["A"]._out.take() if isinstance(each, Send) and each.to == CLIENT]
     assert [each.message for each in told] == [
         m.ErrorReply(request, ErrorCode.OWNERSHIP_LOST, "this member has left the cluster before all of it was done")

@@ -29,7 +29,7 @@ from phalanx.grid.replica.store import Replica
 from phalanx.grid.replication.committed_offset import ReadableJournals
 from phalanx.grid.replication.copying import MAX_ON_THE_WAY, CopySender, Destination
 from phalanx.grid.replication.flow_control import CopyPacer
-from phalanx.grid.replication.progress import Stream, StreamState
+from phalanx.grid.replication.progress import Stream, StreamState, StreamTurn
 from phalanx.grid.replication.protection import Guard
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import CopyAck, ErrorReply, Mutation, Probe, ProbeAnswer, ReplicateAck, Reply
@@ -156,6 +156,7 @@ class OwnedPartition:
         """
         for stream in self.streams.values():
             if stream.copy is not None and stream.copy.lacks(needed):
+                stream.turn(StreamTurn.BEGINS_ANEW)
                 self._start_copy(stream, next_copy_id(), chunk_bytes, now)
             elif stream.copy is not None and made and stream.copy.lacks([of]):
                 stream.copy.send_also(made)
@@ -313,11 +314,12 @@ class OwnedPartition:
         stream.heard_at = now
         stream.is_unreachable = False
         if message.seq < self._log_from:
+            stream.turn(StreamTurn.LACKS_MUCH)
             self._start_copy(stream, copy_id, chunk_bytes, now)
             return
         stream.acked = message.seq
         is_owed = stream.ordered is not None or stream.acked < stream.target_seq
-        stream.state = StreamState.CATCHING_UP if is_owed else StreamState.IN_SYNC
+        stream.turn(StreamTurn.OWES if is_owed else StreamTurn.LACKS_LITTLE)
         for logged in self._log:
             if logged.seq > stream.acked:
                 self._out.send(member, logged)
@@ -413,7 +415,7 @@ class OwnedPartition:
     def _doubt(self, stream: Stream, now: Millis, *, is_refused: bool = False) -> None:
         """What a stream has is not known any more: send nothing until it has told."""
         stream.copy = None
-        stream.state = StreamState.PROBING
+        stream.turn(StreamTurn.DOUBTED)
         stream.heard_at = now
         stream.is_unreachable = is_refused
         if not is_refused:
@@ -423,7 +425,6 @@ class OwnedPartition:
         self._out.send(stream.member, Probe(self.number, self.replica.epoch, *self._base, self._of, self.view))
 
     def _start_copy(self, stream: Stream, copy_id: int, chunk_bytes: int, now: Millis) -> None:
-        stream.state = StreamState.COPYING
         stream.acked = self.replica.seq if not stream.counts else stream.acked
         stream.copy = CopySender(self.number, stream.member, copy_id, self.replica, chunk_bytes)
         ordered = stream.ordered

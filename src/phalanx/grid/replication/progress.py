@@ -1,6 +1,6 @@
 """One replica that follows an owner: how far it is, and when its silence means something. `owned_partition` has all of them.
 
-A stream's life:
+What leads from which state to which is a table, `STREAM_CHANGES`. The states:
 
     PROBING     what does it hold? A backup in the table when this member became the owner, and every stream that lost
                 its connection or answers nothing: what it lacks is sent when it has told
@@ -17,6 +17,7 @@ from __future__ import annotations
 import enum
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.invariant import invariant
 from phalanx.grid.replication.copying import CopySender, Destination
 
 RESEND_AFTER_MS = 1_000
@@ -30,11 +31,44 @@ COPY_STALLED_AFTER_MS = 10_000
 """A copy whose destination acknowledges nothing for so long begins anew."""
 
 
-class StreamState(enum.Enum):
-    PROBING = enum.auto()
-    COPYING = enum.auto()
-    CATCHING_UP = enum.auto()
-    IN_SYNC = enum.auto()
+class StreamState(enum.StrEnum):
+    """What an owner knows of one replica that follows it."""
+
+    PROBING = "it is asked what it has"
+    COPYING = "everything is being sent"
+    CATCHING_UP = "it counts, and has yet to confirm what was confirmed without it"
+    IN_SYNC = "writes go out as they come"
+
+
+class StreamTurn(enum.StrEnum):
+    """What changes the state of a stream."""
+
+    LACKS_LITTLE = "has told, and gets the writes that it lacks"
+    OWES = "has told, and owes writes that were confirmed without it"
+    LACKS_MUCH = "lacks what is not at hand any more"
+    BEGINS_ANEW = "lacks rows that a step has taken up"
+    COPIED = "a backup has acknowledged its copy"
+    COUNTS = "a migration's destination has acknowledged its copy"
+    CAUGHT_UP = "has acknowledged what was confirmed without it"
+    GETS_HOTTER = "is to confirm writes that it had not to"
+    DOUBTED = "its connection broke, it is silent, or it has less than it said"
+
+
+STREAM_CHANGES: dict[tuple[StreamState, StreamTurn], StreamState] = {
+    (StreamState.PROBING, StreamTurn.LACKS_LITTLE): StreamState.IN_SYNC,
+    (StreamState.PROBING, StreamTurn.OWES): StreamState.CATCHING_UP,
+    (StreamState.PROBING, StreamTurn.LACKS_MUCH): StreamState.COPYING,
+    (StreamState.PROBING, StreamTurn.DOUBTED): StreamState.PROBING,
+    (StreamState.COPYING, StreamTurn.BEGINS_ANEW): StreamState.COPYING,
+    (StreamState.COPYING, StreamTurn.COPIED): StreamState.IN_SYNC,
+    (StreamState.COPYING, StreamTurn.COUNTS): StreamState.CATCHING_UP,
+    (StreamState.COPYING, StreamTurn.DOUBTED): StreamState.PROBING,
+    (StreamState.CATCHING_UP, StreamTurn.CAUGHT_UP): StreamState.IN_SYNC,
+    (StreamState.CATCHING_UP, StreamTurn.DOUBTED): StreamState.PROBING,
+    (StreamState.IN_SYNC, StreamTurn.GETS_HOTTER): StreamState.CATCHING_UP,
+    (StreamState.IN_SYNC, StreamTurn.DOUBTED): StreamState.PROBING,
+}
+"""A backup begins with PROBING, a migration's destination with COPYING. Whatever is not here cannot happen."""
 
 
 class Stream:
@@ -69,31 +103,36 @@ class Stream:
     def __repr__(self) -> str:
         return f"Stream({self.member}, {self.state.name}, acked={self.acked}, counts={self.counts})"
 
+    def turn(self, turn: StreamTurn) -> None:
+        """Go on as the table says. Raises `InvariantViolation` for a turn that this state has not."""
+        invariant((self.state, turn) in STREAM_CHANGES, "a stream changes as its table says", stream=self, turn=turn)
+        self.state = STREAM_CHANGES[self.state, turn]
+
     # --- a copy, and what follows it -------------------------------------------------------------------------------
 
     def end_copy(self, seq: int) -> None:
         """It has all that was copied, and the owner all up to a number."""
         self.copy = None
         if self.ordered is None:
-            self.state = StreamState.IN_SYNC
+            self.turn(StreamTurn.COPIED)
             return
         # From here on nothing is confirmed without it. What was confirmed before, it must have too before the master
         # may count on it: writes of the last round trip are on their way.
         self.counts = True
-        self.state = StreamState.CATCHING_UP
+        self.turn(StreamTurn.COUNTS)
         self.target_seq = seq
 
     def end_catching_up(self) -> None:
         """A new destination that has what was confirmed without it is in sync: the master may count on it."""
         if self.state is StreamState.CATCHING_UP and self.acked >= self.target_seq:
-            self.state = StreamState.IN_SYNC
+            self.turn(StreamTurn.CAUGHT_UP)
 
     def take_index(self, index: int, seq: int) -> None:
         """Writes that a hotter replica must confirm, and a colder one need not, may be on their way to it still."""
         if index < self.index:
             self.target_seq = seq
             if self.state is StreamState.IN_SYNC and self.acked < seq:
-                self.state = StreamState.CATCHING_UP
+                self.turn(StreamTurn.GETS_HOTTER)
         self.index = index
 
     # --- silence ---------------------------------------------------------------------------------------------------

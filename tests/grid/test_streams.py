@@ -1,0 +1,41 @@
+"""The table by which an owner's knowledge of a replica changes."""
+
+from itertools import product
+
+import pytest
+
+from harness import lone_id
+from phalanx.common.invariant import InvariantViolation
+from phalanx.grid.replication.progress import STREAM_CHANGES, Stream, StreamState, StreamTurn
+
+
+def stream_in(state: StreamState) -> Stream:
+    stream = Stream(lone_id("B"), 1, 0, 0, None)
+    stream.state = state
+    return stream
+
+
+@pytest.mark.parametrize(("state", "turn"), list(product(StreamState, StreamTurn)))
+def test_a_stream_changes_as_its_table_says_and_in_no_other_way(state: StreamState, turn: StreamTurn) -> None:
+    stream = stream_in(state)
+    if (state, turn) in STREAM_CHANGES:
+        stream.turn(turn)
+        assert stream.state is STREAM_CHANGES[state, turn]
+    else:
+        with pytest.raises(InvariantViolation, match="as its table says"):
+            stream.turn(turn)
+        assert stream.state is state
+
+
+def test_every_state_can_be_doubted_and_leads_back_to_being_in_sync() -> None:
+    for state in StreamState:
+        assert STREAM_CHANGES[state, StreamTurn.DOUBTED] is StreamState.PROBING
+    found = {StreamState.IN_SYNC}
+    for _ in StreamState:
+        found |= {before for (before, _), after in STREAM_CHANGES.items() if after in found}
+    assert found == set(StreamState)
+
+
+@pytest.mark.parametrize("turn", StreamTurn)
+def test_every_turn_is_one_of_some_state(turn: StreamTurn) -> None:
+    assert any(turn is each for _, each in STREAM_CHANGES)
