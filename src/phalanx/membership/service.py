@@ -432,9 +432,9 @@ class MembershipService:
         state.table_version = fact.installed_version if fact.confirmed_by == membership.master else -1
         state.has_data = table.is_assigned
 
-    def on_replicas_handed_over(self, fact: ReplicasHandedOver, now: Millis) -> None:
+    def on_replicas_handed_over(self, fact: ReplicasHandedOver, confirmed: TableConfirmed, now: Millis) -> None:
         """Members that are to hold nothing may go, unless the table that says so is not the installed one any more."""
-        if self.is_master and fact.table is self.state.table and self.giving_away:
+        if self.is_master and fact.table is confirmed.table and self.giving_away:
             self.let_go(fact.members, now)
 
     def on_evacuation_ended(self, fact: EvacuationEnded, now: Millis) -> None:

@@ -282,7 +282,7 @@ class Node:
             self.membership, self.keeper, self.duties, self.grid, self.keeping,
         )  # fmt: skip
         return [
-            interest(ReplicasHandedOver, membership.on_replicas_handed_over),
+            interest_in_both(ReplicasHandedOver, TableConfirmed, membership.on_replicas_handed_over),
             interest(EvacuationEnded, membership.on_evacuation_ended),
             interest(KeptHandedIn, self.loss_reports.on_kept_handed_in),
             interest(KeptHandedIn, membership.on_kept_handed_in),
