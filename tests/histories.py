@@ -12,7 +12,7 @@ from phalanx.sim.options import Profile
 from phalanx.sim.run import Result, repeat_command, run
 
 
-def blocks(count: int, in_brief: Iterable[int] = (0, 1)) -> list[Any]:
+def blocks(count: int, in_brief: Iterable[int]) -> list[Any]:
     """The numbers of so many blocks of histories, as parameters of a test; those that are not `in_brief` are marked long."""
     brief = set(in_brief)
     return [pytest.param(block, marks=() if block in brief else pytest.mark.long) for block in range(count)]

@@ -27,7 +27,7 @@ def check_all(profile: Profile, seeds: range, **changes: int) -> list[Result]:
 
 
 @pytest.mark.rows("CS-14", "CS-21", "CS-22", "CS-24", "CS-25", "DL-07", "DL-33")
-@pytest.mark.parametrize("block", blocks(5))
+@pytest.mark.parametrize("block", blocks(5, in_brief=(1,)))
 def test_members_crash_join_leave_and_lose_connections(block: int) -> None:
     results = check_all(Profile.DEFAULT, range(12 * block, 12 * block + 12))
     assert sum(sum(result.faults.values()) for result in results) > 12
@@ -35,7 +35,7 @@ def test_members_crash_join_leave_and_lose_connections(block: int) -> None:
 
 
 @pytest.mark.rows("DL-11")
-@pytest.mark.parametrize("block", blocks(3))
+@pytest.mark.parametrize("block", blocks(3, in_brief=(0,)))
 def test_one_small_disaster_after_another_under_load(block: int) -> None:
     results = check_all(Profile.FAILOVER, range(8 * block, 8 * block + 8))
     assert sum(result.faults.get("crash-sending", 0) for result in results)

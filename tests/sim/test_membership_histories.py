@@ -12,7 +12,7 @@ from phalanx.sim.shrink import shrink
 
 
 @pytest.mark.rows("CS-21", "CS-22", "CS-24", "CS-25")
-@pytest.mark.parametrize("block", blocks(5, in_brief=(0, 3)))
+@pytest.mark.parametrize("block", blocks(5, in_brief=(3,)))
 def test_members_that_are_cut_off_paused_and_told_twice_agree_in_the_end(block: int) -> None:
     results = [run(draw_options(seed, Profile.MEMBERSHIP)) for seed in range(30 * block, 30 * block + 30)]
     for result in results:

@@ -27,7 +27,7 @@ LATE = {"apply-while-copying": range(64), "forget-what-is-gone": range(10, 13)}
 """Where more histories have to be looked at: a step has to meet a copy, and then that copy has to become the owner."""
 
 
-@pytest.mark.parametrize("block", blocks(4, in_brief=(0, 2)))
+@pytest.mark.parametrize("block", blocks(4, in_brief=(2,)))
 def test_batches_and_contents_are_whole_once_and_kept_whatever_breaks(block: int) -> None:
     applied = replaced = 0
     for result in play_all(range(4 * block, 4 * block + 4), Profile.STAGING):
