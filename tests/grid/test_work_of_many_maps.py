@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from harness import MAP, TEXT, Cluster, key_of
 from phalanx.common.clock import with_stamp
 from phalanx.common.map_settings import JournalSettings, MapChange, MapPlan, MapSettings, matches
+from phalanx.grid.replication import journal_settings as journalling
 from phalanx.grid.replication.committed_offset import JournalMarks
 from phalanx.grid.replication.eviction import LOOKED_AT_IN_A_TURN
-from phalanx.grid.replication.owned_partition import journal_settings as journalling
 from phalanx.wire.effects import Received, TimePassed
 from phalanx.wire.messages import ChangeMap, Put, ReadJournal
 
