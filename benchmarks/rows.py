@@ -313,7 +313,7 @@ def _profile(frame: DataFrame) -> list[Step]:
     from phalanx.spark.options import READ as USE
     from phalanx.spark.options import parse_options
     from phalanx.spark.packing import rows_by_partition
-    from phalanx.spark.pages import Page
+    from phalanx.spark.pages import ScannedPage
     from phalanx.spark.rows import decode_entries, encode_rows
     from phalanx.wire.codec import encode_frame, message_decoder, reply_decoder
     from phalanx.wire.messages import PackedReply, PackedRows, PutPacked
@@ -341,8 +341,8 @@ def _profile(frame: DataFrame) -> list[Step]:
     replies = [encode_frame(PackedReply(1, *page))[4:] for page in pages]
 
     def decode() -> list[Any]:
-        keys = Page.packed([page[:2] for page in pages], 0)
-        values = Page.packed([page[2:4] for page in pages], STAMP_BYTES)
+        keys = ScannedPage.packed([page[:2] for page in pages], 0)
+        values = ScannedPage.packed([page[2:4] for page in pages], STAMP_BYTES)
         return list(decode_entries(keys, values, batch.schema, options))
 
     return [

@@ -117,13 +117,13 @@ def measure(profile: Profile, histories: int, cores: int, rounds: int) -> Figure
 
 def play(crew: Crew, profile: Profile, seeds: range) -> Taken:
     """What a crew takes. Raises `PhalanxError` where it does not play what the seeds say."""
-    from phalanx.search.searching import Plan, Search
+    from phalanx.search.searching import HistorySearch, SearchPlan
     from phalanx.search.store import Store
 
-    plan = Plan((Configuration(profile),), seeds)
+    plan = SearchPlan((Configuration(profile),), seeds)
     began, cpu_s = time.monotonic(), _cpu_s()
     store = Store(None, code_digest(), "")
-    search = Search(plan, crew, store)
+    search = HistorySearch(plan, crew, store)
     played = sum(len(step.rows) for step in search.play())
     taken = Taken(time.monotonic() - began, _cpu_s() - cpu_s)
     if played != len(seeds) or search.errors:

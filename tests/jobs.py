@@ -6,7 +6,7 @@ from harness import MAP, Cluster
 from phalanx.client.staging import StagedRows
 from phalanx.codec.rows import rows_by_partition
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import Kind, Step, hidden_name
+from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name
 from phalanx.common.map_settings import Batch
 from phalanx.wire import messages as m
 
@@ -23,7 +23,7 @@ class Job:
         self.begins: list[int] = []
         """Requests to begin a replace."""
 
-    def hidden(self, kind: Kind, attempt: str = "") -> str:
+    def hidden(self, kind: HiddenKind, attempt: str = "") -> str:
         return hidden_name(self.map, self.name, kind, attempt)
 
     def stage(self, at: str, attempt: str, keys: list[bytes], value: bytes, ttl_ms: int = 0, page: int = 0) -> int:
@@ -33,13 +33,13 @@ class Job:
         rows = rows_by_partition(keys, [value] * len(keys), of)
         said = {partition: page or before[partition] + 1 for partition in rows}
         parts = tuple(m.PackedRows(partition, rows[partition], said[partition]) for partition in sorted(rows))
-        request = self.c.ask(at, m.PutPacked, self.hidden(Kind.ATTEMPT, attempt), parts, of, ttl_ms)
+        request = self.c.ask(at, m.PutPacked, self.hidden(HiddenKind.ATTEMPT, attempt), parts, of, ttl_ms)
         if not isinstance(self.c.replies.get(request), m.ErrorReply):
             after = tuple(max(count, said.get(partition, 0)) for partition, count in enumerate(before))
             self.staged[attempt] = StagedRows(attempt, of, after)
         return request
 
-    def ask(self, at: str, step: Step, *attempts: str, query: str = "", number: int = 0) -> int:
+    def ask(self, at: str, step: StagedStep, *attempts: str, query: str = "", number: int = 0) -> int:
         of = self.c.table(at).partition_count
         partitions = [p for p in range(of) if self.c.replicas(at, p).startswith(at)]
         pages = tuple(self.staged.get(each, StagedRows(each)).in_partitions(partitions, of) for each in attempts)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from phalanx.search.crew import Done, Made, Work
-from phalanx.search.findings import Findings, find
-from phalanx.search.searching import Plan, Search
+from phalanx.search.findings import SearchFindings, find
+from phalanx.search.searching import HistorySearch, SearchPlan
 from phalanx.search.store import Store
 from phalanx.search.work import Chunk
 from phalanx.sim.options import Profile
@@ -42,14 +42,16 @@ class Searcher:
 
     def plan(
         self, seeds: range, *sweeps: str, profile: Profile = Profile.MEMBERSHIP, canary: str = "", shrinks: int = 5
-    ) -> Plan:
-        return Plan(tuple(configurations([profile], (), sweeps)), seeds, canary, shrinks=shrinks)
+    ) -> SearchPlan:
+        return SearchPlan(tuple(configurations([profile], (), sweeps)), seeds, canary, shrinks=shrinks)
 
-    def search(self, plan: Plan, *, steps: int | None = None, code: str = "") -> tuple[Findings, list[tuple[str, int]]]:
+    def search(
+        self, plan: SearchPlan, *, steps: int | None = None, code: str = ""
+    ) -> tuple[SearchFindings, list[tuple[str, int]]]:
         """What was found, and what was played for it; after so many steps it is interrupted."""
         crew, store = HereAndNow(), Store(self.folder, code or code_digest(), plan.canary)
         try:
-            search = Search(plan, crew, store)
+            search = HistorySearch(plan, crew, store)
             playing = search.play()
             for number, _ in enumerate(playing, 1):
                 if number == steps:

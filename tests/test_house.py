@@ -85,6 +85,17 @@ def test_no_modules_of_the_core_import_each_other_in_a_circle() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError, with the circle
 
 
+def test_no_two_public_classes_have_one_name() -> None:
+    """A reader who meets a name elsewhere must not have to ask which one it is."""
+    places_of: dict[str, list[str]] = {}
+    for path in sorted((SRC / "phalanx").rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places_of.setdefault(node.name, []).append(str(path.relative_to(SRC)))
+    assert len(places_of) > 500
+    assert {name: found for name, found in places_of.items() if len(found) > 1} == {}
+
+
 def test_every_folder_of_modules_is_a_package() -> None:
     """The import contracts and the wheel pass silently over a folder without __init__.py."""
     folders = {path.parent for path in source_modules()}

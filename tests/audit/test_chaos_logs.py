@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from phalanx.audit.run import audit
-from phalanx.audit.verdicts import Report, Status, Verdict
+from phalanx.audit.verdicts import AuditVerdict, Report, Status
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
@@ -51,7 +51,7 @@ def installs(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [event for event in events if event["event"] == "ViewInstalled"]
 
 
-def not_held(report: Report) -> dict[str, Verdict]:
+def not_held(report: Report) -> dict[str, AuditVerdict]:
     return {verdict.property: verdict for verdict in report.verdicts if verdict.status is not Status.HOLDS}
 
 

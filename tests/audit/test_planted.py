@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from phalanx.audit import findings, run
 from phalanx.audit.schema import TraceRow
-from phalanx.audit.verdicts import PROPERTIES, Report, Status, Verdict
+from phalanx.audit.verdicts import PROPERTIES, AuditVerdict, Report, Status
 from phalanx.cli.main import app
 from phalanx.sim.options import Profile
 from phalanx.wire.events import (
@@ -318,7 +318,7 @@ def _search(folder: Path) -> list[str]:
     return [f"membership/{seed} canary=claim-without-asking" for seed in failing]
 
 
-def verdict(report: Report, name: str) -> Verdict:
+def verdict(report: Report, name: str) -> AuditVerdict:
     return next(each for each in report.verdicts if each.property == name)
 
 

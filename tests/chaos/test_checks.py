@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from phalanx.chaos.checks import Found, check_ledger
-from phalanx.chaos.ledger import COUNTERS, REGISTERS, UNIQUE, Ledger, Outcome, Value, Write
+from phalanx.chaos.checks import ChecksFound, check_ledger
+from phalanx.chaos.ledger import COUNTERS, REGISTERS, UNIQUE, Ledger, LedgerOutcome, LedgerWrite, Value
 
-ACKNOWLEDGED, REFUSED = Outcome.ACKNOWLEDGED, Outcome.REFUSED
-FAILED, INDETERMINATE = Outcome.FAILED, Outcome.INDETERMINATE
+ACKNOWLEDGED, REFUSED = LedgerOutcome.ACKNOWLEDGED, LedgerOutcome.REFUSED
+FAILED, INDETERMINATE = LedgerOutcome.FAILED, LedgerOutcome.INDETERMINATE
 
 
 class Book:
@@ -19,17 +19,17 @@ class Book:
         self.entries: dict[str, dict[str, Value]] = {UNIQUE: {}, REGISTERS: {}, COUNTERS: {}}
         self._at_s = 0.0
 
-    def wrote(self, name: str, key: str, *writes: tuple[Value, Outcome]) -> None:
+    def wrote(self, name: str, key: str, *writes: tuple[Value, LedgerOutcome]) -> None:
         for value, outcome in writes:
             self._at_s += 1
-            self.ledger.note(name, key, Write(0, value, outcome, self._at_s, self._at_s + 0.5))
+            self.ledger.note(name, key, LedgerWrite(0, value, outcome, self._at_s, self._at_s + 0.5))
 
     def holds(self, name: str, key: str, value: Value) -> None:
         self.entries[name][key] = value
 
     def judge(self, **changes: Any) -> list[str]:
         found = {
-            name: Found(list(entries.items()), entries, len(entries)) for name, entries in self.entries.items()
+            name: ChecksFound(list(entries.items()), entries, len(entries)) for name, entries in self.entries.items()
         } | changes
         return [violation.what for violation in check_ledger(self.ledger, found)]
 
@@ -57,7 +57,7 @@ def test_a_violation_says_key_expected_found_and_when() -> None:
     book = Book()
     book.wrote(REGISTERS, "r", (1, ACKNOWLEDGED), (2, ACKNOWLEDGED), (3, INDETERMINATE), (4, FAILED))
     book.holds(REGISTERS, "r", 1)
-    found = {name: Found(list(each.items()), each, len(each)) for name, each in book.entries.items()}
+    found = {name: ChecksFound(list(each.items()), each, len(each)) for name, each in book.entries.items()}
     [violation] = check_ledger(book.ledger, found)
     assert violation.what == "an acknowledged write was undone"
     assert (violation.map, violation.key) == (REGISTERS, "r")
@@ -81,7 +81,7 @@ def test_a_violation_says_key_expected_found_and_when() -> None:
     ],
 )
 def test_a_register_has_the_last_acknowledged_value_or_a_later_indeterminate_one(
-    writes: list[tuple[Value, Outcome]], allowed: set[Value]
+    writes: list[tuple[Value, LedgerOutcome]], allowed: set[Value]
 ) -> None:
     for value in (None, 1, 2, 3, 99):
         book = Book()
@@ -92,7 +92,7 @@ def test_a_register_has_the_last_acknowledged_value_or_a_later_indeterminate_one
 
 
 def test_what_is_wrong_with_a_register_is_named() -> None:
-    def judged(value: Value, *writes: tuple[Value, Outcome]) -> list[str]:
+    def judged(value: Value, *writes: tuple[Value, LedgerOutcome]) -> list[str]:
         book = Book()
         book.wrote(REGISTERS, "r", *writes)
         if value is not None:
@@ -139,21 +139,21 @@ def test_a_key_that_nobody_wrote_is_found(book: Book) -> None:
 
 def test_a_scan_a_look_up_and_the_size_must_agree(book: Book) -> None:
     entries = book.entries[REGISTERS]
-    assert book.judge(registers=Found([], entries, 1)) == [
+    assert book.judge(registers=ChecksFound([], entries, 1)) == [
         "a scan and a look-up differ", "the size of map registers is 1, but 0 keys are in it",
     ]  # fmt: skip
-    assert book.judge(registers=Found([("r", 1)], entries, 1)) == ["a scan and a look-up differ"]
-    assert book.judge(registers=Found([("r", 2), ("r", 2)], entries, 1)) == ["a scan returned a key twice"]
-    assert book.judge(registers=Found([("r", 2)], entries, 2)) == [
+    assert book.judge(registers=ChecksFound([("r", 1)], entries, 1)) == ["a scan and a look-up differ"]
+    assert book.judge(registers=ChecksFound([("r", 2), ("r", 2)], entries, 1)) == ["a scan returned a key twice"]
+    assert book.judge(registers=ChecksFound([("r", 2)], entries, 2)) == [
         "the size of map registers is 2, but 1 keys are in it"
     ]
 
 
 def test_the_ledger_counts_outcomes_and_keeps_the_longest_wait_of_each_writer() -> None:
     ledger = Ledger()
-    ledger.note(UNIQUE, "a", Write(0, "A", ACKNOWLEDGED, 1.0, 1.5))
-    ledger.note(UNIQUE, "b", Write(0, "B", INDETERMINATE, 2.0, 5.0))
-    ledger.note(UNIQUE, "c", Write(1, "C", ACKNOWLEDGED, 3.0, 3.1))
+    ledger.note(UNIQUE, "a", LedgerWrite(0, "A", ACKNOWLEDGED, 1.0, 1.5))
+    ledger.note(UNIQUE, "b", LedgerWrite(0, "B", INDETERMINATE, 2.0, 5.0))
+    ledger.note(UNIQUE, "c", LedgerWrite(1, "C", ACKNOWLEDGED, 3.0, 3.1))
     assert ledger.operations == 3
     assert ledger.outcomes == {"acknowledged": 2, "indeterminate": 1}
     assert {writer: write.value for writer, write in ledger.longest.items()} == {0: "B", 1: "C"}

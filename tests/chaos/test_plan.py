@@ -9,14 +9,14 @@ from phalanx.chaos.plan import (
     HEARTBEAT_TIMEOUT_MS,
     HURTING,
     MOST_AT_ONCE,
-    Kind,
-    Options,
+    ChaosKind,
+    ChaosOptions,
     draw_plan,
 )
 from phalanx.common.errors import UsageError
 
 drawn_options = st.builds(
-    lambda seed, backups, more, seconds: Options(
+    lambda seed, backups, more, seconds: ChaosOptions(
         seed=seed, seconds=seconds, members=max(3, backups + 2) + more, backups=backups
     ),
     seed=st.integers(0, 10**9),
@@ -27,12 +27,12 @@ drawn_options = st.builds(
 
 
 def test_a_seed_draws_the_same_plan_every_time_and_another_seed_another() -> None:
-    assert draw_plan(Options(seed=7)) == draw_plan(Options(seed=7))
-    assert draw_plan(Options(seed=7)) != draw_plan(Options(seed=8))
+    assert draw_plan(ChaosOptions(seed=7)) == draw_plan(ChaosOptions(seed=7))
+    assert draw_plan(ChaosOptions(seed=7)) != draw_plan(ChaosOptions(seed=8))
 
 
 @given(drawn_options)
-def test_never_more_are_hurt_at_once_than_there_are_backups(options: Options) -> None:
+def test_never_more_are_hurt_at_once_than_there_are_backups(options: ChaosOptions) -> None:
     plan = draw_plan(options)
     assert all(1 <= len(fault.ranks) <= options.backups for fault in plan.hurting)
     assert {fault.kind for fault in plan.hurting} <= HURTING.keys()
@@ -41,13 +41,13 @@ def test_never_more_are_hurt_at_once_than_there_are_backups(options: Options) ->
 
 @given(st.integers(0, 10**9))
 def test_without_backups_members_only_stop_and_join(seed: int) -> None:
-    plan = draw_plan(Options(seed=seed, backups=0))
+    plan = draw_plan(ChaosOptions(seed=seed, backups=0))
     assert plan.hurting == ()
-    assert {fault.kind for fault in plan.gentle} <= {Kind.STOP, Kind.JOIN}
+    assert {fault.kind for fault in plan.gentle} <= {ChaosKind.STOP, ChaosKind.JOIN}
 
 
 @given(drawn_options)
-def test_faults_are_in_order_and_strike_different_members_within_the_time(options: Options) -> None:
+def test_faults_are_in_order_and_strike_different_members_within_the_time(options: ChaosOptions) -> None:
     plan = draw_plan(options)
     for lane in (plan.hurting, plan.gentle):
         times = [fault.at_s for fault in lane]
@@ -58,24 +58,24 @@ def test_faults_are_in_order_and_strike_different_members_within_the_time(option
 
 
 @given(drawn_options)
-def test_a_pause_is_shorter_than_what_raises_suspicion_and_a_hang_is_longer(options: Options) -> None:
+def test_a_pause_is_shorter_than_what_raises_suspicion_and_a_hang_is_longer(options: ChaosOptions) -> None:
     plan = draw_plan(options)
     for fault in (*plan.hurting, *plan.gentle):
-        if fault.kind is Kind.PAUSE:
+        if fault.kind is ChaosKind.PAUSE:
             assert 0 < fault.lasts_s * 1000 <= ACCEPTABLE_PAUSE_MS / 2
             assert len(fault.ranks) == 1
-        elif fault.kind is Kind.HANG:
+        elif fault.kind is ChaosKind.HANG:
             assert fault.lasts_s * 1000 > HEARTBEAT_TIMEOUT_MS
         else:
             assert fault.lasts_s == 0
 
 
 def test_ten_minutes_hold_every_kind_several_at_once_and_the_oldest_among_them() -> None:
-    plan = draw_plan(Options(seed=1, seconds=600, backups=2))
+    plan = draw_plan(ChaosOptions(seed=1, seconds=600, backups=2))
     drawn = [*plan.hurting, *plan.gentle]
-    assert {fault.kind for fault in drawn} == set(Kind)
+    assert {fault.kind for fault in drawn} == set(ChaosKind)
     assert {len(fault.ranks) for fault in plan.hurting} == {1, 2}
-    stops = [fault for fault in plan.gentle if fault.kind is Kind.STOP]
+    stops = [fault for fault in plan.gentle if fault.kind is ChaosKind.STOP]
     assert {len(fault.ranks) for fault in stops} == set(range(1, MOST_AT_ONCE + 1))
     assert any(0 in fault.ranks and len(fault.ranks) > 1 for fault in stops)
     assert sum(0 in fault.ranks for fault in drawn) > len(drawn) / 4
@@ -84,5 +84,5 @@ def test_ten_minutes_hold_every_kind_several_at_once_and_the_oldest_among_them()
 @pytest.mark.parametrize(("members", "backups"), [(2, 0), (2, 1), (3, 2), (7, 6)])
 def test_a_member_that_goes_must_leave_enough_for_all_replicas(members: int, backups: int) -> None:
     with pytest.raises(UsageError, match=f"--members {members} are too few for --backups {backups}"):
-        Options(members=members, backups=backups)
-    assert Options(members=members + 1, backups=backups).fewest == members
+        ChaosOptions(members=members, backups=backups)
+    assert ChaosOptions(members=members + 1, backups=backups).fewest == members

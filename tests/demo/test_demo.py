@@ -16,8 +16,8 @@ from rich.console import Console
 from phalanx.client.sync import Client
 from phalanx.demo import dataset
 from phalanx.demo.cluster import CLUSTER
-from phalanx.demo.report import Report
-from phalanx.demo.story import Story
+from phalanx.demo.report import DemoReport
+from phalanx.demo.story import DemoStory
 from processes import wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
@@ -129,7 +129,7 @@ def test_killed_it_leaves_no_process_behind(tmp_path):
     wait_for(lambda: not demo.marked(), "no process is left")
 
 
-class Sabotaged(Story):
+class Sabotaged(DemoStory):
     """While nobody looks, one row changes, one goes, and one acknowledged write is lost."""
 
     def _write_while_members_die(self):
@@ -145,7 +145,7 @@ class Sabotaged(Story):
 
 def test_what_does_not_hold_is_told(tmp_path, source, monkeypatch):
     monkeypatch.setattr(dataset, "find_files", lambda: source)
-    report = Report(members=2, killed=1, backup_count=1, partitions=31)
+    report = DemoReport(members=2, killed=1, backup_count=1, partitions=31)
     folder = tmp_path / "demo"
     folder.mkdir()
     story = Sabotaged(Console(stderr=True), folder, report)

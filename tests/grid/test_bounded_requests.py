@@ -8,8 +8,8 @@ import pytest
 from harness import KEY, MAP, TEXT, Cluster, key_of
 from phalanx.codec.rows import cut_rows, pack_rows, unpack_rows
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import Kind as HiddenKind
-from phalanx.common.hidden import Step, hidden_name
+from phalanx.common.hidden import HiddenKind as HiddenKind
+from phalanx.common.hidden import StagedStep, hidden_name
 from phalanx.grid.serving.conditions import fit_one_scan
 from phalanx.maps.grouping import BATCH_KEYS, OwnerGroups
 from phalanx.wire import messages as m
@@ -96,7 +96,7 @@ def test_no_request_names_more_partitions_than_there_are(alone: Cluster, kind: t
 def test_attempts_times_partitions_are_bounded(alone: Cluster) -> None:
     many = MAX_ATTEMPTS // 2 + 1
     names, pages = [f"a{n}" for n in range(many)], ((0, 0),) * many
-    why = refusal(alone, m.ChangeStaged(0, MAP, [0, 1], 3, Step.APPLY, "job", names, "", 0, pages))
+    why = refusal(alone, m.ChangeStaged(0, MAP, [0, 1], 3, StagedStep.APPLY, "job", names, "", 0, pages))
     assert why == (
         f"{many} attempts in 2 partitions are {2 * many} to look up in one request, more than 50000: name fewer partitions"
     )

@@ -6,7 +6,7 @@ from harness import CLIENT, MAP, TEXT, Cluster
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.map_settings import JournalSettings, MapChange
-from phalanx.grid.replica.journal import ADDED, REMOVED, Journal
+from phalanx.grid.replica.journal import ADDED, REMOVED, MapJournal
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Send
 from phalanx.wire.facts import IncarnationOver
@@ -40,7 +40,7 @@ def size(c: Cluster, name: str) -> int:
     return sum(len(c.entries(name, partition) or {}) for partition in range(c.table(name).partition_count))
 
 
-def journal(c: Cluster, name: str) -> Journal:
+def journal(c: Cluster, name: str) -> MapJournal:
     owned = c.nodes[name].grid.find_owned(0)
     replica = owned.replica if owned is not None else c.nodes[name].grid.followed.replicas[0]
     return replica.journals[MAP]

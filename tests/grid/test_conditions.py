@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from harness import MAP, Cluster
 from phalanx.codec.values import Json, from_key_data, to_data, to_key_data
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import Kind as Kinds
-from phalanx.common.hidden import Step, hidden_name
+from phalanx.common.hidden import HiddenKind as Kinds
+from phalanx.common.hidden import StagedStep, hidden_name
 from phalanx.grid.serving.conditions import BadCondition, wanted_by
 from phalanx.grid.serving.packing import EXAMINED_AT_MOST
 from phalanx.wire import messages as m
@@ -345,7 +345,7 @@ def test_a_snapshot_is_read_as_long_as_it_is_used_and_then_missed_not_taken_for_
     c.assign()
     key = c.key(0)
     c.put("A", key, to_data({"n": 1}))
-    c.ask("A", m.ChangeStaged, MAP, [0, 1], 2, Step.SNAPSHOT, "j1", [], "", 0)
+    c.ask("A", m.ChangeStaged, MAP, [0, 1], 2, StagedStep.SNAPSHOT, "j1", [], "", 0)
     c.put("A", key, to_data({"n": 2}))
     for _ in range(4):
         c.advance(300_000)

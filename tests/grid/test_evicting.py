@@ -14,7 +14,7 @@ from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import pack_rows
 from phalanx.common.clock import with_stamp
 from phalanx.common.errors import UsageError
-from phalanx.common.hidden import Kind, Step, hidden_name
+from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name
 from phalanx.common.map_settings import MAX_BOUND, JournalSettings, MapChange, MapConfig, MapPlan, MapSettings
 from phalanx.grid.replica.merge_policies import POLICIES, Verdict, Version, decide
 from phalanx.grid.replica.replica_split import divide
@@ -157,7 +157,9 @@ def test_other_maps_have_no_bound_nor_has_what_is_hidden() -> None:
     job = Job(c)
     job.stage("A", "a", K[:3], V)
     job.stage("A", "a", K[3:5], V)
-    assert len(replica(c, "A").maps[job.hidden(Kind.ATTEMPT, "a")].entries) == 2, "pages, each of which is an entry"
+    assert len(replica(c, "A").maps[job.hidden(HiddenKind.ATTEMPT, "a")].entries) == 2, (
+        "pages, each of which is an entry"
+    )
     c.settle()
     # All maps are looked at, hidden ones as well.
     bound(c, 1, "another")
@@ -235,7 +237,7 @@ def test_rows_that_are_applied_are_the_newest_and_the_bound_holds_afterwards() -
     job = Job(c)
     job.stage("A", "a", K[5:8], W)
     c.settle()
-    job.ask("A", Step.APPLY, "a")
+    job.ask("A", StagedStep.APPLY, "a")
     c.settle()
     assert numbers(c) == [2, 5, 6, 7]
     assert sorted(told(c)[-5:]) == sorted([("added", n, None) for n in (5, 6, 7)] + [("evicted", n, V) for n in (0, 1)])
@@ -250,7 +252,7 @@ def test_a_map_that_is_replaced_keeps_to_its_bound() -> None:
     job.wish_until("A", m.Replacement.BEGIN)
     job.stage("A", "a", K[2:8], W)
     c.settle()
-    job.ask("A", Step.ASSEMBLE, "a")
+    job.ask("A", StagedStep.ASSEMBLE, "a")
     c.settle()
     job.wish_until("A", m.Replacement.DECIDE)
     c.advance(1_000)
@@ -268,7 +270,7 @@ def test_a_step_with_many_rows_is_followed_by_turns() -> None:
     job = Job(c)
     job.stage("A", "a", [TEXT + b"row%d" % number for number in range(count)], V)
     c.settle()
-    job.ask("A", Step.APPLY, "a")
+    job.ask("A", StagedStep.APPLY, "a")
     assert len(c.entries("A") or {}) == count - WITH_A_WRITE
     c.advance(1_000)
     assert len(c.entries("A") or {}) == 10
@@ -484,7 +486,7 @@ def test_the_oldest_are_those_with_the_least_stamps_whatever_happened_since_they
 def test_a_bound_is_an_aspect_as_others_are() -> None:
     plan = MapPlan().with_change("*", MapChange(max_entries=10)).with_change("a*", MapChange(max_entries=0))
     assert [plan.of(name).max_entries for name in ("a", "b")] == [0, 10]
-    assert plan.of(hidden_name("b", "j1", Kind.WHOLE)).max_entries == 10
+    assert plan.of(hidden_name("b", "j1", HiddenKind.WHOLE)).max_entries == 10
     changed = plan.with_change("b", MapChange(merge_policy="discard"))
     assert (changed.of("b").max_entries, changed.of("b").merge_policy) == (10, "discard")
     assert [each.has_bounds for each in (MapPlan(), plan)] == [False, True]

@@ -5,7 +5,7 @@ import pytest
 from harness import KEY, MAP, TEXT, Cluster
 from phalanx.codec.rows import pack_rows
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import Kind, hidden_name
+from phalanx.common.hidden import HiddenKind, hidden_name
 from phalanx.common.ids import MAX_TTL_MS
 from phalanx.wire import messages as m
 
@@ -37,7 +37,7 @@ def test_a_replacement_by_what_is_no_job_is_refused(what: m.Replacement, job: st
 
 
 @pytest.mark.parametrize(
-    "name", ["", "x" * 100_000, hidden_name(MAP, "j", Kind.ATTEMPT, "a")], ids=["empty", "long", "hidden"]
+    "name", ["", "x" * 100_000, hidden_name(MAP, "j", HiddenKind.ATTEMPT, "a")], ids=["empty", "long", "hidden"]
 )
 def test_no_table_carries_what_cannot_name_a_map(name: str) -> None:
     c = Cluster("AB")
@@ -52,7 +52,7 @@ def test_no_table_carries_what_cannot_name_a_map(name: str) -> None:
 def test_a_time_to_live_that_nothing_can_carry_is_refused(ttl_ms: int) -> None:
     c = Cluster("A")
     c.assign(rows=["A"])
-    attempt = hidden_name(MAP, "j", Kind.ATTEMPT, "a")
+    attempt = hidden_name(MAP, "j", HiddenKind.ATTEMPT, "a")
     asked = [
         c.ask("A", m.Put, MAP, KEY, V, ttl_ms),
         c.ask("A", m.PutAll, MAP, [KEY], [V], ttl_ms),

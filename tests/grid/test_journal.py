@@ -11,11 +11,11 @@ from phalanx.codec.rows import pack_rows
 from phalanx.common.backups import BackupCount
 from phalanx.common.clock import with_stamp
 from phalanx.common.errors import JournalLineageChanged, JournalOverrun, UsageError
-from phalanx.common.hidden import Kind, Step, hidden_name
+from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name
 from phalanx.common.map_settings import JournalSettings, MapChange, MapConfig, MapPlan, Protection, plan_of
 from phalanx.common.view import ViewId
 from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, Discarded
-from phalanx.grid.replica.journal import ENDED_LINEAGES, EVENT_BYTES, OLD_VALUE_WITHIN_BYTES, Journal, lineage_of
+from phalanx.grid.replica.journal import ENDED_LINEAGES, EVENT_BYTES, OLD_VALUE_WITHIN_BYTES, MapJournal, lineage_of
 from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replica.staged_steps import FOREVER, REMOVAL, consumed_by, page_key
 from phalanx.grid.replica.store import Replica
@@ -62,13 +62,13 @@ def told(reply: m.JournalReply) -> list[tuple[str, bytes, bytes | None, bytes | 
     return [(NAMES[kind], *rest) for kind, *rest in zip(reply.kinds, reply.keys, reply.values, reply.olds, strict=True)]  # type: ignore[misc]
 
 
-def journal(c: Cluster, name: str) -> Journal:
+def journal(c: Cluster, name: str) -> MapJournal:
     grid = c.nodes[name].grid
     owned = grid.find_owned(0)
     return (owned.replica if owned is not None else grid.followed.replicas[0]).journals[MAP]
 
 
-def content(journal: Journal) -> Any:
+def content(journal: MapJournal) -> Any:
     return (
         list(journal.events), journal.first, journal.next, journal.lineages, journal.origin, journal.capacity,
         journal.max_bytes, journal._bytes,
@@ -182,7 +182,7 @@ def test_the_embedding_programs_short_way_writes_events_too() -> None:
 
 def test_a_very_large_old_value_is_left_out_so_that_an_event_fits_a_frame() -> None:
     large = bytes(OLD_VALUE_WITHIN_BYTES // 2)
-    written = Journal(10, 10**9, 1, 1, "A")
+    written = MapJournal(10, 10**9, 1, 1, "A")
     written.put(b"k", large, large, merged=False)
     written.put(b"k", large, large[:-100], merged=False)
     assert [event[3] for event in written.events] == [None, large[:-100]]
@@ -217,7 +217,7 @@ def test_a_reply_holds_what_fits_and_at_least_one_event() -> None:
 
 
 def test_any_slice_of_a_journal_is_what_was_written() -> None:
-    written = Journal(7, 10**6, 1, 1, "A")
+    written = MapJournal(7, 10**6, 1, 1, "A")
     for number in range(20):
         written.put(b"%d" % number, with_stamp(1, b""), None, merged=False)
     for start in range(10, 23):
@@ -244,7 +244,7 @@ def test_only_a_map_itself_can_have_a_journal() -> None:
 
 def test_a_large_journal_that_is_not_needed_any_more_is_given_back_little_by_little() -> None:
     replica, discarded, turns = Replica(1, 0, A), Discarded(), 0
-    written = Journal(10**6, 10**9, 1, 1, A)
+    written = MapJournal(10**6, 10**9, 1, 1, A)
     replica.keep_journal(MAP, written)
     for number in range(2 * ENTRIES_AT_ONCE + 7):
         written.put(b"%d" % number, with_stamp(1, V), None, merged=False)
@@ -343,7 +343,7 @@ def test_marks_tell_what_is_confirmed() -> None:
 
 
 def test_a_position_is_in_a_journal_if_its_lineage_is_and_did_not_end_before() -> None:
-    here = Journal(100, 10**6, 1, 1, "A")
+    here = MapJournal(100, 10**6, 1, 1, "A")
     for epoch, count in ((1, 3), (2, 2), (3, 1)):
         here.begin_rule(epoch, "A")
         for _ in range(count):
@@ -356,7 +356,7 @@ def test_a_position_is_in_a_journal_if_its_lineage_is_and_did_not_end_before() -
 
 
 def test_lineages_of_which_no_event_is_left_are_remembered_for_a_while() -> None:
-    here = Journal(1, 10**6, 1, 1, "A")
+    here = MapJournal(1, 10**6, 1, 1, "A")
     for epoch in range(1, 200):
         here.begin_rule(epoch, "A")
         here.put(b"k", with_stamp(1, b""), None, merged=False)
@@ -434,7 +434,7 @@ class Copying:
 
     def stage(self, job: str, attempt: str, number: int, stamp: int, *, removes: bool) -> None:
         """A page of an attempt, of one row, as its owner stores it."""
-        name = hidden_name(MAP, job, Kind.ATTEMPT, attempt)
+        name = hidden_name(MAP, job, HiddenKind.ATTEMPT, attempt)
         page = self.owner.staged.pages.get(name, 0) + 1
         rows = pack_rows([_key(number)], [TEXT + b"%d" % stamp])
         stored = with_stamp(stamp, (REMOVAL if removes else FOREVER) + rows)
@@ -500,9 +500,9 @@ def test_a_copy_that_grows_while_events_are_written_ends_as_the_owners(
             c.stage(f"j{job}", f"a{number // 6}", number % 6, stamp, removes=step != "stage")
         elif step in ("apply", "replace"):
             attempts = [f"j{job}", ["a0", "a1"], stamp]
-            c.write(m.ReplicateStaged, Step.APPLY if step == "apply" else Step.ASSEMBLE, *attempts)
+            c.write(m.ReplicateStaged, StagedStep.APPLY if step == "apply" else StagedStep.ASSEMBLE, *attempts)
             if step == "replace":
-                c.write(m.ReplicateStaged, Step.REPLACE, f"j{job}", [], stamp)
+                c.write(m.ReplicateStaged, StagedStep.REPLACE, f"j{job}", [], stamp)
             job += 1
         elif step == "limit":
             c.write(m.ReplicateJournal, number, max_bytes)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from harness import MAP, TEXT, Cluster
 from phalanx.common.clock import with_stamp
-from phalanx.common.hidden import Kind, Step, hidden_name
+from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name
 from phalanx.common.map_settings import JournalSettings, MapChange
 from phalanx.grid.replica import journal as journals
-from phalanx.grid.replica.journal import ADDED, ENDED_LINEAGES, EVENT_BYTES, REMOVED, UPDATED, Journal, greatest
+from phalanx.grid.replica.journal import ADDED, ENDED_LINEAGES, EVENT_BYTES, REMOVED, UPDATED, MapJournal, greatest
 from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replica.store import MapStore, Replica
 from phalanx.wire import messages as m
@@ -24,7 +24,7 @@ def key_at(number: int) -> bytes:
     return (number * 7_919 % 1_000_003).to_bytes(4, "big")
 
 
-def content(journal: Journal) -> Any:
+def content(journal: MapJournal) -> Any:
     return list(journal.events), journal.first, journal.next, journal.lineages, journal._bytes
 
 
@@ -40,7 +40,7 @@ ROUNDS = st.lists(st.tuples(st.booleans(), st.lists(st.sampled_from([0, 1, 300, 
 def test_many_changes_at_once_end_as_one_after_another(
     rounds: list[tuple[bool, list[int]]], capacity: int, max_bytes: int
 ) -> None:
-    at_once, twin = (Journal(capacity, max_bytes, 1, 1, "A:1/1") for _ in range(2))
+    at_once, twin = (MapJournal(capacity, max_bytes, 1, 1, "A:1/1") for _ in range(2))
     for number, (is_new_rule, sizes) in enumerate(rounds):
         if is_new_rule:
             at_once.begin_rule(number, "B:1/1")
@@ -53,7 +53,7 @@ def test_many_changes_at_once_end_as_one_after_another(
 
 
 def test_lineages_that_many_changes_pass_are_forgotten_as_one_after_another() -> None:
-    at_once, twin = (Journal(1_000, 10**6, 1, 1, "A:1/1") for _ in range(2))
+    at_once, twin = (MapJournal(1_000, 10**6, 1, 1, "A:1/1") for _ in range(2))
     for number in range(2, ENDED_LINEAGES + 20):
         for each in (at_once, twin):
             each.begin_rule(number, "A:1/1")
@@ -111,8 +111,8 @@ def test_a_replacement_makes_no_event_for_which_the_journal_has_no_room(looked_a
     replica.map(MAP).entries = entries_of([8] * 1_000)
     whole = MapStore()
     whole.entries = entries_of([9] * MANY)
-    replica.maps[hidden_name(MAP, "j", Kind.WHOLE)] = whole
-    apply(replica, m.ReplicateStaged(0, 1, 2, MAP, Step.REPLACE, "j", [], MANY + 1), 0)
+    replica.maps[hidden_name(MAP, "j", HiddenKind.WHOLE)] = whole
+    apply(replica, m.ReplicateStaged(0, 1, 2, MAP, StagedStep.REPLACE, "j", [], MANY + 1), 0)
     journal = replica.journals[MAP]
     assert (journal.first, journal.next, len(journal.events)) == (MANY - 100, MANY, 100)
     assert {event[0] for event in journal.events} <= {ADDED, UPDATED}

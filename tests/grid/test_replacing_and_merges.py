@@ -6,7 +6,7 @@ import pytest
 import jobs
 from harness import MAP, TEXT, Cluster, lone_id
 from phalanx.common.clock import with_stamp
-from phalanx.common.hidden import Step
+from phalanx.common.hidden import StagedStep
 from phalanx.wire import messages as m
 
 OLD, NEW, THERE = (TEXT + value for value in (b"old", b"new", b"there"))
@@ -29,7 +29,7 @@ class Replacing:
         self.job.wish_until("A", m.Replacement.BEGIN)
 
     def prepare(self) -> None:
-        self.job.ask("A", Step.ASSEMBLE, "t1")
+        self.job.ask("A", StagedStep.ASSEMBLE, "t1")
         self.c.settle()
 
     def decide(self) -> None:

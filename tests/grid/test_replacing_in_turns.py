@@ -9,7 +9,7 @@ import jobs
 from harness import CLIENT, MAP, TEXT, Cluster
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import Step
+from phalanx.common.hidden import StagedStep
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.grid.migration_source import Outgoing
 from phalanx.grid.replica import staged_steps as steps
@@ -32,7 +32,7 @@ def decided(row: str = "BC", names: str = "ABC", **settings: Any) -> Cluster:
     job = jobs.Job(c)
     job.stage(row[0], "t1", KEYS[10:], NEW)
     job.wish_until("A", m.Replacement.BEGIN)
-    job.ask(row[0], Step.ASSEMBLE, "t1")
+    job.ask(row[0], StagedStep.ASSEMBLE, "t1")
     c.advance(50)
     for node in c.nodes.values():
         node.grid.turns.rows_at_once = 1

@@ -7,7 +7,7 @@ import pytest
 import jobs
 from harness import KEY, MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import Step
+from phalanx.common.hidden import StagedStep
 from phalanx.common.map_settings import MAX_REPLACING_QUERIES, Batch
 from phalanx.wire import messages as m
 
@@ -32,7 +32,7 @@ def begun(c: Cluster, name: str, number: int | None = None, query: str = "q") ->
 
 def replaced(c: Cluster, name: str, number: int | None = None, query: str = "q") -> jobs.Job:
     job = begun(c, name, number, query)
-    job.ask("A", Step.ASSEMBLE, "t1")
+    job.ask("A", StagedStep.ASSEMBLE, "t1")
     c.settle()
     assert job.wish_until("A", DECIDE).flag
     return job
@@ -103,7 +103,7 @@ def test_of_an_earlier_batch_than_one_that_is_being_prepared_nothing_is() -> Non
     newer = begun(c, "driver2", 13)
     late = jobs.Job(c, "driver1").wish_until("A", BEGIN, Batch("q", 12))
     assert "batch 12 of query q does not replace the map 'm': batch 13 is about to" in text_of(late)
-    newer.ask("A", Step.ASSEMBLE, "t1")
+    newer.ask("A", StagedStep.ASSEMBLE, "t1")
     c.settle()
     newer.wish_until("A", DECIDE)
     assert values(c) == {TEXT + b"driver2"}
@@ -120,11 +120,11 @@ def test_of_queries_that_replace_a_map_the_last_ones_are_known() -> None:
 def test_what_is_prepared_again_after_another_job_took_the_turn_is_newer_than_its_clear() -> None:
     c = cluster()
     job = begun(c, "j1")
-    job.ask("A", Step.ASSEMBLE, "t1")
+    job.ask("A", StagedStep.ASSEMBLE, "t1")
     c.settle()
     begun(c, "j2")
     job.wish_until("A", BEGIN)
-    again = job.ask("A", Step.ASSEMBLE, "t1")
+    again = job.ask("A", StagedStep.ASSEMBLE, "t1")
     c.settle()
     assert c.replies[again].count == 1
     job.wish_until("A", DECIDE)

@@ -7,7 +7,7 @@ from harness import MAP, TEXT, Cluster
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import pack_rows
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import Kind, Step, hidden_name
+from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name
 from phalanx.grid.replica.staged import MAX_JOBS
 from phalanx.grid.replica.staged_steps import REMOVES
 from phalanx.wire import messages as m
@@ -15,7 +15,7 @@ from phalanx.wire import messages as m
 OLD, NEW, LATER = (TEXT + value for value in (b"old", b"new", b"later"))
 KEYS = [TEXT + b"k%d" % number for number in range(40)]
 STAGING_MS = 600_000
-ATTEMPT = hidden_name(MAP, "j1", Kind.ATTEMPT, "t1")
+ATTEMPT = hidden_name(MAP, "j1", HiddenKind.ATTEMPT, "t1")
 
 
 def pages_at(c: Cluster, name: str, partition: int = 0) -> dict[str, int]:
@@ -51,7 +51,7 @@ def forgotten(**settings: int) -> tuple[Cluster, jobs.Job]:
     c.advance(STAGING_MS + 200_000)
     assert pages_at(c, "A") == pages_at(c, "B") == {}, "dropped"
     for number in range(MAX_JOBS):
-        jobs.Job(c, f"batch-{number}", "another map").ask("A", Step.APPLY, query="q", number=number)
+        jobs.Job(c, f"batch-{number}", "another map").ask("A", StagedStep.APPLY, query="q", number=number)
     c.settle()
     return c, job
 
@@ -59,8 +59,8 @@ def forgotten(**settings: int) -> tuple[Cluster, jobs.Job]:
 BEFORE = dict.fromkeys(KEYS[5:10], OLD)
 
 
-@pytest.mark.parametrize("step", [Step.CHECK, Step.APPLY])
-def test_a_job_whose_first_rows_were_dropped_is_not_applied_without_them(step: Step) -> None:
+@pytest.mark.parametrize("step", [StagedStep.CHECK, StagedStep.APPLY])
+def test_a_job_whose_first_rows_were_dropped_is_not_applied_without_them(step: StagedStep) -> None:
     c, job = forgotten()
     job.stage("A", "t2", KEYS[2:4], NEW)
     text = refused(c, job.ask("A", step, "t1", "t2"))
@@ -73,7 +73,7 @@ def test_nor_does_it_replace_the_map() -> None:
     c, job = forgotten()
     job.stage("A", "t2", KEYS[2:4], NEW)
     job.wish_until("A", m.Replacement.BEGIN)
-    assert "rows are gone" in refused(c, job.ask("A", Step.ASSEMBLE, "t1", "t2"))
+    assert "rows are gone" in refused(c, job.ask("A", StagedStep.ASSEMBLE, "t1", "t2"))
     assert c.entries("A") == BEFORE
 
 
@@ -81,7 +81,7 @@ def test_an_attempt_that_goes_on_is_told_at_once() -> None:
     c, job = forgotten()
     assert "(partition 0: 0 of 1 pages)" in refused(c, job.stage("A", "t1", KEYS[2:4], NEW))
     assert pages_at(c, "A") == {}
-    assert "rows are gone" in refused(c, job.ask("A", Step.APPLY, "t1"))
+    assert "rows are gone" in refused(c, job.ask("A", StagedStep.APPLY, "t1"))
 
 
 def test_rows_that_were_lost_with_all_replicas_are_missed() -> None:
@@ -94,7 +94,7 @@ def test_rows_that_were_lost_with_all_replicas_are_missed() -> None:
     c.advance(30_000)
     owner = c.replicas("A")[0]
     assert owner != "B"
-    assert "rows are gone" in refused(c, job.ask(owner, Step.APPLY, "t1"))
+    assert "rows are gone" in refused(c, job.ask(owner, StagedStep.APPLY, "t1"))
     assert not c.entries(owner)
 
 
@@ -114,7 +114,7 @@ def test_rows_that_were_staged_on_the_side_that_gave_way_are_missed_on_the_other
     c.advance(30_000)
     owner = c.replicas("A")[0]
     assert pages_at(c, owner) == {ATTEMPT: 1}, "the side of B goes on"
-    assert "(partition 0: 1 of 2 pages of attempt t1)" in refused(c, job.ask(owner, Step.APPLY, "t1"))
+    assert "(partition 0: 1 of 2 pages of attempt t1)" in refused(c, job.ask(owner, StagedStep.APPLY, "t1"))
     assert not c.entries(owner)
 
 
@@ -131,7 +131,7 @@ def test_pages_are_counted_alike_at_backups_and_go_with_copies() -> None:
     c.advance(60_000)
     assert set(c.replicas("B")) == {"B", "C"}
     assert pages_at(c, "B") == pages_at(c, "C") == {ATTEMPT: 2}
-    assert count(c, job.ask(c.replicas("B")[0], Step.APPLY, "t1")) == 1
+    assert count(c, job.ask(c.replicas("B")[0], StagedStep.APPLY, "t1")) == 1
     assert pages_at(c, "B") == pages_at(c, "C") == {}
 
 
@@ -143,7 +143,7 @@ def test_a_page_that_is_asked_for_again_is_the_same_page_and_an_earlier_one_chan
         job.stage("A", "t1", KEYS[:2], value, page=page)
     c.settle()
     assert pages_at(c, "A") == pages_at(c, "B") == {ATTEMPT: 2}
-    job.ask("A", Step.APPLY, "t1")
+    job.ask("A", StagedStep.APPLY, "t1")
     c.settle()
     assert c.entries("A") == c.entries("B") == dict.fromkeys(KEYS[:2], NEW)
 
@@ -162,7 +162,7 @@ def test_a_step_has_to_say_how_many_pages_there_were() -> None:
     c.assign(rows=["AB"])
     jobs.Job(c).stage("A", "t1", KEYS[:1], NEW)
     for pages in ((), ((1, 1),), ((1,), (1,))):
-        request = c.ask("A", m.ChangeStaged, MAP, [0], 1, Step.APPLY, "j1", ["t1"], "", 0, pages)
+        request = c.ask("A", m.ChangeStaged, MAP, [0], 1, StagedStep.APPLY, "j1", ["t1"], "", 0, pages)
         assert "does not say how many pages each attempt has staged" in refused(c, request)
 
 
@@ -180,7 +180,7 @@ def test_the_parts_of_a_divided_partition_have_its_pages_also_those_without_rows
     job.stage(owner, "t1", [key], LATER)
     c.settle()
     assert pages_at(c, owner, of_key) == {ATTEMPT: 2}
-    asked = [job.ask(name, Step.APPLY, "t1") for name in "AB"]
+    asked = [job.ask(name, StagedStep.APPLY, "t1") for name in "AB"]
     assert sum(count(c, each) for each in asked) == 4
     assert (c.get(c.replicas("A", partition_of(KEYS[0], 4))[0], KEYS[0]), c.get(owner, key)) == (NEW, LATER)
 
@@ -198,7 +198,7 @@ def test_rows_that_were_staged_before_a_division_are_applied_each_in_its_part() 
     c.ask("A", m.ChangePartitionCount, 4)
     c.settle()
     c.advance(2_000)
-    asked = [job.ask(name, Step.APPLY, "t1") for name in "AB"]
+    asked = [job.ask(name, StagedStep.APPLY, "t1") for name in "AB"]
     assert sum(count(c, each) for each in asked) == 4
     wanted = {key: LATER if key in KEYS[:2] + KEYS[10:30] else NEW for key in KEYS[:30] if key != KEYS[5]}
     owners = {key: c.replicas("A", partition_of(key, 4))[0] for key in KEYS}
@@ -213,7 +213,7 @@ def test_of_one_key_the_page_that_was_staged_last_counts_however_many_there_were
     job = jobs.Job(c)
     for number in range(300):
         job.stage("A", "t1", KEYS[:2], TEXT + b"%d" % number)
-    job.ask("A", Step.APPLY, "t1")
+    job.ask("A", StagedStep.APPLY, "t1")
     c.settle()
     assert c.entries("A") == c.entries("B") == dict.fromkeys(KEYS[:2], TEXT + b"299")
 

@@ -9,7 +9,17 @@ from harness import KEY, MAP, TEXT, Cluster
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import pack_rows
 from phalanx.common.errors import ErrorCode, UsageError
-from phalanx.common.hidden import HiddenName, Kind, Step, check_part, hidden_name, is_hidden, job_of, kind_of, target_of
+from phalanx.common.hidden import (
+    HiddenKind,
+    HiddenName,
+    StagedStep,
+    check_part,
+    hidden_name,
+    is_hidden,
+    job_of,
+    kind_of,
+    target_of,
+)
 from phalanx.grid.replica.staged import MAX_JOBS, MAX_SNAPSHOTS, Staged
 from phalanx.grid.replica.staged_steps import REMOVES
 from phalanx.maps.requests import check_map_name
@@ -67,7 +77,7 @@ def test_staged_rows_are_seen_by_nobody_until_they_are_applied_and_then_all_at_o
     c.settle()
     assert c.entries("A") == c.entries("B") == {KEYS[0]: OLD, KEYS[1]: OLD}
     assert hidden_at(c, "A") == hidden_at(c, "B") != {}
-    request = job.ask("A", Step.APPLY, "t1")
+    request = job.ask("A", StagedStep.APPLY, "t1")
     assert c.replies.get(request) is None, "the backup has yet to confirm it"
     c.settle()
     assert count(c, request) == 1
@@ -83,7 +93,7 @@ def test_what_is_applied_has_the_stamp_of_that_moment_and_removals_leave_tombsto
     c.settle()
     c.put("A", KEYS[5], LATER)
     c.settle()
-    job.ask("A", Step.APPLY, "t1")
+    job.ask("A", StagedStep.APPLY, "t1")
     c.settle()
     entries, _, tombstones, _, _ = c.kept("B")
     written = {key: int.from_bytes(stored[:8], "big") for key, stored in entries.items()}
@@ -94,7 +104,7 @@ def test_the_time_to_live_of_a_row_begins_when_it_is_applied() -> None:
     c, job = two()
     job.stage("A", "t1", KEYS[:1], NEW, 5_000)
     c.advance(60_000)
-    job.ask("A", Step.APPLY, "t1")
+    job.ask("A", StagedStep.APPLY, "t1")
     c.settle()
     assert c.get("A", KEYS[0]) == NEW
     c.advance(4_000)
@@ -110,7 +120,7 @@ def test_only_the_attempts_that_are_named_count_and_of_one_key_the_last_of_them(
     job.stage("A", "t2", KEYS[1:3], NEW)
     job.stage("A", "t2-again", KEYS[:9], LATER)
     c.settle()
-    job.ask("A", Step.APPLY, "t1", "t2")
+    job.ask("A", StagedStep.APPLY, "t1", "t2")
     c.settle()
     assert c.entries("A") == c.entries("B") == {KEYS[0]: OLD, KEYS[1]: NEW, KEYS[2]: NEW}
     assert hidden_at(c, "A") == hidden_at(c, "B") == {}
@@ -118,7 +128,7 @@ def test_only_the_attempts_that_are_named_count_and_of_one_key_the_last_of_them(
 
 def test_an_attempt_that_writes_on_after_its_job_is_told_that_the_job_is_over() -> None:
     c, job = two()
-    job.ask("A", Step.APPLY)
+    job.ask("A", StagedStep.APPLY)
     c.settle()
     late = job.stage("A", "t1", KEYS[:2])
     c.settle()
@@ -131,14 +141,14 @@ def test_applied_by_an_owner_that_dies_unheard_it_is_not_applied_again_by_the_ne
     c, job = two()
     job.stage("A", "t1", KEYS[:2])
     c.settle()
-    request = job.ask("A", Step.APPLY, "t1")
+    request = job.ask("A", StagedStep.APPLY, "t1")
     c.deliver("A", "B", m.ReplicateStaged)
     c.crash("A")
     c.advance(30_000)
     assert c.replies.get(request) is None
     c.put("B", KEYS[0], LATER)
     c.settle()
-    again = job.ask("B", Step.APPLY, "t1")
+    again = job.ask("B", StagedStep.APPLY, "t1")
     c.settle()
     assert count(c, again) == 0
     assert c.entries("B") == {KEYS[0]: LATER, KEYS[1]: NEW}
@@ -148,11 +158,11 @@ def test_not_applied_by_an_owner_that_dies_it_is_by_the_next_one_from_what_is_st
     c, job = two()
     job.stage("A", "t1", KEYS[:2])
     c.settle()
-    job.ask("A", Step.APPLY, "t1")
+    job.ask("A", StagedStep.APPLY, "t1")
     c.crash("A")
     c.advance(30_000)
     assert c.entries("B") == {}
-    again = job.ask("B", Step.APPLY, "t1")
+    again = job.ask("B", StagedStep.APPLY, "t1")
     c.settle()
     assert count(c, again) == 1
     assert c.entries("B") == dict.fromkeys(KEYS[:2], NEW)
@@ -162,8 +172,8 @@ def test_the_answer_to_a_step_that_was_done_before_waits_for_the_backups_too() -
     c, job = two()
     job.stage("A", "t1", KEYS[:1])
     c.settle()
-    job.ask("A", Step.APPLY, "t1")
-    again = job.ask("A", Step.APPLY, "t1")
+    job.ask("A", StagedStep.APPLY, "t1")
+    again = job.ask("A", StagedStep.APPLY, "t1")
     assert c.replies.get(again) is None
     c.settle()
     assert count(c, again) == 0
@@ -173,11 +183,11 @@ def test_the_answer_to_a_step_that_was_done_before_waits_for_the_backups_too() -
 def test_a_batch_that_was_applied_or_an_earlier_one_is_skipped_whoever_asks(number: int) -> None:
     c, job = two()
     job.stage("A", "t1", KEYS[:1], OLD)
-    job.ask("A", Step.APPLY, "t1", query="q", number=3)
+    job.ask("A", StagedStep.APPLY, "t1", query="q", number=3)
     c.settle()
     again = Job(c, "j2")
     again.stage("A", "t1", KEYS[:1], NEW)
-    request = again.ask("A", Step.APPLY, "t1", query="q", number=number)
+    request = again.ask("A", StagedStep.APPLY, "t1", query="q", number=number)
     c.settle()
     assert count(c, request) == 0
     assert c.entries("A") == c.entries("B") == {KEYS[0]: OLD}
@@ -189,7 +199,7 @@ def test_the_next_batch_and_one_of_another_query_are_applied() -> None:
     for job, query, number in (("j1", "q", 3), ("j2", "q", 4), ("j3", "other", 0)):
         each = Job(c, job)
         each.stage("A", "t1", KEYS[:1], TEXT + job.encode())
-        request = each.ask("A", Step.APPLY, "t1", query=query, number=number)
+        request = each.ask("A", StagedStep.APPLY, "t1", query=query, number=number)
         c.settle()
         assert count(c, request) == 1
         assert c.entries("B") == {KEYS[0]: TEXT + job.encode()}
@@ -198,15 +208,15 @@ def test_the_next_batch_and_one_of_another_query_are_applied() -> None:
 def test_what_was_applied_is_known_after_the_partition_has_moved() -> None:
     c, job = two("A", "AB", backup_count=0)
     job.stage("A", "t1", KEYS[:1])
-    job.ask("A", Step.APPLY, "t1", query="q", number=7)
+    job.ask("A", StagedStep.APPLY, "t1", query="q", number=7)
     c.settle()
     c.leave("A")
     c.advance(30_000)
     assert c.replicas("B") == "B"
     c.put("B", KEYS[0], LATER)
-    again, of_another = job.ask("B", Step.APPLY, "t1"), Job(c, "j2")
+    again, of_another = job.ask("B", StagedStep.APPLY, "t1"), Job(c, "j2")
     of_another.stage("B", "t1", KEYS[:1], OLD)
-    skipped = of_another.ask("B", Step.APPLY, "t1", query="q", number=7)
+    skipped = of_another.ask("B", StagedStep.APPLY, "t1", query="q", number=7)
     c.settle()
     assert (count(c, again), count(c, skipped)) == (0, 0)
     assert c.entries("B") == {KEYS[0]: LATER}
@@ -215,10 +225,10 @@ def test_what_was_applied_is_known_after_the_partition_has_moved() -> None:
 def test_a_job_that_was_dropped_can_not_be_applied() -> None:
     c, job = two()
     job.stage("A", "t1", KEYS[:1])
-    job.ask("A", Step.DROP)
+    job.ask("A", StagedStep.DROP)
     c.settle()
     assert hidden_at(c, "A") == hidden_at(c, "B") == {}
-    request = job.ask("A", Step.APPLY, "t1")
+    request = job.ask("A", StagedStep.APPLY, "t1")
     c.settle()
     assert code(c.replies[request]) is ErrorCode.INVALID
     assert "what it had staged was dropped" in c.replies[request].text
@@ -232,7 +242,7 @@ def test_a_step_waits_for_as_many_backups_as_the_map_has_and_a_protected_map_ref
     c.settle()
     c.crash("B")
     c.advance(30_000)
-    refused = [job.stage("A", "t1", KEYS[:1]), job.ask("A", Step.APPLY, "t1"), job.wish("A", m.Replacement.BEGIN)]
+    refused = [job.stage("A", "t1", KEYS[:1]), job.ask("A", StagedStep.APPLY, "t1"), job.wish("A", m.Replacement.BEGIN)]
     assert [code(c.replies[each]) for each in refused] == [ErrorCode.NOT_ENOUGH_MEMBERS] * 3
     assert c.entries("A") == {}
 
@@ -272,7 +282,7 @@ CHUNKS = (1, 2, 5, 9, 12, 15, 20, 25, 30)
 
 @pytest.mark.parametrize("chunks", CHUNKS)
 def test_an_attempt_is_applied_whole_at_a_copy_that_has_only_a_part_of_its_rows(chunks: int) -> None:
-    c, _ = during_a_copy(chunks, 30, lambda c, job: job.ask("A", Step.APPLY, "t1"))
+    c, _ = during_a_copy(chunks, 30, lambda c, job: job.ask("A", StagedStep.APPLY, "t1"))
     assert c.kept("A") == c.kept("B")
     assert c.entries("B") == dict.fromkeys(KEYS[5:20], OLD) | dict.fromkeys(KEYS[20:], NEW)
     assert hidden_at(c, "A") == hidden_at(c, "B") == {}
@@ -280,8 +290,8 @@ def test_an_attempt_is_applied_whole_at_a_copy_that_has_only_a_part_of_its_rows(
 
 @pytest.mark.parametrize("chunks", CHUNKS)
 def test_a_snapshot_is_whole_at_a_copy_that_has_only_a_part_of_the_map(chunks: int) -> None:
-    c, _ = during_a_copy(chunks, 30, lambda c, job: Job(c, "j2").ask("A", Step.SNAPSHOT))
-    name = hidden_name(MAP, "j2", Kind.SNAPSHOT)
+    c, _ = during_a_copy(chunks, 30, lambda c, job: Job(c, "j2").ask("A", StagedStep.SNAPSHOT))
+    name = hidden_name(MAP, "j2", HiddenKind.SNAPSHOT)
     assert len(hidden_at(c, "A")[name]) == 30
     assert hidden_at(c, "A") == hidden_at(c, "B")
 
@@ -290,7 +300,7 @@ def test_a_snapshot_is_whole_at_a_copy_that_has_only_a_part_of_the_map(chunks: i
 def test_a_replacement_is_whole_at_a_copy_that_has_only_a_part_of_either_content(chunks: int) -> None:
     def replace(c: Cluster, job: Job) -> None:
         job.wish("A", m.Replacement.BEGIN)
-        job.ask("A", Step.ASSEMBLE, "t1")
+        job.ask("A", StagedStep.ASSEMBLE, "t1")
         stamp = c.nodes["A"].keeper.table.maps.content_of(MAP).pending_stamp
         c.ask("A", m.ReplaceContent, MAP, job.name, m.Replacement.DECIDE, stamp)
 
@@ -313,7 +323,7 @@ def prepared(names: str = "ABC", rows: str = "BC") -> tuple[Cluster, Job]:
     job.stage(rows[0], "t1", KEYS[2:4])
     job.stage(rows[0], "t2", KEYS[4:6], LATER)
     assert c.replies[begun(c, job)].count == c.table("A").maps.content_of(MAP).pending_stamp > 0
-    done = job.ask(rows[0], Step.ASSEMBLE, "t1")
+    done = job.ask(rows[0], StagedStep.ASSEMBLE, "t1")
     c.settle()
     assert count(c, done) == 1
     return c, job
@@ -333,7 +343,7 @@ def test_what_is_prepared_is_seen_by_nobody_and_takes_the_place_of_all_when_it_i
     c, job = prepared()
     assert c.entries("B") == c.entries("C") == BEFORE
     assert hidden_at(c, "B") == hidden_at(c, "C")
-    assert [kind_of(name) for name in hidden_at(c, "B")] == [Kind.WHOLE]
+    assert [kind_of(name) for name in hidden_at(c, "B")] == [HiddenKind.WHOLE]
     assert code(c.replies[job.wish("A", m.Replacement.DECIDE)]) is ErrorCode.NOT_READY
     c.settle()
     assert c.replies[job.wish("A", m.Replacement.DECIDE)].flag
@@ -404,7 +414,7 @@ def test_what_the_last_one_who_knows_of_is_prepared_is_lost_with_it_and_said_so(
     c.crash("A")
     c.release()
     c.advance(60_000)
-    assembled = job.ask("B", Step.ASSEMBLE, "t1")
+    assembled = job.ask("B", StagedStep.ASSEMBLE, "t1")
     assert code(c.replies[assembled]) is ErrorCode.INVALID
     assert "job j1 does not replace the map 'm' any more" in c.replies[assembled].text
     decided = job.wish("B", m.Replacement.DECIDE)
@@ -417,7 +427,7 @@ def test_of_two_jobs_that_replace_a_map_the_one_that_began_last_does() -> None:
     other = Job(c, "j2")
     other.stage("B", "t1", KEYS[8:9], LATER)
     begun(c, other)
-    other.ask("B", Step.ASSEMBLE, "t1")
+    other.ask("B", StagedStep.ASSEMBLE, "t1")
     c.settle()
     refused = job.wish("A", m.Replacement.DECIDE)
     assert code(c.replies[refused]) is ErrorCode.INVALID
@@ -466,7 +476,7 @@ def test_asked_again_a_decision_replaces_nothing_again() -> None:
     assert c.replies[job.wish("A", m.Replacement.BEGIN)].count == c.table("A").maps.content_of(MAP).stamp
     for wish in (m.Replacement.DECIDE, m.Replacement.ABORT):
         assert c.replies[job.wish("A", wish)].flag
-    again = job.ask("B", Step.ASSEMBLE, "t1")
+    again = job.ask("B", StagedStep.ASSEMBLE, "t1")
     c.settle()
     assert count(c, again) == 0
     assert c.entries("B") == c.entries("C") == CONTENT | {KEYS[0]: LATER}
@@ -474,7 +484,7 @@ def test_asked_again_a_decision_replaces_nothing_again() -> None:
 
 def test_prepared_again_it_is_prepared_once() -> None:
     c, job = prepared()
-    again = job.ask("B", Step.ASSEMBLE, "t1", "t2")
+    again = job.ask("B", StagedStep.ASSEMBLE, "t1", "t2")
     c.settle()
     assert count(c, again) == 0
     job.wish("A", m.Replacement.DECIDE)
@@ -521,14 +531,14 @@ STAGING_MS = 600_000
 def test_what_nobody_has_touched_for_long_is_dropped_at_all_replicas_and_its_job_is_over() -> None:
     c, job = two(staging_ms=STAGING_MS)
     job.stage("A", "t1", KEYS[:2])
-    Job(c, "j2").ask("A", Step.SNAPSHOT)
+    Job(c, "j2").ask("A", StagedStep.SNAPSHOT)
     c.put("A", KEYS[0], OLD)
-    Job(c, "j3").ask("A", Step.SNAPSHOT)
+    Job(c, "j3").ask("A", StagedStep.SNAPSHOT)
     c.advance(STAGING_MS - 1_000)
     assert len(hidden_at(c, "A")) == 2
     c.advance(120_000)
     assert hidden_at(c, "A") == hidden_at(c, "B") == {}
-    assert code(c.replies[job.ask("A", Step.APPLY, "t1")]) is ErrorCode.INVALID
+    assert code(c.replies[job.ask("A", StagedStep.APPLY, "t1")]) is ErrorCode.INVALID
 
 
 def test_what_is_hidden_in_a_partition_that_is_sealed_for_a_moment_is_dropped_some_day() -> None:
@@ -555,7 +565,7 @@ def test_a_job_that_goes_on_staging_keeps_what_it_has_staged_before_in_whatever_
     for _ in range(4):
         c.advance(STAGING_MS // 2)
         job.stage("A", "t2", [second])
-    job.ask("A", Step.APPLY, "t1", "t2")
+    job.ask("A", StagedStep.APPLY, "t1", "t2")
     assert c.entries("A", 0) == {first: NEW}
 
 
@@ -565,7 +575,7 @@ def test_what_was_prepared_and_never_decided_is_given_up_by_the_master() -> None
     job = Job(c)
     job.stage("B", "t1", KEYS[:2])
     begun(c, job)
-    job.ask("B", Step.ASSEMBLE, "t1")
+    job.ask("B", StagedStep.ASSEMBLE, "t1")
     c.advance(STAGING_MS - 10_000)
     assert len(hidden_at(c, "B")) == 1, "nobody else drops it"
     c.advance(300_000)
@@ -598,15 +608,15 @@ def test_staged_rows_and_what_is_known_of_jobs_go_to_all_children_of_a_divided_p
     c, job = two("AB", "AB")
     before = Job(c, "j0")
     before.stage("A", "t1", KEYS[:1], OLD)
-    before.ask("A", Step.APPLY, "t1", query="q", number=5)
+    before.ask("A", StagedStep.APPLY, "t1", query="q", number=5)
     job.stage("A", "t1", KEYS)
     c.settle()
     c.ask("A", m.ChangePartitionCount, 4)
     c.settle()
     c.advance(2_000)
     assert c.table("A").partition_count == 4
-    skipped = [Job(c, "j2").ask(name, Step.APPLY, query="q", number=5) for name in "AB"]
-    asked = [job.ask(name, Step.APPLY, "t1", query="q", number=6) for name in "AB"]
+    skipped = [Job(c, "j2").ask(name, StagedStep.APPLY, query="q", number=5) for name in "AB"]
+    asked = [job.ask(name, StagedStep.APPLY, "t1", query="q", number=6) for name in "AB"]
     c.settle()
     assert sum(count(c, each) for each in asked) == 4
     assert sum(count(c, each) for each in skipped) == 0
@@ -619,13 +629,13 @@ def test_staged_rows_and_what_is_known_of_jobs_go_to_all_children_of_a_divided_p
 
 
 def test_hidden_names_tell_what_they_are() -> None:
-    name = hidden_name("a/b", "j-1", Kind.ATTEMPT, "t:1")
-    assert (target_of(name), job_of(name), kind_of(name)) == ("a/b", "j-1", Kind.ATTEMPT)
+    name = hidden_name("a/b", "j-1", HiddenKind.ATTEMPT, "t:1")
+    assert (target_of(name), job_of(name), kind_of(name)) == ("a/b", "j-1", HiddenKind.ATTEMPT)
     assert (target_of("a/b"), job_of("a/b"), kind_of("a/b")) == ("a/b", "", None)
 
 
 def test_users_can_not_name_hidden_maps_but_use_names_that_they_were_given() -> None:
-    name = HiddenName(hidden_name(MAP, "j1", Kind.SNAPSHOT))
+    name = HiddenName(hidden_name(MAP, "j1", HiddenKind.SNAPSHOT))
     assert check_map_name(name) == name
     assert type(check_map_name(name)) is str, "what goes through the codec"
     with pytest.raises(UsageError, match="names what jobs have staged"):
@@ -648,18 +658,18 @@ def test_hidden_maps_are_no_maps_in_what_a_member_tells() -> None:
     assert (c.replies[told].entries, c.replies[told].hidden_entries) == (1, 3)
 
 
-@pytest.mark.parametrize("kind", [Kind.WHOLE, Kind.SNAPSHOT])
-def test_nobody_writes_into_hidden_maps_but_rows_into_attempts(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [HiddenKind.WHOLE, HiddenKind.SNAPSHOT])
+def test_nobody_writes_into_hidden_maps_but_rows_into_attempts(kind: HiddenKind) -> None:
     c, job = two()
     rows = m.PackedRows(0, pack_rows(KEYS[:1], [NEW]), 1)
     asked = [
         c.ask("A", m.PutAll, job.hidden(kind), KEYS[:1], [NEW], 0),
-        c.ask("A", m.PutAll, job.hidden(Kind.ATTEMPT, "t1"), KEYS[:1], [NEW], 0),
+        c.ask("A", m.PutAll, job.hidden(HiddenKind.ATTEMPT, "t1"), KEYS[:1], [NEW], 0),
         c.ask("A", m.PutPacked, job.hidden(kind), (rows,), 1, 0),
-        c.ask("A", m.Put, job.hidden(Kind.ATTEMPT, "t1"), KEY, NEW, 0),
+        c.ask("A", m.Put, job.hidden(HiddenKind.ATTEMPT, "t1"), KEY, NEW, 0),
         c.ask("A", m.Remove, job.hidden(kind), KEY),
-        c.ask("A", m.ClearPartitions, job.hidden(Kind.ATTEMPT, "t1"), [0], 1),
-        c.ask("A", m.PutPacked, job.hidden(Kind.ATTEMPT, "t1"), (rows,), 1, REMOVES - 1),
+        c.ask("A", m.ClearPartitions, job.hidden(HiddenKind.ATTEMPT, "t1"), [0], 1),
+        c.ask("A", m.PutPacked, job.hidden(HiddenKind.ATTEMPT, "t1"), (rows,), 1, REMOVES - 1),
     ]
     assert [code(c.replies[each]) for each in asked] == [ErrorCode.INVALID] * len(asked)
     assert hidden_at(c, "A") == {}
@@ -670,15 +680,15 @@ def test_nobody_writes_into_hidden_maps_but_rows_into_attempts(kind: Kind) -> No
 
 def test_of_jobs_that_are_over_the_last_ones_are_remembered_and_of_snapshots_too() -> None:
     staged = Staged()
-    staged.note_job(MAP, "snapshot", Step.SNAPSHOT)
+    staged.note_job(MAP, "snapshot", StagedStep.SNAPSHOT)
     for number in range(MAX_JOBS + 10):
-        staged.note_job(MAP, f"j{number}", Step.APPLY)
-    assert staged.jobs.get((MAP, "snapshot")) is Step.SNAPSHOT
+        staged.note_job(MAP, f"j{number}", StagedStep.APPLY)
+    assert staged.jobs.get((MAP, "snapshot")) is StagedStep.SNAPSHOT
     assert not staged.has_ended(MAP, "snapshot")
     assert not staged.has_ended(MAP, "j9")
     assert staged.has_ended(MAP, "j10")
     for number in range(MAX_SNAPSHOTS):
-        staged.note_job(MAP, f"s{number}", Step.SNAPSHOT)
+        staged.note_job(MAP, f"s{number}", StagedStep.SNAPSHOT)
     assert (MAP, "snapshot") not in staged.jobs
     assert len(staged.jobs) == MAX_JOBS + MAX_SNAPSHOTS
     assert Staged(staged.export()).export() == staged.export()

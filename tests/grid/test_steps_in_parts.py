@@ -7,7 +7,7 @@ import pytest
 import jobs
 from harness import CLIENT, TEXT, Cluster
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import Kind, Step
+from phalanx.common.hidden import HiddenKind, StagedStep
 from phalanx.grid.replica.staged import Staged
 from phalanx.grid.replica.staged_steps import drop_hidden
 from phalanx.grid.replica.store import MapStore
@@ -42,7 +42,7 @@ def content(c: Cluster, name: str) -> dict[bytes, bytes]:
     return c.entries(name, 0) or {}
 
 
-def hidden(c: Cluster, name: str, kind: Kind) -> list[MapStore]:
+def hidden(c: Cluster, name: str, kind: HiddenKind) -> list[MapStore]:
     node = c.nodes[name]
     owned = node.grid.find_owned(0)
     replica = owned.replica if owned is not None else node.grid.followed.replicas[0]
@@ -69,7 +69,7 @@ def test_no_turn_applies_more_rows_of_one_partition_than_some_thousand(monkeypat
 
     monkeypatch.setattr(MapStore, "put_many", counted)
     monkeypatch.setattr(Cluster, "feed", counts_by_input)
-    request = job.ask("A", Step.APPLY, "t1")
+    request = job.ask("A", StagedStep.APPLY, "t1")
     for _ in range(50):
         c.advance(1)
         c.settle()
@@ -77,12 +77,12 @@ def test_no_turn_applies_more_rows_of_one_partition_than_some_thousand(monkeypat
     assert content(c, "A") == content(c, "B") == dict.fromkeys(keys, NEW)
     assert max(written) <= 5_000
     assert sum(written) == 2 * len(keys), "at the owner, and at its backup"
-    assert hidden(c, "A", Kind.ATTEMPT) == hidden(c, "B", Kind.ATTEMPT) == []
+    assert hidden(c, "A", HiddenKind.ATTEMPT) == hidden(c, "B", HiddenKind.ATTEMPT) == []
 
 
 def test_the_partition_answers_when_all_is_done_and_the_caller_hears_when_the_backup_has_it() -> None:
     c, job = staged()
-    request = job.ask("A", Step.APPLY, "t1")
+    request = job.ask("A", StagedStep.APPLY, "t1")
     c.settle()
     done = next(iter(content(c, "A")))
     assert 0 < len(content(c, "B")) < len(KEYS)
@@ -104,7 +104,7 @@ def test_the_partition_answers_when_all_is_done_and_the_caller_hears_when_the_ba
 
 def test_whoever_takes_over_in_between_does_the_rest_before_it_answers() -> None:
     c, job = staged("ABC")
-    job.ask("A", Step.APPLY, "t1", query="q", number=1)
+    job.ask("A", StagedStep.APPLY, "t1", query="q", number=1)
     c.advance(1)
     done = list(content(c, "B"))
     assert 0 < len(done) < len(KEYS)
@@ -119,23 +119,23 @@ def test_whoever_takes_over_in_between_does_the_rest_before_it_answers() -> None
     assert c.replies[read].value == NEW
     assert c.is_done(write)
     assert content(c, "B") == content(c, "C") == dict.fromkeys(KEYS, NEW) | {done[0]: LATER}
-    again = job.ask("B", Step.APPLY, "t1", query="q", number=1)
+    again = job.ask("B", StagedStep.APPLY, "t1", query="q", number=1)
     c.settle()
     assert count(c, again) == 0, "nobody had to ask for the rest"
 
 
 def test_a_batch_that_was_applied_before_takes_no_turns() -> None:
     c, job = staged()
-    job.ask("A", Step.APPLY, "t1", query="q", number=1)
+    job.ask("A", StagedStep.APPLY, "t1", query="q", number=1)
     c.advance(50)
     other = jobs.Job(c, "j2")
     stage(other, KEYS, PAGES)
     c.put("A", KEYS[0], LATER)
-    again = other.ask("A", Step.APPLY, "t1", query="q", number=1)
+    again = other.ask("A", StagedStep.APPLY, "t1", query="q", number=1)
     c.settle()
     assert count(c, again) == 0
     assert content(c, "A") == content(c, "B") == dict.fromkeys(KEYS, NEW) | {KEYS[0]: LATER}
-    assert hidden(c, "A", Kind.ATTEMPT) == hidden(c, "B", Kind.ATTEMPT) == []
+    assert hidden(c, "A", HiddenKind.ATTEMPT) == hidden(c, "B", HiddenKind.ATTEMPT) == []
 
 
 def test_who_has_got_a_copy_in_between_does_the_rest_too() -> None:
@@ -144,7 +144,7 @@ def test_who_has_got_a_copy_in_between_does_the_rest_too() -> None:
     c.advance(30_000)
     assert c.replicas("A", 0) == "AC"
     c.hold("A", "C")
-    job.ask("A", Step.APPLY, "t1")
+    job.ask("A", StagedStep.APPLY, "t1")
     c.lose_link("A", "C")
     c.release()
     while not (0 < len(content(c, "C")) < len(KEYS)):
@@ -156,7 +156,7 @@ def test_who_has_got_a_copy_in_between_does_the_rest_too() -> None:
 
 
 def test_a_copy_knows_of_the_rest() -> None:
-    rest = m.ReplicateStaged(0, 1, 2, "m", Step.APPLY, "j1", ["t1"], 7)
+    rest = m.ReplicateStaged(0, 1, 2, "m", StagedStep.APPLY, "j1", ["t1"], 7)
     staged_there = Staged()
     staged_there.rest = rest
     assert Staged(staged_there.export()).rest == rest
@@ -165,15 +165,15 @@ def test_a_copy_knows_of_the_rest() -> None:
 def test_a_content_is_assembled_in_parts() -> None:
     c, job = staged()
     job.wish_until("A", m.Replacement.BEGIN)
-    first = job.ask("A", Step.ASSEMBLE, "t1")
+    first = job.ask("A", StagedStep.ASSEMBLE, "t1")
     c.settle()
-    (whole,) = hidden(c, "A", Kind.WHOLE)
+    (whole,) = hidden(c, "A", HiddenKind.WHOLE)
     assert 0 < len(whole.entries) < len(KEYS)
-    again = job.ask("A", Step.ASSEMBLE, "t1")
+    again = job.ask("A", StagedStep.ASSEMBLE, "t1")
     assert again not in c.replies
     c.advance(50)
     assert (count(c, first), count(c, again)) == (1, 0)
-    (whole,) = hidden(c, "A", Kind.WHOLE)
+    (whole,) = hidden(c, "A", HiddenKind.WHOLE)
     assert set(whole.entries) == set(KEYS)
     assert len({stored[:8] for stored in whole.entries.values()}) == 1
     assert c.kept("A", 0) == c.kept("B", 0)
@@ -186,7 +186,7 @@ def test_parts_of_a_content_are_not_stamped_anew(monkeypatch: pytest.MonkeyPatch
     c, job = staged()
     job.wish_until("A", m.Replacement.BEGIN)
     monkeypatch.setattr("phalanx.grid.replica.staged_steps._stamp_anew", None)
-    request = job.ask("A", Step.ASSEMBLE, "t1")
+    request = job.ask("A", StagedStep.ASSEMBLE, "t1")
     c.advance(50)
     assert count(c, request) == 1
 
@@ -194,19 +194,19 @@ def test_parts_of_a_content_are_not_stamped_anew(monkeypatch: pytest.MonkeyPatch
 def test_a_job_that_is_given_up_in_between_is_assembled_and_then_dropped() -> None:
     c, job = staged()
     job.wish_until("A", m.Replacement.BEGIN)
-    job.ask("A", Step.ASSEMBLE, "t1")
+    job.ask("A", StagedStep.ASSEMBLE, "t1")
     c.nodes["A"].grid.turns.rows_at_once = c.nodes["B"].grid.turns.rows_at_once = 2
     job.wish("A", m.Replacement.ABORT)
-    job.ask("A", Step.DROP)
+    job.ask("A", StagedStep.DROP)
     c.advance(10 * 60_000)
     for name in "AB":
-        assert hidden(c, name, Kind.WHOLE) == hidden(c, name, Kind.ATTEMPT) == []
+        assert hidden(c, name, HiddenKind.WHOLE) == hidden(c, name, HiddenKind.ATTEMPT) == []
     assert content(c, "A") == {}
 
 
 def test_what_is_kept_of_a_side_that_gives_up_has_no_step_to_finish() -> None:
     c, job = staged("A")
-    job.ask("A", Step.APPLY, "t1")
+    job.ask("A", StagedStep.APPLY, "t1")
     replica = c.nodes["A"].grid.find_owned(0).replica
     assert replica.staged.rest is not None
     drop_hidden(replica)
@@ -215,7 +215,7 @@ def test_what_is_kept_of_a_side_that_gives_up_has_no_step_to_finish() -> None:
 
 def test_an_owner_that_leaves_its_cluster_in_between_tells_the_caller() -> None:
     c, job = staged("A")
-    request = job.ask("A", Step.APPLY, "t1")
+    request = job.ask("A", StagedStep.APPLY, "t1")
     c.nodes["A"].grid.on_over(IncarnationOver(), c.now)
     told = [each.message for each in c.nodes["A"]._out.take() if isinstance(each, Send) and each.to == CLIENT]
     assert [(each.id, each.code) for each in told] == [(request, ErrorCode.OWNERSHIP_LOST)]
@@ -224,7 +224,7 @@ def test_an_owner_that_leaves_its_cluster_in_between_tells_the_caller() -> None:
 def test_partitions_that_are_divided_in_between() -> None:
     """Each of the new ones does its part of the rest."""
     c, job = staged()
-    request = job.ask("A", Step.APPLY, "t1")
+    request = job.ask("A", StagedStep.APPLY, "t1")
     done = next(iter(content(c, "A")))
     write = c.put("A", done, LATER)
     assert c.is_done(c.ask("A", m.ChangePartitionCount, 2))
@@ -235,7 +235,7 @@ def test_partitions_that_are_divided_in_between() -> None:
     assert c.is_done(write)
     found = {key: value for partition in range(2) for key, value in (c.entries("A", partition) or {}).items()}
     assert found == dict.fromkeys(KEYS, NEW) | {done: LATER}
-    again = job.ask("A", Step.APPLY, "t1")
+    again = job.ask("A", StagedStep.APPLY, "t1")
     c.advance(100)
     assert count(c, again) == 0
 
@@ -243,7 +243,7 @@ def test_partitions_that_are_divided_in_between() -> None:
 def test_a_partition_that_is_sealed_in_between_is_finished_by_whoever_owns_it_then() -> None:
     c, job = staged("AB")
     grid = c.nodes["A"].grid
-    request = job.ask("A", Step.APPLY, "t1")
+    request = job.ask("A", StagedStep.APPLY, "t1")
     owned = grid.staging.unplaced[0]
     grid.outgoing.seal_until_confirmed(owned)
     c.nodes["A"].validate()

@@ -8,7 +8,7 @@ import jobs
 from harness import CLIENT, TEXT, Cluster
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import Step
+from phalanx.common.hidden import StagedStep
 from phalanx.grid.replica.store import MapStore
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Send
@@ -55,7 +55,7 @@ def test_no_turn_applies_more_rows_than_some_thousand_and_those_of_one_partition
         put_many(self, keys, *others, **named)
 
     monkeypatch.setattr(MapStore, "put_many", counted)
-    request, most = job.ask("A", Step.APPLY, "t1"), written
+    request, most = job.ask("A", StagedStep.APPLY, "t1"), written
     while request not in c.replies:
         before = written
         c.advance(1)
@@ -67,7 +67,7 @@ def test_no_turn_applies_more_rows_than_some_thousand_and_those_of_one_partition
 
 def test_others_are_served_in_between_and_the_caller_hears_when_all_backups_have_all() -> None:
     c, job = staged()
-    request = job.ask("A", Step.APPLY, "t1")
+    request = job.ask("A", StagedStep.APPLY, "t1")
     c.advance(3)
     done = len(content(c, "B"))
     assert 0 < done < len(KEYS)
@@ -90,9 +90,9 @@ def test_others_are_served_in_between_and_the_caller_hears_when_all_backups_have
 
 def test_a_step_that_is_asked_for_again_while_it_is_being_done_is_done_once() -> None:
     c, job = staged()
-    first = job.ask("A", Step.APPLY, "t1", query="q", number=1)
+    first = job.ask("A", StagedStep.APPLY, "t1", query="q", number=1)
     c.advance(2)
-    again = job.ask("A", Step.APPLY, "t1", query="q", number=1)
+    again = job.ask("A", StagedStep.APPLY, "t1", query="q", number=1)
     c.advance(1)
     later = KEYS[0]
     c.put("A", later, LATER)
@@ -108,7 +108,7 @@ def test_a_step_that_is_asked_for_again_while_it_is_being_done_is_done_once() ->
 def test_partitions_that_are_divided_in_between() -> None:
     """The caller is told once, and asks for the new ones: what was done is not done again."""
     c, job = staged()
-    request = job.ask("A", Step.APPLY, "t1")
+    request = job.ask("A", StagedStep.APPLY, "t1")
     c.advance(2)
     assert c.is_done(c.ask("A", m.ChangePartitionCount, 2 * PARTS))
     c.advance(100)
@@ -120,7 +120,7 @@ def test_partitions_that_are_divided_in_between() -> None:
     key = next(iter(done))
     c.put("A", key, LATER)
     c.advance(5)
-    again = job.ask("A", Step.APPLY, "t1")
+    again = job.ask("A", StagedStep.APPLY, "t1")
     c.advance(100)
     assert isinstance(c.replies[again], m.CountReply)
     assert content(c, "A") == dict.fromkeys(KEYS, NEW) | {key: LATER}
@@ -128,7 +128,7 @@ def test_partitions_that_are_divided_in_between() -> None:
 
 def test_an_owner_that_leaves_its_cluster_in_between_tells_the_caller() -> None:
     c, job = staged("A")
-    request = job.ask("A", Step.APPLY, "t1")
+    request = job.ask("A", StagedStep.APPLY, "t1")
     c.advance(1)
     assert request not in c.replies
     c.nodes["A"].grid.on_over(IncarnationOver(), c.now)
@@ -140,9 +140,9 @@ def test_an_owner_that_leaves_its_cluster_in_between_tells_the_caller() -> None:
 
 def test_a_job_that_is_dropped_in_between_goes_no_further() -> None:
     c, job = staged()
-    request = job.ask("A", Step.APPLY, "t1")
+    request = job.ask("A", StagedStep.APPLY, "t1")
     c.advance(2)
-    job.ask("A", Step.DROP)
+    job.ask("A", StagedStep.DROP)
     c.advance(50)
     refused = c.replies[request]
     assert isinstance(refused, m.ErrorReply)

@@ -15,7 +15,7 @@ from phalanx.common.errors import (
 )
 from phalanx.common.map_settings import JournalSettings, MapChange, MapPlan
 from phalanx.maps.journal_plans import JournalPlans
-from phalanx.maps.journals import DOUBT_S, Bounds, Page, Position
+from phalanx.maps.journals import DOUBT_S, Bounds, JournalPage, Position
 from phalanx.wire import messages as m
 from played_cluster import LIMIT_S, MAP, PlayedCluster, table
 
@@ -68,7 +68,7 @@ def test_bounds_that_nobody_knows_for_as_long_as_a_call_may_take_are_unavailable
     assert LIMIT_S <= owners.now < LIMIT_S + 0.1
 
 
-def read(owners: Owners) -> dict[int, Page]:
+def read(owners: Owners) -> dict[int, JournalPage]:
     places = dict.fromkeys(range(2), Position(LINEAGE, 3))
     return owners.play(owners.plans.read(places, 10, owners.plans.time_limit()))
 

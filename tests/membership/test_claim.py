@@ -5,7 +5,7 @@ import pytest
 from harness import Cluster, Lone, lone_id, lone_view
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
-from phalanx.membership.claim import Claim, Standing
+from phalanx.membership.claim import Claim, ClaimStanding
 from phalanx.wire import events
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Send
@@ -263,7 +263,7 @@ def test_a_list_that_comes_from_whoever_was_left_out_counts_for_the_version_and_
     assert claim.final_view() == MembersView(5, lone_id("B"), (lone_id("B"),))
     claim.on_answer(lone_id("C"), m.ClaimAnswer(2, True, lone_view("ABCDE", 5)), (), 0)
     assert claim.final_view() == MembersView(6, lone_id("B"), (lone_id("B"),))
-    assert claim.standing_of(lone_id("E")) is Standing.UNKNOWN
+    assert claim.standing_of(lone_id("E")) is ClaimStanding.UNKNOWN
 
 
 @pytest.mark.rows("CS-73", "CS-64")

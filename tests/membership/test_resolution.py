@@ -12,7 +12,7 @@ from phalanx.common.evacuation import Evacuation
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.membership.connectivity import Search
-from phalanx.membership.resolution import STEPS, Resolution, Stage
+from phalanx.membership.resolution import STEPS, Resolution, ResolutionStage
 from phalanx.wire import events
 from phalanx.wire import messages as m
 
@@ -71,7 +71,7 @@ class Master(Lone):
 def test_the_master_decides_so_many_of_its_own_heartbeats_after_the_last_news(rounds: int) -> None:
     master = Master("ABCD", partial_resolution_heartbeats=rounds)
     master.report(B="C")
-    assert master.resolution.stage is Stage.REPORTED
+    assert master.resolution.stage is ResolutionStage.REPORTED
     assert master.beats_until_removed() == rounds
 
 
@@ -122,7 +122,7 @@ def test_reports_that_are_taken_back_in_time_remove_nobody() -> None:
     master.report()
     master.beats(30)
     assert master.view() == "ABC"
-    assert master.resolution.stage is Stage.WHOLE
+    assert master.resolution.stage is ResolutionStage.WHOLE
 
 
 @pytest.mark.rows("PD-09", "PN-09")
@@ -185,10 +185,10 @@ def test_a_search_that_does_not_end_is_ended_and_the_best_so_far_is_taken() -> N
     with patch.object(Search, "run", lambda self, steps=0: FULL_SEARCH(self, 1) and False):
         master.report(B="CD")
         master.beats(4)
-        while master.resolution.stage is Stage.REPORTED:
+        while master.resolution.stage is ResolutionStage.REPORTED:
             master.advance(10, hearing="BCD")
         began = master.now
-        assert master.resolution.stage is Stage.SEARCHING
+        assert master.resolution.stage is ResolutionStage.SEARCHING
         master.advance(650, hearing="BCD")
         assert master.view() == "ABCD"
         master.advance(100, hearing="BCD")
@@ -214,7 +214,7 @@ def test_the_member_goes_on_between_two_slices_of_the_search() -> None:
     with patch.object(Search, "run", lambda self, steps=0: False):
         master.report(B="CD")
         master.beats(6)
-        assert master.resolution.stage is Stage.SEARCHING
+        assert master.resolution.stage is ResolutionStage.SEARCHING
         master.sent.clear()
         master.beats(2)
         assert master.sent_to("C", m.Heartbeat), "it is not taken for dead meanwhile"
@@ -226,13 +226,13 @@ def test_news_during_the_search_begins_it_anew_and_the_last_link_ends_it() -> No
     with patch.object(Search, "run", lambda self, steps=0: False):
         master.report(B="C")
         master.beats(6)
-        assert master.resolution.stage is Stage.SEARCHING
+        assert master.resolution.stage is ResolutionStage.SEARCHING
         master.report(B="C", D="E")
-        assert master.resolution.stage is Stage.REPORTED
+        assert master.resolution.stage is ResolutionStage.REPORTED
         master.beats(5)
-        assert master.resolution.stage is Stage.SEARCHING
+        assert master.resolution.stage is ResolutionStage.SEARCHING
         master.report()
-        assert master.resolution.stage is Stage.WHOLE
+        assert master.resolution.stage is ResolutionStage.WHOLE
     master.beats(30)
     assert master.view() == "ABCDE"
 
@@ -341,7 +341,7 @@ def test_a_master_that_hands_over_forgets_what_was_reported() -> None:
     c.advance(500)
     assert c.view("B") == "BCD"
     assert not a.membership.resolution.reports
-    assert a.membership.resolution.stage is Stage.WHOLE
+    assert a.membership.resolution.stage is ResolutionStage.WHOLE
 
 
 @pytest.mark.rows("PD-22")
@@ -373,8 +373,8 @@ def test_in_a_large_cluster_neighbours_that_cannot_reach_each_other_are_parted()
 
 
 def test_every_stage_is_left_again_and_the_table_names_no_other() -> None:
-    assert {before for before, _ in STEPS} == set(Stage)
-    assert set(STEPS.values()) == set(Stage)
+    assert {before for before, _ in STEPS} == set(ResolutionStage)
+    assert set(STEPS.values()) == set(ResolutionStage)
 
 
 def test_who_is_apart_is_asked_in_either_order() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from harness import Lone, lone_id, lone_view
 from phalanx.common.errors import InvariantViolation
-from phalanx.membership.claim import STANDINGS, Claim, Standing, Step
-from phalanx.membership.role import TRANSITIONS, Role, Turn, next_role
+from phalanx.membership.claim import STANDINGS, Claim, ClaimStanding, ClaimStep
+from phalanx.membership.role import TRANSITIONS, Role, RoleTurn, next_role
 from phalanx.membership.suspicion import TRUST_CHANGES, Sign, Trust
 from phalanx.wire import messages as m
 from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp, Outbox
@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("role", Role)
-@pytest.mark.parametrize("turn", Turn)
-def test_a_turn_that_is_not_in_the_table_is_refused_with_its_story(role: Role, turn: Turn) -> None:
+@pytest.mark.parametrize("turn", RoleTurn)
+def test_a_turn_that_is_not_in_the_table_is_refused_with_its_story(role: Role, turn: RoleTurn) -> None:
     if (role, turn) in TRANSITIONS:
         assert next_role(role, turn) is TRANSITIONS[role, turn]
     else:
@@ -70,7 +70,7 @@ def test_what_a_member_thinks_of_others_changes_as_the_table_says(data: st.DataO
 
 def test_every_sign_and_every_step_is_of_use() -> None:
     assert {sign for _, sign in TRUST_CHANGES} == set(Sign)
-    assert {step for _, step in STANDINGS} == set(Step)
+    assert {step for _, step in STANDINGS} == set(ClaimStep)
 
 
 @settings(max_examples=150)
@@ -98,7 +98,7 @@ def test_members_stand_to_a_claim_as_the_table_says(data: st.DataObject) -> None
         for other in "CDE":
             after = claim.standing_of(lone_id(other))
             assert before[other] is after or (before[other], after) in allowed
-    assert {member for member in "CDE" if claim.standing_of(lone_id(member)) is Standing.AGREED} == {
+    assert {member for member in "CDE" if claim.standing_of(lone_id(member)) is ClaimStanding.AGREED} == {
         member for member in "CDE" if lone_id(member) in claim.final_view()
     }
 

@@ -13,8 +13,8 @@ from phalanx.codec import hashing
 from phalanx.codec.hashing import children_of, partition_of
 from phalanx.codec.rows import PREFIX_BYTES, pack_rows, unpack_rows
 from phalanx.common.clock import with_stamp
-from phalanx.common.hidden import Kind, hidden_name
-from phalanx.grid.replica.journal import Journal
+from phalanx.common.hidden import HiddenKind, hidden_name
+from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.replica_split import ENTRIES_AT_ONCE, Division
 from phalanx.grid.replica.staged_steps import FOREVER, page_key
 from phalanx.grid.replica.store import Replica
@@ -241,13 +241,13 @@ def test_what_a_member_has_not_divided_when_it_leaves_a_cluster_is_kept_whole() 
 
 # --- against a model -----------------------------------------------------------------------------------------------
 
-ATTEMPT = hidden_name(MAP, "job", Kind.ATTEMPT, "one")
+ATTEMPT = hidden_name(MAP, "job", HiddenKind.ATTEMPT, "one")
 
 
 def replica_of(keys: list[bytes]) -> Replica:
     """With some of everything that a replica may hold."""
     replica = Replica(5, 40, "O")
-    replica.keep_journal("journalled", Journal(100, 10_000, 3, 5, "O"))
+    replica.keep_journal("journalled", MapJournal(100, 10_000, 3, 5, "O"))
     store = replica.map(MAP)
     replica.map("journalled").put(TEXT + b"once", with_stamp(1, VALUE), 0, 100)
     for number, key in enumerate(keys):

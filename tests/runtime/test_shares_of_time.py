@@ -9,7 +9,7 @@ import pytest
 
 import phalanx
 from phalanx.codec.values import keys_to_data
-from phalanx.common.hidden import Step
+from phalanx.common.hidden import StagedStep
 from phalanx.common.ids import ClientId, MemberId
 from phalanx.common.map_settings import MapChange
 from phalanx.runtime.inbound import FEW_KEYS, MAX_LOT, TURN_S, Inbound
@@ -87,7 +87,7 @@ DEAR: dict[str, Callable[[int], Any]] = {
     "SizeOf": lambda number: m.SizeOf(number, "m", [0], 271),
     "ClearPartitions": lambda number: m.ClearPartitions(number, "m", [0], 271),
     "ScanPartition": lambda number: m.ScanPartition(number, "m", 0, 271, b"", 1000),
-    "ChangeStaged": lambda number: m.ChangeStaged(number, "m", [0], 271, Step.DROP, "j", []),
+    "ChangeStaged": lambda number: m.ChangeStaged(number, "m", [0], 271, StagedStep.DROP, "j", []),
     "GetReplicas": m.GetReplicas,
     "ChangeMap": lambda number: m.ChangeMap(number, "m", MapChange(max_entries=5)),
 }

@@ -9,25 +9,25 @@ import pytest
 from phalanx.common.errors import UsageError
 from phalanx.search.advice import Advice, Trial, advise
 from phalanx.search.advice_chart import write_chart, write_page
-from phalanx.search.findings import COUNTED, SUMMED, Findings, Group
+from phalanx.search.findings import COUNTED, SUMMED, SearchFindings, ViolationGroup
 from phalanx.sim.options import Profile
 from phalanx.sim.settings import Configuration
 
 
 def group(
     timeout_ms: int, removed: int, found_ms: int, *, pauses: int = 6_000, hangs: int = 10, detector: str = "phi"
-) -> Group:
+) -> ViolationGroup:
     counted = {kind: Counter[str]() for kind in COUNTED}
     counted["counts"].update({"pauses": pauses, "hangs": hangs, "removed while running": removed})
     settings = (("failure_detector", detector), ("heartbeat_timeout_ms", timeout_ms))
-    return Group(
+    return ViolationGroup(
         Configuration(Profile.TIMEOUTS, settings), 10, 0, dict.fromkeys(SUMMED, 0.0), counted, [],
         [found_ms] * hangs,
     )  # fmt: skip
 
 
-def advice(*groups: Group, accepted: float = 0.0) -> Advice:
-    return advise(Findings(list(groups), [], 0, "", []), accepted_per_thousand=accepted)
+def advice(*groups: ViolationGroup, accepted: float = 0.0) -> Advice:
+    return advise(SearchFindings(list(groups), [], 0, "", []), accepted_per_thousand=accepted)
 
 
 def chosen(made: Advice) -> int | None:
@@ -80,7 +80,7 @@ def test_a_timeout_with_which_no_hung_member_was_found_is_not_recommended() -> N
 
 
 @pytest.mark.parametrize("groups", [USUAL, (group(1_500, 90, 1_100),)])
-def test_page_and_chart_show_it(tmp_path: Path, groups: tuple[Group, ...]) -> None:
+def test_page_and_chart_show_it(tmp_path: Path, groups: tuple[ViolationGroup, ...]) -> None:
     made = advice(*groups)
     page, chart = tmp_path / "advice.html", tmp_path / "advice.png"
     write_page(made, {"longest_pause": "2s <&>"}, "phalanx advise timeouts", page)

@@ -10,7 +10,7 @@ import pytest
 from phalanx.common.errors import UsageError
 from phalanx.search.findings import find
 from phalanx.search.on_spark import SparkCrew, spark_crew, told_by_spark
-from phalanx.search.searching import Search
+from phalanx.search.searching import HistorySearch
 from phalanx.search.store import Store
 from phalanx.sim.options import Profile
 from phalanx.sim.run import digest_of_all, run_many
@@ -68,7 +68,7 @@ def test_spark_finds_what_a_plain_run_finds_while_its_workers_are_killed(
     """A worker that dies takes along its task's histories: they are played again, and no row is there twice."""
     plan = searcher.plan(SEEDS)
     store = Store(searcher.folder, code_digest(), "")
-    search = Search(plan, crew, store)
+    search = HistorySearch(plan, crew, store)
     killed = 0
     for _ in search.play():
         if killed < 2:
@@ -84,7 +84,7 @@ def test_spark_finds_what_a_plain_run_finds_while_its_workers_are_killed(
 def test_failing_histories_are_looked_at_on_spark(crew: SparkCrew, searcher: Searcher) -> None:
     plan = searcher.plan(range(6), canary="claim-without-asking", shrinks=1)
     store = Store(searcher.folder, code_digest(), plan.canary)
-    search = Search(plan, crew, store)
+    search = HistorySearch(plan, crew, store)
     list(search.play())
     found = find(plan, store)
     looked = search.examine(found.failing, lambda each: None)
@@ -98,7 +98,7 @@ def test_failing_histories_are_looked_at_on_spark(crew: SparkCrew, searcher: Sea
 def test_a_search_that_is_not_asked_any_further_ends_its_jobs(crew: SparkCrew, searcher: Searcher) -> None:
     plan = searcher.plan(range(2_000))
     store = Store(searcher.folder, code_digest(), "")
-    search = Search(plan, crew, store)
+    search = HistorySearch(plan, crew, store)
     playing = search.play()
     first = next(playing)
     playing.close()
@@ -125,7 +125,7 @@ def test_an_executor_that_dies_loses_only_what_it_had_under_way(
     try:
         plan = searcher.plan(SEEDS)
         store = Store(searcher.folder, code_digest(), "")
-        search = Search(plan, cluster, store)
+        search = HistorySearch(plan, cluster, store)
         is_killed = False
         for _ in search.play():
             if not is_killed:

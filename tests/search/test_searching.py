@@ -10,10 +10,10 @@ import pytest
 from phalanx.audit.schema import TRACE_COLUMNS
 from phalanx.common.errors import UsageError
 from phalanx.search import work
-from phalanx.search.findings import Findings, find, rules_of
-from phalanx.search.searching import Chunks, Looked, Plan, Search, check_plan
+from phalanx.search.findings import SearchFindings, find, rules_of
+from phalanx.search.searching import Chunks, HistorySearch, Looked, SearchPlan, check_plan
 from phalanx.search.store import Store
-from phalanx.search.work import Chunk, Row, play_chunk
+from phalanx.search.work import Chunk, SearchRow, play_chunk
 from phalanx.sim.options import FaultKind, Options, Profile
 from phalanx.sim.run import digest_of_all, run, run_many
 from phalanx.sim.schedule import read_schedule
@@ -108,7 +108,7 @@ def test_a_worker_with_other_code_plays_nothing(searcher: Searcher, monkeypatch:
     monkeypatch.setattr(work, "code_digest", lambda: "another")
     plan = searcher.plan(range(3))
     store = Store(None, code_digest(), "")
-    search = Search(plan, HereAndNow(), store)
+    search = HistorySearch(plan, HereAndNow(), store)
     (step,) = search.play()
     assert "another version of Phalanx" in step.error
     assert "install the same one" in search.errors[0]
@@ -172,10 +172,10 @@ def test_a_history_that_does_not_end_is_a_finding(monkeypatch: pytest.MonkeyPatc
     assert [row.violated for row in played.rows] == ["", work.ENDS, ""]
 
 
-def looked_at(searcher: Searcher, plan: Plan) -> tuple[Findings, list[Looked]]:
+def looked_at(searcher: Searcher, plan: SearchPlan) -> tuple[SearchFindings, list[Looked]]:
     store = Store(searcher.folder, code_digest(), plan.canary)
     try:
-        search = Search(plan, HereAndNow(), store)
+        search = HistorySearch(plan, HereAndNow(), store)
         list(search.play())
         found = find(plan, store)
         return found, search.examine(found.failing, lambda looked: None)
@@ -246,11 +246,13 @@ def test_pieces_are_large_first_and_small_towards_the_end() -> None:
     """By what histories cost: a few at first, then seconds of them, in the end one second."""
     configuration = Configuration(Profile.MEMBERSHIP)
     seeds = range(2_000)
-    chunks = Chunks(Plan((configuration,), seeds), {configuration: seeds}, cores=2)
+    chunks = Chunks(SearchPlan((configuration,), seeds), {configuration: seeds}, cores=2)
     sizes = []
     for chunk in chunks:
         sizes.append(len(chunk.seeds))
-        chunks.learn(configuration, [Row(seed=each, digest="", violations=0, cpu_s=0.125) for each in chunk.seeds])
+        chunks.learn(
+            configuration, [SearchRow(seed=each, digest="", violations=0, cpu_s=0.125) for each in chunk.seeds]
+        )
     assert sum(sizes) == 2_000
     assert sizes[:3] == [4, 48, 48]
     assert sizes[1:] == sorted(sizes[1:], reverse=True)
@@ -260,6 +262,6 @@ def test_pieces_are_large_first_and_small_towards_the_end() -> None:
 def test_configurations_take_turns() -> None:
     one, other = Configuration(Profile.MEMBERSHIP), Configuration(Profile.QUIET)
     seeds = range(100)
-    chunks = Chunks(Plan((one, other), seeds), {one: seeds, other: seeds}, cores=2)
+    chunks = Chunks(SearchPlan((one, other), seeds), {one: seeds, other: seeds}, cores=2)
     turns = [chunk.configuration for chunk in chunks]
     assert turns[:4] == [one, other, one, other]

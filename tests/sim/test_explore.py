@@ -5,13 +5,13 @@ import pytest
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
 from phalanx.membership.claim import Claim
-from phalanx.membership.role import Role, Turn
+from phalanx.membership.role import Role, RoleTurn
 from phalanx.membership.succession import Succession
 from phalanx.sim.exploration import settle
 from phalanx.sim.exploration.form import CLOCK_START, FAR_MS, form_of
 from phalanx.sim.exploration.search import Exploration, Explored, replay
 from phalanx.sim.exploration.starts import STARTS, begin
-from phalanx.sim.exploration.world import Action, ExploredWorld, Limits
+from phalanx.sim.exploration.world import Action, ExplorationLimits, ExploredWorld
 from phalanx.wire import messages as m
 
 ROWS = ("CS-21", "CS-24", "CS-25", "CS-54", "CS-55", "CS-57", "CS-58", "CS-60", "CS-63", "CS-65", "CS-66")
@@ -19,7 +19,7 @@ ROWS = ("CS-21", "CS-24", "CS-25", "CS-54", "CS-55", "CS-57", "CS-58", "CS-60", 
 
 def explore(members: int, start: str, depth: int, **limits: int) -> Explored:
     usual = {"crashes": 0, "breaks": 0, "suspicions": 0, "times": 0, "cuts": 0, "leaves": 0, "returns": 0}
-    return Exploration(members, start, Limits(**(usual | limits))).run(depth)
+    return Exploration(members, start, ExplorationLimits(**(usual | limits))).run(depth)
 
 
 def told(result: Explored) -> str:
@@ -145,7 +145,7 @@ def agree_at_once(self: Succession, sender: MemberId, message: m.MastershipClaim
     state = self._state
     if state.view is not None and sender in state.view.members and state.role in (Role.SLAVE, Role.CLAIMING):
         self.claim, state.master = None, sender
-        state.turn(Turn.AGREES)
+        state.turn(RoleTurn.AGREES)
         state.out.send(sender, m.ClaimAnswer(message.claim_id, True, state.view))
 
 
@@ -235,7 +235,7 @@ def test_a_planted_bug_is_found(
 
 
 def test_steps_are_read_as_they_are_told() -> None:
-    world = ExploredWorld(3, Limits(returns=1))
+    world = ExploredWorld(3, ExplorationLimits(returns=1))
     steps = [
         Action("deliver", 1, 0),
         Action("crash", 2),
@@ -251,7 +251,7 @@ def test_steps_are_read_as_they_are_told() -> None:
 @pytest.mark.parametrize("text", ["deliver A", "crash A>B", "crash", "fly A", "deliver A>Z", "time AB", "crash a"])
 def test_what_is_no_step_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no step"):
-        ExploredWorld(3, Limits()).read(text)
+        ExploredWorld(3, ExplorationLimits()).read(text)
 
 
 def test_what_cannot_be_done_is_not_replayed() -> None:
@@ -271,7 +271,7 @@ def test_a_form_takes_times_relative_to_the_clock_and_keeps_all_else() -> None:
 
 @pytest.mark.parametrize("start", STARTS)
 def test_a_start_has_nothing_used_up_and_breaks_no_rule(start: str) -> None:
-    limits = Limits(crashes=1, breaks=1, suspicions=1, times=1, cuts=1, leaves=1, returns=1)
+    limits = ExplorationLimits(crashes=1, breaks=1, suspicions=1, times=1, cuts=1, leaves=1, returns=1)
     world, state = begin(start, 4, limits)
     assert all(world.is_left(state, what) for what in ("crash", "break", "suspect", "time", "cut", "leave", "return"))
     assert not [found for member in world.running(state) for found in world.find_conflicts(state, member)]
@@ -280,7 +280,7 @@ def test_a_start_has_nothing_used_up_and_breaks_no_rule(start: str) -> None:
 def test_starts_are_what_they_say() -> None:
     versions = {}
     for name in STARTS:
-        world, state = begin(name, 4, Limits())
+        world, state = begin(name, 4, ExplorationLimits())
         seen = [world.states.seen[state[member]] for member in world.running(state)]
         versions[name] = [each.view.version if each and each.view else 0 for each in seen]
     assert versions == {

@@ -4,7 +4,7 @@ import pytest
 
 from histories import blocks, count_all, play_all
 from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.journal_checker import JournalChecker, Run
+from phalanx.sim.checkers.journal_checker import EventRun, JournalChecker
 from phalanx.sim.history import Operation, Outcome
 from phalanx.sim.journal_canaries import JOURNAL_CANARIES
 from phalanx.sim.options import Profile
@@ -58,7 +58,7 @@ def reply(sequence: int, *events: tuple[int, bytes | None, bytes | None], lineag
 
 def found_in(*replies: JournalReply, entries: dict[bytes, bytes] | None = None, asked: int | None = None) -> list[str]:
     findings = Findings()
-    checker, run = JournalChecker(findings), Run(0, from_beginning=True)
+    checker, run = JournalChecker(findings), EventRun(0, from_beginning=True)
     for each in replies:
         checker.on_events(WHERE, run, each.sequence if asked is None else asked, each, 1)
     if entries is not None:
@@ -91,11 +91,11 @@ def test_what_is_wrong_is_found(replies: list[JournalReply], entries: dict[bytes
 def test_an_event_that_changes_is_found() -> None:
     findings = Findings()
     checker = JournalChecker(findings)
-    checker.on_events(WHERE, Run(0, from_beginning=True), 0, reply(0, (1, V, None)), 1)
-    checker.on_events(WHERE, Run(0, from_beginning=True), 0, reply(0, (1, V, None)), 1)
-    checker.on_events(WHERE, Run(0, from_beginning=True), 0, reply(0, (1, W, None), lineage=8), 1)
+    checker.on_events(WHERE, EventRun(0, from_beginning=True), 0, reply(0, (1, V, None)), 1)
+    checker.on_events(WHERE, EventRun(0, from_beginning=True), 0, reply(0, (1, V, None)), 1)
+    checker.on_events(WHERE, EventRun(0, from_beginning=True), 0, reply(0, (1, W, None), lineage=8), 1)
     assert findings.violations == []
-    checker.on_events(WHERE, Run(0, from_beginning=True), 0, reply(0, (1, W, None)), 1)
+    checker.on_events(WHERE, EventRun(0, from_beginning=True), 0, reply(0, (1, W, None)), 1)
     assert [violation.what for violation in findings.violations] == ["an event stays what it was"]
 
 
@@ -114,7 +114,7 @@ def test_an_event_that_changes_is_found() -> None:
 )
 def test_a_write_is_one_event(outcome: Outcome, events: int, is_wrong: bool) -> None:
     findings = Findings()
-    run = Run(0, from_beginning=True)
+    run = EventRun(0, from_beginning=True)
     run.events = [(1, KEY, V, None, 5)] * events
     operation = Operation(1, "put", 0, "A", (KEY,), 1)  # type: ignore[arg-type]  # any text names a member
     operation.values, operation.outcome = (V,), outcome

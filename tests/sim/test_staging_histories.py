@@ -9,7 +9,7 @@ from phalanx.sim.checkers.staging_checker import KEPT, NEVER_SEEN, ONCE, REPLACE
 from phalanx.sim.drawing import draw_options
 from phalanx.sim.history import NEVER
 from phalanx.sim.options import Profile
-from phalanx.sim.staged_jobs import TEXT, UNSEEN, Ack, Decision, StagedJobs
+from phalanx.sim.staged_jobs import TEXT, UNSEEN, Ack, JobDecision, StagedJobs
 from phalanx.sim.staging_canaries import STAGING_CANARIES
 from planted import assert_found
 
@@ -119,7 +119,7 @@ def test_what_is_wrong_with_batches_is_reported() -> None:
 
 def test_what_is_wrong_with_contents_is_reported() -> None:
     made = jobs()
-    made.decisions = [Decision(1, 10, 20, MEMBER), Decision(2, 30, 40, MEMBER), Decision(3, 50, NEVER, None)]
+    made.decisions = [JobDecision(1, 10, 20, MEMBER), JobDecision(2, 30, 40, MEMBER), JobDecision(3, 50, NEVER, None)]
     assert judged(batch(2), made.content_of(2), made) == set()
     assert judged(batch(2), made.content_of(3), made) == set(), "it may have been decided"
     assert judged(batch(2), made.content_of(1), made) == {REPLACED}
@@ -131,7 +131,7 @@ def test_what_is_wrong_with_contents_is_reported() -> None:
 
 def test_of_sides_that_merged_only_entries_that_no_content_has_are_reported() -> None:
     made = jobs()
-    made.decisions = [Decision(1, 10, 20, MEMBER), Decision(2, 30, 40, MEMBER)]
+    made.decisions = [JobDecision(1, 10, 20, MEMBER), JobDecision(2, 30, 40, MEMBER)]
     both = made.content_of(1) | made.content_of(2)
     lacking = next(key for key in made.keys if key not in made.content_of(1))
     for replaced, wanted in ((both, set()), ({lacking: TEXT + b"1"}, {REPLACED}), (made.content_of(3), {REPLACED})):

@@ -9,7 +9,7 @@ from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import unpack_rows
 from phalanx.codec.values import from_data, from_key_data, to_data, to_key_data
 from phalanx.grid.serving.conditions import wanted_by
-from phalanx.spark.options import Options
+from phalanx.spark.options import SparkOptions
 from phalanx.wire.conditions import Condition
 from phalanx.wire.messages import PackedReply
 
@@ -36,7 +36,7 @@ class FakeGrid:
         self.maps: dict[str, dict[bytes, bytes]] = {}
         self.owner_names = owners
         self.calls: list[tuple[Any, ...]] = []
-        self.connected: list[Options] = []
+        self.connected: list[SparkOptions] = []
         self.is_open = False
         self.founders: tuple[str, ...] = ("a",)
         self.sent = 0
@@ -52,7 +52,7 @@ class FakeGrid:
         return {from_key_data(key): from_data(value) for key, value in self.maps.get(map_name, {}).items()}
 
     @contextmanager
-    def connect(self, options: Options, founders: Collection[str] = ()) -> Iterator["FakeGrid"]:
+    def connect(self, options: SparkOptions, founders: Collection[str] = ()) -> Iterator["FakeGrid"]:
         check_founders(options.cluster, founders, self.founders)
         self.connected.append(options)
         self.is_open = True

@@ -23,11 +23,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from phalanx.client.sync import Client
-from phalanx.common.hidden import Step
+from phalanx.common.hidden import StagedStep
 from phalanx.spark import each_batch, session
 from phalanx.spark.options import SINK, WRITE, parse_options
 from phalanx.spark.source import PhalanxSource
-from phalanx.spark.stream_writer import PhalanxStreamWriter, Staged
+from phalanx.spark.stream_writer import PhalanxStreamWriter, StagedEpoch
 from phalanx.spark.writer import PhalanxWriter
 from phalanx.wire.messages import ChangeStaged
 
@@ -53,7 +53,7 @@ class HeldBatchWriter(PhalanxWriter):
 class HeldWriter(PhalanxStreamWriter):
     """A sink that stops at one batch."""
 
-    def write(self, iterator: Iterator[Any]) -> Staged:
+    def write(self, iterator: Iterator[Any]) -> StagedEpoch:
         staged = super().write(iterator)
         context = TaskContext.get()
         assert context is not None
@@ -89,7 +89,7 @@ def held_halfway(batch: int) -> Iterator[None]:
     plain = Client.call_all
 
     def call_all(self: Client, requests: list[tuple[int, Any]]) -> list[Any]:
-        if not (isinstance(requests[0][1], ChangeStaged) and requests[0][1].step is Step.APPLY):
+        if not (isinstance(requests[0][1], ChangeStaged) and requests[0][1].step is StagedStep.APPLY):
             return plain(self, requests)
         assert len(requests) > 1, "with one owner there is no half"
         half = len(requests) // 2

@@ -17,20 +17,20 @@ from phalanx.spark import keys as keys_module
 from phalanx.spark import layouts as layouts_module
 from phalanx.spark import rows as rows_module
 from phalanx.spark.arrow import to_bytes_list
-from phalanx.spark.options import Options, parse_options
+from phalanx.spark.options import SparkOptions, parse_options
 from phalanx.spark.rows import decode_entries
 from spark.schemas import as_batch, key_scalars, tables, types
 
 
-def encode_keys(batch: Any, chosen: Options) -> list[bytes]:
+def encode_keys(batch: Any, chosen: SparkOptions) -> list[bytes]:
     return to_bytes_list(keys_module.encode_keys(batch, chosen))
 
 
-def encode_rows(batch: Any, chosen: Options) -> list[bytes]:
+def encode_rows(batch: Any, chosen: SparkOptions) -> list[bytes]:
     return to_bytes_list(rows_module.encode_rows(batch, chosen))
 
 
-def options(**changes: str) -> Options:
+def options(**changes: str) -> SparkOptions:
     given_options = {"members": "127.0.0.1:5701", "map": "rows", "key": "__key"} | changes
     return parse_options(given_options, "write")
 
@@ -39,7 +39,7 @@ def key_of(row_number: int) -> bytes:
     return to_key_data(row_number)
 
 
-def decoded(values: list[bytes], schema: Any, chosen: Options) -> list[dict[str, Any]]:
+def decoded(values: list[bytes], schema: Any, chosen: SparkOptions) -> list[dict[str, Any]]:
     """The rows in their order, whatever the order in which their batches come."""
     numbered = pa.schema([pa.field("__key", pa.int64()), *schema])
     found: dict[int, dict[str, Any]] = {}

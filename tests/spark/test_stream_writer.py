@@ -13,7 +13,7 @@ from phalanx.spark import each_batch, stream_writer
 from phalanx.spark import grid as grid_module
 from phalanx.spark.options import parse_options
 from phalanx.spark.source import PhalanxSource
-from phalanx.spark.stream_writer import EachBatchWriter, PhalanxStreamWriter, Staged
+from phalanx.spark.stream_writer import EachBatchWriter, PhalanxStreamWriter, StagedEpoch
 from spark.fakes import FakeGrid
 from spark.stream_fakes import Died, FakeStaging, Stages
 
@@ -55,11 +55,11 @@ def sink(overwrite: bool = False, schema: StructType = SCHEMA, **options: str) -
     return writer
 
 
-def task(writer: PhalanxStreamWriter, *batches: Rows) -> Staged:
+def task(writer: PhalanxStreamWriter, *batches: Rows) -> StagedEpoch:
     """One attempt of a task, in a process of its own."""
     copy = pickle.loads(pickle.dumps(writer))
     found = pickle.loads(pickle.dumps(copy.write(iter([pa.RecordBatch.from_pylist(rows) for rows in batches]))))
-    assert isinstance(found, Staged)
+    assert isinstance(found, StagedEpoch)
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from phalanx.common.hidden import Step
+from phalanx.common.hidden import StagedStep
 from phalanx.common.map_settings import MAX_TEXT_LENGTH
 from phalanx.wire import messages as m
 from phalanx.wire.codec import FrameReader, encode_frame, message_decoder, request_decoder
@@ -75,7 +75,7 @@ def test_a_request_over_a_limit_is_told_by_its_number_and_what_follows_is_read()
         (m.GetAll(3, "m", [b"k"] * (MAX_KEYS + 1)), "keys"),
         (m.PutAll(3, "m", [], [b"v"] * (MAX_KEYS + 1), 0), "values"),
         (m.Get(3, "m" * (MAX_TEXT_LENGTH + 1), b"k"), "map"),
-        (m.ChangeStaged(3, "m", [], 1, Step.APPLY, "j", ["a" * (MAX_TEXT_LENGTH + 1)]), "attempts"),
+        (m.ChangeStaged(3, "m", [], 1, StagedStep.APPLY, "j", ["a" * (MAX_TEXT_LENGTH + 1)]), "attempts"),
     ],
     ids=["GetAll", "PutAll", "Get", "ChangeStaged"],
 )

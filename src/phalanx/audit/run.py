@@ -17,7 +17,7 @@ from phalanx.audit.charts import gather
 from phalanx.audit.findings import Found, collect, merged
 from phalanx.audit.reading import Reading, read_events
 from phalanx.audit.scratch import Scratch, scratch, small
-from phalanx.audit.verdicts import PROPERTIES, TOLD_FINDINGS, Property, Report, Status, Verdict
+from phalanx.audit.verdicts import PROPERTIES, TOLD_FINDINGS, AuditVerdict, Property, Report, Status
 from phalanx.rules import cite
 
 AT_ONCE = 3
@@ -298,7 +298,7 @@ _NEEDS = {
 }
 
 
-def _verdict(judged: Property, found: Found, missing: list[str], figures: dict[str, dict[str, Any]]) -> Verdict:
+def _verdict(judged: Property, found: Found, missing: list[str], figures: dict[str, dict[str, Any]]) -> AuditVerdict:
     what, needed = _NEEDS.get(judged.name, ("", ""))
     if what and not figures["views"][what]:
         missing = [needed, *missing]
@@ -311,7 +311,7 @@ def _verdict(judged: Property, found: Found, missing: list[str], figures: dict[s
         status, said = Status.UNTOLD, f"What would tell is missing: {missing[0]}"
     else:
         status, said = Status.HOLDS, judged.promise
-    return Verdict(
+    return AuditVerdict(
         property=judged.name,
         title=judged.title,
         rule=judged.rule,

@@ -42,7 +42,7 @@ class Finding(msgspec.Struct, frozen=True):
     lines: tuple[Line, ...]
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class AuditVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What is said of one property."""
 
     property: str
@@ -77,7 +77,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     histories: int
     begins: int
     ends: int
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[AuditVerdict, ...]
     bad_lines: int
     bad: tuple[BadLine, ...]
     empty_logs: tuple[str, ...]

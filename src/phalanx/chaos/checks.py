@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from phalanx.chaos.ledger import COUNTERS, Ledger, Outcome, Value, Write
+from phalanx.chaos.ledger import COUNTERS, Ledger, LedgerOutcome, LedgerWrite, Value
 
 SHOWN = 60
 """Characters of a value."""
 
 
-class Violation(msgspec.Struct, frozen=True):
+class ChaosViolation(msgspec.Struct, frozen=True):
     """Something that does not hold."""
 
     what: str
@@ -46,7 +46,7 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Found:
+class ChecksFound:
     """What was read from one map in the end, in all ways that there are."""
 
     scanned: Sequence[tuple[str, Value]]
@@ -55,9 +55,9 @@ class Found:
     size: int
 
 
-def check_ledger(ledger: Ledger, found: Mapping[str, Found]) -> list[Violation]:
+def check_ledger(ledger: Ledger, found: Mapping[str, ChecksFound]) -> list[ChaosViolation]:
     """Everything that does not hold, in the order of maps and keys; empty if the ledger holds."""
-    violations: list[Violation] = []
+    violations: list[ChaosViolation] = []
     for name, keys in ledger.maps.items():
         read = found[name]
         check = _check_counter if name == COUNTERS else _check_register
@@ -67,12 +67,12 @@ def check_ledger(ledger: Ledger, found: Mapping[str, Found]) -> list[Violation]:
     return violations
 
 
-def _check_register(name: str, key: str, writes: Sequence[Write], value: Value) -> list[Violation]:
-    acknowledged = [index for index, write in enumerate(writes) if write.outcome is Outcome.ACKNOWLEDGED]
+def _check_register(name: str, key: str, writes: Sequence[LedgerWrite], value: Value) -> list[ChaosViolation]:
+    acknowledged = [index for index, write in enumerate(writes) if write.outcome is LedgerOutcome.ACKNOWLEDGED]
     last = acknowledged[-1] if acknowledged else -1
     certain: Value = writes[last].value if acknowledged else None
-    later = [write.value for write in writes[last + 1 :] if write.outcome is Outcome.INDETERMINATE]
-    refused = [write for write in writes if write.outcome is Outcome.REFUSED]
+    later = [write.value for write in writes[last + 1 :] if write.outcome is LedgerOutcome.INDETERMINATE]
+    refused = [write for write in writes if write.outcome is LedgerOutcome.REFUSED]
     if refused:
         return [
             _violation("something was there before the only writer wrote it", name, key, "nothing", "a value", refused)
@@ -84,7 +84,7 @@ def _check_register(name: str, key: str, writes: Sequence[Write], value: Value) 
         what = "an acknowledged write is missing"
     elif value not in [write.value for write in writes]:
         what = "a value that nobody wrote"
-    elif any(write.value == value and write.outcome is Outcome.FAILED for write in writes):
+    elif any(write.value == value and write.outcome is LedgerOutcome.FAILED for write in writes):
         what = "a write that failed was done"
     elif certain is None:
         what = "what was removed is there"
@@ -94,9 +94,9 @@ def _check_register(name: str, key: str, writes: Sequence[Write], value: Value) 
     return [_violation(what, name, key, expected, _shown(value), times)]
 
 
-def _check_counter(name: str, key: str, writes: Sequence[Write], value: Value) -> list[Violation]:
-    acknowledged = [write for write in writes if write.outcome is Outcome.ACKNOWLEDGED]
-    indeterminate = sum(write.outcome is Outcome.INDETERMINATE for write in writes)
+def _check_counter(name: str, key: str, writes: Sequence[LedgerWrite], value: Value) -> list[ChaosViolation]:
+    acknowledged = [write for write in writes if write.outcome is LedgerOutcome.ACKNOWLEDGED]
+    indeterminate = sum(write.outcome is LedgerOutcome.INDETERMINATE for write in writes)
     least, most = len(acknowledged), len(acknowledged) + indeterminate
     violations = []
     if not isinstance(value, int) or not least <= value <= most:
@@ -112,26 +112,30 @@ def _check_counter(name: str, key: str, writes: Sequence[Write], value: Value) -
     return violations
 
 
-def _check_reading(name: str, keys: Mapping[str, Sequence[Write]], read: Found) -> list[Violation]:
+def _check_reading(name: str, keys: Mapping[str, Sequence[LedgerWrite]], read: ChecksFound) -> list[ChaosViolation]:
     violations = []
     scanned = dict(read.scanned)
     for key, times in Counter(key for key, _ in read.scanned).items():
         if times > 1:
-            violations.append(Violation("a scan returned a key twice", name, key, "once", f"{times} times"))
+            violations.append(ChaosViolation("a scan returned a key twice", name, key, "once", f"{times} times"))
     for key in sorted(scanned.keys() - keys.keys()):
-        violations.append(Violation("a key that nobody wrote", name, key, "nothing", _shown(scanned[key])))
+        violations.append(ChaosViolation("a key that nobody wrote", name, key, "nothing", _shown(scanned[key])))
     for key in sorted((scanned.keys() | read.looked_up.keys()) & keys.keys()):
         one, other = read.looked_up.get(key), scanned.get(key)
         if one != other:
-            violations.append(Violation("a scan and a look-up differ", name, key, _shown(one), _shown(other)))
+            violations.append(ChaosViolation("a scan and a look-up differ", name, key, _shown(one), _shown(other)))
     if read.size != len(scanned):
-        violations.append(Violation(f"the size of map {name} is {read.size}, but {len(scanned)} keys are in it", name))
+        violations.append(
+            ChaosViolation(f"the size of map {name} is {read.size}, but {len(scanned)} keys are in it", name)
+        )
     return violations
 
 
-def _violation(what: str, name: str, key: str, expected: str, found: str, writes: Sequence[Write]) -> Violation:
+def _violation(
+    what: str, name: str, key: str, expected: str, found: str, writes: Sequence[LedgerWrite]
+) -> ChaosViolation:
     between = (min(w.began_s for w in writes), max(w.ended_s for w in writes)) if writes else None
-    return Violation(what, name, key, expected, found, between)
+    return ChaosViolation(what, name, key, expected, found, between)
 
 
 def _shown(value: Value) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phalanx.chaos.marks import Marks
-from phalanx.chaos.plan import ACCEPTABLE_PAUSE_MS, HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS, Options
+from phalanx.chaos.plan import ACCEPTABLE_PAUSE_MS, HEARTBEAT_INTERVAL_MS, HEARTBEAT_TIMEOUT_MS, ChaosOptions
 from phalanx.chaos.whole import Surveyed, find_missing
 from phalanx.client.ask import Inquirer, Placement
 from phalanx.common.errors import PhalanxError, UnavailableError
@@ -34,7 +34,7 @@ join_attempts = 60
 """
 
 
-class Phase(enum.Enum):
+class ChaosPhase(enum.Enum):
     """Where a process is in its life, as the one knows who does things to it."""
 
     STARTING = "is starting"
@@ -53,7 +53,7 @@ class Soldier:
     """Through whom it joins."""
     address: Address | None = None
     """Where it listens, as soon as it was ready."""
-    phase: Phase = Phase.STARTING
+    phase: ChaosPhase = ChaosPhase.STARTING
     is_stopped: bool = False
     """By SIGSTOP."""
     may_be_another: bool = True
@@ -73,7 +73,7 @@ class NotWhole(PhalanxError):
 class ChaosCluster:
     """The members of one run."""
 
-    def __init__(self, folder: Path, options: Options) -> None:
+    def __init__(self, folder: Path, options: ChaosOptions) -> None:
         self.name = f"chaos-{options.seed}-{os.getpid()}"
         """Of no other run on this machine: ports are used again, and masters look for their clusters there."""
         self.soldiers: list[Soldier] = []
@@ -95,14 +95,14 @@ class ChaosCluster:
 
     # --- who is there ----------------------------------------------------------------------------------------------
 
-    def in_phase(self, *phases: Phase) -> list[Soldier]:
+    def in_phase(self, *phases: ChaosPhase) -> list[Soldier]:
         """Those in one of the phases, in the order of their start."""
         return [soldier for soldier in self.soldiers if soldier.phase in phases]
 
     def by_age(self) -> list[Soldier]:
         """Those that serve, the oldest first by the newest list that was seen; others behind, in the order of start."""
         order = {address_of(m): index for index, m in enumerate(self._view.members)} if self._view is not None else {}
-        serving = self.in_phase(Phase.READY)
+        serving = self.in_phase(ChaosPhase.READY)
         return sorted(serving, key=lambda soldier: order.get(soldier.process.address, len(order)))
 
     def oldest(self) -> Soldier | None:
@@ -112,7 +112,7 @@ class ChaosCluster:
 
     def addresses(self) -> str:
         """Of those that serve, as clients take them; those that are not stopped first."""
-        serving = sorted(self.in_phase(Phase.READY, Phase.LEAVING), key=lambda soldier: soldier.is_stopped)
+        serving = sorted(self.in_phase(ChaosPhase.READY, ChaosPhase.LEAVING), key=lambda soldier: soldier.is_stopped)
         return ",".join(soldier.process.address for soldier in serving)
 
     # --- what is done to them ----------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class ChaosCluster:
                 await asyncio.to_thread(soldier.process.wait_ready, LOOK_FOR_SEEDS_EVERY_S)
                 break
             except UnavailableError as error:
-                if soldier.seeds and all(seed.phase is Phase.ENDED for seed in soldier.seeds):
+                if soldier.seeds and all(seed.phase is ChaosPhase.ENDED for seed in soldier.seeds):
                     self.begin_leave(soldier)  # it may have been admitted by the last of them a moment ago
                     await self.wait_left(soldier)
                     soldier, deadline = self.start(), time.monotonic() + READY_WITHIN_S
@@ -155,11 +155,11 @@ class ChaosCluster:
                     return
         soldier.address = soldier.process.address
         self._heard_of.add(soldier.process.member)
-        soldier.phase = Phase.READY
+        soldier.phase = ChaosPhase.READY
 
     def kill(self, soldier: Soldier) -> None:
         """SIGKILL."""
-        soldier.phase = Phase.ENDED
+        soldier.phase = ChaosPhase.ENDED
         soldier.process.kill()
         self._marks.note(soldier.member, "crashed")
 
@@ -192,7 +192,7 @@ class ChaosCluster:
             await asyncio.sleep(LOOK_EVERY_S)
 
     def _is_removed(self, soldier: Soldier) -> bool:
-        serving = [other for other in self.in_phase(Phase.READY) if not other.is_stopped]
+        serving = [other for other in self.in_phase(ChaosPhase.READY) if not other.is_stopped]
         try:
             views = [self._inquirer(other).table().view for other in serving]
         except UnavailableError:
@@ -209,7 +209,7 @@ class ChaosCluster:
 
     def begin_leave(self, soldier: Soldier) -> None:
         """SIGTERM."""
-        soldier.phase = Phase.LEAVING
+        soldier.phase = ChaosPhase.LEAVING
         soldier.process.signal(signal.SIGTERM)
 
     async def wait_left(self, soldier: Soldier) -> None:
@@ -219,16 +219,16 @@ class ChaosCluster:
         except UnavailableError as error:
             self.problems.append(f"{soldier.name} did not leave: {error}")
             return
-        if soldier.phase is Phase.LEAVING:  # not killed on its way
-            soldier.phase = Phase.ENDED
+        if soldier.phase is ChaosPhase.LEAVING:  # not killed on its way
+            soldier.phase = ChaosPhase.ENDED
             if status != 0:
                 self.problems.append(f"{soldier.name} left with status {status}: {soldier.process.last_log_line()}")
 
     def find_fallen(self) -> None:
         """Note those that ended although nobody made them."""
-        for soldier in self.in_phase(Phase.READY):
+        for soldier in self.in_phase(ChaosPhase.READY):
             if not soldier.process.is_running:
-                soldier.phase = Phase.ENDED
+                soldier.phase = ChaosPhase.ENDED
                 status = soldier.process.wait()
                 self.problems.append(
                     f"{soldier.name} ended by itself with status {status}: {soldier.process.last_log_line()}"
@@ -262,11 +262,11 @@ class ChaosCluster:
         return await asyncio.to_thread(self._find_missing, at_rest)
 
     def _find_missing(self, at_rest: bool) -> str | None:
-        coming_or_going = self.in_phase(Phase.STARTING, Phase.LEAVING)
+        coming_or_going = self.in_phase(ChaosPhase.STARTING, ChaosPhase.LEAVING)
         if at_rest and coming_or_going:
             return f"{coming_or_going[0].name} {coming_or_going[0].phase.value}"
         serving: dict[str, tuple[MemberId, Placement]] = {}
-        for soldier in self.in_phase(Phase.READY):
+        for soldier in self.in_phase(ChaosPhase.READY):
             if soldier.is_stopped:
                 return f"{soldier.name} is stopped"
             try:
@@ -278,8 +278,8 @@ class ChaosCluster:
             self._note_incarnation(soldier, member)
             self._view = reply.view
             serving[soldier.name] = member, Placement(reply.view, reply.table, self._options.backups)
-        leaving = [soldier.process.address for soldier in self.in_phase(Phase.LEAVING)]
-        starting = len(self.in_phase(Phase.STARTING))
+        leaving = [soldier.process.address for soldier in self.in_phase(ChaosPhase.LEAVING)]
+        starting = len(self.in_phase(ChaosPhase.STARTING))
         missing = find_missing(Surveyed(serving, leaving, starting, self._heard_of))
         return missing or (self._find_unconfirmed() if at_rest else None)
 
@@ -301,11 +301,11 @@ class ChaosCluster:
 
     def holdings(self) -> dict[str, ReplicasReply]:
         """What each that serves says that it holds. Raises `UnavailableError`."""
-        return {soldier.name: self._inquirer(soldier).replicas() for soldier in self.in_phase(Phase.READY)}
+        return {soldier.name: self._inquirer(soldier).replicas() for soldier in self.in_phase(ChaosPhase.READY)}
 
     def reborn(self) -> list[int]:
         """Partitions that began empty, because nobody had them any more, by the newest table. Raises `UnavailableError`."""
-        tables = [self._inquirer(soldier).table().table for soldier in self.in_phase(Phase.READY)]
+        tables = [self._inquirer(soldier).table().table for soldier in self.in_phase(ChaosPhase.READY)]
         newest = max(tables, key=lambda table: table.version)
         return [partition for partition, birth in enumerate(newest.births) if birth]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from phalanx.chaos.cluster import LOOK_EVERY_S, WHOLE_WITHIN_S, ChaosCluster, NotWhole, Phase, Soldier
-from phalanx.chaos.plan import Fault, Kind, Options, Plan
+from phalanx.chaos.cluster import LOOK_EVERY_S, WHOLE_WITHIN_S, ChaosCluster, ChaosPhase, NotWhole, Soldier
+from phalanx.chaos.plan import ChaosFault, ChaosKind, ChaosOptions, ChaosPlan
 
 PATIENCE_S = 10.0
 """So long a hurting fault waits for the cluster to be whole before gentle ones hold back: one that members join and
@@ -23,7 +23,7 @@ AROUND_S = 10.0
 class FaultDone(msgspec.Struct):
     """A fault that was carried out. Seconds since the beginning."""
 
-    kind: Kind
+    kind: ChaosKind
     members: list[str]
     master: bool
     """Whether the oldest was among them."""
@@ -44,11 +44,11 @@ class FaultDone(msgspec.Struct):
         return f"{self.began_s:.1f} to {until} s: {self.kind} {' '.join(self.members)}{oldest}"
 
 
-class Faults:
+class ChaosFaults:
     """Carries out a plan: two lanes beside each other until the time is over."""
 
     def __init__(
-        self, cluster: ChaosCluster, options: Options, now: Callable[[], float], tell: Callable[[str], None]
+        self, cluster: ChaosCluster, options: ChaosOptions, now: Callable[[], float], tell: Callable[[str], None]
     ) -> None:
         self.done: list[FaultDone] = []
         self.skipped = 0
@@ -68,7 +68,7 @@ class Faults:
         self._errands: set[asyncio.Task[None]] = set()
         """What goes on after its fault struck: members that leave, join, are paused."""
 
-    async def carry_out(self, plan: Plan) -> None:
+    async def carry_out(self, plan: ChaosPlan) -> None:
         """Until the time is over; then everything is healed and whatever was begun has ended. Raises `NotWhole`."""
         timer = asyncio.get_running_loop().call_later(self._options.seconds - self._now(), self._over.set)
         try:
@@ -88,7 +88,7 @@ class Faults:
             timer.cancel()
             for errand in self._errands:
                 errand.cancel()
-            for soldier in self._cluster.in_phase(Phase.READY, Phase.LEAVING):
+            for soldier in self._cluster.in_phase(ChaosPhase.READY, ChaosPhase.LEAVING):
                 if soldier.is_stopped:
                     self._cluster.resume(soldier)
 
@@ -102,39 +102,39 @@ class Faults:
 
     # --- hurting -----------------------------------------------------------------------------------------------------
 
-    async def _hurting_lane(self, faults: Sequence[Fault]) -> None:
+    async def _hurting_lane(self, faults: Sequence[ChaosFault]) -> None:
         for fault in faults:
             if await self._is_over_at(fault.at_s):
                 return
             done, victims = await self._strike_when_whole(fault)
             healed_s = self._now()
-            if fault.kind is Kind.HANG:
+            if fault.kind is ChaosKind.HANG:
                 healed_s = await self._hang(victims, fault.lasts_s)
             else:
                 await self._wait(fault.replaced_after_s)
-                await (self._restart(victims) if fault.kind is Kind.RESTART else self._top_up())
+                await (self._restart(victims) if fault.kind is ChaosKind.RESTART else self._top_up())
             done.ended_s = round(self._now(), 2)
             await self._cluster.wait_whole(waiting=self._waiting)
             done.whole_after_s = round(self._now() - healed_s, 2)
             self._known_to_hung = []
             self._waiting("")
 
-    async def _strike_when_whole(self, fault: Fault) -> tuple[FaultDone, list[Soldier]]:
+    async def _strike_when_whole(self, fault: ChaosFault) -> tuple[FaultDone, list[Soldier]]:
         """Raises `NotWhole` if that does not come about."""
         deadline_s = self._now() + WHOLE_WITHIN_S
         while True:
             async with self._no_stops:
                 missing = await self._cluster.find_missing()
-                leaving = self._cluster.in_phase(Phase.LEAVING)
-                if missing is None and leaving and fault.kind is Kind.HANG:
+                leaving = self._cluster.in_phase(ChaosPhase.LEAVING)
+                if missing is None and leaving and fault.kind is ChaosKind.HANG:
                     missing = f"{leaving[0].name} is leaving"
                 if missing is None:
                     self._waiting("")
                     victims = self._choose(fault, most=self._options.backups)
-                    if fault.kind is Kind.HANG:
+                    if fault.kind is ChaosKind.HANG:
                         self._known_to_hung = self._able()
                     for soldier in victims:
-                        if fault.kind is Kind.HANG:
+                        if fault.kind is ChaosKind.HANG:
                             self._cluster.pause(soldier, for_long=True)
                         else:
                             self._cluster.kill(soldier)
@@ -164,22 +164,22 @@ class Faults:
 
     # --- gentle ------------------------------------------------------------------------------------------------------
 
-    async def _gentle_lane(self, faults: Sequence[Fault]) -> None:
+    async def _gentle_lane(self, faults: Sequence[ChaosFault]) -> None:
         for fault in faults:
             while not await self._is_over_at(fault.at_s) and self._is_impatient():
                 await self._wait(LOOK_EVERY_S)
             if self._over.is_set():
                 return
-            if fault.kind is Kind.JOIN:
+            if fault.kind is ChaosKind.JOIN:
                 self._begin_join(fault)
-            elif fault.kind is Kind.PAUSE:
+            elif fault.kind is ChaosKind.PAUSE:
                 self._begin_pause(fault)
             else:
                 async with self._no_stops:
                     self._begin_stop(fault)
 
-    def _begin_join(self, fault: Fault) -> None:
-        room = self._options.most - len(self._cluster.in_phase(Phase.READY, Phase.STARTING))
+    def _begin_join(self, fault: ChaosFault) -> None:
+        room = self._options.most - len(self._cluster.in_phase(ChaosPhase.READY, ChaosPhase.STARTING))
         started = [self._cluster.start() for _ in range(min(len(fault.ranks), room))]
         if not started:
             self.skipped += 1
@@ -190,7 +190,7 @@ class Faults:
         await self._ready(started)
         done.ended_s = round(self._now(), 2)
 
-    def _begin_pause(self, fault: Fault) -> None:
+    def _begin_pause(self, fault: ChaosFault) -> None:
         victims = self._choose(fault, most=1)
         if not victims:
             self.skipped += 1
@@ -203,7 +203,7 @@ class Faults:
         self._cluster.resume(soldier)
         done.ended_s = round(self._now(), 2)
 
-    def _begin_stop(self, fault: Fault) -> None:
+    def _begin_stop(self, fault: ChaosFault) -> None:
         victims = self._choose(fault, most=len(self._able()) - self._options.fewest)
         victims = [soldier for soldier in victims if soldier not in self._known_to_hung]
         if not victims:
@@ -229,13 +229,13 @@ class Faults:
         """Those that serve and are not stopped, the oldest first."""
         return [soldier for soldier in self._cluster.by_age() if not soldier.is_stopped]
 
-    def _choose(self, fault: Fault, most: int) -> list[Soldier]:
+    def _choose(self, fault: ChaosFault, most: int) -> list[Soldier]:
         """Whom a fault strikes: by age among those that serve and are not stopped, at most so many."""
         able = self._able()
         ranks = dict.fromkeys(rank % len(able) for rank in fault.ranks) if able else {}
         return [able[rank] for rank in ranks][: max(most, 0)]
 
-    def _begun(self, kind: Kind, soldiers: list[Soldier]) -> FaultDone:
+    def _begun(self, kind: ChaosKind, soldiers: list[Soldier]) -> FaultDone:
         names = [soldier.name for soldier in soldiers]
         done = FaultDone(kind, names, self._cluster.oldest() in soldiers, round(self._now(), 2))
         self.done.append(done)
@@ -245,7 +245,7 @@ class Faults:
 
     async def _top_up(self) -> None:
         """Start members where some are missing, and wait until they serve."""
-        there = len(self._cluster.in_phase(Phase.READY, Phase.STARTING))
+        there = len(self._cluster.in_phase(ChaosPhase.READY, ChaosPhase.STARTING))
         await self._ready([self._cluster.start() for _ in range(self._options.members - there)])
 
     async def _ready(self, started: Sequence[Soldier]) -> None:

@@ -15,7 +15,7 @@ Value = str | int | None
 """None: the key has no value."""
 
 
-class Outcome(enum.StrEnum):
+class LedgerOutcome(enum.StrEnum):
     """What became of a write, as its caller was told."""
 
     ACKNOWLEDGED = "acknowledged"
@@ -27,13 +27,13 @@ class Outcome(enum.StrEnum):
     """`IndeterminateWrite`: done or not."""
 
 
-class Write(msgspec.Struct, frozen=True, gc=False):
+class LedgerWrite(msgspec.Struct, frozen=True, gc=False):
     """One write. Times are seconds since the beginning."""
 
     writer: int
     value: Value
     """Written, or None: removed."""
-    outcome: Outcome
+    outcome: LedgerOutcome
     began_s: float
     ended_s: float
 
@@ -42,21 +42,23 @@ class Write(msgspec.Struct, frozen=True, gc=False):
 class Ledger:
     """All writes."""
 
-    maps: dict[str, dict[str, list[Write]]] = field(default_factory=lambda: {UNIQUE: {}, REGISTERS: {}, COUNTERS: {}})
+    maps: dict[str, dict[str, list[LedgerWrite]]] = field(
+        default_factory=lambda: {UNIQUE: {}, REGISTERS: {}, COUNTERS: {}}
+    )
     """Map, then key, to its writes in the order in which they ended."""
     outcomes: Counter[str] = field(default_factory=Counter)
     certain: list[str] = field(default_factory=list)
     """Unique keys whose write was acknowledged, in that order."""
     missed_s: dict[str, float] = field(default_factory=dict)
     """Of those: which a reader did not find, and when it first did not."""
-    longest: dict[int, Write] = field(default_factory=dict)
+    longest: dict[int, LedgerWrite] = field(default_factory=dict)
     """Writer to the write that it waited for the longest."""
 
-    def note(self, map_name: str, key: str, write: Write) -> None:
+    def note(self, map_name: str, key: str, write: LedgerWrite) -> None:
         """A write has ended."""
         self.maps[map_name].setdefault(key, []).append(write)
         self.outcomes[write.outcome] += 1
-        if map_name == UNIQUE and write.outcome is Outcome.ACKNOWLEDGED:
+        if map_name == UNIQUE and write.outcome is LedgerOutcome.ACKNOWLEDGED:
             self.certain.append(key)
         longest = self.longest.get(write.writer)
         if longest is None or write.ended_s - write.began_s > longest.ended_s - longest.began_s:

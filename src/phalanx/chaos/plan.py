@@ -35,7 +35,7 @@ OLDEST_SHARE = 0.3
 """Of faults that strike the oldest member, beside those that draw it by chance."""
 
 
-class Kind(enum.StrEnum):
+class ChaosKind(enum.StrEnum):
     """What is done to members."""
 
     KILL = "kill"
@@ -51,13 +51,13 @@ class Kind(enum.StrEnum):
     JOIN = "join"
 
 
-HURTING = {Kind.KILL: 4, Kind.RESTART: 3, Kind.HANG: 3}
+HURTING = {ChaosKind.KILL: 4, ChaosKind.RESTART: 3, ChaosKind.HANG: 3}
 """Kind to its weight."""
-GENTLE = {Kind.STOP: 4, Kind.JOIN: 3, Kind.PAUSE: 3}
-WITHOUT_BACKUPS = {Kind.STOP: 1, Kind.JOIN: 1}
+GENTLE = {ChaosKind.STOP: 4, ChaosKind.JOIN: 3, ChaosKind.PAUSE: 3}
+WITHOUT_BACKUPS = {ChaosKind.STOP: 1, ChaosKind.JOIN: 1}
 
 
-class Options(msgspec.Struct, frozen=True):
+class ChaosOptions(msgspec.Struct, frozen=True):
     """What a run is drawn from; with the seed it determines the plan."""
 
     seed: int = 0
@@ -88,12 +88,12 @@ class Options(msgspec.Struct, frozen=True):
         return self.members + 2
 
 
-class Fault(msgspec.Struct, frozen=True):
+class ChaosFault(msgspec.Struct, frozen=True):
     """One fault as it is planned."""
 
     at_s: float
     """Since the beginning, at the earliest: a hurting one waits until the cluster is whole."""
-    kind: Kind
+    kind: ChaosKind
     ranks: tuple[int, ...]
     """Whom, by age; of a join only their number matters."""
     lasts_s: float = 0.0
@@ -102,46 +102,46 @@ class Fault(msgspec.Struct, frozen=True):
     """Until another member is started, where one is missing."""
 
     def __str__(self) -> str:
-        if self.kind is Kind.JOIN:
+        if self.kind is ChaosKind.JOIN:
             return f"{self.at_s:6.1f} s  join {len(self.ranks)}"
         whom = ", ".join("the oldest" if rank == 0 else f"#{rank}" for rank in self.ranks)
         more = f" for {self.lasts_s:.1f} s" if self.lasts_s else ""
         return f"{self.at_s:6.1f} s  {self.kind} {whom}{more}"
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ChaosPlan(msgspec.Struct, frozen=True):
     """All faults of a run, in order."""
 
-    hurting: tuple[Fault, ...]
-    gentle: tuple[Fault, ...]
+    hurting: tuple[ChaosFault, ...]
+    gentle: tuple[ChaosFault, ...]
 
     def lines(self) -> list[str]:
         """For people, in the order of time."""
         return [str(fault) for fault in sorted((*self.hurting, *self.gentle), key=lambda fault: fault.at_s)]
 
 
-def draw_plan(options: Options) -> Plan:
+def draw_plan(options: ChaosOptions) -> ChaosPlan:
     """The plan of these options: the same for the same options, whatever else is drawn in the process."""
     rng = random.Random(f"phalanx chaos {options.seed}")
     hurting = _draw_lane(rng, options, HURTING, HURTING_GAP_S, options.backups) if options.backups else []
     weights = GENTLE if options.backups else WITHOUT_BACKUPS
-    return Plan(tuple(hurting), tuple(_draw_lane(rng, options, weights, GENTLE_GAP_S, MOST_AT_ONCE)))
+    return ChaosPlan(tuple(hurting), tuple(_draw_lane(rng, options, weights, GENTLE_GAP_S, MOST_AT_ONCE)))
 
 
 def _draw_lane(
-    rng: random.Random, options: Options, weights: dict[Kind, int], gap_s: tuple[float, float], at_once: int
-) -> list[Fault]:
+    rng: random.Random, options: ChaosOptions, weights: dict[ChaosKind, int], gap_s: tuple[float, float], at_once: int
+) -> list[ChaosFault]:
     faults = []
     at_s = _tenths(rng, gap_s)
     while at_s < options.seconds:
         kind = rng.choices(list(weights), list(weights.values()))[0]
-        count = 1 if kind is Kind.PAUSE else rng.randint(1, at_once)
+        count = 1 if kind is ChaosKind.PAUSE else rng.randint(1, at_once)
         ranks = rng.sample(range(max(options.members, count)), count)
         if rng.random() < OLDEST_SHARE and 0 not in ranks:
             ranks[0] = 0
-        lasts_s = {Kind.PAUSE: _tenths(rng, PAUSE_S), Kind.HANG: _tenths(rng, HANG_S)}.get(kind, 0.0)
+        lasts_s = {ChaosKind.PAUSE: _tenths(rng, PAUSE_S), ChaosKind.HANG: _tenths(rng, HANG_S)}.get(kind, 0.0)
         replaced_after_s = rng.choice((0.0, _tenths(rng, (0.0, 4.0))))
-        faults.append(Fault(at_s, kind, tuple(sorted(ranks)), lasts_s, replaced_after_s))
+        faults.append(ChaosFault(at_s, kind, tuple(sorted(ranks)), lasts_s, replaced_after_s))
         at_s = round(at_s + _tenths(rng, gap_s), 1)
     return faults
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from phalanx.chaos.checks import Found, Violation, check_ledger
+from phalanx.chaos.checks import ChaosViolation, ChecksFound, check_ledger
 from phalanx.chaos.cluster import ChaosCluster, NotWhole
-from phalanx.chaos.faults import FaultDone, Faults
-from phalanx.chaos.ledger import UNIQUE, Ledger, Value, Write
-from phalanx.chaos.plan import Options, Plan, draw_plan
+from phalanx.chaos.faults import ChaosFaults, FaultDone
+from phalanx.chaos.ledger import UNIQUE, Ledger, LedgerWrite, Value
+from phalanx.chaos.plan import ChaosOptions, ChaosPlan, draw_plan
 from phalanx.chaos.writers import ReaderTask, Surroundings, WriterTask
 from phalanx.client.aio import connect
 from phalanx.common.errors import UnavailableError
@@ -49,11 +49,11 @@ class Times(msgspec.Struct, frozen=True):
     longest: float
 
 
-class Report(msgspec.Struct, frozen=True):
+class ChaosReport(msgspec.Struct, frozen=True):
     """What was done, and what was found."""
 
     ok: bool
-    options: Options
+    options: ChaosOptions
     command: str
     seconds: float
     """That writers wrote."""
@@ -75,20 +75,20 @@ class Report(msgspec.Struct, frozen=True):
     members_started: int
     unexplained_removals: list[str]
     """Of members that never hung: with these, more were taken away at once than was drawn."""
-    violations: list[Violation]
+    violations: list[ChaosViolation]
     history: list[FaultDone]
 
 
-class Run:
+class ChaosRun:
     """One run; `progress` may be asked at any time while it goes on."""
 
-    def __init__(self, options: Options, folder: Path, tell: Callable[[str], None]) -> None:
+    def __init__(self, options: ChaosOptions, folder: Path, tell: Callable[[str], None]) -> None:
         self.options = options
-        self.plan: Plan = draw_plan(options)
+        self.plan: ChaosPlan = draw_plan(options)
         self.ledger = Ledger()
         self._tell = tell
         self._cluster = ChaosCluster(folder, options)
-        self._faults = Faults(self._cluster, options, self._now, tell)
+        self._faults = ChaosFaults(self._cluster, options, self._now, tell)
         around = Surroundings(options.seed, self.ledger, self._cluster.addresses, self._cluster.name, self._now)
         self._writers = [WriterTask(around, number) for number in range(options.writers)]
         self._reader = ReaderTask(around)
@@ -103,7 +103,7 @@ class Run:
         doing = self._faults.waits_for or self._doing
         return f"{now:.0f} s, {self.ledger.operations:,} writes{stall} · {doing}"
 
-    async def run(self) -> Report:
+    async def run(self) -> ChaosReport:
         """All of it. Every process has ended when this returns or raises."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
         try:
@@ -114,13 +114,13 @@ class Run:
     def _now(self) -> float:
         return time.monotonic() - self._began
 
-    async def _run(self) -> Report:
+    async def _run(self) -> ChaosReport:
         await self._start()
         self._began = time.monotonic()
         self._doing = "writers write"
         tasks = [*self._writers, self._reader]
         writing = [asyncio.create_task(task.run()) for task in tasks]
-        violations: list[Violation] = []
+        violations: list[ChaosViolation] = []
         try:
             violations += await self._strike(writing)
             self._doing = "writers finish"
@@ -136,9 +136,9 @@ class Run:
         try:
             at_rest_after_s = await self._cluster.wait_whole(at_rest=True, waiting=self._wait_for)
         except NotWhole as error:
-            violations.append(Violation(str(error)))
+            violations.append(ChaosViolation(str(error)))
         violations += await self._check()
-        violations += [Violation(problem) for problem in self._cluster.problems]
+        violations += [ChaosViolation(problem) for problem in self._cluster.problems]
         violations += self._check_stalls()
         return self._report(seconds, at_rest_after_s, violations)
 
@@ -152,7 +152,7 @@ class Run:
             await client.table()
         await self._cluster.wait_whole(waiting=self._wait_for)
 
-    async def _strike(self, writing: Sequence[asyncio.Task[None]]) -> list[Violation]:
+    async def _strike(self, writing: Sequence[asyncio.Task[None]]) -> list[ChaosViolation]:
         """Carry out the plan; a writer that ends by an error ends that, too."""
         striking = asyncio.create_task(self._faults.carry_out(self.plan))
         try:
@@ -162,12 +162,12 @@ class Run:
                     task.result()
             await striking
         except NotWhole as error:
-            return [Violation(str(error))]
+            return [ChaosViolation(str(error))]
         finally:
             striking.cancel()
         return []
 
-    async def _check(self) -> list[Violation]:
+    async def _check(self) -> list[ChaosViolation]:
         self._doing = "reads everything"
         try:
             async with connect(self._cluster.addresses(), cluster=self._cluster.name) as client:
@@ -179,15 +179,17 @@ class Run:
                     wanted = list(keys)
                     for start in range(0, len(wanted), READ_AT_ONCE):
                         looked_up |= await entries.get_all(wanted[start : start + READ_AT_ONCE])
-                    found[name] = Found(scanned, looked_up, await entries.size())
+                    found[name] = ChecksFound(scanned, looked_up, await entries.size())
         except UnavailableError as error:
-            return [Violation(f"the maps could not be read in the end: {error}")]
+            return [ChaosViolation(f"the maps could not be read in the end: {error}")]
         violations = [self._explained(violation) for violation in check_ledger(self.ledger, found)]
         if reborn := await asyncio.to_thread(self._cluster.reborn):
-            violations.append(Violation(f"partitions lost all their replicas, and began empty: {shortened(reborn)}"))
+            violations.append(
+                ChaosViolation(f"partitions lost all their replicas, and began empty: {shortened(reborn)}")
+            )
         return violations + await self._check_replicas(sum(read.size for read in found.values()))
 
-    def _explained(self, violation: Violation) -> Violation:
+    def _explained(self, violation: ChaosViolation) -> ChaosViolation:
         """With what was done to members around that time."""
         if violation.between_s is None:
             return violation
@@ -197,10 +199,10 @@ class Run:
             faults = tuple(dict.fromkeys((*faults, *self._faults.around((missed_s, missed_s)))))
         return msgspec.structs.replace(violation, missed_s=missed_s, faults=faults)
 
-    def _check_stalls(self) -> list[Violation]:
+    def _check_stalls(self) -> list[ChaosViolation]:
         """The world never stops: a member that hangs is removed long before."""
         return [
-            Violation(
+            ChaosViolation(
                 f"writer {stall.writer} waited {stall.ms} ms for one write ({stall.outcome})",
                 between_s=(stall.began_s, stall.began_s + stall.ms / 1000),
                 faults=stall.faults,
@@ -209,7 +211,7 @@ class Run:
             if stall.ms > LONGEST_STALL_S * 1000
         ]
 
-    async def _check_replicas(self, entries: int) -> list[Violation]:
+    async def _check_replicas(self, entries: int) -> list[ChaosViolation]:
         """Members hold each entry as often as there are replicas: no copy is missing, and none is left where it was."""
         self._doing = "counts replicas"
         deadline = time.monotonic() + AT_REST_WITHIN_S
@@ -222,19 +224,19 @@ class Run:
             if time.monotonic() > deadline:
                 told = ", ".join(f"{name} {each.entries}" for name, each in held.items())
                 return [
-                    Violation(
+                    ChaosViolation(
                         f"the members hold {counted(found, 'entry', 'entries')} ({told}), but {entries} keys with all replicas are {expected}"
                     )
                 ]
             await asyncio.sleep(TICK_S)
 
-    def _report(self, seconds: float, at_rest_after_s: float | None, violations: list[Violation]) -> Report:
+    def _report(self, seconds: float, at_rest_after_s: float | None, violations: list[ChaosViolation]) -> ChaosReport:
         ledger, done = self.ledger, self._faults.done
         struck: Counter[str] = Counter()
         for fault in done:
             struck[fault.kind] += len(fault.members)
         whole = sorted(fault.whole_after_s for fault in done if fault.whole_after_s is not None)
-        return Report(
+        return ChaosReport(
             ok=not violations,
             options=self.options,
             command=repeat_command(self.options),
@@ -258,7 +260,7 @@ class Run:
             history=done,
         )
 
-    def _stall(self, write: Write) -> Stall:
+    def _stall(self, write: LedgerWrite) -> Stall:
         faults = self._faults.during(write.began_s, write.ended_s)
         waited_ms = round((write.ended_s - write.began_s) * 1000)
         return Stall(write.writer, waited_ms, round(write.began_s, 2), write.outcome, faults)
@@ -273,7 +275,7 @@ def shortened(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers[:TOLD_AT_MOST])) + more
 
 
-def repeat_command(options: Options) -> str:
+def repeat_command(options: ChaosOptions) -> str:
     """The command that draws the same faults."""
     return (
         f"phalanx chaos --seed {options.seed} --seconds {options.seconds:g} --members {options.members} "
@@ -281,7 +283,7 @@ def repeat_command(options: Options) -> str:
     )
 
 
-async def run_chaos(run: Run, show: Callable[[str], None]) -> Report:
+async def run_chaos(run: ChaosRun, show: Callable[[str], None]) -> ChaosReport:
     """The run, with its progress shown now and then."""
     running = asyncio.create_task(run.run())
     try:

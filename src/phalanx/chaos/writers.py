@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from phalanx.chaos.ledger import COUNTERS, REGISTERS, UNIQUE, Ledger, Outcome, Value, Write
+from phalanx.chaos.ledger import COUNTERS, REGISTERS, UNIQUE, Ledger, LedgerOutcome, LedgerWrite, Value
 from phalanx.client.aio import AsyncClient, connect
 from phalanx.common.errors import ConnectError, IndeterminateWrite, UnavailableError
 
@@ -184,15 +184,15 @@ class WriterTask(ClientTask):
 
     async def _noted(self, name: str, key: str, value: Value, write: Callable[[], Awaitable[bool]]) -> None:
         began_s = self.began_s = self._now()
-        outcome = Outcome.INDETERMINATE  # also if this task is cancelled
+        outcome = LedgerOutcome.INDETERMINATE  # also if this task is cancelled
         try:
-            outcome = Outcome.ACKNOWLEDGED if await write() else Outcome.REFUSED
+            outcome = LedgerOutcome.ACKNOWLEDGED if await write() else LedgerOutcome.REFUSED
             self._unavailable = 0
         except IndeterminateWrite:
             pass
         except UnavailableError:
-            outcome = Outcome.FAILED
+            outcome = LedgerOutcome.FAILED
             self._unavailable += 1
         finally:
             self.began_s = None
-            self._ledger.note(name, key, Write(self.number, value, outcome, began_s, self._now()))
+            self._ledger.note(name, key, LedgerWrite(self.number, value, outcome, began_s, self._now()))

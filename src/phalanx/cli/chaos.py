@@ -16,8 +16,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from phalanx.chaos.plan import Options
-from phalanx.chaos.run import Report, Run, run_chaos
+from phalanx.chaos.plan import ChaosOptions
+from phalanx.chaos.run import ChaosReport, ChaosRun, run_chaos
 from phalanx.cli.output import print_json
 from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.errors import UsageError
@@ -49,7 +49,7 @@ def chaos(
     outcome of each write; in the end everything is read and compared. Status 0 only if all of it holds.
     """
     chosen = seed if seed is not None else random.randrange(1_000_000)
-    options = Options(chosen, seconds, members, backups, writers, partitions)
+    options = ChaosOptions(chosen, seconds, members, backups, writers, partitions)
     console = Console(stderr=json, highlight=False)
     with _folder(keep_logs) as folder:
         report = asyncio.run(_run(options, folder, console))
@@ -60,7 +60,7 @@ def chaos(
         raise typer.Exit(1)
 
 
-async def _run(options: Options, folder: Path, console: Console) -> Report:
+async def _run(options: ChaosOptions, folder: Path, console: Console) -> ChaosReport:
     """The run, with its story. SIGTERM and SIGHUP end it in order, as an interrupt does."""
     task = asyncio.current_task()
     stopped_by: list[int] = []
@@ -72,7 +72,7 @@ async def _run(options: Options, folder: Path, console: Console) -> Report:
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop, number)
-    run = Run(options, folder, lambda line: console.print(f"  {line}", markup=False, soft_wrap=True))
+    run = ChaosRun(options, folder, lambda line: console.print(f"  {line}", markup=False, soft_wrap=True))
     console.print(f"[bold]Faults drawn from seed {options.seed}[/]: when, what, whom by age at the earliest")
     for line in run.plan.lines():
         console.print(f"  {line}", style="dim", markup=False, soft_wrap=True)
@@ -109,7 +109,7 @@ def _folder(kept: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _show(console: Console, report: Report, kept: Path | None) -> None:
+def _show(console: Console, report: ChaosReport, kept: Path | None) -> None:
     outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in report.outcomes.items())
     console.print(
         f"[bold]{counted(report.operations, 'write')} in {report.seconds:.0f} s[/] ({report.operations_per_s:,.0f} a second): {outcomes}"

@@ -15,7 +15,7 @@ from phalanx.cli.output import as_json
 from phalanx.common.errors import UsageError
 from phalanx.sim.exploration.search import Exploration, Explored, replay
 from phalanx.sim.exploration.starts import STARTS
-from phalanx.sim.exploration.world import SUPPORTED, Limits
+from phalanx.sim.exploration.world import SUPPORTED, ExplorationLimits
 
 DEFAULT_DEPTH = 8
 
@@ -59,15 +59,15 @@ def _check(members: int, start: str) -> None:
         raise UsageError(f"--start: there is no start {start!r}; there are {', '.join(STARTS)}")
 
 
-def _parse_limits(text: str) -> Limits:
+def _parse_limits(text: str) -> ExplorationLimits:
     given: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, number = part.partition("=")
-        if name not in Limits.__struct_fields__ or not number.isdecimal() or int(number) > 15:
-            names = ", ".join(Limits.__struct_fields__)
+        if name not in ExplorationLimits.__struct_fields__ or not number.isdecimal() or int(number) > 15:
+            names = ", ".join(ExplorationLimits.__struct_fields__)
             raise UsageError(f"--limits: {part!r} is none: expected NAME=NUMBER, up to 15, NAME one of {names}")
         given[name] = int(number)
-    return Limits(**given)
+    return ExplorationLimits(**given)
 
 
 def _tell(result: Explored) -> None:

@@ -16,7 +16,7 @@ from phalanx.cli.map_settings import ask_change, ask_plan, check_name
 from phalanx.cli.maps import Name, connect
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import as_cell, print_json, print_line
-from phalanx.client.journal import Bounds, Journal, JournalEvent, Page, Position
+from phalanx.client.journal import Bounds, Journal, JournalEvent, JournalPage, Position
 from phalanx.common.errors import JournalLineageChanged, JournalOverrun, UsageError
 from phalanx.common.map_settings import JOURNAL_BYTES, MAX_JOURNAL_EVENTS, JournalSettings, MapChange
 
@@ -106,13 +106,13 @@ def _begin(bounds: Bounds, begin: Begin) -> Position:
     return bounds.begin_position if begin is Begin.OLDEST else bounds.end_position
 
 
-def _page(looked_at: Journal, partition: int, places: dict[int, Position], limit: int) -> Page:
+def _page(looked_at: Journal, partition: int, places: dict[int, Position], limit: int) -> JournalPage:
     """The next events. Who only looks is told of a gap, and goes on behind it."""
     try:
         return looked_at.read(partition, *places[partition], limit=limit)
     except (JournalOverrun, JournalLineageChanged) as error:
         note(str(error))
-        return Page([], looked_at.bounds([partition])[partition].begin_position)
+        return JournalPage([], looked_at.bounds([partition])[partition].begin_position)
 
 
 def _print(partition: int, event: JournalEvent, *, json: bool) -> None:

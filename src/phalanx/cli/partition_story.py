@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.cli.story import Decision, Source
+from phalanx.cli.story import Decision, StorySource
 from phalanx.common.ids import MemberId, address_of, incarnation_of, may_be_member
 from phalanx.common.words import counted
 from phalanx.rules import cite
@@ -48,7 +48,9 @@ class Row(msgspec.Struct, frozen=True):
 class PartitionStory:
     """The decisions about one partition, and the rows that they made."""
 
-    def __init__(self, source: Source, partition: int, now: Held | None = None, version: int | None = None) -> None:
+    def __init__(
+        self, source: StorySource, partition: int, now: Held | None = None, version: int | None = None
+    ) -> None:
         """`now`, `version`: of the partition by the table of a member that was asked, if one was."""
         self.source = source
         self.partition = partition
@@ -261,7 +263,7 @@ def _rank(decision: Decision) -> int:
     return _RANKS["MigrationCommitted"] if is_destination else _RANKS[decision.event]
 
 
-def _short_names(source: Source) -> dict[str, str]:
+def _short_names(source: StorySource) -> dict[str, str]:
     known = source.known()
     addresses = Counter(map(address_of, known))
     return {

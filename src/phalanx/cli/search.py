@@ -20,8 +20,8 @@ from phalanx.sim.story import short
 
 if TYPE_CHECKING:
     from phalanx.search.crew import LateCrew
-    from phalanx.search.findings import Findings
-    from phalanx.search.searching import Looked, Plan, Search
+    from phalanx.search.findings import SearchFindings
+    from phalanx.search.searching import HistorySearch, Looked, SearchPlan
 
 SAID_EVERY_S = 10.0
 """Where nobody looks at a terminal."""
@@ -33,8 +33,8 @@ MOST_SEEDS_LISTED = 1_000
 class Searched(msgspec.Struct):
     """A search that has ended."""
 
-    plan: Plan
-    findings: Findings
+    plan: SearchPlan
+    findings: SearchFindings
     looked: list[Looked]
     errors: list[str]
     were_there: int
@@ -50,10 +50,10 @@ class Searched(msgspec.Struct):
         return bool(self.findings.failing or self.errors or any(each.error for each in self.looked))
 
 
-def search(plan: Plan, spark: str | None, jobs: int, out: Path | None, *, is_quiet: bool) -> Searched:
+def search(plan: SearchPlan, spark: str | None, jobs: int, out: Path | None, *, is_quiet: bool) -> Searched:
     """Play a plan's histories on Spark, or on processes here. Ctrl-C ends it early: what was done is kept."""
     from phalanx.search.findings import find
-    from phalanx.search.searching import Search, check_plan
+    from phalanx.search.searching import HistorySearch, check_plan
     from phalanx.search.store import Store
 
     check_plan(plan)
@@ -62,7 +62,7 @@ def search(plan: Plan, spark: str | None, jobs: int, out: Path | None, *, is_qui
     try:
         with contextlib.ExitStack() as stack:
             crew = _crew(spark, jobs, stack)
-            at_work = Search(plan, crew, store)
+            at_work = HistorySearch(plan, crew, store)
             _tell_beginning(at_work, store.warnings, store.of_other_code, is_quiet=is_quiet)
             is_interrupted = _play(at_work, crew)
             findings = find(plan, store)
@@ -96,7 +96,7 @@ def _say(text: str) -> None:
     print(f"phalanx: {text}", file=sys.stderr, flush=True)
 
 
-def _tell_beginning(search: Search, warnings: Sequence[str], of_other_code: int, *, is_quiet: bool) -> None:
+def _tell_beginning(search: HistorySearch, warnings: Sequence[str], of_other_code: int, *, is_quiet: bool) -> None:
     for warning in warnings:
         _say(warning)
     if of_other_code and not is_quiet:
@@ -105,7 +105,7 @@ def _tell_beginning(search: Search, warnings: Sequence[str], of_other_code: int,
         _say(f"{search.were_there:,} of {search.plan.histories:,} histories are there already")
 
 
-def _play(search: Search, crew: LateCrew) -> bool:
+def _play(search: HistorySearch, crew: LateCrew) -> bool:
     """Whether it was interrupted."""
     if not search.left:
         return False
@@ -178,7 +178,7 @@ def _shown(total: int, cores: int) -> Iterator[_Shown]:
         yield _Shown(total, cores, bar)
 
 
-def _look_closer(search: Search, findings: Findings, out: Path | None) -> tuple[list[Looked], bool]:
+def _look_closer(search: HistorySearch, findings: SearchFindings, out: Path | None) -> tuple[list[Looked], bool]:
     if out is None and not search.plan.shrinks:
         return [], False
     _say("playing failing histories again, with all their events, and shrinking them")
@@ -224,7 +224,7 @@ def tell_failing(searched: Searched) -> None:
         print(error)
 
 
-def _tell_configurations(findings: Findings) -> None:
+def _tell_configurations(findings: SearchFindings) -> None:
     shown = table("configurations", "profile", "settings", "histories", "failing", "healed p99 ms", "found p99 ms",
                   "removed running", right=5)  # fmt: skip
     for group in findings.groups:
@@ -237,7 +237,7 @@ def _tell_configurations(findings: Findings) -> None:
     console().print(shown)
 
 
-def _tell_rules(findings: Findings) -> None:
+def _tell_rules(findings: SearchFindings) -> None:
     """Which rules these histories say nothing about."""
     never = findings.never
     print(

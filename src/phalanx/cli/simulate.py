@@ -38,7 +38,7 @@ from phalanx.sim.sources import code_digest
 from phalanx.sim.story import short
 
 if TYPE_CHECKING:
-    from phalanx.search.searching import Plan
+    from phalanx.search.searching import SearchPlan
 
 INTERRUPTED = 130
 TOLD_VIOLATIONS = 5
@@ -269,15 +269,15 @@ def _tell_violations(result: Result, repeat: str) -> None:
 # --- many histories -------------------------------------------------------------------------------------------------
 
 
-def plan_of(seeds: range, made: list[Configuration], canary: str = "") -> Plan:
+def plan_of(seeds: range, made: list[Configuration], canary: str = "") -> SearchPlan:
     """What to search through."""
     require_parquet("a search, which keeps what it finds in Parquet files,")
-    from phalanx.search.searching import Plan
+    from phalanx.search.searching import SearchPlan
 
-    return Plan(tuple(made), seeds, canary)
+    return SearchPlan(tuple(made), seeds, canary)
 
 
-def _search(plan: Plan, spark: str | None, jobs: int, out: Path | None, is_quiet: bool) -> bool:
+def _search(plan: SearchPlan, spark: str | None, jobs: int, out: Path | None, is_quiet: bool) -> bool:
     searched = search(plan, spark, jobs, out, is_quiet=is_quiet)
     if not is_quiet:
         tell_findings(searched)

@@ -48,7 +48,7 @@ def _many(value: object) -> list[Any] | tuple[Any, ...]:
     return value if isinstance(value, (list, tuple)) else ()
 
 
-class Source(msgspec.Struct, kw_only=True):
+class StorySource(msgspec.Struct, kw_only=True):
     """What was found to tell from."""
 
     decisions: list[Decision]
@@ -87,10 +87,10 @@ def find_incarnations(text: str, known: Iterable[MemberId]) -> list[MemberId]:
     return found
 
 
-class Story:
+class EventStory:
     """The decisions about the incarnations of one member."""
 
-    def __init__(self, source: Source, subjects: list[MemberId]) -> None:
+    def __init__(self, source: StorySource, subjects: list[MemberId]) -> None:
         self.source = source
         self.subjects = subjects
         """Oldest first; the last one is the one that the conclusion is about."""

@@ -18,7 +18,7 @@ from phalanx.cli.losses import about_members, about_partition, ago, as_objects, 
 from phalanx.cli.options import ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json
 from phalanx.cli.partition_story import ABOUT_MANY, Held, PartitionStory
-from phalanx.cli.story import LISTS, Decision, Source, Story, find_incarnations, together
+from phalanx.cli.story import LISTS, Decision, EventStory, StorySource, find_incarnations, together
 from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of
@@ -66,7 +66,7 @@ def why(
     if not subjects:
         addresses = ", ".join(sorted({address_of(each) for each in known})) or "none"
         fail(f"nothing is known of {subject!r}; known are: {addresses}")
-    story = Story(source, subjects)
+    story = EventStory(source, subjects)
     status, said = story.conclusion(times)
     only = about_members(told.losses, subjects) if told is not None else set()
     if json:
@@ -78,7 +78,7 @@ def why(
 
 
 def _tell_of_partition(
-    source: Source, partition: int, at: str | None, cluster: str, times: dict[int, str], now: int, *, json: bool
+    source: StorySource, partition: int, at: str | None, cluster: str, times: dict[int, str], now: int, *, json: bool
 ) -> None:
     replicas: Held | None = None
     version, count = None, 1
@@ -120,7 +120,7 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def ask_members(at: str, cluster: str, partition: int | None = None) -> Source:
+def ask_members(at: str, cluster: str, partition: int | None = None) -> StorySource:
     """What all members remember of which the first that answers knows; of one partition only, if it is given.
 
     Raises `ConnectError` if none answers.
@@ -131,7 +131,7 @@ def ask_members(at: str, cluster: str, partition: int | None = None) -> Source:
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         answers = pool.map(lambda other: _history_of(other, cluster, of), others)
         replies = {asked: (first, at_ms)} | dict(zip(others, answers, strict=True))
-    source = Source(decisions=[])
+    source = StorySource(decisions=[])
     for member, reply in replies.items():
         if reply is None:
             source.notes.append(f"{address_of(member)} does not answer: what it decided is not told")
@@ -151,7 +151,7 @@ def _history_of(member: MemberId, cluster: str, partition: int) -> tuple[History
         return None
 
 
-def _add_reply(source: Source, member: MemberId, history: HistoryReply, at_ms: int) -> None:
+def _add_reply(source: StorySource, member: MemberId, history: HistoryReply, at_ms: int) -> None:
     for age, line in zip(history.ages, history.events, strict=True):
         fields = msgspec.json.decode(line)
         source.decisions.append(Decision(at_ms=at_ms - age, by=member, event=fields.pop("event"), fields=fields))
@@ -163,7 +163,7 @@ def _add_reply(source: Source, member: MemberId, history: HistoryReply, at_ms: i
         source.notes.append(f"{address_of(member)} has forgotten {history.forgotten} older decisions")
 
 
-def read_logs(folder: Path, cluster: str, partition: int | None = None) -> Source:
+def read_logs(folder: Path, cluster: str, partition: int | None = None) -> StorySource:
     """What is in the event logs of a folder; of one partition only, if it is given.
 
     Raises `UsageError` if there are none of that cluster.
@@ -171,7 +171,7 @@ def read_logs(folder: Path, cluster: str, partition: int | None = None) -> Sourc
     paths = sorted(folder.glob("*.jsonl"))
     if not paths:
         raise UsageError(f"{folder} holds no event log (*.jsonl): give the folder that members had as --event-log")
-    source, bad, names = Source(decisions=[]), 0, set()
+    source, bad, names = StorySource(decisions=[]), 0, set()
     for path in paths:
         for line in path.read_bytes().splitlines():
             try:
@@ -212,7 +212,7 @@ def _clock(at_ms: int) -> str:
     return at.isoformat(sep=" ", timespec="milliseconds").rpartition("+")[0] or at.isoformat(sep=" ")
 
 
-def _show(story: Story | PartitionStory, said: str, times: dict[int, str]) -> None:
+def _show(story: EventStory | PartitionStory, said: str, times: dict[int, str]) -> None:
     out = console()
     out.print(Text(said + "."), style="bold")
     out.print()
@@ -230,7 +230,7 @@ def _show(story: Story | PartitionStory, said: str, times: dict[int, str]) -> No
         out.print(Text(note), style="yellow")
 
 
-def _as_object(story: Story, status: str, said: str, now: int) -> dict[str, Any]:
+def _as_object(story: EventStory, status: str, said: str, now: int) -> dict[str, Any]:
     return {
         "member": story.subjects[-1],
         "incarnations": story.subjects,
@@ -257,7 +257,7 @@ def _partition_as_object(story: PartitionStory, said: str, now: int) -> dict[str
     }
 
 
-def _decisions_as_objects(story: Story | PartitionStory, now: int) -> list[dict[str, Any]]:
+def _decisions_as_objects(story: EventStory | PartitionStory, now: int) -> list[dict[str, Any]]:
     return [
         {
             "at": each.at_ms,

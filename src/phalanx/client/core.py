@@ -14,7 +14,7 @@ from typing import Any, cast
 from phalanx.calls.retries import CallRouter, why_no_owners
 from phalanx.client.loyalty import Contact, Known, Loyalty
 from phalanx.client.seeds import SeedCheck
-from phalanx.client.standing import Standing
+from phalanx.client.staleness import Staleness
 from phalanx.client.two_clusters import side_of
 from phalanx.common.errors import ConnectError, ErrorCode, TwoClusters
 from phalanx.common.ids import Address, MemberId, Millis, Target, address_of
@@ -337,7 +337,7 @@ class ClientCore:
         elif isinstance(reply, TableReply):
             standing = self._loyalty.judge(self.known, sender, reply, self._silent, now)
             self._router.remark = self._loyalty.conflict
-            if standing is Standing.APART:
+            if standing is Staleness.APART:
                 # No news: the next call asks somebody else.
                 self.problems[sender] = "it is not in the cluster that this client knows, or not any more"
                 return
@@ -360,22 +360,22 @@ class ClientCore:
             self._asked_id += 1
             self._out.send(seed, GetTable(self._asked_id, False))
 
-    def _take(self, reply: TableReply, standing: Standing, now: Millis) -> None:
+    def _take(self, reply: TableReply, standing: Staleness, now: Millis) -> None:
         """Keep the newer table and the newer list. A table that names members who have left is stale whatever its
         version, beside one that does not: their master may have counted on before it crashed, and told this client alone.
         """
         view, known, told = reply.view, self.table, reply.table
-        if standing is not Standing.BEHIND:
-            side = side_of(reply, self.known.side if standing is Standing.CURRENT else None)
+        if standing is not Staleness.BEHIND:
+            side = side_of(reply, self.known.side if standing is Staleness.CURRENT else None)
             if side != self.known.side:
                 self.known = self.known._replace(view=view, side=side)
             self._follow(view, now)
             addresses = set(map(address_of, view.members))
-            self._silent = self._silent & addresses if standing is Standing.CURRENT else set()
+            self._silent = self._silent & addresses if standing is Staleness.CURRENT else set()
         if not told.is_assigned:
             return
-        is_newer = known is None or standing is Standing.ANOTHER or told.version > known.version
-        if not is_newer and known is not None and standing is Standing.CURRENT:
+        is_newer = known is None or standing is Staleness.ANOTHER or told.version > known.version
+        if not is_newer and known is not None and standing is Staleness.CURRENT:
             is_newer = not set(known.members) <= set(view.members) and set(told.members) <= set(view.members)
         if is_newer:
             self.known = self.known._replace(table=told, partition_count=told.partition_count)

@@ -37,7 +37,7 @@ from phalanx.maps.journal_plans import JournalPlans
 from phalanx.maps.journals import PAGE_EVENTS, PAUSE_S
 from phalanx.maps.journals import Bounds as Bounds
 from phalanx.maps.journals import JournalEvent as JournalEvent
-from phalanx.maps.journals import Page as Page
+from phalanx.maps.journals import JournalPage as JournalPage
 from phalanx.maps.journals import Position as Position
 from phalanx.maps.requests import check_map_name
 from phalanx.maps.time_limit import TimeLimit
@@ -72,7 +72,7 @@ class Journal:
         """
         return carry_out(self._plans.bounds(partitions, lineages or {}), self._client)
 
-    def read(self, partition: int, lineage: int, from_sequence: int, limit: int = PAGE_EVENTS) -> Page:
+    def read(self, partition: int, lineage: int, from_sequence: int, limit: int = PAGE_EVENTS) -> JournalPage:
         """The events from a position on, at most `limit` of them; fewer, or none, where there are no more as yet, or where
         they would be too large for one answer. Does not wait for any to happen.
 
@@ -107,5 +107,5 @@ class Journal:
                 raise UnavailableError(f"{text} within {self._client.call_timeout_s:g} s; calling again is safe")
             time.sleep(PAUSE_S)
 
-    def _read(self, partition: int, at: Position, most: int, limit: TimeLimit) -> Page:
+    def _read(self, partition: int, at: Position, most: int, limit: TimeLimit) -> JournalPage:
         return carry_out(self._plans.read({partition: at}, most, limit), self._client)[partition]

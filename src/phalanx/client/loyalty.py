@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from phalanx.client.standing import Standing, judge
+from phalanx.client.staleness import Staleness, judge
 from phalanx.client.two_clusters import Side, are_apart, could_be_restart, side_of
 from phalanx.common.ids import Address, MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
@@ -66,23 +66,23 @@ class Loyalty:
 
     def judge(
         self, known: Known, sender: Target, reply: TableReply, silent: Collection[Address], now: Millis
-    ) -> Standing:
+    ) -> Staleness:
         """What the list that `sender` told is to the known one; `silent`: as for `standing.judge`.
 
         As long as no table is known, there is nothing to lose: whoever of the cluster answers is believed.
         """
         side, told = known.side, side_of(reply)
         if side is None:
-            return Standing.ANOTHER
+            return Staleness.ANOTHER
         is_apart = are_apart(side, told)
         if known.table is None and not is_apart:
-            return Standing.ANOTHER
+            return Staleness.ANOTHER
         standing = judge(side.view, sender, told.view, silent)
         if not is_apart:
             return standing
-        if standing is Standing.ANOTHER and not self._goes_over(side, told, reply.age_ms, now):
-            return Standing.APART
-        if standing is Standing.APART:
+        if standing is Staleness.ANOTHER and not self._goes_over(side, told, reply.age_ms, now):
+            return Staleness.APART
+        if standing is Staleness.APART:
             self._stay(side, told, reply.age_ms, now)
         return standing
 

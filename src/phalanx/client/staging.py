@@ -48,7 +48,7 @@ from phalanx.client.sync_map import SyncMap
 from phalanx.codec.hashing import children_of
 from phalanx.codec.rows import rows_by_partition
 from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
-from phalanx.common.hidden import HiddenName, Kind, Step, check_part, hidden_name
+from phalanx.common.hidden import HiddenKind, HiddenName, StagedStep, check_part, hidden_name
 from phalanx.common.map_settings import Batch
 from phalanx.grid.replica.staged_steps import REMOVES
 from phalanx.maps.grouping import BATCH_KEYS
@@ -169,7 +169,7 @@ class Staging:
     def attempt(self, attempt_id: str) -> StagedAttempt:
         """An attempt of a task, by a name that no other attempt of the job has."""
         check_part("attempt", attempt_id)
-        name = hidden_name(self.map_name, self.job_id, Kind.ATTEMPT, attempt_id)
+        name = hidden_name(self.map_name, self.job_id, HiddenKind.ATTEMPT, attempt_id)
         return StagedAttempt(attempt_id, self._client.map(HiddenName(name)))
 
     def apply(self, attempts: Sequence[StagedRows], batch: tuple[str, int] | None = None) -> int:
@@ -179,8 +179,8 @@ class Staging:
         gone that were staged: the map is as it was, but for rows that go while this is being done.
         """
         query, number = _checked(batch)
-        self._do(Step.CHECK, attempts, query, number)
-        return self._do(Step.APPLY, attempts, query, number)
+        self._do(StagedStep.CHECK, attempts, query, number)
+        return self._do(StagedStep.APPLY, attempts, query, number)
 
     def prepare_replace(self, attempts: Sequence[StagedRows], batch: tuple[str, int] | None = None) -> None:
         """Make the rows of these attempts ready to be all that is in the map. What they remove is not among them.
@@ -195,7 +195,7 @@ class Staging:
         if self._is_dispensable:
             self.drop()
         else:
-            self._do(Step.ASSEMBLE, attempts)
+            self._do(StagedStep.ASSEMBLE, attempts)
 
     def decide_replace(self) -> None:
         """Put what was prepared in the place of what is in the map. Returns when every member serves it.
@@ -219,16 +219,16 @@ class Staging:
 
     def snapshot(self) -> HiddenName:
         """Keep the map as it is now, under a name for `scan_data` of any client; to be given up with `drop`."""
-        self._do(Step.SNAPSHOT, ())
-        return HiddenName(hidden_name(self.map_name, self.job_id, Kind.SNAPSHOT))
+        self._do(StagedStep.SNAPSHOT, ())
+        return HiddenName(hidden_name(self.map_name, self.job_id, HiddenKind.SNAPSHOT))
 
     def drop(self) -> None:
         """Drop all that the job has staged or kept, but for what is prepared; it is over then."""
-        self._do(Step.DROP, ())
+        self._do(StagedStep.DROP, ())
 
     # --- how members are asked -------------------------------------------------------------------------------------
 
-    def _do(self, step: Step, attempts: Sequence[StagedRows], query: str = "", number: int = 0) -> int:
+    def _do(self, step: StagedStep, attempts: Sequence[StagedRows], query: str = "", number: int = 0) -> int:
         for each in attempts:
             check_part("attempt", each.attempt)
 

@@ -30,7 +30,7 @@ class HiddenName(str):
     __slots__ = ()
 
 
-class Step(enum.IntEnum):
+class StagedStep(enum.IntEnum):
     """What is done in a partition with what a job has staged."""
 
     APPLY = 1
@@ -49,13 +49,13 @@ class Step(enum.IntEnum):
     """Nothing is done: could `APPLY` be?"""
 
 
-class Kind(enum.StrEnum):
+class HiddenKind(enum.StrEnum):
     ATTEMPT = "a"
     WHOLE = "w"
     SNAPSHOT = "s"
 
 
-def hidden_name(map_name: str, job: str, kind: Kind, attempt: str = "") -> str:
+def hidden_name(map_name: str, job: str, kind: HiddenKind, attempt: str = "") -> str:
     return f"{HIDDEN}{kind}/{job}/{attempt}/{map_name}"
 
 
@@ -74,11 +74,11 @@ def job_of(name: str) -> str:
     return parts[1] if len(parts) == 4 and name.startswith(HIDDEN) else ""
 
 
-def kind_of(name: str) -> Kind | None:
+def kind_of(name: str) -> HiddenKind | None:
     """What a hidden map is; None: it is none."""
     if not name.startswith(HIDDEN):
         return None
-    return next((kind for kind in Kind if name[1:].startswith(f"{kind}/")), None)
+    return next((kind for kind in HiddenKind if name[1:].startswith(f"{kind}/")), None)
 
 
 def check_part(what: str, text: object) -> str:

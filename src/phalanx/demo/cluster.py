@@ -21,7 +21,7 @@ DEADLINE_S = 60.0
 LOOK_EVERY_S = 0.005
 
 
-class Stage(enum.IntEnum):
+class DemoStage(enum.IntEnum):
     """How far a cluster is, each stage with all before it."""
 
     UNSETTLED = 0
@@ -75,20 +75,20 @@ class DemoCluster:
         """The member list of the oldest process that lives. Raises `UnavailableError`."""
         return self._placement(self.living[0]).view
 
-    def stage(self) -> Stage:
+    def stage(self) -> DemoStage:
         """How far the cluster is, asked of all living members."""
         try:
             placements = [self._placement(member) for member in self.living]
         except UnavailableError:
-            return Stage.UNSETTLED
+            return DemoStage.UNSETTLED
         view = placements[0].view
         if any(p.view != view for p in placements) or set(view.members) != {member.member for member in self.living}:
-            return Stage.UNSETTLED
+            return DemoStage.UNSETTLED
         if not all(p.table.is_assigned and set(p.table.owners()) <= set(view.members) for p in placements):
-            return Stage.ONE_LIST
-        return Stage.OWNED if any(p.lacking() for p in placements) else Stage.REDUNDANT
+            return DemoStage.ONE_LIST
+        return DemoStage.OWNED if any(p.lacking() for p in placements) else DemoStage.REDUNDANT
 
-    def wait(self, stage: Stage, tick: Callable[[], None] = lambda: None) -> None:
+    def wait(self, stage: DemoStage, tick: Callable[[], None] = lambda: None) -> None:
         """Wait until the cluster is so far, calling `tick` meanwhile. Raises `UnavailableError` at the deadline."""
         deadline = time.monotonic() + DEADLINE_S
         while self.stage() < stage:
@@ -112,11 +112,11 @@ class DemoCluster:
         dead_at = time.monotonic()
         while None in (fall.redundant_ms, fall.write_ms) and time.monotonic() - killed_at < DEADLINE_S:
             stage, ms = self.stage(), round((time.monotonic() - killed_at) * 1000)
-            if stage >= Stage.ONE_LIST and fall.list_ms is None:
+            if stage >= DemoStage.ONE_LIST and fall.list_ms is None:
                 fall.list_ms, fall.member_list = ms, MemberListSeen.of(self.view())
-            if stage >= Stage.OWNED and fall.owners_ms is None:
+            if stage >= DemoStage.OWNED and fall.owners_ms is None:
                 fall.owners_ms = ms
-            if stage >= Stage.REDUNDANT and fall.redundant_ms is None:
+            if stage >= DemoStage.REDUNDANT and fall.redundant_ms is None:
                 fall.redundant_ms = ms
             written_at = writer.first_acknowledged_after(dead_at, lost)
             if written_at is not None:

@@ -21,8 +21,8 @@ from rich.table import Table
 from phalanx.common.backups import MAX_BACKUPS
 from phalanx.common.errors import UsageError
 from phalanx.demo.dataset import find_files
-from phalanx.demo.report import Report
-from phalanx.demo.story import Story
+from phalanx.demo.report import DemoReport
+from phalanx.demo.story import DemoStory
 from phalanx.runtime.extras import require_spark
 
 FILE_WIDTH = 120
@@ -50,7 +50,7 @@ def demo(
         raise UsageError(f"--kill {kill} would lose data: with --backups 0 nobody stands behind a member that falls")
     require_spark("the demo", extra="demo")
     find_files()
-    report = Report(members=members, killed=kill, backup_count=backups, partitions=partitions)
+    report = DemoReport(members=members, killed=kill, backup_count=backups, partitions=partitions)
     console = Console(stderr=json, highlight=False)
     if not console.is_terminal:
         console.width = FILE_WIDTH
@@ -59,7 +59,7 @@ def demo(
         stopped_by_signals(),
         tempfile.TemporaryDirectory(prefix="phalanx-demo-", ignore_cleanup_errors=True) as folder,
     ):
-        Story(console, Path(folder), report).run()
+        DemoStory(console, Path(folder), report).run()
     show_result(console, report)
     if json:
         print(msgspec.json.encode(report).decode(), flush=True)
@@ -85,7 +85,7 @@ def stopped_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def show_result(console: Console, report: Report) -> None:
+def show_result(console: Console, report: DemoReport) -> None:
     """Show the figures, and whether all of it held."""
     rows = Table("", "", show_header=False, box=box.ROUNDED, border_style="cyan")
     rows.columns[1].justify, rows.columns[1].style = "right", "bold"

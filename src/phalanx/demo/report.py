@@ -68,7 +68,7 @@ class QuestionResult(msgspec.Struct, frozen=True):
     sample: list[list[str]]
 
 
-class Report(msgspec.Struct):
+class DemoReport(msgspec.Struct):
     """The whole demo. `ms_to_…`: the longest of all falls; `differences`: what did not hold, empty if all did."""
 
     ok: bool = False

@@ -23,10 +23,10 @@ from phalanx.client.sync import Client
 from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import address_of
 from phalanx.demo import dataset
-from phalanx.demo.cluster import CLUSTER, DemoCluster, Stage
+from phalanx.demo.cluster import CLUSTER, DemoCluster, DemoStage
 from phalanx.demo.compare import WINDS, find_examples, fingerprint, mean_delays, sample
 from phalanx.demo.dataset import NULL, File, unpack
-from phalanx.demo.report import Fall, MapResult, MemberListSeen, QuestionResult, Report, WriterResult
+from phalanx.demo.report import DemoReport, Fall, MapResult, MemberListSeen, QuestionResult, WriterResult
 from phalanx.demo.writer import MAP, Writer, check
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ SHOWN = 5
 T = TypeVar("T")
 
 
-class Story:
+class DemoStory:
     """One run."""
 
-    def __init__(self, console: Console, folder: Path, report: Report) -> None:
+    def __init__(self, console: Console, folder: Path, report: DemoReport) -> None:
         """`report`: with the sizes set; the run fills in the rest."""
         self._console, self._folder, self.report = console, folder, report
         self._cluster = DemoCluster(folder, report.backup_count, report.partitions)
@@ -87,7 +87,7 @@ class Story:
         self._heading(1, f"{'One member' if count == 1 else f'{count} members'} on this machine, nothing beside")
         with self._console.status("starting members"):
             self._cluster.start(count)
-            self._cluster.wait(Stage.ONE_LIST)
+            self._cluster.wait(DemoStage.ONE_LIST)
         self.report.member_list = MemberListSeen.of(self._cluster.view())
         if count > 1:
             self._good(f"they found each other through one seed, {self._cluster.living[0].address}")
@@ -139,7 +139,7 @@ class Story:
                 status.update(f"{writer.acknowledged:,} writes acknowledged")
 
             _pass(WRITE_FOR_S, tick)
-            self._cluster.wait(Stage.REDUNDANT, tick)
+            self._cluster.wait(DemoStage.REDUNDANT, tick)
             self._good(f"{writer.acknowledged:,} writes acknowledged, every partition has all its replicas")
             for _ in range(report.killed):
                 report.falls.append(self._cluster.kill_largest_owner(writer, tick))

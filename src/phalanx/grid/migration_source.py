@@ -38,7 +38,7 @@ Outcomes = Mapping[tuple[int, int], bool]
 """Partition and the version that a migration was ordered for, to whether it was committed (DL-24)."""
 
 
-class Stage(enum.Enum):
+class MigrationStage(enum.Enum):
     COPYING = enum.auto()
     SEALED = enum.auto()
     REPORTED = enum.auto()
@@ -49,7 +49,7 @@ class Outgoing(msgspec.Struct, gc=False):
 
     destination: Destination
     began_at: Millis
-    stage: Stage = Stage.COPYING
+    stage: MigrationStage = MigrationStage.COPYING
     copied: bool = False
     """Whether the destination was in step once."""
     probe: Probe | None = None
@@ -111,14 +111,14 @@ class OutgoingMigrations:
             self._leader.unsettled[owned.number] = owned
         elif outgoing.destination.migration != migration:
             return  # The outcome of another one is not known here yet (DL-28). The master repeats its order.
-        elif outgoing.stage is Stage.REPORTED:
+        elif outgoing.stage is MigrationStage.REPORTED:
             self._report(owned, outgoing, done=True)
         self.go_on(owned, now)
 
     def go_on(self, owned: OwnedPartition, now: Millis) -> None:
         """Something has changed at the streams of a partition: see how far its migration is."""
         outgoing = self.active.get(owned.number)
-        if outgoing is None or outgoing.stage is Stage.REPORTED:
+        if outgoing is None or outgoing.stage is MigrationStage.REPORTED:
             return
         stream = owned.streams.get(outgoing.destination.member)
         if stream is None:
@@ -126,22 +126,22 @@ class OutgoingMigrations:
             return
         if stream.state is not StreamState.IN_SYNC:
             self._unseal(owned.number)
-            outgoing.stage = Stage.COPYING
+            outgoing.stage = MigrationStage.COPYING
             return
         self._note_copied(owned, outgoing, now)
         if not outgoing.moves_ownership:
-            outgoing.stage = Stage.REPORTED
+            outgoing.stage = MigrationStage.REPORTED
             self._report(owned, outgoing, done=True)
         elif not owned.all_in_step():
             # Another backup has yet to tell what it has: sealing would make everybody wait for that.
             self._unseal(owned.number)
-            outgoing.stage = Stage.COPYING
+            outgoing.stage = MigrationStage.COPYING
         else:
-            if outgoing.stage is Stage.COPYING:
-                outgoing.stage = Stage.SEALED
+            if outgoing.stage is MigrationStage.COPYING:
+                outgoing.stage = MigrationStage.SEALED
                 self._seal(owned, outgoing)
             if owned.is_settled:
-                outgoing.stage = Stage.REPORTED
+                outgoing.stage = MigrationStage.REPORTED
                 self._report(owned, outgoing, done=True)
 
     def on_table(

@@ -10,7 +10,7 @@ from phalanx.codec.values import from_data, from_key_data
 from phalanx.common.errors import UsageError
 from phalanx.maps.async_driver import Caller, carry_out
 from phalanx.maps.journal_plans import JournalPlans
-from phalanx.maps.journals import Bounds, JournalEvent, Page, Position
+from phalanx.maps.journals import Bounds, JournalEvent, JournalPage, Position
 
 LOOK_EVERY_S = 0.25
 """Where nothing has happened."""
@@ -46,7 +46,7 @@ class AsyncJournal:
         """What is kept of each partition, at its own moment: once its owner knows what of it may be read."""
         return await carry_out(self._plans.bounds(None, {}), self._caller)
 
-    async def read(self, partition: int, place: Position, limit: int = PAGE_EVENTS) -> Page:
+    async def read(self, partition: int, place: Position, limit: int = PAGE_EVENTS) -> JournalPage:
         """The events from a place on, at most `limit` of them; none where there are no more as yet."""
         return (await self._read({partition: place}, limit))[partition]
 
@@ -72,11 +72,11 @@ class AsyncJournal:
             if not any(page.events for page in pages.values()):
                 await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _read(self, places: Mapping[int, Position], most: int) -> dict[int, Page]:
+    async def _read(self, places: Mapping[int, Position], most: int) -> dict[int, JournalPage]:
         return await carry_out(self._plans.read(places, most, self._plans.time_limit()), self._caller)
 
 
-def _change(partition: int, page: Page, event: JournalEvent) -> Change:
+def _change(partition: int, page: JournalPage, event: JournalEvent) -> Change:
     value, old = (from_data(data) if data is not None else None for data in (event.value, event.old_value))
     place = Position(page.next.lineage, event.sequence + 1)
     return Change(event.kind, from_key_data(event.key), value, old, event.stamp_ms, partition, place)

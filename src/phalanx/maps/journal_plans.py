@@ -12,7 +12,7 @@ from phalanx.maps.journals import (
     PAGE_BYTES,
     PAUSE_S,
     Bounds,
-    Page,
+    JournalPage,
     Position,
     may_be_behind,
     not_enabled,
@@ -57,7 +57,7 @@ class JournalPlans:
             replies |= yield from self._ask(dict.fromkeys(unknown, Position(0, 0)), 0, limit)
         return {p: Bounds(r.lineage, max(r.oldest, 0), max(r.end, 0), r.known_to) for p, r in replies.items()}
 
-    def read(self, places: Mapping[int, Position], most: int, limit: TimeLimit) -> CallPlan[dict[int, Page]]:
+    def read(self, places: Mapping[int, Position], most: int, limit: TimeLimit) -> CallPlan[dict[int, JournalPage]]:
         """Of each partition the events from a place on, at most so many. Raises what must be said to a reader there."""
         replies = yield from self._ask(places, most, limit)
         return {p: page_of(self._map_name, p, place, replies[p]) for p, place in places.items()}

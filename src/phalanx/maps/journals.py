@@ -65,14 +65,14 @@ class JournalEvent(NamedTuple):
     sequence: int
 
 
-class Page(NamedTuple):
+class JournalPage(NamedTuple):
     """Events in their order, and where to go on."""
 
     events: list[JournalEvent]
     next: Position
 
 
-def page_of(map_name: str, partition: int, at: Position, reply: JournalReply) -> Page:
+def page_of(map_name: str, partition: int, at: Position, reply: JournalReply) -> JournalPage:
     """What a reply says to a reader at a position. Raises what must be said of it."""
     where = f"partition {partition} of map {map_name!r}"
     mend = "read the map as it is now, and the journal from the position that it has now (bounds)"
@@ -93,7 +93,7 @@ def page_of(map_name: str, partition: int, at: Position, reply: JournalReply) ->
             zip(reply.kinds, reply.keys, reply.values, reply.olds, reply.stamps, strict=True)
         )
     ]
-    return Page(events, Position(reply.lineage, events[-1].sequence + 1) if events else at)
+    return JournalPage(events, Position(reply.lineage, events[-1].sequence + 1) if events else at)
 
 
 def may_be_behind(reply: JournalReply, at: Position, *, in_doubt: bool) -> bool:

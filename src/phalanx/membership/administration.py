@@ -15,7 +15,7 @@ from phalanx.membership.broken_links import BrokenLinks
 from phalanx.membership.handover import HandOver
 from phalanx.membership.joining import refusal_of
 from phalanx.membership.publication import Publication, Publications
-from phalanx.membership.role import Turn
+from phalanx.membership.role import RoleTurn
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
 from phalanx.wire.messages import (
@@ -379,7 +379,7 @@ class Administration:
         self._out.record(events.MemberRemoved(state.this, new.version, "it left", LEFT))
         self._queued.clear()
         footing = state.standing.next_footing(new, left=state.standing.voter)
-        state.turn(Turn.HANDS_OVER)
+        state.turn(RoleTurn.HANDS_OVER)
         deadline = now + state.config.join_acknowledgement_ms
         self.hand_over = HandOver(
             MembersUpdate(new, state.has_started, footing, state.told_former()), deadline, self._out

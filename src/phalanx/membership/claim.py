@@ -21,7 +21,7 @@ from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import ClaimAnswer, MastershipClaim
 
 
-class Standing(enum.StrEnum):
+class ClaimStanding(enum.StrEnum):
     """How a member stands to a claim."""
 
     UNKNOWN = "not found yet"
@@ -30,7 +30,7 @@ class Standing(enum.StrEnum):
     LEFT_OUT = "left out"
 
 
-class Step(enum.StrEnum):
+class ClaimStep(enum.StrEnum):
     """What changes that."""
 
     FOUND = "it is in a list, younger than the claimer and not suspected"
@@ -39,12 +39,12 @@ class Step(enum.StrEnum):
     FAILS = "it is suspected, unreachable, or has not answered when the claim times out"
 
 
-STANDINGS: dict[tuple[Standing, Step], Standing] = {
-    (Standing.UNKNOWN, Step.FOUND): Standing.ASKED,
-    (Standing.ASKED, Step.NOT_YET): Standing.ASKED,
-    (Standing.ASKED, Step.AGREES): Standing.AGREED,
-    (Standing.ASKED, Step.FAILS): Standing.LEFT_OUT,
-    (Standing.AGREED, Step.FAILS): Standing.LEFT_OUT,
+STANDINGS: dict[tuple[ClaimStanding, ClaimStep], ClaimStanding] = {
+    (ClaimStanding.UNKNOWN, ClaimStep.FOUND): ClaimStanding.ASKED,
+    (ClaimStanding.ASKED, ClaimStep.NOT_YET): ClaimStanding.ASKED,
+    (ClaimStanding.ASKED, ClaimStep.AGREES): ClaimStanding.AGREED,
+    (ClaimStanding.ASKED, ClaimStep.FAILS): ClaimStanding.LEFT_OUT,
+    (ClaimStanding.AGREED, ClaimStep.FAILS): ClaimStanding.LEFT_OUT,
 }
 """What leads from which to which; the claim is over when nobody is asked any more, or its time is over."""
 
@@ -79,12 +79,12 @@ class Claim:
     def __repr__(self) -> str:
         return f"Claim({self.claim_id}, agreed={list(self._views)}, waiting_for={list(self._ask_at)})"
 
-    def standing_of(self, member: MemberId) -> Standing:
+    def standing_of(self, member: MemberId) -> ClaimStanding:
         if member in self._views:
-            return Standing.AGREED
+            return ClaimStanding.AGREED
         if member in self._ask_at:
-            return Standing.ASKED
-        return Standing.LEFT_OUT if member in self._asked else Standing.UNKNOWN
+            return ClaimStanding.ASKED
+        return ClaimStanding.LEFT_OUT if member in self._asked else ClaimStanding.UNKNOWN
 
     def next_deadline(self) -> Millis:
         return min([self.deadline, *self._ask_at.values()])

@@ -23,8 +23,8 @@ import msgspec
 
 from phalanx.common.errors import UsageError
 from phalanx.membership.connected.graph import PAUSE, Work, bits, cut_out, exhaust, find_components
-from phalanx.membership.connected.part import MOST_SETS, Part
-from phalanx.membership.connected.preferring import CRITERIA, Choice, Options, Stakes, choose
+from phalanx.membership.connected.part import MOST_SETS, GraphPart
+from phalanx.membership.connected.preferring import CRITERIA, Choice, PreferenceOptions, Stakes, choose
 
 M = TypeVar("M", bound=Hashable)
 
@@ -69,7 +69,7 @@ class ConnectedSet(msgspec.Struct, Generic[M], frozen=True):
     """The same in words."""
 
 
-class Standing(msgspec.Struct, frozen=True):
+class ConnectivityStanding(msgspec.Struct, frozen=True):
     """What decides among sets that weigh as much, before age."""
 
     lost_partitions: int
@@ -118,7 +118,7 @@ class Search(Generic[M]):
         """Whom the master cannot reach."""
         self._free = 0
         """Members without a broken pair among those that remain."""
-        self._parts: list[Part] = []
+        self._parts: list[GraphPart] = []
         """The components of what remains."""
         self._built = False
         self._choice: Choice | None = None
@@ -176,10 +176,10 @@ class Search(Generic[M]):
         sets.sort(reverse=True)
         return [self._name(kept) for kept in sets]
 
-    def find_standing(self, kept: Iterable[M]) -> Standing:
+    def find_standing(self, kept: Iterable[M]) -> ConnectivityStanding:
         """What the criteria say of a set."""
         lost, size, zones, whole, _ = self._stakes.key(sum(1 << self._bit[member] for member in kept))
-        return Standing(lost, -size, -zones, -whole)
+        return ConnectivityStanding(lost, -size, -zones, -whole)
 
     def _name(self, kept: int) -> tuple[M, ...]:
         return tuple(member for member in self.members if kept >> self._bit[member] & 1)
@@ -216,7 +216,7 @@ class Search(Generic[M]):
         components = yield from find_components(adjacent, contested)
         for component in components:
             graph = yield from cut_out(adjacent, weights, component, count + 1)
-            self._parts.append(Part(graph))
+            self._parts.append(GraphPart(graph))
         self._built = True
         for part in self._parts:
             yield from part.begin()
@@ -235,7 +235,7 @@ class Search(Generic[M]):
         parts = []
         for part in self._parts:
             others = 0 if part.is_complete else part.everything
-            parts.append(Options(part.options, others, part.is_oldest))
+            parts.append(PreferenceOptions(part.options, others, part.is_oldest))
             yield len(part.options)
         self._choice = yield from choose(self._free | self._master, parts, self._stakes)
 

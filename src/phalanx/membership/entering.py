@@ -10,7 +10,7 @@ from phalanx.membership.divergence import Divergence
 from phalanx.membership.joining import Joining, JoinOutcome
 from phalanx.membership.pulse import Pulse
 from phalanx.membership.returning import Returning
-from phalanx.membership.role import Turn
+from phalanx.membership.role import RoleTurn
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
 from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp, Outbox
@@ -79,7 +79,7 @@ class Entering:
             return
         state, view = self._state, message.view
         self._joining = None
-        state.turn(Turn.ADMITTED)
+        state.turn(RoleTurn.ADMITTED)
         state.master = view.master
         state.has_started = message.has_started
         state.adopt_clock(message.clock, now)
@@ -115,7 +115,7 @@ class Entering:
             self._out.record(events.JoinGivenUp(joining.failure))
             state.end(joining.failure, failed=True)
             return
-        state.turn(Turn.FORMS)
+        state.turn(RoleTurn.FORMS)
         state.master = self._this
         state.lease.reign((), now, 0, inherits=False)
         if state.founded_at is None:

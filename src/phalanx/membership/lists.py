@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.membership.divergence import Divergence
-from phalanx.membership.role import Turn
+from phalanx.membership.role import RoleTurn
 from phalanx.membership.state import MembershipState
 from phalanx.membership.succession import Succession
 from phalanx.membership.verdicts import Verdicts
@@ -86,7 +86,7 @@ class Lists:
         state.master = view.master
         state.has_started = state.has_started or message.has_started
         if view.master == self._this:
-            state.turn(Turn.SUCCEEDS)
+            state.turn(RoleTurn.SUCCEEDS)
             state.lease.reign(view.others(self._this), now, 0, inherits=True)
         state.install(view, "CS-14 newer list of the master", now, message)
         self._out.send(sender, MembersAck(view.version, view.maker))

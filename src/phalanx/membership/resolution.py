@@ -38,7 +38,7 @@ from phalanx.wire import events
 RULE = "PD-24"
 
 
-class Stage(enum.StrEnum):
+class ResolutionStage(enum.StrEnum):
     """How far it is."""
 
     WHOLE = "no broken link is known"
@@ -47,7 +47,7 @@ class Stage(enum.StrEnum):
     EVACUATING = "what only the others hold is moved"
 
 
-class Step(enum.StrEnum):
+class ResolutionStep(enum.StrEnum):
     """What leads on, or back."""
 
     REPORT = "a member reports that it cannot reach another one"
@@ -58,17 +58,17 @@ class Step(enum.StrEnum):
     REMOVED = "nothing is left to move, or the time for that is over: a view without them is published"
 
 
-STEPS: dict[tuple[Stage, Step], Stage] = {
-    (Stage.WHOLE, Step.REPORT): Stage.REPORTED,
-    (Stage.REPORTED, Step.CHANGE): Stage.REPORTED,
-    (Stage.REPORTED, Step.WITHDRAWN): Stage.WHOLE,
-    (Stage.REPORTED, Step.QUIET): Stage.SEARCHING,
-    (Stage.SEARCHING, Step.CHANGE): Stage.REPORTED,
-    (Stage.SEARCHING, Step.WITHDRAWN): Stage.WHOLE,
-    (Stage.SEARCHING, Step.FOUND): Stage.EVACUATING,
-    (Stage.EVACUATING, Step.CHANGE): Stage.REPORTED,
-    (Stage.EVACUATING, Step.WITHDRAWN): Stage.WHOLE,
-    (Stage.EVACUATING, Step.REMOVED): Stage.WHOLE,
+STEPS: dict[tuple[ResolutionStage, ResolutionStep], ResolutionStage] = {
+    (ResolutionStage.WHOLE, ResolutionStep.REPORT): ResolutionStage.REPORTED,
+    (ResolutionStage.REPORTED, ResolutionStep.CHANGE): ResolutionStage.REPORTED,
+    (ResolutionStage.REPORTED, ResolutionStep.WITHDRAWN): ResolutionStage.WHOLE,
+    (ResolutionStage.REPORTED, ResolutionStep.QUIET): ResolutionStage.SEARCHING,
+    (ResolutionStage.SEARCHING, ResolutionStep.CHANGE): ResolutionStage.REPORTED,
+    (ResolutionStage.SEARCHING, ResolutionStep.WITHDRAWN): ResolutionStage.WHOLE,
+    (ResolutionStage.SEARCHING, ResolutionStep.FOUND): ResolutionStage.EVACUATING,
+    (ResolutionStage.EVACUATING, ResolutionStep.CHANGE): ResolutionStage.REPORTED,
+    (ResolutionStage.EVACUATING, ResolutionStep.WITHDRAWN): ResolutionStage.WHOLE,
+    (ResolutionStage.EVACUATING, ResolutionStep.REMOVED): ResolutionStage.WHOLE,
 }
 """Whatever is not here cannot happen. A master that is none any more begins with WHOLE when it is one again."""
 
@@ -80,7 +80,7 @@ class Resolution:
         self._state = state
         self._out = state.out
         self._administration = administration
-        self.stage = Stage.WHOLE
+        self.stage = ResolutionStage.WHOLE
         self.reports = self._no_reports()
         self._search: Search[MemberId] | None = None
         self._searched: list[Link] = []
@@ -108,9 +108,15 @@ class Resolution:
         """What must hold between any two inputs."""
         state, reports, evacuation = self._state, self.reports, self.evacuation
         invariant(state.is_master or not reports, "only the master keeps reports", me=self)
-        invariant(bool(reports) == (self.stage is not Stage.WHOLE), "broken links are worked on", me=self)
-        invariant((self._search is not None) == (self.stage is Stage.SEARCHING), "who searches has a search", me=self)
-        invariant((evacuation is not None) == (self.stage is Stage.EVACUATING), "what is moved is known", me=self)
+        invariant(bool(reports) == (self.stage is not ResolutionStage.WHOLE), "broken links are worked on", me=self)
+        invariant(
+            (self._search is not None) == (self.stage is ResolutionStage.SEARCHING),
+            "who searches has a search",
+            me=self,
+        )
+        invariant(
+            (evacuation is not None) == (self.stage is ResolutionStage.EVACUATING), "what is moved is known", me=self
+        )
         for reporter, suspects in reports.by_reporter.items():
             named = {reporter, *suspects}
             invariant(named <= state.members and state.this not in named, "reports are about slaves", me=self)
@@ -167,7 +173,7 @@ class Resolution:
 
     def _forget(self) -> None:
         """Another master begins without reports: members repeat theirs to it."""
-        self.stage, self.reports = Stage.WHOLE, self._no_reports()
+        self.stage, self.reports = ResolutionStage.WHOLE, self._no_reports()
         self._search = self._view = self._due_since = None
         self._state.evacuate(None)
 
@@ -176,21 +182,21 @@ class Resolution:
         if self._view is not None or self._state.is_master:
             self._follows()
 
-    def _turn(self, step: Step) -> None:
+    def _turn(self, step: ResolutionStep) -> None:
         invariant((self.stage, step) in STEPS, "a resolution goes on as its table says", me=self, step=step)
         self.stage = STEPS[self.stage, step]
 
     def _on_change(self) -> None:
         """Links were added or taken back."""
-        if self.stage is Stage.WHOLE:
+        if self.stage is ResolutionStage.WHOLE:
             if self.reports:
-                self._turn(Step.REPORT)
+                self._turn(ResolutionStep.REPORT)
         elif not self.reports:
             self._take_back("no member reports a broken link any more")
-            self._turn(Step.WITHDRAWN)
-        elif self.stage is not Stage.EVACUATING or self._must_begin_anew():
+            self._turn(ResolutionStep.WITHDRAWN)
+        elif self.stage is not ResolutionStage.EVACUATING or self._must_begin_anew():
             self._take_back("links were added or taken back")
-            self._turn(Step.CHANGE)
+            self._turn(ResolutionStep.CHANGE)
 
     def _must_begin_anew(self) -> bool:
         """Whether what has changed since the decision makes it another one."""
@@ -219,7 +225,7 @@ class Resolution:
             self._out.record(events.LinksReported(reporter, self.reports.of(reporter), (suspect,), "PD-13 EL-45"))
         if links != self.reports.links:
             self._on_change()
-        if self.stage is Stage.REPORTED and (to_resolve := self.reports.to_resolve()):
+        if self.stage is ResolutionStage.REPORTED and (to_resolve := self.reports.to_resolve()):
             if self._is_alive(to_resolve, now):
                 self._begin_search(to_resolve, now)
         else:
@@ -255,7 +261,7 @@ class Resolution:
 
     def _begin_search(self, links: list[Link], now: Millis) -> None:
         state = self._state
-        self._turn(Step.QUIET)
+        self._turn(ResolutionStep.QUIET)
         self._due_since = None
         view, table = state.joined(), state.table
         traits = dict(view.traits)
@@ -279,7 +285,7 @@ class Resolution:
     def _decide(self, found: ConnectedSet[MemberId], now: Millis) -> None:
         state = self._state
         self._search = None
-        self._turn(Step.FOUND)
+        self._turn(ResolutionStep.FOUND)
         reported = tuple((reporter, *suspects) for reporter, suspects in self.reports.by_reporter.items())
         self._out.record(
             events.ResolutionDecided(
@@ -304,7 +310,7 @@ class Resolution:
         state = self._state
         before = state.joined()
         state.evacuate(None)
-        self._turn(Step.REMOVED)
+        self._turn(ResolutionStep.REMOVED)
         gone = [member for member in evacuation.removed if member in state.members]
         links = [link for link in self.reports.links if not set(link).isdisjoint(gone)]
         self._administration.links.note([(address_of(one), address_of(other)) for one, other in links], now)
@@ -322,4 +328,4 @@ class Resolution:
         self.reports.keep_only(state.members)
         self.reports.begin_anew()
         if self.reports:
-            self._turn(Step.REPORT)
+            self._turn(ResolutionStep.REPORT)

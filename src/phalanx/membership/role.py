@@ -28,7 +28,7 @@ class Role(enum.StrEnum):
     """This incarnation has ended; a process on the same address is another member."""
 
 
-class Turn(enum.StrEnum):
+class RoleTurn(enum.StrEnum):
     """What changes a role."""
 
     FORMS = "forms a cluster, there being none to join"
@@ -41,24 +41,24 @@ class Turn(enum.StrEnum):
     ENDS = "has left, failed to join, or others went on without it"
 
 
-TRANSITIONS: dict[tuple[Role, Turn], Role] = {
-    (Role.JOINING, Turn.FORMS): Role.MASTER,
-    (Role.JOINING, Turn.ADMITTED): Role.SLAVE,
-    (Role.JOINING, Turn.ENDS): Role.OVER,
-    (Role.SLAVE, Turn.CLAIMS): Role.CLAIMING,
-    (Role.SLAVE, Turn.AGREES): Role.SLAVE,
-    (Role.SLAVE, Turn.SUCCEEDS): Role.MASTER,
-    (Role.SLAVE, Turn.ENDS): Role.OVER,
-    (Role.CLAIMING, Turn.AGREES): Role.SLAVE,
-    (Role.CLAIMING, Turn.WINS): Role.MASTER,
-    (Role.CLAIMING, Turn.ENDS): Role.OVER,
-    (Role.MASTER, Turn.HANDS_OVER): Role.HANDING_OVER,
-    (Role.MASTER, Turn.ENDS): Role.OVER,
-    (Role.HANDING_OVER, Turn.ENDS): Role.OVER,
+TRANSITIONS: dict[tuple[Role, RoleTurn], Role] = {
+    (Role.JOINING, RoleTurn.FORMS): Role.MASTER,
+    (Role.JOINING, RoleTurn.ADMITTED): Role.SLAVE,
+    (Role.JOINING, RoleTurn.ENDS): Role.OVER,
+    (Role.SLAVE, RoleTurn.CLAIMS): Role.CLAIMING,
+    (Role.SLAVE, RoleTurn.AGREES): Role.SLAVE,
+    (Role.SLAVE, RoleTurn.SUCCEEDS): Role.MASTER,
+    (Role.SLAVE, RoleTurn.ENDS): Role.OVER,
+    (Role.CLAIMING, RoleTurn.AGREES): Role.SLAVE,
+    (Role.CLAIMING, RoleTurn.WINS): Role.MASTER,
+    (Role.CLAIMING, RoleTurn.ENDS): Role.OVER,
+    (Role.MASTER, RoleTurn.HANDS_OVER): Role.HANDING_OVER,
+    (Role.MASTER, RoleTurn.ENDS): Role.OVER,
+    (Role.HANDING_OVER, RoleTurn.ENDS): Role.OVER,
 }
 
 
-def next_role(role: Role, turn: Turn) -> Role:
+def next_role(role: Role, turn: RoleTurn) -> Role:
     """The role after a turn. Raises `InvariantViolation` for a turn that this role has not."""
     invariant((role, turn) in TRANSITIONS, "a role changes as its table says", role=role, turn=turn)
     return TRANSITIONS[role, turn]

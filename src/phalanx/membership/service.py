@@ -39,7 +39,7 @@ from phalanx.membership.suspicion import Suspicions
 from phalanx.membership.verdicts import Verdicts
 from phalanx.wire import events
 from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp, Outbox
-from phalanx.wire.facts import EvacuationEnded, KeptHandedIn, MembershipChanged, ReplicasHandedOver, TableConfirmed
+from phalanx.wire.facts import EvacuationOver, KeptHandedIn, MembershipChanged, ReplicasHandedOver, TableConfirmed
 from phalanx.wire.message import WireMessage
 from phalanx.wire.messages import (
     ClaimAnswer,
@@ -437,7 +437,7 @@ class MembershipService:
         if self.is_master and fact.table is confirmed.table and self.giving_away:
             self.let_go(fact.members, now)
 
-    def on_evacuation_ended(self, fact: EvacuationEnded, now: Millis) -> None:
+    def on_evacuation_ended(self, fact: EvacuationOver, now: Millis) -> None:
         """What only the members held that are to be removed has been moved, as far as it can be."""
         self.resolution.on_evacuation_ended(fact.order, now)
         self._after()

@@ -21,7 +21,7 @@ from phalanx.wire import events
 from phalanx.wire.effects import Outbox
 
 
-class Standing:
+class QuorumState:
     """The footing of the present view, as this member knows it."""
 
     def __init__(self, this: MemberId, carried: Carried | None, outbox: Outbox, *, awaits_itself: bool = False) -> None:
@@ -50,7 +50,7 @@ class Standing:
         word they agree with nobody else any more."""
 
     def __repr__(self) -> str:
-        return f"Standing({self.footing}, waiting_for={sorted(self._waiting_for)}, left={sorted(self.left)})"
+        return f"QuorumState({self.footing}, waiting_for={sorted(self._waiting_for)}, left={sorted(self.left)})"
 
     @property
     def is_stable(self) -> bool:

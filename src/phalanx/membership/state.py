@@ -20,8 +20,8 @@ from phalanx.common.view import MembersView
 from phalanx.membership.lease import Lease
 from phalanx.membership.parting import Parting
 from phalanx.membership.ring import Watching, plan_watching
-from phalanx.membership.role import Role, Turn, next_role
-from phalanx.membership.stable import Standing
+from phalanx.membership.role import Role, RoleTurn, next_role
+from phalanx.membership.stable import QuorumState
 from phalanx.membership.suspicion import Suspicions
 from phalanx.wire import events
 from phalanx.wire.effects import Finished, Outbox
@@ -103,7 +103,7 @@ class MembershipState:
         """The installed partition table; None: not told yet."""
         self.has_data = False
         """Whether the partitions are assigned."""
-        self.standing = Standing(this, carried, outbox, awaits_itself=config.lease_ms > 0)
+        self.standing = QuorumState(this, carried, outbox, awaits_itself=config.lease_ms > 0)
 
     @property
     def master(self) -> MemberId | None:
@@ -128,7 +128,7 @@ class MembershipState:
         invariant(self.view is not None, "this member has joined")
         return self.view  # type: ignore[return-value]  # held by the invariant
 
-    def turn(self, turn: Turn) -> None:
+    def turn(self, turn: RoleTurn) -> None:
         was_master = self.is_master
         self.role = next_role(self.role, turn)
         if self.is_master != was_master:
@@ -376,7 +376,7 @@ class MembershipState:
     def end(self, reason: str, rejoin: tuple[MemberId, ...] = (), *, failed: bool = False) -> None:
         """This incarnation is over."""
         past = self._past(rejoin) if rejoin else Past()
-        self.turn(Turn.ENDS)
+        self.turn(RoleTurn.ENDS)
         memory = self.standing.memory()
         self.standing.end()
         self.view = self.master = self.parting = None

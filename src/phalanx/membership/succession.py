@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 from phalanx.membership.claim import Claim
-from phalanx.membership.role import Role, Turn
+from phalanx.membership.role import Role, RoleTurn
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
 from phalanx.wire.effects import LinkRefused
@@ -56,7 +56,7 @@ class Succession:
         state = self._state
         self._claims_made += 1
         self._claim_started = now
-        state.turn(Turn.CLAIMS)
+        state.turn(RoleTurn.CLAIMS)
         state.master = state.this
         timing = (now + state.config.claim_timeout_ms, state.config.retry_interval_ms)
         self.claim = Claim(state.this, self._claims_made, view, timing, self._out)
@@ -88,7 +88,7 @@ class Succession:
         if claim is None or state.parting is not None or not claim.is_over(now):
             return
         self.claim = None
-        state.turn(Turn.WINS)
+        state.turn(RoleTurn.WINS)
         view = claim.final_view()
         took_ms = now - self._claim_started
         self._out.record(
@@ -126,7 +126,7 @@ class Succession:
         agrees = not not_suspected
         if agrees:
             self.claim = None
-            state.turn(Turn.AGREES)
+            state.turn(RoleTurn.AGREES)
             state.master = sender
             state.expect_confirmations(now)
         else:

@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 from phalanx.codec.rows import PREFIX_BYTES, row_count
 from phalanx.common.clock import STAMP_BYTES
-from phalanx.common.hidden import Kind, is_hidden, kind_of
+from phalanx.common.hidden import HiddenKind, is_hidden, kind_of
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.merge.orphaned_replicas import Kept
 from phalanx.grid.replica.store import MapStore
@@ -78,7 +78,7 @@ class Counts:
                 yield MAP_ENTRIES
                 if not is_hidden(name):
                     entries += len(store.entries)
-                elif kind_of(name) is not Kind.ATTEMPT:
+                elif kind_of(name) is not HiddenKind.ATTEMPT:
                     hidden += len(store.entries)
                 else:
                     hidden += sum(row_count(page, PREFIX_BYTES) for page in store.entries.values())

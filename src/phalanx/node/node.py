@@ -50,7 +50,7 @@ from phalanx.wire.effects import (
     TimePassed,
 )
 from phalanx.wire.facts import (
-    EvacuationEnded,
+    EvacuationOver,
     IncarnationOver,
     KeptHandedIn,
     MembershipChanged,
@@ -283,7 +283,7 @@ class Node:
         )  # fmt: skip
         return [
             interest_in_both(ReplicasHandedOver, TableConfirmed, membership.on_replicas_handed_over),
-            interest(EvacuationEnded, membership.on_evacuation_ended),
+            interest(EvacuationOver, membership.on_evacuation_ended),
             interest(KeptHandedIn, self.loss_reports.on_kept_handed_in),
             interest(KeptHandedIn, membership.on_kept_handed_in),
             interest(MembershipChanged, keeper.on_membership),

@@ -24,7 +24,7 @@ from phalanx.partition.evacuation import Evacuating, find_endangered
 from phalanx.partition.holders import Holders
 from phalanx.partition.keeper import PartitionKeeper
 from phalanx.partition.losses import Departure, LossRecords
-from phalanx.partition.migrating import Migrating, Outcome
+from phalanx.partition.migrating import Migrating, MigrationOutcome
 from phalanx.partition.publishing import Publishing
 from phalanx.partition.redundancy import Redundancy
 from phalanx.partition.repair import repair
@@ -34,7 +34,7 @@ from phalanx.partition.table_search import TableSearch
 from phalanx.partition.wishes import Wishes
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
-from phalanx.wire.facts import EvacuationEnded, IncarnationOver, MembershipChanged, ReplicasHandedOver, TableConfirmed
+from phalanx.wire.facts import EvacuationOver, IncarnationOver, MembershipChanged, ReplicasHandedOver, TableConfirmed
 from phalanx.wire.messages import (
     CompletedMigration,
     FetchedTable,
@@ -270,7 +270,7 @@ class MasterDuties:
         if ready := self._may_leave(now):
             self._out.tell(ReplicasHandedOver(tuple(ready), table))
         if (order := self._evacuating.order) is not None and self._is_evacuated(order):
-            self._out.tell(EvacuationEnded(order))
+            self._out.tell(EvacuationOver(order))
 
     def _may_leave(self, now: Millis) -> list[MemberId]:
         """Leaving members that hold nothing any more, as all that stay know: nothing is lost when they go."""
@@ -459,7 +459,7 @@ class MasterDuties:
         self._plan_because = "members left"
         self._publish(now)
 
-    def _apply(self, outcomes: list[Outcome], now: Millis) -> None:
+    def _apply(self, outcomes: list[MigrationOutcome], now: Millis) -> None:
         """Migrations have ended: change the table accordingly (DL-20, DL-22)."""
         for outcome in outcomes:
             partition = outcome.underway.partition
@@ -475,7 +475,7 @@ class MasterDuties:
             self._note_completed(outcome)
             self.migrating.went_on(partition, self._keeper.table)
 
-    def _note_completed(self, outcome: Outcome) -> None:
+    def _note_completed(self, outcome: MigrationOutcome) -> None:
         underway = outcome.underway
         completed = CompletedMigration(
             underway.partition, underway.base_version, underway.migration, outcome.row is not None

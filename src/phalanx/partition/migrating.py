@@ -41,7 +41,7 @@ LOOK_AHEAD = 16
 """Partitions of one owner that are looked at for one whose destination has room."""
 
 
-class Phase(enum.Enum):
+class MigrationPhase(enum.Enum):
     ORDERED = enum.auto()
     COMMITTING = enum.auto()
 
@@ -57,7 +57,7 @@ class Underway(msgspec.Struct, gc=False):
     began_at: Millis
     told_at: Millis
     """When the order or the commit was last sent."""
-    phase: Phase = Phase.ORDERED
+    phase: MigrationPhase = MigrationPhase.ORDERED
     commit: MigrationCommit | None = None
 
     @property
@@ -72,7 +72,7 @@ class Underway(msgspec.Struct, gc=False):
         return self.migration.kind is MigrationKind.SHIFT_UP and self.migration.source is not None
 
 
-class Outcome(NamedTuple):
+class MigrationOutcome(NamedTuple):
     """How a migration ended."""
 
     underway: Underway
@@ -115,7 +115,7 @@ class Migrating:
     @property
     def undecided(self) -> Collection[int]:
         """Partitions whose destination may have committed: only its answer or its departure may change their rows."""
-        return [p for p, underway in self.underway.items() if underway.phase is Phase.COMMITTING]
+        return [p for p, underway in self.underway.items() if underway.phase is MigrationPhase.COMMITTING]
 
     def on_the_way(self) -> set[int]:
         """Partitions that are not where they should be, or of which a migration is not over."""
@@ -139,7 +139,7 @@ class Migrating:
 
     def plan(
         self, table: PartitionTable, target: Sequence[Sequence[MemberId | None]], wanted: int, reason: str
-    ) -> list[Outcome]:
+    ) -> list[MigrationOutcome]:
         """Take over new targets: of each partition the replicas that it should have; `wanted`: how many of them."""
         if self.is_idle:
             self.done = self.arrived = 0
@@ -169,7 +169,7 @@ class Migrating:
         return [
             self._rolled_back(underway, "it is not wanted any more", table)
             for underway in list(self.underway.values())
-            if underway.phase is Phase.ORDERED and underway.lowers and not self._is_wanted(underway, table)
+            if underway.phase is MigrationPhase.ORDERED and underway.lowers and not self._is_wanted(underway, table)
         ]
 
     def _is_wanted(self, underway: Underway, table: PartitionTable) -> bool:
@@ -178,12 +178,12 @@ class Migrating:
 
     def start(
         self, table: PartitionTable, ready: Collection[MemberId], unpublished: Collection[int], now: Millis
-    ) -> list[Outcome]:
+    ) -> list[MigrationOutcome]:
         """Begin what may begin. Returns migrations that need nobody's doing: they are over.
 
         `ready`: members that take part already; `unpublished`: partitions whose owners do not know their row yet.
         """
-        over: list[Outcome] = []
+        over: list[MigrationOutcome] = []
         self._next_pause_end = min((until for until, _ in self._pauses.values() if until > now), default=None)
         # 1. P has one replica, Q of the same or another owner has two, both want three. 2. Q gets its third first.
         # 3. The only member that holds P dies: lost, although there was time to copy it.
@@ -238,7 +238,7 @@ class Migrating:
 
     def _clear(
         self, table: PartitionTable, partition: int, owner: MemberId, step: Migration[MemberId], now: Millis
-    ) -> Outcome:
+    ) -> MigrationOutcome:
         underway = Underway(partition, table.versions[partition], step, owner, now, now)
         self._out.record(events.MigrationStarted(*_facts(underway, table), owner))
         return self._committed(underway, _after(table.slots(partition), step), table, now)
@@ -250,12 +250,14 @@ class Migrating:
 
     # --- one migration ---------------------------------------------------------------------------------------------
 
-    def on_ready(self, sender: MemberId, message: MigrationReady, table: PartitionTable, now: Millis) -> Outcome | None:
+    def on_ready(
+        self, sender: MemberId, message: MigrationReady, table: PartitionTable, now: Millis
+    ) -> MigrationOutcome | None:
         """The owner says that the destination holds everything: let it commit. Or that it gave up."""
         underway = self.underway.get(message.partition)
         if (
             underway is None
-            or underway.phase is not Phase.ORDERED
+            or underway.phase is not MigrationPhase.ORDERED
             or (underway.base_version, underway.owner, underway.destination)
             != (message.base_version, sender, message.destination)
         ):
@@ -267,13 +269,13 @@ class Migrating:
         slots = _after(table.slots(partition), step)
         row = RowChange(partition, underway.base_version + 1, table.births[partition], slots)
         commit = MigrationCommit(partition, underway.base_version, step, row, message.epoch, message.seq)
-        underway.phase, underway.commit, underway.told_at = Phase.COMMITTING, commit, now
+        underway.phase, underway.commit, underway.told_at = MigrationPhase.COMMITTING, commit, now
         self._out.send(underway.destination, commit)
         return None
 
     def on_answer(
         self, sender: MemberId, message: MigrationAnswer, table: PartitionTable, now: Millis
-    ) -> Outcome | None:  # fmt: skip
+    ) -> MigrationOutcome | None:  # fmt: skip
         """The destination has committed, or never will."""
         underway = self.underway.get(message.partition)
         if (
@@ -287,13 +289,13 @@ class Migrating:
         self._pause(underway, now)
         return self._rolled_back(underway, f"the destination refused: {message.reason}", table)
 
-    def on_departures(self, members: Collection[MemberId], table: PartitionTable) -> list[Outcome]:
+    def on_departures(self, members: Collection[MemberId], table: PartitionTable) -> list[MigrationOutcome]:
         """Members have left: what they took part in is rolled back, unless the destination may have committed it."""
         self._pauses = {pair: pause for pair, pause in self._pauses.items() if all(m in members for m in pair)}
         over = []
         for underway in list(self.underway.values()):
             decided_by = [underway.destination]
-            if underway.phase is Phase.ORDERED:
+            if underway.phase is MigrationPhase.ORDERED:
                 # Whoever takes no part, but holds a replica, changes the row by leaving.
                 decided_by += table.replicas(underway.partition)
             gone = [member for member in decided_by if member not in members]
@@ -312,18 +314,18 @@ class Migrating:
                 # Ahead of its equals, so that a partition gets to its end, but not of one that has fewer replicas.
                 waiting.insert(bisect_left(waiting, table.replica_count(partition), key=table.replica_count), partition)
 
-    def _committed(self, underway: Underway, row: Slots, table: PartitionTable, now: Millis) -> Outcome:
+    def _committed(self, underway: Underway, row: Slots, table: PartitionTable, now: Millis) -> MigrationOutcome:
         self._end(underway)
         if underway.migration.destination is not None:
             self._pauses.pop((underway.owner, underway.migration.destination), None)
         self.done += 1
         self._out.record(events.MigrationCommitted(*_facts(underway, table), now - underway.began_at, row))
-        return Outcome(underway, row)
+        return MigrationOutcome(underway, row)
 
-    def _rolled_back(self, underway: Underway, reason: str, table: PartitionTable) -> Outcome:
+    def _rolled_back(self, underway: Underway, reason: str, table: PartitionTable) -> MigrationOutcome:
         self._end(underway)
         self._out.record(events.MigrationRolledBack(*_facts(underway, table), reason))
-        return Outcome(underway, None, reason)
+        return MigrationOutcome(underway, None, reason)
 
     def _end(self, underway: Underway) -> None:
         if self.underway.pop(underway.partition, None) is not None:
@@ -359,7 +361,7 @@ class Migrating:
 
     def _repeat_at(self, underway: Underway) -> Millis:
         # A commit is repeated soon: where the ownership moves nobody answers meanwhile.
-        is_order = underway.phase is Phase.ORDERED
+        is_order = underway.phase is MigrationPhase.ORDERED
         return underway.told_at + (REPEAT_ORDER_AFTER_MS if is_order else self._retry_ms)
 
 

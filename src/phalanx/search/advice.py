@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.common.ids import Millis
-from phalanx.search.findings import Findings, Group
+from phalanx.search.findings import SearchFindings, ViolationGroup
 from phalanx.sim.measures import distribution
 from phalanx.sim.options import FaultKind
 
@@ -54,7 +54,7 @@ class Advice(msgspec.Struct, frozen=True):
     """Sentences, the most important first."""
 
 
-def advise(findings: Findings, *, accepted_per_thousand: float = 0.0) -> Advice:
+def advise(findings: SearchFindings, *, accepted_per_thousand: float = 0.0) -> Advice:
     """From a search over heartbeat timeouts, and perhaps detectors."""
     trials = sorted((_trial(group) for group in findings.groups), key=lambda each: (each.detector, each.timeout_ms))
     candidates = []
@@ -67,7 +67,7 @@ def advise(findings: Findings, *, accepted_per_thousand: float = 0.0) -> Advice:
     return Advice(trials, chosen, _words(trials, chosen, accepted_per_thousand))
 
 
-def _trial(group: Group) -> Trial:
+def _trial(group: ViolationGroup) -> Trial:
     named = dict(group.configuration.settings)
     stalls = group.counted["faults"][FaultKind.CUT_ONE_WAY.value]
     return Trial(

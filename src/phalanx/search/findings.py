@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phalanx.common.errors import UsageError
-from phalanx.search.searching import Failing, Plan
+from phalanx.search.searching import Failing, SearchPlan
 from phalanx.search.store import Store, decoded_counts
 from phalanx.sim.measures import HANGS, PAUSES, REMOVED_RUNNING, distribution
 from phalanx.sim.run import digest_of
@@ -24,7 +24,7 @@ COUNTED = ("rules", "events", "faults", "outcomes", "counts")
 _ROWS = ("seed", "digest", "violations", "violated", "healed_after_ms", "detected_after_ms", *SUMMED)
 
 
-class Group(msgspec.Struct):
+class ViolationGroup(msgspec.Struct):
     """The histories of one configuration."""
 
     configuration: Configuration
@@ -49,7 +49,7 @@ class Group(msgspec.Struct):
         return self.counted["counts"][REMOVED_RUNNING]
 
 
-class Rule(msgspec.Struct, frozen=True):
+class BrokenRule(msgspec.Struct, frozen=True):
     """How often one rule was exercised: an id, or the text that stands for one of our own."""
 
     rule: str
@@ -58,15 +58,15 @@ class Rule(msgspec.Struct, frozen=True):
     """In which it was, at least once."""
 
 
-class Findings(msgspec.Struct):
+class SearchFindings(msgspec.Struct):
     """All of it."""
 
-    groups: list[Group]
+    groups: list[ViolationGroup]
     failing: list[Failing]
     violations: int
     digest: str
     """Of all histories, in the order of configurations and seeds: the same however they were played."""
-    rules: list[Rule]
+    rules: list[BrokenRule]
     """All that histories exercised or the code names, the least exercised first."""
 
     @property
@@ -92,7 +92,7 @@ class Findings(msgspec.Struct):
         return distribution([each for group in self.groups for each in getattr(group, name)])
 
 
-def find(plan: Plan, store: Store) -> Findings:
+def find(plan: SearchPlan, store: Store) -> SearchFindings:
     """Sum up what the store has of a plan. Raises `UsageError` when it holds a history twice."""
     groups = {(str(each.profile), each.label): _group(each) for each in plan.configurations}
     rules = _Rules()
@@ -111,17 +111,17 @@ def find(plan: Plan, store: Store) -> Findings:
                 violations += pc.sum(own["violations"]).as_py()
     ordered = [each for key, found in digests.items() for each in _in_order(key, found)]
     failing.sort(key=lambda each: (plan.configurations.index(each.configuration), each.seed))
-    return Findings(list(groups.values()), failing, violations, digest_of(ordered), rules.all())
+    return SearchFindings(list(groups.values()), failing, violations, digest_of(ordered), rules.all())
 
 
-def _group(configuration: Configuration) -> Group:
-    return Group(
+def _group(configuration: Configuration) -> ViolationGroup:
+    return ViolationGroup(
         configuration, totals=dict.fromkeys(SUMMED, 0), counted={kind: Counter() for kind in COUNTED},
         healed_after_ms=[], detected_after_ms=[],
     )  # fmt: skip
 
 
-def _add(group: Group, table: pa.Table) -> None:
+def _add(group: ViolationGroup, table: pa.Table) -> None:
     group.histories += table.num_rows
     for name in SUMMED:
         group.totals[name] += pc.sum(table[name]).as_py()
@@ -170,10 +170,10 @@ class _Rules:
         self._times.update(dict(zip(summed["rule"], summed["value_sum_sum"], strict=True)))
         self._histories.update(dict(zip(summed["rule"], summed["value_sum_count"], strict=True)))
 
-    def all(self) -> list[Rule]:
+    def all(self) -> list[BrokenRule]:
         known = {rule for text in rules_in_code() for rule in rules_of(text)}
         ordered = sorted(known | self._times.keys(), key=lambda rule: (self._times[rule], rule))
-        return [Rule(rule, self._times[rule], self._histories[rule]) for rule in ordered]
+        return [BrokenRule(rule, self._times[rule], self._histories[rule]) for rule in ordered]
 
 
 def rules_of(text: str) -> list[str]:

@@ -15,7 +15,7 @@ import msgspec
 from phalanx.common.errors import UsageError
 from phalanx.search.crew import Crew
 from phalanx.search.store import Store
-from phalanx.search.work import Case, Chunk, Examined, Row, examine, play_chunk, rows_of
+from phalanx.search.work import Case, Chunk, Examined, SearchRow, examine, play_chunk, rows_of
 from phalanx.sim.options import Profile
 from phalanx.sim.settings import Configuration
 from phalanx.sim.sources import code_digest
@@ -32,7 +32,7 @@ CHECKED_SEEDS = 500
 """So many are drawn beforehand, to say at once what does not fit."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class SearchPlan(msgspec.Struct, frozen=True):
     """What to search through."""
 
     configurations: tuple[Configuration, ...]
@@ -48,11 +48,11 @@ class Plan(msgspec.Struct, frozen=True):
         return len(self.configurations) * len(self.seeds)
 
 
-class Step(msgspec.Struct, frozen=True):
+class SearchStep(msgspec.Struct, frozen=True):
     """What has just become done, for whoever watches."""
 
     configuration: Configuration
-    rows: Sequence[Row]
+    rows: Sequence[SearchRow]
     error: str = ""
 
 
@@ -82,7 +82,7 @@ class Failing(msgspec.Struct, frozen=True):
     inputs: int
 
 
-def check_plan(plan: Plan) -> None:
+def check_plan(plan: SearchPlan) -> None:
     """Raises `UsageError` where settings do not fit what seeds draw."""
     for configuration in plan.configurations:
         for seed in plan.seeds[:CHECKED_SEEDS]:
@@ -92,10 +92,10 @@ def check_plan(plan: Plan) -> None:
                 raise UsageError(f"seed {seed}, {configuration.label}: {error}") from error
 
 
-class Search:
+class HistorySearch:
     """One search, over a crew and a store."""
 
-    def __init__(self, plan: Plan, crew: Crew, store: Store) -> None:
+    def __init__(self, plan: SearchPlan, crew: Crew, store: Store) -> None:
         self.plan = plan
         self._crew = crew
         self._store = store
@@ -115,7 +115,7 @@ class Search:
 
     # --- playing ----------------------------------------------------------------------------------------------------
 
-    def play(self) -> Iterator[Step]:
+    def play(self) -> Iterator[SearchStep]:
         """Play what is left. What has become done is kept, also if nobody asks any further."""
         chunks = Chunks(self.plan, self._left, self._crew.cores)
         work = self._crew.each(play_chunk, chunks)
@@ -128,7 +128,7 @@ class Search:
                     self.errors.append(f"seeds {seeds[0]} to {seeds[-1]} ({len(seeds)}) were not played: {error}")
                 chunks.learn(done.work.configuration, rows)
                 self._store.add(done.work.configuration, rows)
-                yield Step(done.work.configuration, rows, error)
+                yield SearchStep(done.work.configuration, rows, error)
                 if error and not done.error:
                     return  # Another version: what it is told next it would not play either.
         finally:
@@ -193,7 +193,7 @@ def _key(configuration: Configuration) -> tuple[Profile, str]:
 class Chunks:
     """Cuts what is left into pieces, each when it is asked for."""
 
-    def __init__(self, plan: Plan, left: dict[Configuration, Sequence[int]], cores: int) -> None:
+    def __init__(self, plan: SearchPlan, left: dict[Configuration, Sequence[int]], cores: int) -> None:
         self._plan = plan
         self._left = left
         self._cores = cores
@@ -202,7 +202,7 @@ class Chunks:
         self._cost: dict[Configuration, tuple[float, int]] = {}
         """Configuration to the processor time of its histories so far, and their number."""
 
-    def learn(self, configuration: Configuration, rows: Sequence[Row]) -> None:
+    def learn(self, configuration: Configuration, rows: Sequence[SearchRow]) -> None:
         cpu_s, count = self._cost.get(configuration, (0.0, 0))
         self._cost[configuration] = cpu_s + sum(row.cpu_s for row in rows), count + len(rows)
 

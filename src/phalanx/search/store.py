@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from phalanx.audit.schema import TRACE_COLUMNS, TraceRow
 from phalanx.common.errors import UsageError
-from phalanx.search.work import Row, history_name
+from phalanx.search.work import SearchRow, history_name
 from phalanx.sim.options import Profile
 from phalanx.sim.schedule import Schedule, write_schedule
 from phalanx.sim.settings import Configuration, Value
@@ -47,7 +47,7 @@ ROW_FIELDS: list[tuple[str, Any]] = [
 KEY_FIELDS = ("code", "profile", "canary", "configuration")
 _TRACE_TYPES = {"string": pa.string(), "bigint": pa.int64()}
 
-Played = tuple[Configuration, Row]
+Played = tuple[Configuration, SearchRow]
 
 
 class Store:
@@ -119,7 +119,7 @@ class Store:
 
     # --- results ----------------------------------------------------------------------------------------------------
 
-    def add(self, configuration: Configuration, rows: Sequence[Row]) -> None:
+    def add(self, configuration: Configuration, rows: Sequence[SearchRow]) -> None:
         """Histories that were played. They are on disk after `FLUSH_EVERY_S`, or by `flush`."""
         self._waiting += [(configuration, row) for row in rows]
         if len(self._waiting) >= FLUSH_ROWS or time.monotonic() - self._flushed_at >= FLUSH_EVERY_S:

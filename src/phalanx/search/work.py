@@ -41,7 +41,7 @@ class Chunk(msgspec.Struct, frozen=True):
     seeds: tuple[int, ...]
 
 
-class Row(msgspec.Struct, kw_only=True):
+class SearchRow(msgspec.Struct, kw_only=True):
     """What is kept of a history, besides its configuration."""
 
     seed: int
@@ -67,11 +67,11 @@ class Row(msgspec.Struct, kw_only=True):
     counts: dict[str, int] = {}
 
 
-class Played(msgspec.Struct):
+class PlayedHistory(msgspec.Struct):
     """What came of a chunk."""
 
     chunk: Chunk
-    rows: list[Row]
+    rows: list[SearchRow]
     refused: str = ""
     """Why it was not played; empty: it was."""
 
@@ -109,18 +109,18 @@ def history_name(configuration: Configuration, seed: int, canary: str = "") -> s
     return f"{configuration.profile}/{seed}{extra}"
 
 
-def play_chunk(chunk: Chunk) -> Played:
+def play_chunk(chunk: Chunk) -> PlayedHistory:
     """Play the histories of a chunk."""
     if (own := code_digest()) != chunk.code:
-        return Played(chunk, [], _another_version(own, chunk.code))
-    return Played(chunk, [_play(chunk.configuration, chunk.canary, seed) for seed in chunk.seeds])
+        return PlayedHistory(chunk, [], _another_version(own, chunk.code))
+    return PlayedHistory(chunk, [_play(chunk.configuration, chunk.canary, seed) for seed in chunk.seeds])
 
 
 def _another_version(own: str, wanted: str) -> str:
     return f"a worker has another version of Phalanx (code {own}, here {wanted}): install the same one on all executors"
 
 
-def _play(configuration: Configuration, canary: str, seed: int) -> Row:
+def _play(configuration: Configuration, canary: str, seed: int) -> SearchRow:
     try:
         with _limited(HISTORY_LIMIT_S):
             return row_of(run(configuration.draw(seed), canary))
@@ -131,14 +131,14 @@ def _play(configuration: Configuration, canary: str, seed: int) -> Row:
         return _broken_row(seed, SIMULATOR_FAILED, f"{type(error).__name__}: {error}\n{told}")
 
 
-def _broken_row(seed: int, what: str, story: str) -> Row:
-    return Row(seed=seed, digest="", violations=1, violated=what, violated_at_ms=0, story=story[:MOST_STORY])
+def _broken_row(seed: int, what: str, story: str) -> SearchRow:
+    return SearchRow(seed=seed, digest="", violations=1, violated=what, violated_at_ms=0, story=story[:MOST_STORY])
 
 
-def row_of(result: Result) -> Row:
+def row_of(result: Result) -> SearchRow:
     """What is kept of it."""
     first = result.violations[0] if result.violations else None
-    return Row(
+    return SearchRow(
         seed=result.seed,
         digest=result.digest,
         violations=len(result.violations),

@@ -12,7 +12,7 @@ from random import Random
 from phalanx.codec.hashing import children_of, partition_of
 from phalanx.common.ids import Millis
 from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.checkers.journal_checker import JournalChecker, Run, Told
+from phalanx.sim.checkers.journal_checker import EventRun, JournalChecker, Told
 from phalanx.sim.checkers.table_checker import TableChecker
 from phalanx.sim.faults import WISHES_FROM
 from phalanx.sim.history import Operation
@@ -35,7 +35,7 @@ TEXT = b"\xff\xff\xff\xf5"
 class Reader:
     """What one reader knows of one journal."""
 
-    def __init__(self, lineage: int, run: Run, birth: int, asked: str, at: Millis) -> None:
+    def __init__(self, lineage: int, run: EventRun, birth: int, asked: str, at: Millis) -> None:
         self.lineage = lineage
         self.run = run
         self.birth = birth
@@ -141,7 +141,7 @@ class Followers:
             if not reply.lineage or reply.end < 0:
                 return None
             # The first who reads at all begins with the journal; whoever has to begin anew lacks what was before.
-            run = Run(
+            run = EventRun(
                 reply.oldest,
                 from_beginning=place not in self._began and reply.oldest == 0 and of == self._options.partitions,
             )
@@ -156,7 +156,7 @@ class Followers:
         if reply.oldest > asked:
             self.overruns += 1
             reader.lineage = reply.lineage
-            reader.run = Run(reply.oldest, from_beginning=False)
+            reader.run = EventRun(reply.oldest, from_beginning=False)
         elif reply.keys:
             self._checker.on_events(place[1:], reader.run, asked, reply, now)
             reader.lineage = reply.lineage
@@ -196,7 +196,7 @@ class Followers:
         """Read all that is left, and judge the whole."""
         hosts = [host for host in self._world.hosts if host.has_joined]
         for number in range(READERS):
-            whole: dict[bytes, Run] = {}
+            whole: dict[bytes, EventRun] = {}
             for host in hosts:
                 for owned in host.node.grid.owned:  # type: ignore[union-attr]  # it has joined
                     if owned is not None:
@@ -207,7 +207,7 @@ class Followers:
         check_journals(hosts, self._findings, now)
 
     def _read_rest(
-        self, number: int, host: Host, partition: int, name: str, whole: dict[bytes, Run], now: Millis
+        self, number: int, host: Host, partition: int, name: str, whole: dict[bytes, EventRun], now: Millis
     ) -> None:
         grid = host.node.grid  # type: ignore[union-attr]  # it has joined
         owned, of = grid.owned[partition], len(grid.owned)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
-from phalanx.membership.role import Role, Turn
+from phalanx.membership.role import Role, RoleTurn
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 from phalanx.wire.events import ClaimAnswered
@@ -78,7 +78,7 @@ def agree_trusting_all(node: Node) -> None:
             original(sender, message, now)
             return
         succession.claim = None
-        state.turn(Turn.AGREES)
+        state.turn(RoleTurn.AGREES)
         state.master = sender
         state.out.record(ClaimAnswered(sender, True, (), "planted"))
         state.out.send(sender, m.ClaimAnswer(message.claim_id, True, view))

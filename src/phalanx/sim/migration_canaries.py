@@ -8,10 +8,10 @@ from typing import Any
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import PartitionTable
-from phalanx.grid.migration_source import Outgoing, Stage
+from phalanx.grid.migration_source import MigrationStage, Outgoing
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.node.node import Node
-from phalanx.partition.migrating import Migrating, Outcome, plan_steps
+from phalanx.partition.migrating import Migrating, MigrationOutcome, plan_steps
 from phalanx.wire import messages as m
 
 
@@ -19,7 +19,9 @@ def commit_without_asking(node: Node) -> None:
     """The master takes a migration for committed when the owner is ready: it does not wait for the destination."""
     migrating, original = node.duties.migrating, node.duties.migrating.on_ready
 
-    def on_ready(sender: MemberId, message: m.MigrationReady, table: PartitionTable, now: Millis) -> Outcome | None:
+    def on_ready(
+        sender: MemberId, message: m.MigrationReady, table: PartitionTable, now: Millis
+    ) -> MigrationOutcome | None:
         outcome = original(sender, message, table, now)
         underway = migrating.underway.get(message.partition)
         if outcome is None and underway is not None and underway.commit is not None:
@@ -58,7 +60,7 @@ def commit_copy_early(node: Node) -> None:
 
     def go_on(owned: OwnedPartition, now: Millis) -> None:
         state = outgoing.active.get(owned.number)
-        if state is not None and state.stage is Stage.COPYING and state.destination.member in owned.streams:
+        if state is not None and state.stage is MigrationStage.COPYING and state.destination.member in owned.streams:
             outgoing._report(owned, state, done=True)
         original(owned, now)
 
@@ -87,7 +89,7 @@ def drop_replicas_first(node: Node) -> None:
 
     def start(
         table: PartitionTable, ready: Collection[MemberId], unpublished: Collection[int], now: Millis
-    ) -> list[Outcome]:
+    ) -> list[MigrationOutcome]:
         over = []
         for owner, waiting in list(migrating._due.items()):
             for partition in list(waiting):

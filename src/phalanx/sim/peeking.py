@@ -8,7 +8,7 @@ from phalanx.common.clock import stamp_of, value_of
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
 from phalanx.grid.merge.orphaned_replicas import Kept
-from phalanx.grid.merge.sender import Batch
+from phalanx.grid.merge.sender import MergeBatch
 from phalanx.grid.replica.store import Replica
 from phalanx.sim.checkers.commit_checker import Held, Peek
 from phalanx.sim.checkers.merged_data import Copy
@@ -131,7 +131,7 @@ def _handed_in(host: Host, name: str) -> Iterator[tuple[bytes, int]]:
     for sending in host.node.keeping.sendings if host.node is not None else ():
         if (store := sending.replica.maps.get(name)) is None:
             continue
-        batches = [each for each in sending.on_the_way.values() if isinstance(each, Batch) and each.map == name]
+        batches = [each for each in sending.on_the_way.values() if isinstance(each, MergeBatch) and each.map == name]
         for key in [key for batch in batches for key in batch.keys]:
             if key in store.entries:
                 yield key, stamp_of(store.entries[key])

@@ -25,7 +25,7 @@ from msgspec import structs
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import pack_rows
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import Kind, Step, hidden_name
+from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.sim.history import NEVER
 from phalanx.sim.host import Host
@@ -65,7 +65,7 @@ class Ack(NamedTuple):
     end: Millis
 
 
-class Page(NamedTuple):
+class JobPage(NamedTuple):
     """One that was staged."""
 
     partition: int
@@ -73,7 +73,7 @@ class Page(NamedTuple):
     number: int
 
 
-class Decision(NamedTuple):
+class JobDecision(NamedTuple):
     """A wish that a content be placed; confirmed, or perhaps fulfilled at any time."""
 
     number: int
@@ -82,7 +82,7 @@ class Decision(NamedTuple):
     replier: MemberId | None
 
 
-class Refused(Exception):
+class JobRefused(Exception):
     """The job can never be done."""
 
 
@@ -124,7 +124,7 @@ class StagedJobs:
         """The latest batch of which anything was asked to be applied."""
         self.prepared: list[Ack] = []
         """Rows of a content that were staged, and partitions in which it was assembled."""
-        self.decisions: list[Decision] = []
+        self.decisions: list[JobDecision] = []
         self.refused = 0
         self._batch = 1
         """The one to be done: what a checkpoint would hold."""
@@ -170,7 +170,7 @@ class StagedJobs:
         except StopIteration:
             self._end(program, 100)
             return
-        except Refused:
+        except JobRefused:
             self.refused += 1
             self._end(program, 300)
             return
@@ -213,7 +213,7 @@ class StagedJobs:
         yield from self._stage(host, APPLIED, job, "zombie", dict.fromkeys(self.keys[::2], UNSEEN), None, [])
         where = yield from self._stage_pages(host, APPLIED, job, rows, (self.staged, number))
         self.begun = number
-        yield from self._step(host, APPLIED, Step.APPLY, job, number, where, self.applied)
+        yield from self._step(host, APPLIED, StagedStep.APPLY, job, number, where, self.applied)
         for key in sorted(self.direct):
             value = TEXT + b"%d!" % number
             (found,) = yield [(partition_of(key, self._count(host)), m.Put(0, APPLIED, key, value, 0), None)]
@@ -222,7 +222,7 @@ class StagedJobs:
                 self.written[key] = Ack(number, partition_of(key, count), count, *found[1:])
         again = self._new_job("b")
         where = yield from self._stage_pages(host, APPLIED, again, rows, None)
-        yield from self._step(host, APPLIED, Step.APPLY, again, number, where, None)
+        yield from self._step(host, APPLIED, StagedStep.APPLY, again, number, where, None)
         self._batch = number + 1
 
     def _replace(self, host: Host) -> Steps:
@@ -232,19 +232,19 @@ class StagedJobs:
         yield from self._stage(host, REPLACED, job, "zombie", dict.fromkeys(self.keys[::2], UNSEEN), None, [])
         rows = self.content_of(number)
         where = yield from self._stage_pages(host, REPLACED, job, rows, (self.prepared, number))
-        yield from self._step(host, REPLACED, Step.ASSEMBLE, job, number, where, self.prepared)
+        yield from self._step(host, REPLACED, StagedStep.ASSEMBLE, job, number, where, self.prepared)
         if self._rng.random() < 0.2:
             if self._rng.random() < 0.5:
                 yield from self._wish(host, job, m.Replacement.ABORT)
             return
         began, place = self._world.agenda.now, len(self.decisions)
-        self.decisions.append(Decision(number, began, NEVER, None))
+        self.decisions.append(JobDecision(number, began, NEVER, None))
         try:
             _, replier = yield from self._wish(host, job, m.Replacement.DECIDE, stamp)
-        except Refused:
-            self.decisions[place] = Decision(number, began, self._world.agenda.now, None)
+        except JobRefused:
+            self.decisions[place] = JobDecision(number, began, self._world.agenda.now, None)
             raise
-        self.decisions[place] = Decision(number, began, self._world.agenda.now, replier)
+        self.decisions[place] = JobDecision(number, began, self._world.agenda.now, replier)
 
     def content_of(self, number: int) -> dict[bytes, bytes]:
         """What map `w` is to be after the job of that number."""
@@ -260,9 +260,9 @@ class StagedJobs:
 
     def _stage_pages(
         self, host: Host, name: str, job: str, rows: dict[bytes, bytes], into: tuple[list[Ack], int] | None
-    ) -> Generator[list[Ask] | Millis, list[Any], list[Page]]:
+    ) -> Generator[list[Ask] | Millis, list[Any], list[JobPage]]:
         """Stage rows that count, in pages. Which pages there are."""
-        pages: list[Page] = []
+        pages: list[JobPage] = []
         for number in range(PAGES):
             if number and self._stop_ms and self._rng.random() < 0.3:
                 self.stopped += 1
@@ -279,11 +279,11 @@ class StagedJobs:
         attempt: str,
         rows: dict[bytes, bytes],
         into: tuple[list[Ack], int] | None,
-        pages: list[Page],
+        pages: list[JobPage],
     ) -> Steps:
         """Stage rows, those of a partition in a page behind those that there are; until all are, or the job turns out to be
         over."""
-        hidden, before = hidden_name(name, job, Kind.ATTEMPT, attempt), list(pages)
+        hidden, before = hidden_name(name, job, HiddenKind.ATTEMPT, attempt), list(pages)
         left = dict(rows)
         while left:
             count = self._count(host)
@@ -309,11 +309,11 @@ class StagedJobs:
             for (part, keys), (reply, *told) in zip(some, replies, strict=True):
                 if isinstance(reply, m.DoneReply):
                     left = {key: value for key, value in left.items() if key not in keys}
-                    pages.append(Page(part, count, _last(before, part) + 1))
+                    pages.append(JobPage(part, count, _last(before, part) + 1))
                     if into is not None:
                         into[0].append(Ack(into[1], part, count, *told))
                 elif isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.INVALID:
-                    raise Refused
+                    raise JobRefused
             if left:
                 yield RETRY_MS if len(left) == len(rows) else 1
 
@@ -321,15 +321,15 @@ class StagedJobs:
         self,
         host: Host,
         name: str,
-        step: Step,
+        step: StagedStep,
         job: str,
         number: int,
-        where: list[Page],
+        where: list[JobPage],
         into: list[Ack] | None,
     ) -> Steps:
         """Do a step in every partition; begin with all of them again where they were divided meanwhile."""
         count, left = 0, [0]
-        query = QUERY if step is Step.APPLY else ""
+        query = QUERY if step is StagedStep.APPLY else ""
         while left:
             if count != self._count(host):
                 count = self._count(host)
@@ -349,7 +349,7 @@ class StagedJobs:
                         if into is not None:
                             into.append(Ack(number, part, count, *told))
                 elif isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.INVALID:
-                    raise Refused
+                    raise JobRefused
             if left and left[: len(some)] == some:
                 yield RETRY_MS
 
@@ -367,7 +367,7 @@ class StagedJobs:
             if isinstance(reply, m.FlagReply | m.CountReply):
                 return (reply.count if isinstance(reply, m.CountReply) else stamp), told[0]
             if isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.INVALID:
-                raise Refused
+                raise JobRefused
             yield RETRY_MS
 
 
@@ -380,6 +380,6 @@ def _by_owner(host: Host, partitions: list[int]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _last(pages: list[Page], partition: int) -> int:
+def _last(pages: list[JobPage], partition: int) -> int:
     """The number of the last page in a partition, or in the one from which it was divided."""
     return max((page.number for page in pages if partition % page.of == page.partition), default=0)

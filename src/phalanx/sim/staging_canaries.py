@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from phalanx.common.hidden import Kind, Step, hidden_name
+from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name
 from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.replica.staged import Staged
 from phalanx.grid.replication.copying import CopySender
@@ -80,8 +80,8 @@ class _Careless(Staged):
 
     __slots__ = ()
 
-    def note_job(self, name: str, job: str, step: Step) -> None:
-        if step is not Step.DROP:
+    def note_job(self, name: str, job: str, step: StagedStep) -> None:
+        if step is not StagedStep.DROP:
             super().note_job(name, job, step)
 
 
@@ -137,7 +137,7 @@ def keep_what_was_taken(node: Node) -> None:
 
     def on_part(sender: MemberId, message: m.ReplicateStaged, now: Millis) -> None:
         replica = node.grid.followed.replicas.get(message.partition)
-        names = [hidden_name(message.map, message.job, Kind.ATTEMPT, attempt) for attempt in message.attempts]
+        names = [hidden_name(message.map, message.job, HiddenKind.ATTEMPT, attempt) for attempt in message.attempts]
         kept = {name: dict(replica.maps[name].entries) for name in names if name in replica.maps} if replica else {}
         original(sender, message, now)
         if message.pages and replica is not None:

@@ -19,7 +19,7 @@ from phalanx.spark.arrow import Array, from_numpy
 from phalanx.spark.fallback import sql_name
 from phalanx.spark.inference import infer_schema
 from phalanx.spark.keys import check_key_types, decode_keys
-from phalanx.spark.options import Options
+from phalanx.spark.options import SparkOptions
 from phalanx.spark.rows import decode_columns
 from phalanx.spark.types import arrow_schema
 
@@ -35,7 +35,7 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def infer_changes(options: Options) -> spark.StructType:
+def infer_changes(options: SparkOptions) -> spark.StructType:
     """The schema of the changes of a map whose entries are like those that it has now."""
     _check_names(options)
     entries = infer_schema(options)
@@ -54,7 +54,7 @@ def infer_changes(options: Options) -> spark.StructType:
     )
 
 
-def check_changes(schema: spark.StructType, options: Options) -> Any:
+def check_changes(schema: spark.StructType, options: SparkOptions) -> Any:
     """The Arrow schema of a stream of changes. Raises `UsageError` if a column is none of theirs."""
     _check_names(options)
     arrow = arrow_schema(schema)
@@ -81,7 +81,7 @@ def check_changes(schema: spark.StructType, options: Options) -> Any:
     return arrow
 
 
-def _check_names(options: Options) -> None:
+def _check_names(options: SparkOptions) -> None:
     for name in options.key:
         if name in _TYPES:
             raise UsageError(
@@ -90,7 +90,7 @@ def _check_names(options: Options) -> None:
             )
 
 
-def to_batch(partition: int, events: Sequence[JournalEvent], schema: Any, options: Options) -> Any:
+def to_batch(partition: int, events: Sequence[JournalEvent], schema: Any, options: SparkOptions) -> Any:
     """Events of one partition as a record batch, in their order. Raises `UsageError` that names key, field and types."""
     keys = [event.key for event in events]
     fields = {name: schema.field(name) for name in options.key if name in schema.names}
@@ -111,7 +111,7 @@ def to_batch(partition: int, events: Sequence[JournalEvent], schema: Any, option
     return pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema)
 
 
-def _structs(keys: Sequence[bytes], values: Sequence[bytes | None], kind: Any, options: Options) -> Array:
+def _structs(keys: Sequence[bytes], values: Sequence[bytes | None], kind: Any, options: SparkOptions) -> Array:
     present = [row for row, value in enumerate(values) if value is not None]
     columns = decode_columns(
         [keys[row] for row in present], [values[row] or b"" for row in present], list(kind), options.map

@@ -15,7 +15,7 @@ from pyspark.sql import datasource as offered
 from pyspark.sql import types as spark
 
 from phalanx.codec.values import to_data
-from phalanx.spark.options import Options
+from phalanx.spark.options import SparkOptions
 from phalanx.wire.conditions import Condition, Kind, Relation
 
 MAX_LITERALS = 1_000
@@ -64,7 +64,7 @@ _RELATIONS: dict[type[offered.Filter], Relation] = {
 _TEXT_RELATIONS = (Relation.STARTS, Relation.ENDS, Relation.CONTAINS)
 
 
-def condition_of(one: offered.Filter, schema: spark.StructType, options: Options) -> Condition | None:
+def condition_of(one: offered.Filter, schema: spark.StructType, options: SparkOptions) -> Condition | None:
     """The condition that is exactly this filter; None if there is none."""
     negated = isinstance(one, offered.Not)
     inner: Any = one.child if isinstance(one, offered.Not) else one

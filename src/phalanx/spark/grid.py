@@ -9,7 +9,7 @@ from phalanx.client.journal import Journal
 from phalanx.client.staging import StagedAttempt, StagedRows, Staging, new_job_id
 from phalanx.client.sync import Client
 from phalanx.client.two_clusters import check_founders
-from phalanx.spark.options import Options
+from phalanx.spark.options import SparkOptions
 
 __all__ = ["Client", "Journal", "StagedAttempt", "StagedRows", "Staging", "connect", "journal", "new_job_id", "staging"]
 
@@ -49,7 +49,7 @@ def told_names(client: Client) -> str:
 
 
 @contextmanager
-def connect(options: Options, founders: Collection[str] = ()) -> Iterator[Client]:
+def connect(options: SparkOptions, founders: Collection[str] = ()) -> Iterator[Client]:
     """A client of the cluster that the options name. Raises `ConnectError` when no member can be reached.
 
     `founders`: of the cluster with which the job began. Raises `TwoClusters` where another one answers now: a task would read

@@ -21,7 +21,7 @@ from phalanx.common.errors import UsageError
 from phalanx.spark import grid
 from phalanx.spark.fallback import row_of, show, show_key
 from phalanx.spark.keys import key_parts
-from phalanx.spark.options import Options
+from phalanx.spark.options import SparkOptions
 
 _SCALARS: dict[type, spark.DataType] = {
     bool: spark.BooleanType(),
@@ -52,7 +52,7 @@ class Unknown(Exception):
         self.path, self.value = path, value
 
 
-def infer_schema(options: Options) -> spark.StructType:
+def infer_schema(options: SparkOptions) -> spark.StructType:
     """The schema that fits a sample of the map's entries, key columns included."""
     with grid.connect(options) as client:
         entries = _sample(client, options)
@@ -78,14 +78,14 @@ def infer_schema(options: Options) -> spark.StructType:
     )
 
 
-def _sample(client: grid.Client, options: Options) -> list[tuple[bytes, bytes]]:
+def _sample(client: grid.Client, options: SparkOptions) -> list[tuple[bytes, bytes]]:
     count = len(client.partition_table().owners())
     pages = client.scan_data(options.map, list(range(count)), count)
     entries = (entry for keys, values in pages for entry in zip(keys, values, strict=True))
     return list(itertools.islice(entries, options.sample_size))
 
 
-def _merged(options: Options, key: bytes, name: str, known: spark.DataType, value: Any) -> spark.DataType:
+def _merged(options: SparkOptions, key: bytes, name: str, known: spark.DataType, value: Any) -> spark.DataType:
     if type(value) in _SCALARS and _SCALARS[type(value)] == known:
         return known
     try:

@@ -22,8 +22,8 @@ from phalanx.common.words import counted
 from phalanx.spark import cells, fallback
 from phalanx.spark.arrow import Array, flags, from_numpy, from_records, runs, to_bytes_list, to_numpy
 from phalanx.spark.layouts import read_fields
-from phalanx.spark.options import Options
-from phalanx.spark.pages import Page, as_page
+from phalanx.spark.options import SparkOptions
+from phalanx.spark.pages import ScannedPage, as_page
 
 _PUSHABLE = (
     pa.types.is_boolean,
@@ -36,7 +36,7 @@ _PUSHABLE = (
 """Types whose equal values are one key. A Decimal of another scale, or 0 beside 0.0, is another key but equal in SQL."""
 
 
-def check_key_columns(schema: Any, options: Options) -> None:
+def check_key_columns(schema: Any, options: SparkOptions) -> None:
     """Refuse a write without its key columns, or with keys that are no scalars."""
     for name in options.key:
         if name not in schema.names:
@@ -49,7 +49,7 @@ def check_key_columns(schema: Any, options: Options) -> None:
     check_key_types(schema, options)
 
 
-def check_key_types(schema: Any, options: Options) -> None:
+def check_key_types(schema: Any, options: SparkOptions) -> None:
     """Refuse key columns whose values cannot be keys."""
     for name in options.key:
         if name in schema.names:
@@ -61,7 +61,7 @@ def check_key_types(schema: Any, options: Options) -> None:
                 )
 
 
-def encode_keys(batch: Any, options: Options) -> Array:
+def encode_keys(batch: Any, options: SparkOptions) -> Array:
     """The key of each row of a batch, as a binary array. Raises `UsageError` for one that cannot be a key; then none may be written."""
     columns = []
     for name in options.key:
@@ -112,7 +112,7 @@ def _records(type_id: int, form: str, contents: Any) -> Array:
     return from_records(records)
 
 
-def encode_literals(choices: Sequence[Sequence[Any]], schema: Any, options: Options) -> list[bytes] | None:
+def encode_literals(choices: Sequence[Sequence[Any]], schema: Any, options: SparkOptions) -> list[bytes] | None:
     """The keys that a filter names: every combination of the values of each key column.
 
     None if a literal is not exactly one key, so that looking keys up could miss entries that Spark would find equal.
@@ -141,7 +141,7 @@ def _may_be_uuid(value: object) -> bool:
     return True
 
 
-def key_parts(key: bytes, options: Options) -> Sequence[Any]:
+def key_parts(key: bytes, options: SparkOptions) -> Sequence[Any]:
     """The values of the key columns of one key. Raises `UsageError` if the key is not of that many parts."""
     content = from_key_data(key)
     parts = content if isinstance(content, tuple) else (content,)
@@ -155,7 +155,9 @@ def key_parts(key: bytes, options: Options) -> Sequence[Any]:
     return parts
 
 
-def decode_keys(keys: Page | Sequence[bytes], wanted: Mapping[str, Any], options: Options) -> dict[str, Array]:
+def decode_keys(
+    keys: ScannedPage | Sequence[bytes], wanted: Mapping[str, Any], options: SparkOptions
+) -> dict[str, Array]:
     """The wanted key columns (name to Arrow field) of these keys."""
     page = as_page(keys)
     if len(options.key) == 1:
@@ -188,7 +190,7 @@ _FORMS: tuple[tuple[Callable[[Any], bool], int, str, int], ...] = (
 """How scalar keys lie: Arrow type, type id, the number behind it (the length of text and bytes), size in all."""
 
 
-def _decode_scalars(page: Page, kind: Any) -> Array | None:
+def _decode_scalars(page: ScannedPage, kind: Any) -> Array | None:
     """Scalar keys of one type as a column; None if they are not all of it."""
     form = next((form for form in _FORMS if form[0](kind)), None)
     sizes = page.ends - page.starts

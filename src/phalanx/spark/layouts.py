@@ -30,8 +30,8 @@ from phalanx.spark.pages import (
     MAP_WIDTH,
     VALUES_EACH,
     Finish,
-    Page,
-    Walk,
+    PageWalk,
+    ScannedPage,
     chosen,
 )
 from phalanx.spark.scalars import Reader, find_scalar_reader
@@ -43,7 +43,7 @@ _MIN_ROWS = 8
 
 
 def read_layout(
-    page: Page, rows: Vector, prefix: bytes, layout: Sequence[str], wanted: Sequence[Any]
+    page: ScannedPage, rows: Vector, prefix: bytes, layout: Sequence[str], wanted: Sequence[Any]
 ) -> tuple[Mask, dict[str, Array]]:
     """Which of the rows are maps of this layout, and the wanted fields of those rows by name."""
     fields = {field.name: field for field in wanted}
@@ -55,13 +55,13 @@ def read_layout(
 
 
 def read_fields(
-    page: Page, rows: Vector, literals: Sequence[bytes], fields: Sequence[Any]
+    page: ScannedPage, rows: Vector, literals: Sequence[bytes], fields: Sequence[Any]
 ) -> tuple[Mask, dict[str, Array]]:
     """Which of the rows are these literals with a value behind each but the last, and the values of those rows by name.
 
     A field that is None is stepped over.
     """
-    walk = Walk(page, page.starts[rows])
+    walk = PageWalk(page, page.starts[rows])
     finishes = _read_values(walk, literals, fields)
     good = walk.fits & (walk.at == page.ends[rows])
     try:
@@ -86,7 +86,7 @@ def _names(prefix: bytes, names: Sequence[str]) -> list[bytes]:
     return literals
 
 
-def _read_values(walk: Walk, literals: Sequence[bytes], fields: Sequence[Any]) -> dict[str, Finish]:
+def _read_values(walk: PageWalk, literals: Sequence[bytes], fields: Sequence[Any]) -> dict[str, Finish]:
     finishes: dict[str, Finish] = {}
     for literal, field in zip(literals, fields, strict=False):
         walk.expect(literal)
@@ -98,7 +98,7 @@ def _read_values(walk: Walk, literals: Sequence[bytes], fields: Sequence[Any]) -
     return finishes
 
 
-def _step_over(walk: Walk) -> None:
+def _step_over(walk: PageWalk) -> None:
     """Leave out a value of any kind. Rows in which it has too many values inside do not fit."""
     left = _step_into(walk)
     for _ in range(_MAX_ROUNDS):
@@ -111,7 +111,7 @@ def _step_over(walk: Walk) -> None:
     walk.fits &= left <= 0
 
 
-def _step_into(walk: Walk) -> Vector:
+def _step_into(walk: PageWalk) -> Vector:
     """Leave out one value, but not those inside: how many there are."""
     tags = walk.tags()
     walk.fits &= IS_VALUE[tags]
@@ -124,7 +124,7 @@ def _step_into(walk: Walk) -> Vector:
     return lengths * VALUES_EACH[tags]
 
 
-def _read_struct(walk: Walk, kind: Any) -> Finish:
+def _read_struct(walk: PageWalk, kind: Any) -> Finish:
     """A map with the struct's fields in their order; other orders do not fit."""
     nulls = walk.page.bytes[walk.at] == 0xC0
     present = np.flatnonzero(~nulls)
@@ -150,7 +150,7 @@ def _spread(values: Array, nulls: Mask) -> Array:
     return values.take(from_numpy((np.cumsum(~nulls) - 1).astype(np.int32), pa.int32(), nulls))
 
 
-def _read_list(walk: Walk, kind: Any) -> Finish:
+def _read_list(walk: PageWalk, kind: Any) -> Finish:
     nulls, counts = _read_counts(walk, IS_ARRAY, ARRAY_WIDTH)
     finish_elements = _read_rounds(walk, counts, [kind.value_type])
 
@@ -162,7 +162,7 @@ def _read_list(walk: Walk, kind: Any) -> Finish:
     return finish
 
 
-def _read_map(walk: Walk, kind: Any) -> Finish:
+def _read_map(walk: PageWalk, kind: Any) -> Finish:
     nulls, counts = _read_counts(walk, IS_MAP, MAP_WIDTH)
     finish_elements = _read_rounds(walk, counts, [kind.key_type, kind.item_type])
 
@@ -176,7 +176,7 @@ def _read_map(walk: Walk, kind: Any) -> Finish:
     return finish
 
 
-def _read_counts(walk: Walk, is_container: Mask, widths: Vector) -> tuple[Mask, Vector]:
+def _read_counts(walk: PageWalk, is_container: Mask, widths: Vector) -> tuple[Mask, Vector]:
     """Which rows are nil, and how many elements each container has (0 where it does not fit)."""
     tags = walk.tags()
     nulls = tags == 0xC0
@@ -192,7 +192,7 @@ def _frame(counts: Vector, nulls: Mask) -> tuple[Array, Array | None]:
     return from_numpy(offsets, pa.int32()), from_numpy(nulls, pa.bool_()) if nulls.any() else None
 
 
-def _read_rounds(walk: Walk, counts: Vector, kinds: Sequence[Any]) -> Any:
+def _read_rounds(walk: PageWalk, counts: Vector, kinds: Sequence[Any]) -> Any:
     """The elements of all rows, each of one value of every kind; what is returned makes an array of each kind."""
     rounds: list[tuple[Vector, list[Finish]]] = []
     rows = np.flatnonzero(counts > 0)

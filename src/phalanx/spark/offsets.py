@@ -127,7 +127,7 @@ def places_at(word: str, bounds: Sequence[Bounds]) -> Places:
 
 
 @dataclass(frozen=True)
-class Standing:
+class OffsetStanding:
     """Where reading can go on from some places."""
 
     places: Places
@@ -137,7 +137,7 @@ class Standing:
     """The same in words; empty: nothing is left out, and nothing that was read is void."""
 
 
-def within(places: Sequence[Position], bounds: Sequence[Bounds]) -> Standing:
+def within(places: Sequence[Position], bounds: Sequence[Bounds]) -> OffsetStanding:
     """Where reading can go on from these places; the bounds were asked for with their lineages."""
     found: list[Position] = []
     left_out = 0
@@ -152,7 +152,7 @@ def within(places: Sequence[Position], bounds: Sequence[Bounds]) -> Standing:
         found.append(Position(bound.lineage, max(known, bound.oldest)))
         told.append(_in_words(partition, place, bound, known, missing))
     more = f"; and {len(told) - _TOLD} more partitions, {left_out} events in all" if len(told) > _TOLD else ""
-    return Standing(tuple(found), left_out, "; ".join(told[:_TOLD]) + more)
+    return OffsetStanding(tuple(found), left_out, "; ".join(told[:_TOLD]) + more)
 
 
 def _in_words(partition: int, place: Position, bound: Bounds, known: int, missing: int) -> str:

@@ -145,7 +145,7 @@ OPTIONS = (
 
 
 @dataclass(frozen=True)
-class Options:
+class SparkOptions:
     """Checked options; picklable, so that tasks get them as they are."""
 
     members: str
@@ -185,7 +185,7 @@ def find_read_use(given: Mapping[str, str]) -> str:
     return FOLLOW if any(name.lower() in following for name in given) else READ
 
 
-def parse_options(given: Mapping[str, str], use: str) -> Options:
+def parse_options(given: Mapping[str, str], use: str) -> SparkOptions:
     """Check the options of a read or a write. Raises `UsageError` that names the option and what to do."""
     known = {option.name.lower(): option for option in OPTIONS}
     if use == SINK:
@@ -222,7 +222,7 @@ def parse_options(given: Mapping[str, str], use: str) -> Options:
         parse_addresses(members)
     except UsageError as error:
         raise UsageError(f"option 'members': {error}") from None
-    return Options(
+    return SparkOptions(
         members=members,
         map=text("map"),
         key=_columns(text("key")),

@@ -61,14 +61,14 @@ VALUES_EACH = np.where(IS_ARRAY, 1, np.where(IS_MAP, 2, 0))
 """Of a container: values in each of its elements."""
 
 
-class Page:
+class ScannedPage:
     """Many serialised values side by side, and views of them."""
 
     def __init__(self, values: Sequence[bytes]) -> None:
         self._lay_out(list(values), np.fromiter(map(len, values), np.int64, len(values)), 0)
 
     @classmethod
-    def packed(cls, parts: Sequence[tuple[bytes, bytes]], skip: int) -> Page:
+    def packed(cls, parts: Sequence[tuple[bytes, bytes]], skip: int) -> ScannedPage:
         """Values that came side by side already: each part with their sizes, four bytes for each, little-endian.
 
         `skip`: so many bytes at the beginning of each value are none of it.
@@ -94,7 +94,7 @@ class Page:
     def __getitem__(self, row: int) -> bytes:
         return self.data[self.starts[row] : self.ends[row]]
 
-    def part(self, rows: Vector) -> Page:
+    def part(self, rows: Vector) -> ScannedPage:
         """Some of the values, in ascending order, in the same bytes."""
         page = type(self).__new__(type(self))
         page.data, page.bytes, page.last, page._views = self.data, self.bytes, self.last, self._views
@@ -109,15 +109,15 @@ class Page:
         return self._views[kind]
 
 
-def as_page(values: Page | Sequence[bytes]) -> Page:
+def as_page(values: ScannedPage | Sequence[bytes]) -> ScannedPage:
     """The values side by side, if they are not yet."""
-    return values if isinstance(values, Page) else Page(values)
+    return values if isinstance(values, ScannedPage) else ScannedPage(values)
 
 
-class Walk:
+class PageWalk:
     """A position in each row of a page, and whether the row has fitted so far."""
 
-    def __init__(self, page: Page, at: Vector) -> None:
+    def __init__(self, page: ScannedPage, at: Vector) -> None:
         self.page = page
         self.at = at
         self.fits: Mask = np.ones(len(at), np.bool_)
@@ -157,13 +157,13 @@ class Walk:
         self.step(widths, 4)
         return np.where(widths > 0, raw.astype(np.int64), inside)
 
-    def part(self, rows: Vector) -> Walk:
+    def part(self, rows: Vector) -> PageWalk:
         """A walk of its own over some of the rows, by their places among these."""
-        part = Walk(self.page, self.at[rows])
+        part = PageWalk(self.page, self.at[rows])
         part._spare = self._spare
         return part
 
-    def rejoin(self, rows: Vector, part: Walk) -> None:
+    def rejoin(self, rows: Vector, part: PageWalk) -> None:
         """Go on where a part of the rows has arrived."""
         self.at[rows] = part.at
         self._spare = min(self._spare, part._spare)

@@ -25,8 +25,8 @@ from phalanx.spark import grid
 from phalanx.spark.errors import explained, hide_traceback, show_traceback
 from phalanx.spark.filters import condition_of
 from phalanx.spark.keys import check_key_types, encode_literals
-from phalanx.spark.options import ERROR, Options
-from phalanx.spark.pages import Page
+from phalanx.spark.options import ERROR, SparkOptions
+from phalanx.spark.pages import ScannedPage
 from phalanx.spark.planning import ReadTask, plan_scan
 from phalanx.spark.rows import decode_entries
 from phalanx.spark.types import arrow_schema
@@ -42,7 +42,7 @@ MAX_PUSHED_KEYS = 10_000
 """With more keys than that a filter is left to Spark, and the map is scanned."""
 
 
-def check_known(client: grid.Client, options: Options) -> None:
+def check_known(client: grid.Client, options: SparkOptions) -> None:
     """Raises `UsageError` if the cluster knows nothing of the map: an empty result would hide a misspelt name."""
     if not grid.is_known(client, options.map):
         raise UsageError(
@@ -54,7 +54,7 @@ def check_known(client: grid.Client, options: Options) -> None:
 class PhalanxReader(DataSourceReader):
     """Reads a map. Created on the driver, pickled into every task."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: SparkOptions, schema: StructType) -> None:
         self._options = options
         self._arrow = arrow_schema(schema)
         self._pushed: list[bytes] | None = None
@@ -96,7 +96,7 @@ class FilterReader(PhalanxReader):
     It does so once it has the reader, and names the setting: nothing that a trace of its frames would add to.
     """
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: SparkOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self._schema = schema
         hide_traceback()
@@ -145,15 +145,15 @@ class FilterReader(PhalanxReader):
         return [one for one, _ in candidates.values()] + not_null if self._pushed is not None else []
 
 
-def _looked_up(client: grid.Client, map_name: str, keys: list[bytes]) -> Iterator[tuple[Page, Page]]:
+def _looked_up(client: grid.Client, map_name: str, keys: list[bytes]) -> Iterator[tuple[ScannedPage, ScannedPage]]:
     for start in range(0, len(keys), LOOKUP_KEYS):
         chunk = keys[start : start + LOOKUP_KEYS]
         found = [(k, v) for k, v in zip(chunk, client.get_data(map_name, chunk), strict=True) if v is not None]
         if found:
-            yield Page([k for k, _ in found]), Page([v for _, v in found])
+            yield ScannedPage([k for k, _ in found]), ScannedPage([v for _, v in found])
 
 
-def _scanned(replies: Iterable[PackedReply]) -> Iterator[tuple[Page, Page]]:
+def _scanned(replies: Iterable[PackedReply]) -> Iterator[tuple[ScannedPage, ScannedPage]]:
     """Small replies together: a partition may hold a few entries only."""
     held: list[PackedReply] = []
     rows = size = 0
@@ -168,6 +168,6 @@ def _scanned(replies: Iterable[PackedReply]) -> Iterator[tuple[Page, Page]]:
         yield _pages(held)
 
 
-def _pages(replies: Sequence[PackedReply]) -> tuple[Page, Page]:
-    keys = Page.packed([(reply.key_data, reply.key_sizes) for reply in replies], 0)
-    return keys, Page.packed([(reply.value_data, reply.value_sizes) for reply in replies], STAMP_BYTES)
+def _pages(replies: Sequence[PackedReply]) -> tuple[ScannedPage, ScannedPage]:
+    keys = ScannedPage.packed([(reply.key_data, reply.key_sizes) for reply in replies], 0)
+    return keys, ScannedPage.packed([(reply.value_data, reply.value_sizes) for reply in replies], STAMP_BYTES)

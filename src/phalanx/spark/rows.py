@@ -18,8 +18,8 @@ from phalanx.spark import cells, fallback
 from phalanx.spark.arrow import Array, binary_scalar, from_numpy
 from phalanx.spark.keys import decode_keys
 from phalanx.spark.layouts import read_layout
-from phalanx.spark.options import Options
-from phalanx.spark.pages import Page, as_page
+from phalanx.spark.options import SparkOptions
+from phalanx.spark.pages import ScannedPage, as_page
 
 RowNumbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -29,7 +29,7 @@ _MIN_ROWS = 24
 """With fewer rows than this, reading row by row is faster."""
 
 
-def encode_rows(batch: Any, options: Options) -> Array:
+def encode_rows(batch: Any, options: SparkOptions) -> Array:
     """The stored form of each row of a batch, as a binary array. Raises `UsageError` that names a column which cannot be stored."""
     names = [name for name in batch.schema.names if options.key_in_value or name not in options.key]
     if not names:
@@ -44,7 +44,7 @@ def encode_rows(batch: Any, options: Options) -> Array:
 
 
 def decode_entries(
-    keys: Page | Sequence[bytes], values: Page | Sequence[bytes], schema: Any, options: Options
+    keys: ScannedPage | Sequence[bytes], values: ScannedPage | Sequence[bytes], schema: Any, options: SparkOptions
 ) -> Iterator[Any]:
     """Entries as record batches of the schema. Raises `UsageError` that names key, field and both types."""
     keys, values = as_page(keys), as_page(values)
@@ -63,7 +63,7 @@ def decode_entries(
             yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(of_rows), pa.struct([])))
 
 
-def _refuse_null(field: Any, column: Array, keys: Page, map_name: str) -> None:
+def _refuse_null(field: Any, column: Array, keys: ScannedPage, map_name: str) -> None:
     key = keys[column.is_null().to_pylist().index(True)]
     raise UsageError(
         f"map {map_name!r}, key {fallback.show_key(key)}: field '{field.name}' has no value, but the schema says NOT NULL; "
@@ -87,7 +87,7 @@ Part = tuple[RowNumbers | None, dict[str, Array]]
 """Which rows of a page (None: all, in order), and their columns by name."""
 
 
-def _decode_values(keys: Page, values: Page, wanted: Sequence[Any], map_name: str) -> Iterator[Part]:
+def _decode_values(keys: ScannedPage, values: ScannedPage, wanted: Sequence[Any], map_name: str) -> Iterator[Part]:
     if not wanted:
         yield None, {}
         return

@@ -26,8 +26,8 @@ from phalanx.spark.pages import (
     TINY,
     UNSIGNED,
     Finish,
-    Page,
-    Walk,
+    PageWalk,
+    ScannedPage,
     chosen,
 )
 
@@ -36,7 +36,7 @@ def _numbers(kind: Any, values: Vector, nulls: Mask) -> Finish:
     return lambda good: from_numpy(chosen(values, good), kind, chosen(nulls, good))
 
 
-def integers_at(page: Page, tags: Vector, at: Vector) -> tuple[Vector, Mask]:
+def integers_at(page: ScannedPage, tags: Vector, at: Vector) -> tuple[Vector, Mask]:
     """The integers with these tags and the payload at these places, and whether each is one that a long can hold."""
     kinds = INT_KIND[tags]
     shifts = INT_SHIFT[tags]
@@ -50,7 +50,7 @@ def integers_at(page: Page, tags: Vector, at: Vector) -> tuple[Vector, Mask]:
     return values, kinds != NO_INT
 
 
-def _read_integer(walk: Walk, kind: Any) -> Finish:
+def _read_integer(walk: PageWalk, kind: Any) -> Finish:
     tags = walk.tags()
     values, fits = integers_at(walk.page, tags, walk.at)
     walk.step(INT_WIDTH[tags], 8)
@@ -62,7 +62,7 @@ def _read_integer(walk: Walk, kind: Any) -> Finish:
     return _numbers(kind, values.astype(kind.to_pandas_dtype(), copy=False), nulls)
 
 
-def _read_floating(walk: Walk, kind: Any) -> Finish:
+def _read_floating(walk: PageWalk, kind: Any) -> Finish:
     tags, page = walk.tags(), walk.page
     nulls = tags == 0xC0
     fits = (tags == 0xCB) | nulls
@@ -79,19 +79,19 @@ def _read_floating(walk: Walk, kind: Any) -> Finish:
         return _numbers(kind, values.astype(kind.to_pandas_dtype(), copy=False), nulls)
 
 
-def _read_boolean(walk: Walk, kind: Any) -> Finish:
+def _read_boolean(walk: PageWalk, kind: Any) -> Finish:
     tags = walk.tags()
     nulls = tags == 0xC0
     walk.fits &= nulls | (tags == 0xC2) | (tags == 0xC3)
     return _numbers(kind, tags == 0xC3, nulls)
 
 
-def _read_nothing(walk: Walk, kind: Any) -> Finish:
+def _read_nothing(walk: PageWalk, kind: Any) -> Finish:
     walk.fits &= walk.tags() == 0xC0
     return lambda good: pa.nulls(len(walk.at) if good is None else int(good.sum()), kind)
 
 
-def _runs(walk: Walk, sizes: Vector, nulls: Mask, kind: Any) -> Finish:
+def _runs(walk: PageWalk, sizes: Vector, nulls: Mask, kind: Any) -> Finish:
     """The next so many bytes of each row, cast to the type."""
     starts = walk.at
     walk.step(sizes)
@@ -106,21 +106,21 @@ def _runs(walk: Walk, sizes: Vector, nulls: Mask, kind: Any) -> Finish:
     return finish
 
 
-def _read_string(walk: Walk, kind: Any) -> Finish:
+def _read_string(walk: PageWalk, kind: Any) -> Finish:
     tags = walk.tags()
     nulls = tags == 0xC0
     walk.fits &= IS_TEXT[tags] | nulls
     return _runs(walk, walk.lengths(TEXT_WIDTH[tags], np.where(nulls, 0, tags & 0x1F)), nulls, kind)
 
 
-def _read_binary(walk: Walk, kind: Any) -> Finish:
+def _read_binary(walk: PageWalk, kind: Any) -> Finish:
     tags = walk.tags()
     nulls = tags == 0xC0
     walk.fits &= IS_BINARY[tags] | nulls
     return _runs(walk, walk.lengths(BINARY_WIDTH[tags], np.zeros(len(tags), np.int64)), nulls, kind)
 
 
-def _read_decimal(walk: Walk, kind: Any) -> Finish:
+def _read_decimal(walk: PageWalk, kind: Any) -> Finish:
     tags = walk.tags()
     nulls = tags == 0xC0
     sizes = walk.lengths(EXTENSION_WIDTH[tags], EXTENSION_LENGTH[tags])
@@ -129,15 +129,15 @@ def _read_decimal(walk: Walk, kind: Any) -> Finish:
     return _runs(walk, sizes, nulls, kind)
 
 
-def _read_date(walk: Walk, kind: Any) -> Finish:
+def _read_date(walk: PageWalk, kind: Any) -> Finish:
     return _fixed_extension(walk, 0xD600 | EXT_DATE, ">i4", kind)
 
 
-def _read_timestamp(walk: Walk, kind: Any) -> Finish:
+def _read_timestamp(walk: PageWalk, kind: Any) -> Finish:
     return _fixed_extension(walk, 0xD700 | (EXT_NAIVE_DATETIME if kind.tz is None else EXT_DATETIME), ">i8", kind)
 
 
-def _fixed_extension(walk: Walk, tag_and_code: int, form: str, kind: Any) -> Finish:
+def _fixed_extension(walk: PageWalk, tag_and_code: int, form: str, kind: Any) -> Finish:
     number = np.dtype(form)
     nulls = walk.page.bytes[walk.at] == 0xC0
     walk.fits &= nulls | (walk.page.view(">u2")[walk.at] == tag_and_code)
@@ -147,7 +147,7 @@ def _fixed_extension(walk: Walk, tag_and_code: int, form: str, kind: Any) -> Fin
     return _numbers(kind, values, nulls)
 
 
-Reader = Callable[[Walk, Any], Finish]
+Reader = Callable[[PageWalk, Any], Finish]
 _READERS: tuple[tuple[Callable[[Any], bool], Reader], ...] = (
     (pa.types.is_null, _read_nothing),
     (pa.types.is_boolean, _read_boolean),

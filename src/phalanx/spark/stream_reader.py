@@ -28,9 +28,9 @@ from phalanx.spark.errors import explained
 from phalanx.spark.offsets import (
     Json,
     Offsets,
+    OffsetStanding,
     Overrun,
     Range,
-    Standing,
     admit,
     check_same,
     count_events,
@@ -41,7 +41,7 @@ from phalanx.spark.offsets import (
     start_word,
     within,
 )
-from phalanx.spark.options import Options
+from phalanx.spark.options import SparkOptions
 from phalanx.spark.planning import plan_scan
 
 
@@ -55,7 +55,7 @@ class ChangesTask(InputPartition):
 class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows a map. One on the driver lives as long as the query; each task gets a copy of one."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: SparkOptions, schema: StructType) -> None:
         self._options = options
         self._arrow = check_changes(schema, options)
         self._start = parse_start(options.starting_offsets)
@@ -162,7 +162,7 @@ class PhalanxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_same(offsets, self._options.cluster, self._options.map, len(bounds))
         return offsets, bounds
 
-    def _still_there(self, places: Sequence[Position], bounds: Sequence[Bounds]) -> Standing:
+    def _still_there(self, places: Sequence[Position], bounds: Sequence[Bounds]) -> OffsetStanding:
         standing = within(places, bounds)
         if standing.told and not self._options.skip_overrun:
             raise Overrun(

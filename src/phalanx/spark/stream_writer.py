@@ -31,7 +31,7 @@ from phalanx.spark.arrow import to_bytes_list
 from phalanx.spark.errors import explained
 from phalanx.spark.fallback import sql_name
 from phalanx.spark.keys import check_key_columns, encode_keys
-from phalanx.spark.options import Options
+from phalanx.spark.options import SparkOptions
 from phalanx.spark.packing import rows_by_partition
 from phalanx.spark.rows import encode_rows
 from phalanx.spark.types import arrow_schema
@@ -46,7 +46,7 @@ KEEPING = ("added", "updated", "merged")
 
 
 @dataclass
-class Staged(WriterCommitMessage):
+class StagedEpoch(WriterCommitMessage):
     """What one attempt of a task has staged, and for which query."""
 
     job: str
@@ -55,7 +55,7 @@ class Staged(WriterCommitMessage):
     rows: int
 
 
-def check_sink(options: Options, schema: StructType) -> None:
+def check_sink(options: SparkOptions, schema: StructType) -> None:
     """Refuse on the driver what could not be written. Raises `UsageError` or `ConnectError`."""
     arrow = arrow_schema(schema)
     check_key_columns(arrow, options)
@@ -80,12 +80,12 @@ def check_sink(options: Options, schema: StructType) -> None:
 class _Sink:
     """What the sink of a stream and a write within `foreachBatch` have in common."""
 
-    def __init__(self, options: Options, overwrite: bool) -> None:
+    def __init__(self, options: SparkOptions, overwrite: bool) -> None:
         self._options = options
         self._overwrite = overwrite
         self._job = grid.new_job_id()
 
-    def write(self, iterator: Iterator[Any]) -> Staged:
+    def write(self, iterator: Iterator[Any]) -> StagedEpoch:
         """Stage every Arrow batch of this task."""
         options = self._options
         rows = 0
@@ -96,7 +96,7 @@ class _Sink:
                 for batch in cut(whole, MAX_BATCH_BYTES):
                     stage(attempt, batch, options, client.partition_count)
                     rows += batch.num_rows
-        return Staged(self._job, attempt.staged(), self._query(), rows)
+        return StagedEpoch(self._job, attempt.staged(), self._query(), rows)
 
     def _query(self) -> str:
         if self._options.stream_batch is not None:
@@ -107,7 +107,7 @@ class _Sink:
         return str(query)
 
     def _commit(self, messages: Sequence[WriterCommitMessage | None], number: int) -> None:
-        told = [message for message in messages if isinstance(message, Staged)]
+        told = [message for message in messages if isinstance(message, StagedEpoch)]
         staged = [message for message in told if message.rows]
         attempts = [one.staged for one in staged]
         batch = (told[0].query, number) if told else None
@@ -123,7 +123,7 @@ class _Sink:
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Drop what was staged. What cannot be dropped now goes by itself when nobody touches it."""
-        jobs = sorted({message.job for message in messages if isinstance(message, Staged)})
+        jobs = sorted({message.job for message in messages if isinstance(message, StagedEpoch)})
         try:
             with grid.connect(self._options) as client:
                 for name in jobs:
@@ -159,7 +159,7 @@ class EachBatchWriter(_Sink, DataSourceArrowWriter):
         self._abort(messages)
 
 
-def stage(attempt: grid.StagedAttempt, batch: Any, options: Options, of: int) -> None:
+def stage(attempt: grid.StagedAttempt, batch: Any, options: SparkOptions, of: int) -> None:
     """Stage the rows of an Arrow batch: of each key the last one, which stores or removes. `of`: how many partitions there are."""
     column = options.delete_column
     removes = [False] * batch.num_rows if column is None else removing(batch.column(column), column)

@@ -26,7 +26,7 @@ from phalanx.common.errors import IndeterminateWrite, PhalanxError, UnavailableE
 from phalanx.spark import grid
 from phalanx.spark.errors import explained
 from phalanx.spark.keys import check_key_columns, encode_keys
-from phalanx.spark.options import APPEND, ERROR, Options
+from phalanx.spark.options import APPEND, ERROR, SparkOptions
 from phalanx.spark.packing import rows_by_partition
 from phalanx.spark.rows import encode_rows
 from phalanx.spark.types import arrow_schema
@@ -46,7 +46,7 @@ class Written(WriterCommitMessage):
     """Where they are staged; None: they are in the map, or there are none."""
 
 
-def plan_write(options: Options, schema: StructType, overwrite: bool) -> PhalanxWriter:
+def plan_write(options: SparkOptions, schema: StructType, overwrite: bool) -> PhalanxWriter:
     """Refuse on the driver what could not be written. Raises `UsageError` or `ConnectError`."""
     if overwrite and not options.staged:
         raise UsageError(
@@ -65,7 +65,7 @@ def plan_write(options: Options, schema: StructType, overwrite: bool) -> Phalanx
     return PhalanxWriter(options, overwrite, skips, founders)
 
 
-def _is_refused(client: grid.Client, options: Options) -> bool:
+def _is_refused(client: grid.Client, options: SparkOptions) -> bool:
     """Whether nothing is to be written because the map has entries. Raises `UsageError` where that is an error."""
     if options.if_exists == APPEND or not grid.has_entries(client, options.map):
         return False
@@ -81,7 +81,7 @@ class PhalanxWriter(DataSourceArrowWriter):
     """Writes the rows of a DataFrame into a map. Created on the driver, pickled into every task."""
 
     def __init__(
-        self, options: Options, overwrite: bool = False, skips: bool = False, founders: tuple[str, ...] = ()
+        self, options: SparkOptions, overwrite: bool = False, skips: bool = False, founders: tuple[str, ...] = ()
     ) -> None:
         """`founders`: of the cluster by which the write was planned."""
         self._options = options

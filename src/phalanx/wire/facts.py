@@ -74,7 +74,7 @@ class ReplicasHandedOver(Fact, frozen=True):
     """The installed one, which says so."""
 
 
-class EvacuationEnded(Fact, frozen=True):
+class EvacuationOver(Fact, frozen=True):
     """On the master: nothing is left that could be moved before the members of this order are removed."""
 
     order: Evacuation

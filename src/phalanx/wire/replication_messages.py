@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.common.hidden import Step
+from phalanx.common.hidden import StagedStep
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import Migration
 from phalanx.common.view import ViewId
@@ -97,7 +97,7 @@ class ReplicateStaged(WireMessage, tag=160, frozen=True):
     epoch: int
     seq: int
     map: str
-    step: Step
+    step: StagedStep
     job: str
     attempts: list[str]
     """In their order."""
@@ -113,7 +113,7 @@ class ReplicateStaged(WireMessage, tag=160, frozen=True):
 class StagedJob(WireMessage, frozen=True):
     map: str
     job: str
-    step: Step
+    step: StagedStep
     """The last one that was done for it."""
 
 

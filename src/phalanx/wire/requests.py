@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from phalanx.common.hidden import Step
+from phalanx.common.hidden import StagedStep
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Batch, MapChange
 from phalanx.wire.conditions import Condition
@@ -190,7 +190,7 @@ class ChangeStaged(WireMessage, tag=161, frozen=True):
     partitions: Partitions
     of: int
     """As in `SizeOf`."""
-    step: Step
+    step: StagedStep
     job: Text
     attempts: Texts
     """Those that count, in their order."""

@@ -20,7 +20,7 @@ import msgspec
 from phalanx.codec.hashing import partition_of, partitions_of
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.grid.merge.orphaned_replicas import Kept, KeptSide, keep
-from phalanx.grid.merge.sender import Batch, Handed, Sending, Sweep
+from phalanx.grid.merge.sender import Handed, MergeBatch, Sending, Sweep
 from phalanx.grid.replica.versions import has_version, versions_of
 from phalanx.wire import events
 from phalanx.wire.effects import Finished, Outbox
@@ -124,7 +124,7 @@ class Keeping:
         handed = self._open.get(reply.id)
         if handed is None or handed.target != sender:
             return
-        if isinstance(handed, Batch) and isinstance(reply, CountReply):
+        if isinstance(handed, MergeBatch) and isinstance(reply, CountReply):
             if self._grid.pacer is not None:
                 self._grid.pacer.on_ack(sender, handed.sent_at, now)
             handed.sending.side.sent += len(handed.keys)
@@ -239,7 +239,7 @@ class Keeping:
             self._begin_sweeps(sending, name, cleared_at, now)
         name, keys, size = sending.next_keys(self._grid.config.copy_chunk_bytes)
         groups = self._by_owner(sending.side, sending.partition, keys)
-        self._hand_in([Batch(self._next_id(), sending, name, group) for group in groups], now)
+        self._hand_in([MergeBatch(self._next_id(), sending, name, group) for group in groups], now)
         self._end_if_over(sending, now)
         return size
 
@@ -268,10 +268,10 @@ class Keeping:
     def _ask_again(self, handed: Handed, now: Millis) -> None:
         """Send it to whoever owns its keys by now; where they have several owners, or other partitions, in parts."""
         sending = handed.sending
-        if isinstance(handed, Batch):
+        if isinstance(handed, MergeBatch):
             handed.keys, *others = self._by_owner(sending.side, sending.partition, handed.keys)
             self._hand_in(
-                [Batch(self._next_id(), sending, handed.map, group, handed.removed_at) for group in others], now
+                [MergeBatch(self._next_id(), sending, handed.map, group, handed.removed_at) for group in others], now
             )
             self._ask_owner(handed, now)
         elif isinstance(handed, Sweep) and handed.of != self._grid.table.partition_count:
@@ -288,7 +288,7 @@ class Keeping:
             return
         if isinstance(handed, Sweep):
             partition = handed.partition
-        elif isinstance(handed, Batch) and table.partition_count != sending.side.of:
+        elif isinstance(handed, MergeBatch) and table.partition_count != sending.side.of:
             partition = partition_of(handed.keys[0], table.partition_count)
         else:
             partition = sending.partition
@@ -305,7 +305,7 @@ class Keeping:
             return FindWrittenBefore(
                 handed.id, handed.map, handed.partition, handed.of, handed.cleared_at, handed.after_key
             )
-        if not isinstance(handed, Batch):
+        if not isinstance(handed, MergeBatch):
             return None
         versions = versions_of(replica, handed.map, handed.keys, handed.removed_at, now)
         return MergeEntries(handed.id, handed.map, side.former, side.ended, *versions) if versions.keys else None
@@ -331,7 +331,7 @@ class Keeping:
             if own == sending.partition and not has_version(sending.replica, sweep.map, key)
         ]
         groups = self._by_owner(sending.side, sending.partition, keys)
-        self._hand_in([Batch(self._next_id(), sending, sweep.map, each, sweep.cleared_at) for each in groups], now)
+        self._hand_in([MergeBatch(self._next_id(), sending, sweep.map, each, sweep.cleared_at) for each in groups], now)
         if page.more:
             sweep.after_key = page.after_key or page.keys[-1]
             self._ask_owner(sweep, now)

@@ -30,7 +30,7 @@ class Handed:
         self.sent_at: Millis = 0
 
 
-class Batch(Handed):
+class MergeBatch(Handed):
     """Keys of one map and one owner, whose versions are handed in."""
 
     __slots__ = ("keys", "removed_at")
@@ -42,7 +42,7 @@ class Batch(Handed):
         """When those were removed of which the replica has nothing; 0: it has something of each."""
 
     def __repr__(self) -> str:
-        return f"Batch({self.id}, {len(self.keys)} keys of {self.map!r}, target={self.target})"
+        return f"MergeBatch({self.id}, {len(self.keys)} keys of {self.map!r}, target={self.target})"
 
 
 class Sweep(Handed):

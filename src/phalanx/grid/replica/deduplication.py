@@ -42,7 +42,7 @@ LOOK_EVERY_MS = 60_000
 """Silent callers are looked for when another one comes, at most so often."""
 
 
-class Standing(enum.Enum):
+class OperationStanding(enum.Enum):
     """Of an operation that has no outcome here."""
 
     NEW = enum.auto()
@@ -85,16 +85,16 @@ class Outcomes:
     def __repr__(self) -> str:
         return f"Outcomes({self.export()})"
 
-    def find(self, caller: Target, number: int) -> OutcomeValue | Standing:
+    def find(self, caller: Target, number: int) -> OutcomeValue | OperationStanding:
         """What became of an operation."""
         record = self.callers.get(caller)
         if record is None or number > record.number:
-            return Standing.NEW
+            return OperationStanding.NEW
         if number == record.number and number >= record.floor:
             return record.outcome
         if record.older is not None and number in record.older:
             return record.older[number]
-        return Standing.FORGOTTEN if number < record.floor else Standing.NEW
+        return OperationStanding.FORGOTTEN if number < record.floor else OperationStanding.NEW
 
     def note_next(self, caller: str, number: int, open_from: int, outcome: bool | None, now: Millis) -> bool:
         """The usual course in one short step: the caller has one call here at a time, and this one is new.

@@ -53,7 +53,7 @@ def lineage_of(epoch: int, ruler: str, origin: int) -> int:
     return (int.from_bytes(named, "big") >> 12) or 1
 
 
-class Journal:
+class MapJournal:
     """The events that are kept, and the numbers of the oldest (`first`) and of the one to come (`next`)."""
 
     __slots__ = ("_bytes", "_rule", "capacity", "events", "first", "lineages", "max_bytes", "next", "origin")
@@ -73,7 +73,7 @@ class Journal:
         """The rule that has begun since the last event was written."""
 
     def __repr__(self) -> str:
-        return f"Journal({self.first} to {self.next}, capacity={self.capacity}, lineages={self.lineages})"
+        return f"MapJournal({self.first} to {self.next}, capacity={self.capacity}, lineages={self.lineages})"
 
     def begin_rule(self, epoch: int, ruler: str) -> None:
         """What is written from now on, is written under this rule."""
@@ -216,7 +216,7 @@ class Journal:
         return JournalPart(name, *limits, lineages, end, kinds, keys, values, olds, stamps), size
 
     @classmethod
-    def of_part(cls, part: JournalPart, epoch: int, ruler: str) -> Journal:
+    def of_part(cls, part: JournalPart, epoch: int, ruler: str) -> MapJournal:
         """The destination's journal, from the first part of a copy: what is written from now on it can write by itself."""
         journal = cls(part.capacity, part.max_bytes, part.origin, epoch, ruler)
         journal.lineages = list(part.lineages)

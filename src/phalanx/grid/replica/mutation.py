@@ -12,7 +12,7 @@ from typing import Any
 
 from phalanx.common.ids import Millis
 from phalanx.common.invariant import invariant
-from phalanx.grid.replica.journal import Journal
+from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.staged_steps import carry_out
 from phalanx.grid.replica.store import MapStore, Replica
 from phalanx.wire.messages import (
@@ -76,7 +76,7 @@ def _keep_journal(replica: Replica, mutation: ReplicateJournal, now: Millis) -> 
     elif journal is not None:
         journal.limit(mutation.capacity, mutation.max_bytes)
     else:
-        begun = Journal(mutation.capacity, mutation.max_bytes, mutation.seq, replica.epoch, replica.ruler)
+        begun = MapJournal(mutation.capacity, mutation.max_bytes, mutation.seq, replica.epoch, replica.ruler)
         replica.keep_journal(mutation.map, begun)
     return ()
 

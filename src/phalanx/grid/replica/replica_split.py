@@ -13,8 +13,8 @@ from itertools import islice
 from typing import TypeVar
 
 from phalanx.codec.hashing import children_of, partitions_of
-from phalanx.common.hidden import Kind, is_hidden, kind_of
-from phalanx.grid.replica.journal import Journal
+from phalanx.common.hidden import HiddenKind, is_hidden, kind_of
+from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.staged import Staged
 from phalanx.grid.replica.staged_steps import divided_page
 from phalanx.grid.replica.store import MapStore, Replica
@@ -88,7 +88,7 @@ def _child_of(replica: Replica, of: int) -> Replica:
     child.ended, child.purged_to = replica.ended, replica.purged_to
     for name, journal in replica.journals.items():
         # The events of one child are among those of all, and their numbers are theirs together: it begins anew.
-        child.keep_journal(name, Journal(journal.capacity, journal.max_bytes, replica.seq, child.epoch, child.ruler))
+        child.keep_journal(name, MapJournal(journal.capacity, journal.max_bytes, replica.seq, child.epoch, child.ruler))
     return child
 
 
@@ -110,7 +110,7 @@ def _sort(replica: Replica, children: dict[int, Replica], partition_count: int, 
                     children[child].readings.of.setdefault(name, {})[key] = reading
             yield _cost(some)
     for name, store in replica.maps.items():
-        if is_hidden(name) and kind_of(name) is Kind.ATTEMPT:
+        if is_hidden(name) and kind_of(name) is HiddenKind.ATTEMPT:
             yield from _sort_pages(name, store, children, partition_count, batch)
         else:
             yield from _sort_entries(name, store, children, partition_count, batch)

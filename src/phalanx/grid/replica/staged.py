@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from phalanx.common.hidden import Step, job_of, target_of
+from phalanx.common.hidden import StagedStep, job_of, target_of
 from phalanx.wire.replication_messages import (
     AppliedBatch,
     PlacedContent,
@@ -41,7 +41,7 @@ class Staged:
 
     def __init__(self, past: StagedPast | None = None) -> None:
         past = past if past is not None else StagedPast()
-        self.jobs: dict[tuple[str, str], Step] = {(each.map, each.job): each.step for each in past.jobs}
+        self.jobs: dict[tuple[str, str], StagedStep] = {(each.map, each.job): each.step for each in past.jobs}
         """Map and job to the last step that was done for it."""
         self.batches: dict[tuple[str, str], int] = {(each.map, each.query): each.number for each in past.batches}
         """Map and query to the greatest number of its batches that was applied."""
@@ -68,19 +68,19 @@ class Staged:
     def has_ended(self, name: str, job: str) -> bool:
         """Whether nothing can be staged by a job for a map any more, because the job is over here."""
         step = self.jobs.get((name, job))
-        return step is not None and step is not Step.SNAPSHOT
+        return step is not None and step is not StagedStep.SNAPSHOT
 
     def has_applied(self, name: str, query: str, number: int) -> bool:
         """Whether a batch of a query was applied here, or a later one."""
         return bool(query) and number <= self.batches.get((name, query), number - 1)
 
-    def note_job(self, name: str, job: str, step: Step) -> None:
+    def note_job(self, name: str, job: str, step: StagedStep) -> None:
         """Jobs that are over never push out what tells of a snapshot: it is in use, perhaps for hours."""
         _put_last(self.jobs, (name, job), step, MAX_JOBS + MAX_SNAPSHOTS)
-        is_snapshot = step is Step.SNAPSHOT
+        is_snapshot = step is StagedStep.SNAPSHOT
         most = MAX_SNAPSHOTS if is_snapshot else MAX_JOBS
         if len(self.jobs) > most:
-            alike = [names for names, last in self.jobs.items() if (last is Step.SNAPSHOT) == is_snapshot]
+            alike = [names for names, last in self.jobs.items() if (last is StagedStep.SNAPSHOT) == is_snapshot]
             for names in alike[:-most]:
                 del self.jobs[names]
 

@@ -24,10 +24,10 @@ import msgspec
 
 from phalanx.codec.rows import HEADER_BYTES, PREFIX_BYTES, divide_rows, row_count, unpack_rows
 from phalanx.common.clock import STAMP_BYTES, stamp_of
-from phalanx.common.hidden import Kind, Step, hidden_name, is_hidden, job_of, target_of
+from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name, is_hidden, job_of, target_of
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Content
-from phalanx.grid.replica.journal import ADDED, REMOVED, UPDATED, Event, Journal, put_event
+from phalanx.grid.replica.journal import ADDED, REMOVED, UPDATED, Event, MapJournal, put_event
 from phalanx.grid.replica.store import MapStore, Replica
 from phalanx.wire.replication_messages import ReplicateStaged
 
@@ -60,7 +60,7 @@ def carry_out(replica: Replica, message: ReplicateStaged, now: Millis) -> list[M
     """Do a step on a replica; what it has no use for any more, to be taken apart."""
     name, job, staged = message.map, message.job, replica.staged
     match message.step:
-        case Step.APPLY:
+        case StagedStep.APPLY:
             if not _is_applied(replica, message):
                 _take_up(replica, message, name, now)
                 if message.query and not message.pages:
@@ -68,11 +68,11 @@ def carry_out(replica: Replica, message: ReplicateStaged, now: Millis) -> list[M
             if message.pages:
                 return _leave_rest(replica, message)
             staged.rest = None
-            staged.note_job(name, job, Step.APPLY)
+            staged.note_job(name, job, StagedStep.APPLY)
             staged.forget_pages(name, job)
             return _take_out(replica, hidden_of(replica, name, job))
-        case Step.ASSEMBLE:
-            whole = hidden_name(name, job, Kind.WHOLE)
+        case StagedStep.ASSEMBLE:
+            whole = hidden_name(name, job, HiddenKind.WHOLE)
             if whole in replica.maps and staged.rest is None:
                 _stamp_anew(replica.maps[whole], message.stamp)
             _take_up(replica, message, whole, now, leaves_tombstones=False)
@@ -81,53 +81,55 @@ def carry_out(replica: Replica, message: ReplicateStaged, now: Millis) -> list[M
             if message.pages:
                 return _leave_rest(replica, message)
             staged.rest = None
-            staged.note_job(name, job, Step.ASSEMBLE)
+            staged.note_job(name, job, StagedStep.ASSEMBLE)
             staged.forget_pages(name, job)
             return _take_out(replica, [each for each in hidden_of(replica, name, job) if each != whole])
-        case Step.SNAPSHOT:
+        case StagedStep.SNAPSHOT:
             if (present := replica.maps.get(name)) is not None and present.entries:
-                replica.maps[hidden_name(name, job, Kind.SNAPSHOT)] = present.copy()
-            staged.note_job(name, job, Step.SNAPSHOT)
+                replica.maps[hidden_name(name, job, HiddenKind.SNAPSHOT)] = present.copy()
+            staged.note_job(name, job, StagedStep.SNAPSHOT)
             return []
-        case Step.DROP:
-            whole = hidden_name(name, job, Kind.WHOLE)
-            if staged.jobs.get((name, job)) is not Step.ASSEMBLE:
-                staged.note_job(name, job, Step.DROP)
+        case StagedStep.DROP:
+            whole = hidden_name(name, job, HiddenKind.WHOLE)
+            if staged.jobs.get((name, job)) is not StagedStep.ASSEMBLE:
+                staged.note_job(name, job, StagedStep.DROP)
             staged.forget_pages(name, job)
             return _take_out(replica, [each for each in hidden_of(replica, name, job) if each != whole])
-        case Step.DISCARD:
-            staged.note_job(name, job, Step.DROP)
-            return _take_out(replica, [hidden_name(name, job, Kind.WHOLE)])
-        case Step.REPLACE:
+        case StagedStep.DISCARD:
+            staged.note_job(name, job, StagedStep.DROP)
+            return _take_out(replica, [hidden_name(name, job, HiddenKind.WHOLE)])
+        case StagedStep.REPLACE:
             return _replace(replica, message)
-        case Step.CHECK:
+        case StagedStep.CHECK:
             return []
 
 
 def _is_applied(replica: Replica, message: ReplicateStaged) -> bool:
     """Whether the batch was applied before, by another job: its rows are only dropped."""
-    is_batch = message.step is Step.APPLY
+    is_batch = message.step is StagedStep.APPLY
     return is_batch and replica.staged.has_applied(message.map, message.query, message.number)
 
 
 def consumed_by(replica: Replica, message: ReplicateStaged) -> list[str]:
     """The maps without which a replica could not do a step as its owner does."""
     names: list[str] = []
-    if message.step in (Step.APPLY, Step.ASSEMBLE):
+    if message.step in (StagedStep.APPLY, StagedStep.ASSEMBLE):
         names = [name for name, _ in _pages_taken(replica, message)]
-    elif message.step is Step.REPLACE:
-        names = [hidden_name(message.map, message.job, Kind.WHOLE), message.map]
+    elif message.step is StagedStep.REPLACE:
+        names = [hidden_name(message.map, message.job, HiddenKind.WHOLE), message.map]
     return [name for name in names if name in replica.maps]
 
 
 def rows_of(replica: Replica, message: ReplicateStaged) -> int:
     """About how many rows a step goes through."""
-    if message.step is Step.SNAPSHOT:
+    if message.step is StagedStep.SNAPSHOT:
         return len(store.entries) if (store := replica.maps.get(message.map)) is not None else 0
-    if message.step not in (Step.APPLY, Step.ASSEMBLE):
+    if message.step not in (StagedStep.APPLY, StagedStep.ASSEMBLE):
         return 0
     whole = (
-        replica.maps.get(hidden_name(message.map, message.job, Kind.WHOLE)) if message.step is Step.ASSEMBLE else None
+        replica.maps.get(hidden_name(message.map, message.job, HiddenKind.WHOLE))
+        if message.step is StagedStep.ASSEMBLE
+        else None
     )
     stamped_anew = len(whole.entries) if whole is not None and replica.staged.rest is None else 0
     return sum(_rows_of_pages(replica, message)) + stamped_anew
@@ -135,7 +137,7 @@ def rows_of(replica: Replica, message: ReplicateStaged) -> int:
 
 def pages_of_part(replica: Replica, message: ReplicateStaged, rows_at_once: int) -> int:
     """How many pages a step takes up in one turn, at least one; 0: all that are left."""
-    if message.step not in (Step.APPLY, Step.ASSEMBLE) or _is_applied(replica, message):
+    if message.step not in (StagedStep.APPLY, StagedStep.ASSEMBLE) or _is_applied(replica, message):
         return 0
     left = rows_at_once
     for number, rows in enumerate(_rows_of_pages(replica, message)):
@@ -158,7 +160,7 @@ def _leave_rest(replica: Replica, message: ReplicateStaged) -> list[MapStore]:
 
 def attempts_here(replica: Replica, name: str, job: str, attempts: Iterable[str]) -> list[str]:
     """Those of the attempts that have staged anything in this partition."""
-    return [attempt for attempt in attempts if hidden_name(name, job, Kind.ATTEMPT, attempt) in replica.maps]
+    return [attempt for attempt in attempts if hidden_name(name, job, HiddenKind.ATTEMPT, attempt) in replica.maps]
 
 
 def hidden_of(replica: Replica, name: str, job: str) -> list[str]:
@@ -182,7 +184,7 @@ def place_decided(replica: Replica, contents: Iterable[Content]) -> None:
 
 def replacement(partition: int, replica: Replica, content: Content) -> ReplicateStaged:
     """The step that puts a content of the plan in its place."""
-    return ReplicateStaged(partition, replica.epoch, 0, content.map, Step.REPLACE, content.job, [], content.stamp)
+    return ReplicateStaged(partition, replica.epoch, 0, content.map, StagedStep.REPLACE, content.job, [], content.stamp)
 
 
 def is_newer(replica: Replica, content: Content) -> bool:
@@ -192,7 +194,7 @@ def is_newer(replica: Replica, content: Content) -> bool:
 
 def _pages_taken(replica: Replica, message: ReplicateStaged) -> list[tuple[str, list[bytes]]]:
     """The attempts of which a step, or a part of one, takes up pages, and which pages, in their order."""
-    names = [hidden_name(message.map, message.job, Kind.ATTEMPT, attempt) for attempt in message.attempts]
+    names = [hidden_name(message.map, message.job, HiddenKind.ATTEMPT, attempt) for attempt in message.attempts]
     # Replicas have one order of pages only by chance.
     staged = [(name, sorted(replica.maps[name].entries)) for name in names if name in replica.maps]
     if not message.pages:
@@ -255,7 +257,7 @@ def _replace(replica: Replica, message: ReplicateStaged) -> list[MapStore]:
     that stamp is gone, too, each key by itself (`_outdate`).
     """
     name, before = message.map, replica.maps.get(message.map)
-    after = replica.maps.pop(hidden_name(name, message.job, Kind.WHOLE), None) or MapStore()
+    after = replica.maps.pop(hidden_name(name, message.job, HiddenKind.WHOLE), None) or MapStore()
     after.cleared_at = max(message.stamp, before.cleared_at if before is not None else 0)
     after.purged_to = before.purged_to if before is not None else replica.purged_to
     after.evicted_to = before.evicted_to if before is not None else 0
@@ -291,7 +293,7 @@ def _outdate(before: MapStore, after: MapStore, since: int) -> None:
             after.entries[key] = (stamp + 1).to_bytes(STAMP_BYTES, "big") + row[STAMP_BYTES:]
 
 
-def _tell_difference(journal: Journal, old: dict[bytes, bytes], new: dict[bytes, bytes], stamp: int) -> None:
+def _tell_difference(journal: MapJournal, old: dict[bytes, bytes], new: dict[bytes, bytes], stamp: int) -> None:
     """The events of a replacement, in the order of keys."""
 
     def event_of(key: bytes) -> Event:

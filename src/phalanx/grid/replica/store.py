@@ -42,7 +42,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.replica.access_statistics import Readings
 from phalanx.grid.replica.age_order import RANKED_AT_ONCE, RANKED_OF, Aged, AgeOrder
 from phalanx.grid.replica.deduplication import Outcomes
-from phalanx.grid.replica.journal import EVICTED, EXPIRED, REMOVED, Journal
+from phalanx.grid.replica.journal import EVICTED, EXPIRED, REMOVED, MapJournal
 from phalanx.grid.replica.scan_order import RUN_KEYS, SPARE_KEYS, ScanOrder
 from phalanx.grid.replica.staged import Staged
 
@@ -96,7 +96,7 @@ class MapStore:
         """Under way, for there are many entries."""
         self.covering: set[bytes] = set()
         """Of the keys that expire: those that leave a tombstone then."""
-        self.journal: Journal | None = None
+        self.journal: MapJournal | None = None
         """Where what happens to entries is written, if anywhere."""
 
     def get(self, key: bytes, now: Millis) -> bytes | None:
@@ -361,7 +361,7 @@ class Replica:
         self.ended = -1
         """The epoch of a rule that was followed until a new master's table did not know it. -1: none."""
         self.maps: dict[str, MapStore] = {}
-        self.journals: dict[str, Journal] = {}
+        self.journals: dict[str, MapJournal] = {}
         """Of the maps that have one, also of those that hold nothing at present."""
         self.outcomes = Outcomes()
         """What became of writes that may be asked for again."""
@@ -380,7 +380,7 @@ class Replica:
         for journal in self.journals.values():
             journal.begin_rule(epoch, ruler)
 
-    def keep_journal(self, name: str, journal: Journal | None) -> None:
+    def keep_journal(self, name: str, journal: MapJournal | None) -> None:
         """The map has this journal from now on; None: it has none."""
         if journal is None:
             self.journals.pop(name, None)

@@ -20,7 +20,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import Migration
 from phalanx.common.view import ViewId
 from phalanx.grid.replica.deduplication import Outcomes
-from phalanx.grid.replica.journal import Journal
+from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.staged import Staged
 from phalanx.grid.replica.store import MapStore, Replica
 from phalanx.wire.effects import Outbox
@@ -39,7 +39,7 @@ class JournalSender:
 
     __slots__ = ("_end", "journal", "name")
 
-    def __init__(self, name: str, journal: Journal) -> None:
+    def __init__(self, name: str, journal: MapJournal) -> None:
         self.name = name
         self.journal = journal
         self._end: int | None = None
@@ -302,7 +302,7 @@ class IncomingCopy:
         replica = self.replica
         if part.lineages:
             # One that began here by a write, beside entries that had yet to come, is not the owner's.
-            replica.keep_journal(part.map, Journal.of_part(part, replica.epoch, replica.ruler))
+            replica.keep_journal(part.map, MapJournal.of_part(part, replica.epoch, replica.ruler))
         if (journal := replica.journals.get(part.map)) is not None and journal.origin == part.origin:
             journal.fill(part)
 

@@ -28,7 +28,7 @@ Chunk = Callable[[Millis], int]
 """Sends the next chunk of a copy, and returns about how many bytes it has (0: that copy has none to send any more)."""
 
 
-class Lane:
+class CopyLane:
     """Chunks that wait for their turn, each of another copy or behind another one of its copy."""
 
     __slots__ = ("allowance", "chunks", "next_at")
@@ -60,8 +60,8 @@ class CopyPacer:
         self._target_ms = target_ms
         self._chunk_bytes = chunk_bytes
         self.gap_ms: Millis = GAP_MS
-        self._usual = Lane()
-        self._urgent = Lane()
+        self._usual = CopyLane()
+        self._urgent = CopyLane()
         """Of copies that callers wait for."""
         self._felt_at: Millis = 0
         """When the gap grew last: the way of what was sent before says nothing of the new one."""

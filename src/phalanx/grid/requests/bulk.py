@@ -9,7 +9,7 @@ from phalanx.codec.hashing import partition_of, partitions_of
 from phalanx.codec.rows import BadRows, extent_of, extents_of, first_key, together, unpack_rows
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import Kind, Step, is_hidden, job_of, kind_of, target_of
+from phalanx.common.hidden import HiddenKind, StagedStep, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.replica.staged_steps import header_of, page_key
 from phalanx.grid.replica.store import Replica
@@ -265,7 +265,8 @@ def _is_there(grid: GridService, replica: Replica, name: str, now: Millis) -> bo
         grid.staging.touch(name, now)
         return True
     return (
-        kind_of(name) is not Kind.SNAPSHOT or replica.staged.jobs.get((target_of(name), job_of(name))) is Step.SNAPSHOT
+        kind_of(name) is not HiddenKind.SNAPSHOT
+        or replica.staged.jobs.get((target_of(name), job_of(name))) is StagedStep.SNAPSHOT
     )
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import Kind, Step, hidden_name, job_of, target_of
+from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name, job_of, target_of
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.replica.staged_steps import (
     attempts_here,
@@ -35,8 +35,8 @@ def on_change(
     if why:
         grid.fail(caller, request.id, ErrorCode.INVALID, why)
         return
-    if request.step is Step.CHECK:
-        grid.staging.touch(hidden_name(request.map, request.job, Kind.ATTEMPT), now)
+    if request.step is StagedStep.CHECK:
+        grid.staging.touch(hidden_name(request.map, request.job, HiddenKind.ATTEMPT), now)
         grid.out.send(caller, CountReply(request.id, 0))
         return
     due = [owned for owned in owned_ones if is_due(grid, owned, request)]

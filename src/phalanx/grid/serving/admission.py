@@ -11,7 +11,7 @@ from typing import Any
 from phalanx.codec.hashing import TYPE_ID_BYTES
 from phalanx.codec.rows import Extent, extent_of
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import HIDDEN, MAX_HIDDEN_LENGTH, Kind, is_hidden, job_of, kind_of
+from phalanx.common.hidden import HIDDEN, MAX_HIDDEN_LENGTH, HiddenKind, is_hidden, job_of, kind_of
 from phalanx.common.ids import MAX_TTL_MS, Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
@@ -171,7 +171,7 @@ def fits(
     config, request_id, ttl_ms = leader.config, request.id, request.ttl_ms
     is_staged = is_hidden(request.map)
     longest_name = MAX_MAP_NAME_LENGTH + (MAX_HIDDEN_LENGTH if is_staged else 0)
-    is_attempt = type(request) is PutPacked and kind_of(request.map) is Kind.ATTEMPT and bool(job_of(request.map))
+    is_attempt = type(request) is PutPacked and kind_of(request.map) is HiddenKind.ATTEMPT and bool(job_of(request.map))
     if not is_attempt and is_kept_from_users(leader, caller, request):
         return False
     for what, limit, extent in (("key", config.max_key_bytes, keys), ("value", config.max_value_bytes, values)):

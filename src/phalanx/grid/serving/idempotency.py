@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
-from phalanx.grid.replica.deduplication import NOT_KEPT, Standing
+from phalanx.grid.replica.deduplication import NOT_KEPT, OperationStanding
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.wire.messages import (
@@ -42,9 +42,9 @@ def was_applied(leader: Leader, owned: OwnedPartition, caller: Target, request: 
     if not 0 < (number := request.op or request.id) <= record.number:
         return False
     outcome = outcomes.find(caller, number)
-    if outcome is Standing.NEW:
+    if outcome is OperationStanding.NEW:
         return False
-    if isinstance(outcome, Standing):
+    if isinstance(outcome, OperationStanding):
         text = f"write {number} is over, or its outcome was forgotten"
         leader.fail(caller, request.id, ErrorCode.INDETERMINATE, text)
     elif outcome == NOT_KEPT:
@@ -74,7 +74,7 @@ def _has_room(leader: Leader, owned: OwnedPartition, caller: Target, request: Ke
 def was_noted(owned: OwnedPartition, caller: Target, request: KeyWrite) -> bool:
     """Whether an earlier try of this write was applied here or where this replica was before, or may have been."""
     number = request.op or request.id
-    return number > 0 and owned.replica.outcomes.find(caller, number) is not Standing.NEW
+    return number > 0 and owned.replica.outcomes.find(caller, number) is not OperationStanding.NEW
 
 
 def applied_as(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.common.hidden import Kind, Step, hidden_name, is_hidden, job_of, kind_of, target_of
+from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Content
 from phalanx.grid.replica.staged_steps import (
@@ -38,7 +38,7 @@ def _hidden_in(owned: OwnedPartition) -> dict[tuple[str, str, bool], None]:
     """Of what is hidden in a partition the maps and jobs, and whether it was assembled."""
     replica = owned.replica
     names = [*filter(is_hidden, replica.maps), *replica.staged.pages]
-    return dict.fromkeys((target_of(each), job_of(each), kind_of(each) is Kind.WHOLE) for each in names)
+    return dict.fromkeys((target_of(each), job_of(each), kind_of(each) is HiddenKind.WHOLE) for each in names)
 
 
 class StagingKeeper:
@@ -92,7 +92,7 @@ class StagingKeeper:
             return 0
         entries = 0
         for content in self._to_place(owned):
-            names = content.map, hidden_name(content.map, content.job, Kind.WHOLE)
+            names = content.map, hidden_name(content.map, content.job, HiddenKind.WHOLE)
             stores = [store for name in names if (store := owned.replica.maps.get(name)) is not None]
             entries += 1 + sum(len(store.entries) for store in stores)
             self._do(owned, replacement(owned.number, owned.replica, content), None, now)
@@ -156,11 +156,11 @@ class StagingKeeper:
         """Commit a step, whose number is not set yet, and go on with what this member keeps of what it has staged."""
         replica, step = owned.replica, message.step
         needed = consumed_by(replica, message)
-        if replica.journals and step in (Step.APPLY, Step.REPLACE):
+        if replica.journals and step in (StagedStep.APPLY, StagedStep.REPLACE):
             end_before_write(self._leader, owned, message.map, None, now)
         self._leader.commit(owned, msgspec.structs.replace(message, seq=replica.seq + 1), write, now)
-        made = hidden_name(message.map, message.job, Kind.SNAPSHOT) if step is Step.SNAPSHOT else ""
-        for name in (message.map, made, hidden_name(message.map, message.job, Kind.WHOLE)):
+        made = hidden_name(message.map, message.job, HiddenKind.SNAPSHOT) if step is StagedStep.SNAPSHOT else ""
+        for name in (message.map, made, hidden_name(message.map, message.job, HiddenKind.WHOLE)):
             if name in replica.maps and replica.maps[name].expires_at:
                 self._leader.note_expiry(owned, name)
         if made in replica.maps:
@@ -170,7 +170,7 @@ class StagingKeeper:
             owned.on_step(
                 needed, made, message.map, self._leader.next_copy_id, self._leader.config.copy_chunk_bytes, now
             )
-        if self._evictor.is_on and step in (Step.APPLY, Step.REPLACE):
+        if self._evictor.is_on and step in (StagedStep.APPLY, StagedStep.REPLACE):
             self._evictor.after_write(owned, message.map, 0, now)
 
     def let_go(self, partition: int) -> None:
@@ -199,7 +199,7 @@ class StagingKeeper:
                 if is_sealed or not self._is_over(name, job, used_at, now, is_whole=is_whole):
                     still_used[name, job] = used_at
                     continue
-                step = Step.DISCARD if is_whole else Step.DROP
+                step = StagedStep.DISCARD if is_whole else StagedStep.DROP
                 message = ReplicateStaged(owned.number, replica.epoch, 0, name, step, job, [], 0)
                 self._do(owned, message, None, now)
         self._used_at = still_used

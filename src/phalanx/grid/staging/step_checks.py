@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from phalanx.common.clock import stamp_of
-from phalanx.common.hidden import Kind, Step, hidden_name, is_hidden
+from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name, is_hidden
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.wire.messages import ChangeStaged
@@ -15,8 +15,8 @@ WHY_GONE = (
     "side that gave up its cluster"
 )
 NOTHING_DONE = "nothing of it is in the map; "
-_TAKES_ROWS = (Step.APPLY, Step.ASSEMBLE)
-_DONE = {Step.APPLY: "applied", Step.ASSEMBLE: "made ready to replace the map", Step.DROP: "dropped"}
+_TAKES_ROWS = (StagedStep.APPLY, StagedStep.ASSEMBLE)
+_DONE = {StagedStep.APPLY: "applied", StagedStep.ASSEMBLE: "made ready to replace the map", StagedStep.DROP: "dropped"}
 
 
 def is_due(leader: Leader, owned: OwnedPartition, request: ChangeStaged) -> bool:
@@ -27,18 +27,24 @@ def is_due(leader: Leader, owned: OwnedPartition, request: ChangeStaged) -> bool
 def why_impossible(leader: Leader, request: ChangeStaged, owned_ones: list[OwnedPartition]) -> str:
     """Why a step can never be done; empty: it can, or was done."""
     name, job, step = request.map, request.job, request.step
-    if is_hidden(name) or step not in (Step.APPLY, Step.ASSEMBLE, Step.SNAPSHOT, Step.DROP, Step.CHECK):
+    if is_hidden(name) or step not in (
+        StagedStep.APPLY,
+        StagedStep.ASSEMBLE,
+        StagedStep.SNAPSHOT,
+        StagedStep.DROP,
+        StagedStep.CHECK,
+    ):
         return f"step {step} for {name!r} is none that anybody asks for"
     counts = list(map(len, request.pages))
     if counts != [len(request.partitions)] * len(request.attempts):
         return f"step {step.name.lower()} for the map {name!r} does not say how many pages each attempt has staged"
-    step = Step.APPLY if step is Step.CHECK else step
+    step = StagedStep.APPLY if step is StagedStep.CHECK else step
     content = leader.table.maps.content_of(name)
-    if step is Step.ASSEMBLE and job not in (content.pending, content.job):
+    if step is StagedStep.ASSEMBLE and job not in (content.pending, content.job):
         return f"job {job} does not replace the map {name!r} any more: another one does, or it waited too long"
     for owned in owned_ones:
         last = owned.replica.staged.jobs.get((name, job))
-        if last is not None and last is not step and step is not Step.DROP and last is not Step.SNAPSHOT:
+        if last is not None and last is not step and step is not StagedStep.DROP and last is not StagedStep.SNAPSHOT:
             return f"job {job} for the map {name!r} is over: what it had staged was {_DONE[last]}"
     return _what_is_gone(request, owned_ones) if step in _TAKES_ROWS else ""
 
@@ -46,13 +52,13 @@ def why_impossible(leader: Leader, request: ChangeStaged, owned_ones: list[Owned
 def _what_is_gone(request: ChangeStaged, owned_ones: list[OwnedPartition]) -> str:
     """What was staged, and is not here any more; empty: nothing."""
     places = {partition: place for place, partition in enumerate(request.partitions)}
-    so_far = "" if request.step is Step.APPLY else NOTHING_DONE
+    so_far = "" if request.step is StagedStep.APPLY else NOTHING_DONE
     for owned in owned_ones:
         staged, place = owned.replica.staged, places[owned.number]
         if was_done(owned, request) or staged.has_applied(request.map, request.query, request.number):
             continue
         for attempt, pages in zip(request.attempts, request.pages, strict=True):
-            here = staged.pages.get(hidden_name(request.map, request.job, Kind.ATTEMPT, attempt), 0)
+            here = staged.pages.get(hidden_name(request.map, request.job, HiddenKind.ATTEMPT, attempt), 0)
             if here < pages[place]:
                 return (
                     f"of what job {request.job} had staged for the map {request.map!r}, rows are gone (partition "
@@ -65,12 +71,12 @@ def was_done(owned: OwnedPartition, request: ChangeStaged) -> bool:
     """Whether this owner, or one before it, has done a step."""
     name, job, replica = request.map, request.job, owned.replica
     last = replica.staged.jobs.get((name, job))
-    if request.step is Step.CHECK:
-        return last is Step.APPLY
-    if request.step is Step.DROP:
-        return last is not None and last is not Step.SNAPSHOT
-    if request.step is Step.ASSEMBLE and (
-        replica.staged.contents.get(name, (0, ""))[1] == job or hidden_name(name, job, Kind.WHOLE) in replica.maps
+    if request.step is StagedStep.CHECK:
+        return last is StagedStep.APPLY
+    if request.step is StagedStep.DROP:
+        return last is not None and last is not StagedStep.SNAPSHOT
+    if request.step is StagedStep.ASSEMBLE and (
+        replica.staged.contents.get(name, (0, ""))[1] == job or hidden_name(name, job, HiddenKind.WHOLE) in replica.maps
     ):
         return True
     return last is request.step
@@ -80,7 +86,7 @@ def _is_stale(leader: Leader, owned: OwnedPartition, request: ChangeStaged) -> b
     """Whether what was assembled is older than the beginning of its job, which began anew when another one had taken its
     turn: in its place, it would count as removed when it began."""
     content = leader.table.maps.content_of(request.map)
-    whole = owned.replica.maps.get(hidden_name(request.map, request.job, Kind.WHOLE))
-    if request.step is not Step.ASSEMBLE or content.pending != request.job or whole is None:
+    whole = owned.replica.maps.get(hidden_name(request.map, request.job, HiddenKind.WHOLE))
+    if request.step is not StagedStep.ASSEMBLE or content.pending != request.job or whole is None:
         return False
     return any(stamp_of(row) < content.pending_stamp for row in islice(whole.entries.values(), 1))

@@ -31,7 +31,7 @@ ENOUGH = 3
 """After so many sizes of pieces in turn without a better bound there will be none."""
 
 
-class Part:
+class GraphPart:
     """One component of the graph, and how far the search in it has come. Sets are in the graph's own numbers."""
 
     def __init__(self, graph: Graph) -> None:

@@ -50,7 +50,7 @@ class Choice(msgspec.Struct, frozen=True):
     """No other of the largest sets is better by any criterion."""
 
 
-class Options(msgspec.Struct, frozen=True):
+class PreferenceOptions(msgspec.Struct, frozen=True):
     """Of one component: sets to choose from, in the names of the whole graph."""
 
     sets: list[int]
@@ -69,7 +69,7 @@ class Group(msgspec.Struct, frozen=True):
     """What is kept whatever is chosen."""
 
 
-def choose(fixed: int, parts: Sequence[Options], stakes: Stakes) -> Work[Choice]:
+def choose(fixed: int, parts: Sequence[PreferenceOptions], stakes: Stakes) -> Work[Choice]:
     """The best combination of one set of each component. `fixed`: vertices that are in any."""
     kept, exact = fixed, True
     left = [1] * (1 + len(CRITERIA))
@@ -95,7 +95,7 @@ def choose(fixed: int, parts: Sequence[Options], stakes: Stakes) -> Work[Choice]
     return Choice(kept, tuple(left) if exact and complete else (), exact)
 
 
-def _group(fixed: int, parts: Sequence[Options], stakes: Stakes) -> Work[list[Group]]:
+def _group(fixed: int, parts: Sequence[PreferenceOptions], stakes: Stakes) -> Work[list[Group]]:
     """Components that share something at stake, and what; what no choice changes is left out."""
     always, ever = fixed, 0
     owner: dict[int, int] = {}

@@ -31,7 +31,7 @@ Told = tuple[int, bytes, bytes | None, bytes | None, Millis]
 """Kind, key, value, old value, time."""
 
 
-class Run:
+class EventRun:
     """What one reader was told of one journal, without a gap."""
 
     def __init__(self, first: int, *, from_beginning: bool) -> None:
@@ -54,7 +54,9 @@ class JournalChecker:
         """By map, partition, how many there were, lineage and number: the event, where an answer ended with it."""
         self.read = 0
 
-    def on_events(self, where: tuple[str, int, int], run: Run, asked: int, reply: JournalReply, now: Millis) -> None:
+    def on_events(
+        self, where: tuple[str, int, int], run: EventRun, asked: int, reply: JournalReply, now: Millis
+    ) -> None:
         """An answer with events. `where`: map, partition and how many there are."""
         events = list(zip(reply.kinds, reply.keys, reply.values, reply.olds, reply.stamps, strict=True))
         if reply.sequence != asked or asked != run.next:
@@ -70,7 +72,9 @@ class JournalChecker:
 
     # --- at rest ---------------------------------------------------------------------------------------------------
 
-    def check_content(self, where: tuple[str, int, int], run: Run, entries: dict[bytes, bytes], now: Millis) -> None:
+    def check_content(
+        self, where: tuple[str, int, int], run: EventRun, entries: dict[bytes, bytes], now: Millis
+    ) -> None:
         """Replay what was read, and compare it with the entries of the partition."""
         state: dict[bytes, bytes | None] = {}
         for number, (kind, key, value, old, _) in enumerate(run.events, start=run.first):
@@ -92,7 +96,7 @@ class JournalChecker:
 
     def check_writes(
         self,
-        runs: dict[bytes, Run],
+        runs: dict[bytes, EventRun],
         operations: Iterable[Operation],
         is_excused: Callable[[bytes, Operation], bool],
         now: Millis,

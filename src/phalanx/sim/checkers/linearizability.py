@@ -15,7 +15,7 @@ from phalanx.sim.history import NEVER, Operation, Outcome
 TRIES = 10_000
 
 
-class Call(NamedTuple):
+class TimedCall(NamedTuple):
     """One call on one key, as the search sees it."""
 
     begin: Millis
@@ -27,7 +27,7 @@ class Call(NamedTuple):
     result: object
 
 
-def calls_on(key: bytes, operations: list[Operation], until: Millis) -> list[Call]:
+def calls_on(key: bytes, operations: list[Operation], until: Millis) -> list[TimedCall]:
     """The calls that began before a time; what was not answered by then is left open."""
     calls = []
     for operation in operations:
@@ -42,11 +42,11 @@ def calls_on(key: bytes, operations: list[Operation], until: Millis) -> list[Cal
         if isinstance(result, tuple):
             result = result[index]  # type: ignore[assignment]
         end = operation.end if is_answered else NEVER
-        calls.append(Call(operation.begin, end, operation.kind, value, operation.expected, result))
+        calls.append(TimedCall(operation.begin, end, operation.kind, value, operation.expected, result))
     return sorted(calls, key=lambda call: (call.begin, call.end))
 
 
-def is_linearizable(calls: list[Call]) -> bool | None:
+def is_linearizable(calls: list[TimedCall]) -> bool | None:
     """Whether some order explains all answers; None: not decided within the number of tries."""
     states: set[bytes | None] = {None}
     begin, end = 0, -1
@@ -62,7 +62,7 @@ def is_linearizable(calls: list[Call]) -> bool | None:
     return None if ends is None else bool(ends)
 
 
-def _end_states(calls: list[Call], states: set[bytes | None]) -> set[bytes | None] | None:
+def _end_states(calls: list[TimedCall], states: set[bytes | None]) -> set[bytes | None] | None:
     """The values that the key can have after calls that overlap, from any of these before them; None: not decided."""
     if len(calls) == 1:
         taken = [_take(calls[0], state) for state in states]
@@ -87,7 +87,7 @@ def _end_states(calls: list[Call], states: set[bytes | None]) -> set[bytes | Non
     return ends
 
 
-def _next_ones(calls: list[Call], left: int) -> list[int]:
+def _next_ones(calls: list[TimedCall], left: int) -> list[int]:
     """Which of the calls that are left may come next: none that began after another one of them had ended."""
     candidates: list[int] = []
     first_end = NEVER
@@ -105,7 +105,7 @@ def _next_ones(calls: list[Call], left: int) -> list[int]:
     return [index for index in candidates if calls[index].begin <= first_end]
 
 
-def _take(call: Call, state: bytes | None) -> tuple[bool, bytes | None]:
+def _take(call: TimedCall, state: bytes | None) -> tuple[bool, bytes | None]:
     """Whether a call can come next, and the value that the key has then."""
     is_open = call.end == NEVER
     kind = call.kind

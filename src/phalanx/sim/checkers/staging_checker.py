@@ -20,7 +20,7 @@ from phalanx.codec.hashing import partition_of
 from phalanx.common.ids import Millis
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.table_checker import TableChecker
-from phalanx.sim.staged_jobs import TEXT, UNSEEN, Ack, Decision, StagedJobs
+from phalanx.sim.staged_jobs import TEXT, UNSEEN, Ack, JobDecision, StagedJobs
 
 WHOLE = "a batch is applied whole or not at all"
 ONCE = "a batch is applied once"
@@ -130,7 +130,7 @@ class StagingChecker:
                 if number and (number not in asked or key not in self._jobs.content_of(number)):
                     self._findings.add(now, REPLACED, f"{_word(key)} is of job {number}, which never replaced it so")
 
-    def _is_of_lost_side(self, decision: Decision, count: int) -> bool:
+    def _is_of_lost_side(self, decision: JobDecision, count: int) -> bool:
         """Whether the master that confirmed it was that of a side that was given up: then a merge says what stays."""
         return decision.replier is not None and any(
             self._tables.may_be_lost(partition, decision.replier, decision.begin, decision.end)

@@ -38,7 +38,7 @@ from phalanx.wire.events import (
 )
 
 
-class Step:
+class TableStep:
     """One row of a partition, as somebody had it first."""
 
     __slots__ = ("at", "before", "is_commit", "is_published", "maker", "makers", "replicas", "slots", "version", "view")
@@ -83,7 +83,7 @@ class TableChecker:
         self._findings = findings
         self._has_sides = has_sides
         self._wanted = backups + 1
-        self.lines: list[list[Step]] = [[] for _ in range(partitions)]
+        self.lines: list[list[TableStep]] = [[] for _ in range(partitions)]
         """Of each partition its line. Where clusters had other counts one after another: of each part that belongs to one
         partition in all of them.
         """
@@ -92,7 +92,7 @@ class TableChecker:
         self.installed: dict[MemberId, list[tuple[Millis, PartitionTable]]] = {}
         self._settings: dict[tuple[MemberId, int], tuple[MapPlan, MemberId]] = {}
         """Master and version of the settings of maps to those, and who had them first."""
-        self._seen: dict[tuple[int, int], list[Step]] = {}
+        self._seen: dict[tuple[int, int], list[TableStep]] = {}
         """Partition and its version to the rows that had it."""
         self._owners: dict[tuple[int, int], dict[MemberId | None, list[MemberId]]] = {}
         """Partition and its version to the owner, and who installed a table that says so."""
@@ -305,7 +305,7 @@ class TableChecker:
             if not any(m is not None and m not in slots and m in remaining for m in path.slots)
         ]
         is_commit = migrated or (bool(kept) and old not in kept and not is_lost)
-        step = Step(now, version, slots, member, view, before, is_commit=is_commit)
+        step = TableStep(now, version, slots, member, view, before, is_commit=is_commit)
         story = (
             f"partition {partition} version {version}: {old}, then at {member} {slots}, with the view {view.members}"
         )
@@ -403,7 +403,7 @@ class TableChecker:
             line, starts[0], line[starts[0]].replicas
         )
 
-    def _breaks_after(self, line: list[Step], index: int, holding: Replicas) -> bool:
+    def _breaks_after(self, line: list[TableStep], index: int, holding: Replicas) -> bool:
         for later in range(index + 1, len(line)):
             step = line[later]
             goes_on = any(each in step.replicas for each in holding)

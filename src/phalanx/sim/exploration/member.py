@@ -18,7 +18,7 @@ from phalanx.common.ids import MemberId, Millis, Target, address_of
 from phalanx.common.invariant import invariant
 from phalanx.membership.service import MembershipService
 from phalanx.sim.exploration.form import CLOCK_START, form_of
-from phalanx.sim.exploration.rules import Ghost, Seen, find_broken
+from phalanx.sim.exploration.rules import ExplorationSeen, Ghost, find_broken
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Finished, LinkLost, LinkRefused, LinkUp, Outbox, Record, Send
 from phalanx.wire.events import Event
@@ -46,9 +46,9 @@ class ExploredMember:
     def form(self) -> Hashable:
         return form_of((self.service, self.ghost), self.now)
 
-    def seen(self) -> Seen:
+    def seen(self) -> ExplorationSeen:
         service = self.service
-        return Seen(
+        return ExplorationSeen(
             service.this,
             service.view,
             service.master,
@@ -112,7 +112,7 @@ class ExploredMember:
         handlers[type(message)](sender, message, self.now)
 
 
-class Step(msgspec.Struct, frozen=True):
+class MemberStep(msgspec.Struct, frozen=True):
     """What a member did with one input."""
 
     state: int
@@ -130,14 +130,14 @@ class MemberStates:
     def __init__(self, members: tuple[MemberId, ...], config: NodeConfig) -> None:
         self.members = members
         self.config = config
-        self.seen: list[Seen | None] = [None] * (OVER + 1)
+        self.seen: list[ExplorationSeen | None] = [None] * (OVER + 1)
         """What each state looks like from outside."""
         self.due_in: list[Millis | None] = [None] * (OVER + 1)
         self.items: list[Item] = []
         self._frozen: list[bytes] = [b""] * (OVER + 1)
         self._numbers: dict[Hashable, int] = {}
         self._item_numbers: dict[Item, int] = {}
-        self._steps: dict[tuple[int, int, int], Step] = {}
+        self._steps: dict[tuple[int, int, int], MemberStep] = {}
         self._by_name: dict[str, int] = {}
         """Member to its number; address to that of the first member there."""
         for number, member in enumerate(members):
@@ -164,10 +164,10 @@ class MemberStates:
             self.items.append(item)
         return number
 
-    def start(self, state: int) -> Step:
+    def start(self, state: int) -> MemberStep:
         return self._step(state, -1, 0, ExploredMember.start)
 
-    def receive(self, state: int, sender: int, item: int) -> Step:
+    def receive(self, state: int, sender: int, item: int) -> MemberStep:
         step = self._steps.get((state, sender, item))
         if step is not None:
             return step
@@ -175,13 +175,13 @@ class MemberStates:
             state, sender, item, lambda member: member.receive(self.members[sender], self.items[item]), self.items[item]
         )
 
-    def pass_time(self, state: int, ms: Millis) -> Step:
+    def pass_time(self, state: int, ms: Millis) -> MemberStep:
         return self._step(state, -2, ms, lambda member: member.pass_time(ms))
 
-    def leave(self, state: int) -> Step:
+    def leave(self, state: int) -> MemberStep:
         return self._step(state, -4, 0, ExploredMember.leave)
 
-    def let_go(self, state: int) -> Step:
+    def let_go(self, state: int) -> MemberStep:
         return self._step(state, -5, 0, ExploredMember.let_go)
 
     def wait(self, state: int, ms: Millis) -> int:
@@ -206,13 +206,13 @@ class MemberStates:
 
     def _step(
         self, state: int, kind: int, detail: int, act: Callable[[ExploredMember], None], item: Item | None = None
-    ) -> Step:
+    ) -> MemberStep:
         step = self._steps.get((state, kind, detail))
         if step is None:
             step = self._steps[state, kind, detail] = self._work_out(state, kind, act, item)
         return step
 
-    def _work_out(self, state: int, kind: int, act: Callable[[ExploredMember], None], item: Item | None) -> Step:
+    def _work_out(self, state: int, kind: int, act: Callable[[ExploredMember], None], item: Item | None) -> MemberStep:
         member = self.thaw(state)
         before = member.seen()
         try:
@@ -220,13 +220,15 @@ class MemberStates:
             member.service.validate()
         except Exception as error:  # whatever it is, a member must not fail
             sends, events, _ = member.take()
-            return Step(CRASHED, (), (("a member never fails", f"{type(error).__name__}: {error}"),), tuple(events))
+            return MemberStep(
+                CRASHED, (), (("a member never fails", f"{type(error).__name__}: {error}"),), tuple(events)
+            )
         sends, events, end = member.take()
         sender = self.members[kind] if kind >= 0 else None
         broken = find_broken(before, member.seen(), sender, item, sends, events, member.ghost)
         numbered = tuple((self._by_name[to], to, self.item(message)) for to, message in sends)
         state = self._over(end) if end is not None else self._number_of(member)
-        return Step(state, numbered, tuple(broken), tuple(events))
+        return MemberStep(state, numbered, tuple(broken), tuple(events))
 
     def _over(self, end: Finished) -> int:
         """Who never joined, or was asked to leave, ends in favour of nobody."""

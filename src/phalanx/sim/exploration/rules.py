@@ -19,7 +19,7 @@ Broken = tuple[str, str]
 """A rule, and how it was broken."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ExplorationSeen(msgspec.Struct, frozen=True):
     """A member as others could see it."""
 
     this: MemberId
@@ -45,8 +45,8 @@ class Ghost(msgspec.Struct):
 
 
 def find_broken(
-    before: Seen,
-    after: Seen,
+    before: ExplorationSeen,
+    after: ExplorationSeen,
     sender: MemberId | None,
     item: object,
     sends: Sequence[tuple[Target, object]],
@@ -70,7 +70,9 @@ def find_broken(
     return broken
 
 
-def _installs(before: Seen, after: Seen, events: Sequence[Event], ghost: Ghost) -> Iterator[Broken]:
+def _installs(
+    before: ExplorationSeen, after: ExplorationSeen, events: Sequence[Event], ghost: Ghost
+) -> Iterator[Broken]:
     latest = before.view
     for event in events:
         if not isinstance(event, ViewInstalled):
@@ -117,7 +119,7 @@ def _own_install(
         yield "CS-65 the final version is above all", f"{view}, but {greatest} was seen"
 
 
-def _foreign_install(before: Seen, latest: MembersView, view: MembersView, ghost: Ghost) -> Iterator[Broken]:
+def _foreign_install(before: ExplorationSeen, latest: MembersView, view: MembersView, ghost: Ghost) -> Iterator[Broken]:
     """A list of another master: of the one that is followed, or of one that may come after it."""
     followed, master = ghost.follows, view.members[0]
     if followed is None or followed == master or followed not in latest.members:
@@ -134,7 +136,9 @@ def _foreign_install(before: Seen, latest: MembersView, view: MembersView, ghost
     ghost.follows = None
 
 
-def _answers(before: Seen, after: Seen, sends: Sequence[tuple[Target, object]], ghost: Ghost) -> Iterator[Broken]:
+def _answers(
+    before: ExplorationSeen, after: ExplorationSeen, sends: Sequence[tuple[Target, object]], ghost: Ghost
+) -> Iterator[Broken]:
     for to, message in sends:
         if not isinstance(message, m.ClaimAnswer):
             continue
@@ -157,7 +161,9 @@ def _answers(before: Seen, after: Seen, sends: Sequence[tuple[Target, object]], 
         ghost.follows = MemberId(to)
 
 
-def _claims(after: Seen, sends: Sequence[tuple[Target, object]], events: Sequence[Event]) -> Iterator[Broken]:
+def _claims(
+    after: ExplorationSeen, sends: Sequence[tuple[Target, object]], events: Sequence[Event]
+) -> Iterator[Broken]:
     for event in events:
         if isinstance(event, ClaimStarted):
             view = after.view
@@ -170,7 +176,7 @@ def _claims(after: Seen, sends: Sequence[tuple[Target, object]], events: Sequenc
 
 
 def _master_changes(
-    before: Seen, after: Seen, sends: Sequence[tuple[Target, object]], events: Sequence[Event]
+    before: ExplorationSeen, after: ExplorationSeen, sends: Sequence[tuple[Target, object]], events: Sequence[Event]
 ) -> Iterator[Broken]:
     if after.view is None or after.master == before.master:
         return
@@ -181,7 +187,9 @@ def _master_changes(
         yield "CS-55 when the master changes", f"{before}, then {after}"
 
 
-def _own_views(after: Seen, sends: Sequence[tuple[Target, object]], events: Sequence[Event]) -> Iterator[Broken]:
+def _own_views(
+    after: ExplorationSeen, sends: Sequence[tuple[Target, object]], events: Sequence[Event]
+) -> Iterator[Broken]:
     """A list goes out under a member's name only if it is the one that it installed: a version means one list."""
     installed = [(e.view_version, e.members) for e in events if isinstance(e, ViewInstalled) and e.maker == after.this]
     for _, message in sends:
@@ -192,7 +200,7 @@ def _own_views(after: Seen, sends: Sequence[tuple[Target, object]], events: Sequ
             yield "view identity", f"{after} sent {view}"
 
 
-def find_conflict(one: Seen, other: Seen) -> Broken | None:
+def find_conflict(one: ExplorationSeen, other: ExplorationSeen) -> Broken | None:
     """What must hold between two members that run and have joined, at any time."""
     mine, theirs = one.view, other.view
     if mine is None or theirs is None:

@@ -18,14 +18,14 @@ from phalanx.sim.exploration.member import OVER
 from phalanx.sim.exploration.rules import Broken
 from phalanx.sim.exploration.settle import Settling
 from phalanx.sim.exploration.starts import begin
-from phalanx.sim.exploration.world import Action, Limits, WorldState
+from phalanx.sim.exploration.world import Action, ExplorationLimits, WorldState
 from phalanx.sim.story import short
 
 MOST_FINDINGS = 12
-EVERYTHING = Limits(crashes=15, breaks=15, suspicions=15, times=15, cuts=15, leaves=15, returns=15)
+EVERYTHING = ExplorationLimits(crashes=15, breaks=15, suspicions=15, times=15, cuts=15, leaves=15, returns=15)
 
 
-class Finding(msgspec.Struct, frozen=True):
+class ExplorationFinding(msgspec.Struct, frozen=True):
     """A rule that can be broken, and a shortest way to it."""
 
     what: str
@@ -41,7 +41,7 @@ class Explored(msgspec.Struct, kw_only=True):
 
     members: int
     start: str
-    limits: Limits
+    limits: ExplorationLimits
     depth: int
     """Steps from the start to the farthest state that was gone through."""
     is_exhausted: bool
@@ -51,7 +51,7 @@ class Explored(msgspec.Struct, kw_only=True):
     member_states: int
     steps_worked_out: int
     fair_moves: int
-    findings: list[Finding]
+    findings: list[ExplorationFinding]
     counts: dict[str, int]
     """Broken rule to the number of transitions that broke it."""
     cpu_s: float
@@ -60,14 +60,14 @@ class Explored(msgspec.Struct, kw_only=True):
 class Exploration:
     """One search. `run` may be called once."""
 
-    def __init__(self, members: int, start: str, limits: Limits, *, with_settling: bool = True) -> None:
+    def __init__(self, members: int, start: str, limits: ExplorationLimits, *, with_settling: bool = True) -> None:
         self._name = start
         self._limits = limits
         self._members = members
         self.world, self._start = begin(start, members, limits)
         self._settling = Settling(self.world) if with_settling else None
         self._came_from: dict[WorldState, tuple[WorldState, Action] | None] = {self._start: None}
-        self._findings: dict[str, Finding] = {}
+        self._findings: dict[str, ExplorationFinding] = {}
         self._counts: Counter[str] = Counter()
         self._transitions = 0
 
@@ -140,10 +140,10 @@ class Exploration:
             self._counts[what] += 1
             if what not in self._findings and len(self._findings) < MOST_FINDINGS:
                 steps, afterwards = (", ".join(map(self.world.tell, each)) for each in (way, then))
-                self._findings[what] = Finding(what, short(story), steps, afterwards)
+                self._findings[what] = ExplorationFinding(what, short(story), steps, afterwards)
 
 
-def explore(members: int, start: str, limits: Limits, depth: int, **options: bool) -> Explored:
+def explore(members: int, start: str, limits: ExplorationLimits, depth: int, **options: bool) -> Explored:
     """Go through all histories of a few members within the limits."""
     return Exploration(members, start, limits, **options).run(depth)
 

@@ -8,7 +8,7 @@ rest in agreement, in one cluster: sides that went apart find each other, and wh
 from __future__ import annotations
 
 from phalanx.sim.exploration.member import CRASHED, OVER
-from phalanx.sim.exploration.rules import Broken, Seen
+from phalanx.sim.exploration.rules import Broken, ExplorationSeen
 from phalanx.sim.exploration.world import Action, ExploredWorld, WorldState
 from phalanx.wire.events import JoinGivenUp
 
@@ -124,5 +124,5 @@ class Settling:
         return [number for number in world.may_return(state) if state[number - world.addresses] != CRASHED]
 
 
-def _expects(seen: Seen, name: str) -> bool:
+def _expects(seen: ExplorationSeen, name: str) -> bool:
     return seen.view is not None and name in seen.view.members and name not in seen.suspected

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from phalanx.common.invariant import invariant
 from phalanx.sim.exploration.member import OVER
-from phalanx.sim.exploration.rules import Seen
-from phalanx.sim.exploration.world import Action, ExploredWorld, Limits, WorldState
+from phalanx.sim.exploration.rules import ExplorationSeen
+from phalanx.sim.exploration.world import Action, ExplorationLimits, ExploredWorld, WorldState
 
 Start = Callable[[ExploredWorld], WorldState]
 
@@ -35,7 +35,7 @@ class _Play:
         while waiting := [link for link in self.world.waiting(self.state) if link not in skip]:
             self.act("deliver", waiting[0][1], waiting[0][0])
 
-    def seen(self, member: int) -> Seen:
+    def seen(self, member: int) -> ExplorationSeen:
         seen = self.world.states.seen[self.state[member]]
         invariant(seen is not None and self.state[member] > OVER, "the member runs", member=member)
         return seen  # type: ignore[return-value]  # held by the invariant
@@ -119,7 +119,7 @@ STARTS: dict[str, Start] = {
 }
 
 
-def begin(start: str, members: int, limits: Limits) -> tuple[ExploredWorld, WorldState]:
+def begin(start: str, members: int, limits: ExplorationLimits) -> tuple[ExploredWorld, WorldState]:
     """A world and its state at a start. Where its name says so, members watch neighbours on a ring."""
     world = ExploredWorld(members, limits, is_ring=start.startswith("ring"))
     return world, STARTS[start](world)

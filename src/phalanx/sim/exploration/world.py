@@ -16,7 +16,7 @@ import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, is_member, member_id
-from phalanx.sim.exploration.member import ABSENT, CRASHED, MOST_MEMBERS, OVER, Item, MemberStates, Step
+from phalanx.sim.exploration.member import ABSENT, CRASHED, MOST_MEMBERS, OVER, Item, MemberStates, MemberStep
 from phalanx.sim.exploration.rules import Broken, find_conflict
 from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp
 
@@ -28,7 +28,7 @@ REFUSED = "connection refused"
 ANOTHER = "another member listens there"
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ExplorationLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much may go wrong in one history, and how often time may pass."""
 
     crashes: int = 1
@@ -79,7 +79,7 @@ def explored_config(count: int, *, is_ring: bool = False) -> NodeConfig:
 class ExploredWorld:
     """The rules of movement. Holds no state of its own but what it has worked out before."""
 
-    def __init__(self, count: int, limits: Limits, *, is_ring: bool = False) -> None:
+    def __init__(self, count: int, limits: ExplorationLimits, *, is_ring: bool = False) -> None:
         """`is_ring`: members watch one neighbour each, as in large clusters; four and more do."""
         self.addresses = count
         second = NAMES[:count].lower() if limits.returns else ""
@@ -112,7 +112,7 @@ class ExploredWorld:
         absent = (ABSENT,) * (self.count - self.addresses)
         return fresh + absent + (0,) * (self.count * self.count) + (0,)
 
-    def started(self, state: WorldState, member: int) -> tuple[WorldState, Step]:
+    def started(self, state: WorldState, member: int) -> tuple[WorldState, MemberStep]:
         """A member's process has started."""
         return self._stepped(list(state), member, self.states.start(state[member]))
 
@@ -260,7 +260,7 @@ class ExploredWorld:
 
     # --- moving ----------------------------------------------------------------------------------------------------
 
-    def act(self, state: WorldState, action: Action) -> tuple[WorldState, Step | None]:
+    def act(self, state: WorldState, action: Action) -> tuple[WorldState, MemberStep | None]:
         """The state after an action, and what the member in it did, if it did anything."""
         what, member, sender = action
         after = list(state)
@@ -310,7 +310,7 @@ class ExploredWorld:
                         self._break(after, one, other)
         return tuple(after)
 
-    def _stepped(self, after: list[int], member: int, step: Step) -> tuple[WorldState, Step]:
+    def _stepped(self, after: list[int], member: int, step: MemberStep) -> tuple[WorldState, MemberStep]:
         after[member] = step.state
         for number, target, item in step.sends:
             receiver = number

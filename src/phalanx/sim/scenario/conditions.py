@@ -10,7 +10,7 @@ from phalanx.common.ids import MemberId
 from phalanx.sim.host import Host
 from phalanx.sim.scenario import parsing
 from phalanx.sim.scenario.errors import wrong
-from phalanx.sim.scenario.facts import Fact
+from phalanx.sim.scenario.facts import ScenarioFact
 from phalanx.sim.scenario.stage import Stage
 from phalanx.sim.scenario.words import names_or
 
@@ -33,7 +33,7 @@ class Since:
         self.facts = len(self.stage.facts)
         self.sent = self.stage.network.sent.copy()
 
-    def happened(self) -> list[Fact]:
+    def happened(self) -> list[ScenarioFact]:
         return self.stage.facts[self.facts :]
 
 
@@ -215,7 +215,7 @@ def _parse_event(since: Since, text: str) -> tuple[list[str], str, dict[str, str
     return who, parts[0], dict(part.split("=", 1) for part in parts[1:])
 
 
-def _is_such(fact: Fact, kind: str, fields: dict[str, str]) -> bool:
+def _is_such(fact: ScenarioFact, kind: str, fields: dict[str, str]) -> bool:
     if fact.kind != kind:
         return False
     unknown = fields.keys() - fact.fields.keys()

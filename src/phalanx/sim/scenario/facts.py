@@ -14,7 +14,7 @@ ROW = re.compile(r"\b(?:CS|EL|PD|PN|DL)-\d+\b|\bA\.6-\d+\b")
 """Ids in the rule that an event names."""
 
 
-class Fact(msgspec.Struct, frozen=True):
+class ScenarioFact(msgspec.Struct, frozen=True):
     """Something that a member did or that happened to it."""
 
     at: Millis

@@ -21,7 +21,7 @@ from phalanx.sim.scenario.facts import ROW
 INDENT = "    "
 
 
-class Step(msgspec.Struct):
+class ScriptStep(msgspec.Struct):
     """A line of the file that is no output."""
 
     number: int
@@ -47,9 +47,9 @@ class Played(msgspec.Struct, frozen=True):
     digest: str
 
 
-def parse(text: str, file: str) -> list[Step]:
+def parse(text: str, file: str) -> list[ScriptStep]:
     """Split a file into its lines and their output. Raises `ScenarioError`."""
-    steps: list[Step] = []
+    steps: list[ScriptStep] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith(INDENT):
             command = next((step for step in reversed(steps) if step.text), None)
@@ -59,7 +59,7 @@ def parse(text: str, file: str) -> list[Step]:
         elif line[:1].isspace() and line.strip():
             raise ScenarioError(f"{file}:{number}: expected a command, or four spaces before what a command showed")
         else:
-            steps.append(Step(number, line.rstrip(), []))
+            steps.append(ScriptStep(number, line.rstrip(), []))
     return steps
 
 
@@ -99,7 +99,7 @@ def play(text: str, file: str) -> Played:
     return Played(file, played, tuple(failures), _difference(text, played, file), player.stage.digest())
 
 
-def _hosts(steps: list[Step], file: str) -> list[str]:
+def _hosts(steps: list[ScriptStep], file: str) -> list[str]:
     """All hosts of a scenario, in the order in which they first start."""
     found: dict[str, None] = {}
     for step in steps:

@@ -22,7 +22,7 @@ from phalanx.sim.drawing import draw_options
 from phalanx.sim.host import Host
 from phalanx.sim.network import Channel, Network
 from phalanx.sim.options import Options, Profile
-from phalanx.sim.scenario.facts import Fact, Names
+from phalanx.sim.scenario.facts import Names, ScenarioFact
 from phalanx.sim.world import World
 from phalanx.wire.effects import Finished
 from phalanx.wire.events import Event, ViewInstalled
@@ -48,7 +48,7 @@ class StageOptions(Options, frozen=True, kw_only=True):
         return self.config
 
 
-class Waiting(msgspec.Struct):
+class StageWaiting(msgspec.Struct):
     """A message that is held back."""
 
     channel: Channel
@@ -123,7 +123,7 @@ class Stage(World):
             "latency_ms": (LATENCY_MS, LATENCY_MS), "timer_slack_ms": 0, "validate_every": 1,
         }  # fmt: skip
         options = StageOptions(**fields, config=NodeConfig())
-        self.facts: list[Fact] = []
+        self.facts: list[ScenarioFact] = []
         self.problems: list[str] = []
         """What must never happen, and did."""
         super().__init__(options, _Watch(self))
@@ -138,7 +138,7 @@ class Stage(World):
         """Hosts that were started with seeds of their own."""
         self.dropping: list[Dropping] = []
         self.holding: list[Dropping] = []
-        self.held: list[Waiting] = []
+        self.held: list[StageWaiting] = []
         self.listens: Callable[[Channel, Message], bool] = lambda channel, message: True
         """Whether a message is heard at all."""
         self.findings = Findings()
@@ -160,7 +160,7 @@ class Stage(World):
         return [host for host in self.hosts if host.node is not None]
 
     def tell(self, who: str, kind: str, fields: dict[str, str]) -> None:
-        self.facts.append(Fact(self.now, who, kind, fields))
+        self.facts.append(ScenarioFact(self.now, who, kind, fields))
 
     def seen(self, member: MemberId, event: Event) -> None:
         """A member has recorded an event."""
@@ -205,11 +205,11 @@ class Stage(World):
         if any(dropping.takes(kind, way) for dropping in self.dropping):
             return False
         if any(holding.takes(kind, way) for holding in self.holding):
-            self.held.append(Waiting(channel, message))
+            self.held.append(StageWaiting(channel, message))
             return False
         return True
 
-    def let_through(self, waiting: Waiting) -> None:
+    def let_through(self, waiting: StageWaiting) -> None:
         """Deliver a message that was held back, unless whom it is for runs no more."""
         host, target = waiting.channel.receiver, waiting.channel.target
         self.held.remove(waiting)

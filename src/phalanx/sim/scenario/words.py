@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from phalanx.sim.scenario.facts import Fact, rows_in
+from phalanx.sim.scenario.facts import ScenarioFact, rows_in
 
 NOT_MEMBERSHIP = frozenset({
     "FullyReplicated", "MajorityChanged", "MigrationCommitted", "MigrationCopied", "MigrationFinalized", "MigrationRolledBack",
@@ -114,14 +114,14 @@ WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
 }
 
 
-def is_shown(fact: Fact) -> bool:
+def is_shown(fact: ScenarioFact) -> bool:
     """Whether a fact is shown when no kinds are asked for."""
     if fact.kind == "ClusterStarted" and fact.fields["waited_for"] == "1":
         return False
     return fact.kind not in NOT_MEMBERSHIP and fact.kind not in SAID_BY_OTHERS
 
 
-def say(fact: Fact) -> str:
+def say(fact: ScenarioFact) -> str:
     """A fact in words, without who it is about."""
     words = WORDS.get(fact.kind)
     if words is None:
@@ -134,7 +134,7 @@ def say(fact: Fact) -> str:
     return told + rows_in(fact.fields.get("rule", ""))
 
 
-def tell(facts: Iterable[Fact]) -> list[str]:
+def tell(facts: Iterable[ScenarioFact]) -> list[str]:
     """Lines in the order in which things first happened; what several members did alike is said once."""
     who_did: dict[str, dict[str, int]] = {}
     for fact in facts:

@@ -20,7 +20,7 @@ from phalanx.common.ids import Address, Target, address_of
 from phalanx.common.view import MembersView
 
 
-class Standing(enum.Enum):
+class Staleness(enum.Enum):
     """Of a list that was told, beside the known one."""
 
     CURRENT = enum.auto()
@@ -33,7 +33,7 @@ class Standing(enum.Enum):
     """Of another cluster; of the known one nobody is left."""
 
 
-def judge(known: MembersView, sender: Target, told: MembersView, silent: Collection[Address]) -> Standing:
+def judge(known: MembersView, sender: Target, told: MembersView, silent: Collection[Address]) -> Staleness:
     """What the list `told` by `sender` is to the known one.
 
     `silent`: where nobody, or another incarnation, was found when a member of the known list was looked for last.
@@ -45,10 +45,10 @@ def judge(known: MembersView, sender: Target, told: MembersView, silent: Collect
         if member in told or not (address_of(member) in occupied or address_of(member) in silent)
     ]
     if not left:
-        return Standing.ANOTHER
+        return Staleness.ANOTHER
     if (told.version, told.maker) == (known.version, known.maker):
-        return Standing.CURRENT
+        return Staleness.CURRENT
     has_known_master = told.master in known
     if told.version > known.version and (has_known_master or all(member in told for member in left)):
-        return Standing.CURRENT
-    return Standing.BEHIND if has_known_master and sender in known else Standing.APART
+        return Staleness.CURRENT
+    return Staleness.BEHIND if has_known_master and sender in known else Staleness.APART
