@@ -23,13 +23,13 @@ from rich.console import Console
 from rich.table import Table
 
 from phalanx.common.errors import PhalanxError
+from phalanx.sim.code_digest import code_digest
 from phalanx.sim.options import Profile
 from phalanx.sim.run import run_many
 from phalanx.sim.settings import Configuration
-from phalanx.sim.sources import code_digest
 
 if TYPE_CHECKING:
-    from phalanx.search.crew import Crew
+    from phalanx.search.worker_processes import Crew
 
 WARM_UP = 8
 MOST_OVERHEAD = 0.10
@@ -84,7 +84,7 @@ class Figures(msgspec.Struct):
 
 def measure(profile: Profile, histories: int, cores: int, rounds: int) -> Figures:
     """Play the same histories with and without Spark, in turns."""
-    from phalanx.search.here import ProcessCrew
+    from phalanx.search.local_runner import ProcessCrew
     from phalanx.search.on_spark import spark_crew
 
     load = os.getloadavg()[0]

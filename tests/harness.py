@@ -528,7 +528,7 @@ class Cluster:
         """Make the cluster assign its partitions, as it likes or as `rows` says (`A-B`: one is missing)."""
         if rows is not None:
             wanted = [self.slots(row) for row in rows]
-            with patch("phalanx.partition.holders.assign", lambda table, members, backup_count: wanted):
+            with patch("phalanx.partition.eligibility.assign", lambda table, members, backup_count: wanted):
                 self.assign(name)
             return
         self.ask(name or next(iter(self.nodes)), m.GetTable, True)

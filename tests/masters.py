@@ -19,8 +19,8 @@ from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.common.table import PartitionTable, Slots, build_table, unassigned_table
 from phalanx.common.view import MembersView
-from phalanx.partition.duties import MasterDuties
-from phalanx.partition.keeper import PartitionKeeper
+from phalanx.partition.coordinator import PartitionCoordinator
+from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.planner import plan_migrations
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Record, Send
@@ -69,10 +69,10 @@ class HeldReplicas:
         return None
 
 
-def follower(name: str, master: str, **settings: int) -> PartitionKeeper:
+def follower(name: str, master: str, **settings: int) -> InstalledTable:
     """The keeper of a member that follows the master, and has no table yet."""
     config = NodeConfig(**({"partition_count": 1} | settings))
-    keeper = PartitionKeeper(lone_id(name), config, Outbox(), HeldReplicas(config))
+    keeper = InstalledTable(lone_id(name), config, Outbox(), HeldReplicas(config))
     keeper.on_membership(membership_of(lone_view(master + name, 1), lone_id(master), leads=False), 0)
     return keeper
 
@@ -112,8 +112,8 @@ class Master:
         self.told: list[Any] = []
         """What it has sent and recorded, in one order."""
         self._out = Outbox()
-        self.keeper = PartitionKeeper(self.this, config, self._out, HeldReplicas(config))
-        self.duties = MasterDuties(self.this, config, self.keeper, self._out)
+        self.keeper = InstalledTable(self.this, config, self._out, HeldReplicas(config))
+        self.duties = PartitionCoordinator(self.this, config, self.keeper, self._out)
         self._view_version = 0
         self.view(members)
         found = table_of(*rows, versions=versions, backups=config.backup_count)
@@ -188,7 +188,7 @@ class Master:
         raise AssertionError("time does not get on")
 
     def _input(self, method: Any, *arguments: Any) -> None:
-        with patch("phalanx.partition.holders.assign", self._assign):
+        with patch("phalanx.partition.eligibility.assign", self._assign):
             method(*arguments)
         self.keeper.validate()
         for effect in self._out.take():

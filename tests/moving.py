@@ -63,7 +63,7 @@ class Moving:
         self._is_forgotten = False
         others = sorted(set(before) - set("O-"))
         self._newcomers = "".join(sorted(set(after) - set(before) - {"-"})) or "N"
-        self._patch = patch("phalanx.partition.holders.assign", self._assign)
+        self._patch = patch("phalanx.partition.eligibility.assign", self._assign)
         self._patch.start()
         usual: dict[str, Any] = {
             "backup_count": max(len(before), len(after)) - 1,

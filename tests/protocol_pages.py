@@ -3,7 +3,7 @@
 A rule is a list item: an anchor, the id and a title in bold, the text, and after *In* the modules that implement it.
 
     * <a id="cs-14"></a>**CS-14: a member installs a list of its master if and only if it is newer.** Newer means …
-      *In* `membership/lists.py`.
+      *In* `membership/view_acceptance.py`.
 """
 
 import re

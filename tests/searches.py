@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from phalanx.search.crew import Done, Made, Work
 from phalanx.search.findings import SearchFindings, find
 from phalanx.search.searching import HistorySearch, SearchPlan
 from phalanx.search.store import Store
 from phalanx.search.work import Chunk
+from phalanx.search.worker_processes import Done, Made, Work
+from phalanx.sim.code_digest import code_digest
 from phalanx.sim.options import Profile
 from phalanx.sim.settings import configurations
-from phalanx.sim.sources import code_digest
 
 
 class HereAndNow:

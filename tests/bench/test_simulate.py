@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.simulate import Round, Taken, play
 from phalanx.common.errors import PhalanxError
-from phalanx.search.crew import Done, Made, Work
+from phalanx.search.worker_processes import Done, Made, Work
 from phalanx.sim.options import Profile
 from searches import HereAndNow
 

@@ -8,8 +8,8 @@ import pytest
 from harness import KEY, MAP, TEXT, Cluster, key_of
 from phalanx.codec.rows import cut_rows, pack_rows, unpack_rows
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import HiddenKind as HiddenKind
-from phalanx.common.hidden import StagedStep, hidden_name
+from phalanx.common.hidden_maps import HiddenKind as HiddenKind
+from phalanx.common.hidden_maps import StagedStep, hidden_name
 from phalanx.grid.serving.conditions import fit_one_scan
 from phalanx.maps.grouping import BATCH_KEYS, OwnerGroups
 from phalanx.wire import messages as m

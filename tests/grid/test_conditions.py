@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from harness import MAP, Cluster
 from phalanx.codec.values import Json, from_key_data, to_data, to_key_data
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import HiddenKind as Kinds
-from phalanx.common.hidden import StagedStep, hidden_name
+from phalanx.common.hidden_maps import HiddenKind as Kinds
+from phalanx.common.hidden_maps import StagedStep, hidden_name
 from phalanx.grid.serving.conditions import BadCondition, wanted_by
 from phalanx.grid.serving.packing import EXAMINED_AT_MOST
 from phalanx.wire import messages as m

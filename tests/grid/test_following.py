@@ -9,8 +9,8 @@ from phalanx.common.clock import GridClock, with_stamp
 from phalanx.common.ids import MemberId
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import build_table
-from phalanx.grid.replica.deferred_free import Discarded
-from phalanx.grid.replication.follower import Followed
+from phalanx.grid.replica.deferred_free import DeferredFree
+from phalanx.grid.replication.follower import Follower
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Received, Send
 
@@ -25,8 +25,8 @@ class Backup:
     def __init__(self, rows: str = "AB", version: int = 1) -> None:
         self.out = Outbox(B)
         self.former: set[MemberId] = set()
-        self.followed = Followed(
-            B, lambda partition: False, self.former.__contains__, self.out, GridClock(), Discarded()
+        self.followed = Follower(
+            B, lambda partition: False, self.former.__contains__, self.out, GridClock(), DeferredFree()
         )
         self.table(rows, version)
 

@@ -11,10 +11,10 @@ from phalanx.codec.rows import pack_rows
 from phalanx.common.backups import BackupCount
 from phalanx.common.clock import with_stamp
 from phalanx.common.errors import JournalLineageChanged, JournalOverrun, UsageError
-from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name
+from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
 from phalanx.common.map_settings import JournalSettings, MapChange, MapConfig, MapPlan, Protection, plan_of
 from phalanx.common.view import ViewId
-from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, Discarded
+from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, DeferredFree
 from phalanx.grid.replica.journal import ENDED_LINEAGES, EVENT_BYTES, OLD_VALUE_WITHIN_BYTES, MapJournal, lineage_of
 from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replica.staged_steps import FOREVER, REMOVAL, consumed_by, page_key
@@ -243,7 +243,7 @@ def test_only_a_map_itself_can_have_a_journal() -> None:
 
 
 def test_a_large_journal_that_is_not_needed_any_more_is_given_back_little_by_little() -> None:
-    replica, discarded, turns = Replica(1, 0, A), Discarded(), 0
+    replica, discarded, turns = Replica(1, 0, A), DeferredFree(), 0
     written = MapJournal(10**6, 10**9, 1, 1, A)
     replica.keep_journal(MAP, written)
     for number in range(2 * ENTRIES_AT_ONCE + 7):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from harness import MAP, TEXT, Cluster
 from phalanx.common.clock import with_stamp
-from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name
+from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
 from phalanx.common.map_settings import JournalSettings, MapChange
 from phalanx.grid.replica import journal as journals
 from phalanx.grid.replica.journal import ADDED, ENDED_LINEAGES, EVENT_BYTES, REMOVED, UPDATED, MapJournal, greatest

@@ -24,7 +24,7 @@ from phalanx.codec.hashing import partition_of
 from phalanx.common.ids import MemberId
 from phalanx.common.table import build_table
 from phalanx.grid.merge.merging import LEAVE_AFTER_MS
-from phalanx.grid.merge.orphaned_replicas import Kept, keep
+from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, keep
 from phalanx.grid.replica.store import Replica
 from phalanx.wire import events
 from phalanx.wire import messages as m
@@ -212,7 +212,7 @@ def test_a_replica_is_left_only_to_one_that_has_all_of_it(epoch: int, ruler: Mem
     kept = {}
     for member, replica in replicas.items():
         replica.map(MAP)
-        kept[member] = Kept()
+        kept[member] = OrphanedReplicas()
         kept[member].add(keep(member, table, {0: replica}, 1))
     kept[B].sides[B].replicas[0].ahead.clear()
     asked = m.KeptQuery(B, 1, (kept[C].sides[C].marks[0],))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.grid.replica import deduplication as o
-from phalanx.grid.replica.deduplication import OperationStanding, Outcomes
+from phalanx.grid.replica.deduplication import Deduplication, OperationStanding
 from phalanx.wire.replication_messages import OutcomeValue, RecordedCaller
 
 ME, OTHER = "client/1", "client/2"
@@ -14,7 +14,7 @@ ME, OTHER = "client/1", "client/2"
 
 class Record:
     def __init__(self) -> None:
-        self.outcomes = Outcomes()
+        self.outcomes = Deduplication()
         self.now = 0
 
     def note(self, number: int, outcome: OutcomeValue = None, *, open_from: int = 0, caller: str = ME) -> None:
@@ -29,7 +29,7 @@ class Record:
     def copied(self) -> "Record":
         """As it comes out at the other end of a copy."""
         copy = Record()
-        copy.outcomes = Outcomes(
+        copy.outcomes = Deduplication(
             msgspec.msgpack.decode(msgspec.msgpack.encode(self.outcomes.export()), type=tuple[RecordedCaller, ...])
         )
         return copy

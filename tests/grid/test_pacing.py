@@ -7,7 +7,7 @@ import pytest
 
 from harness import MAP, TEXT, Cluster, lone_id
 from phalanx.common.ids import Millis
-from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, PAUSE_MS, SMALL, Discarded
+from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, PAUSE_MS, SMALL, DeferredFree
 from phalanx.grid.replica.store import Replica
 from phalanx.grid.replication.copying import MAX_ON_THE_WAY, CopySender, IncomingCopy
 from phalanx.grid.replication.flow_control import FORGET_MS, GAP_MS, MAX_GAP_MS, CopyPacer
@@ -254,7 +254,7 @@ def test_writes_during_a_copy_to_a_new_member_are_not_kept_for_it() -> None:
 
 
 def test_what_was_large_is_freed_in_slices() -> None:
-    discarded, replica = Discarded(), replica_of(3 * ENTRIES_AT_ONCE + 7)
+    discarded, replica = DeferredFree(), replica_of(3 * ENTRIES_AT_ONCE + 7)
     store = replica.maps[f"{MAP}0"]
     for key in list(store.entries)[:100]:
         store.put(key, b"v", 5_000, 0)
@@ -274,14 +274,14 @@ def test_what_was_large_is_freed_in_slices() -> None:
 
 
 def test_a_slice_is_bounded_in_bytes_too() -> None:
-    discarded = Discarded()
+    discarded = DeferredFree()
     discarded.add(replica_of(SMALL + 1, value=bytes(600_000)))
     discarded.on_time(1)
     assert discarded.entry_count() == SMALL - 1
 
 
 def test_what_is_small_is_simply_dropped() -> None:
-    discarded = Discarded()
+    discarded = DeferredFree()
     discarded.add(replica_of(SMALL))
     discarded.add(None)
     assert discarded.next_deadline() is None

@@ -6,7 +6,7 @@ import pytest
 import jobs
 from harness import MAP, TEXT, Cluster, lone_id
 from phalanx.common.clock import with_stamp
-from phalanx.common.hidden import StagedStep
+from phalanx.common.hidden_maps import StagedStep
 from phalanx.wire import messages as m
 
 OLD, NEW, THERE = (TEXT + value for value in (b"old", b"new", b"there"))

@@ -9,7 +9,7 @@ import jobs
 from harness import CLIENT, MAP, TEXT, Cluster
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import StagedStep
+from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.grid.migration_source import Outgoing
 from phalanx.grid.replica import staged_steps as steps

@@ -7,7 +7,7 @@ import pytest
 import jobs
 from harness import KEY, MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import StagedStep
+from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.map_settings import MAX_REPLACING_QUERIES, Batch
 from phalanx.wire import messages as m
 

@@ -7,7 +7,7 @@ from harness import MAP, TEXT, Cluster
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import pack_rows
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name
+from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
 from phalanx.grid.replica.staged import MAX_JOBS
 from phalanx.grid.replica.staged_steps import REMOVES
 from phalanx.wire import messages as m

@@ -9,7 +9,7 @@ from harness import KEY, MAP, TEXT, Cluster
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import pack_rows
 from phalanx.common.errors import ErrorCode, UsageError
-from phalanx.common.hidden import (
+from phalanx.common.hidden_maps import (
     HiddenKind,
     HiddenName,
     StagedStep,

@@ -8,8 +8,8 @@ import pytest
 from harness import KEY, MAP, TEXT, Cluster, lone_id
 from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES, GridClock, stamp_of, with_stamp
 from phalanx.common.table import build_table
-from phalanx.grid.replica.deferred_free import Discarded
-from phalanx.grid.replication.follower import Followed
+from phalanx.grid.replica.deferred_free import DeferredFree
+from phalanx.grid.replication.follower import Follower
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Outbox, Received
 
@@ -105,8 +105,8 @@ def test_a_replica_gives_no_stamp_that_is_not_above_all_that_it_holds(what: str)
     """So a new owner's writes are newer than what it took over, also before it has heard anybody's clock."""
     owner, message = lone_id("A"), HELD[what]
     clock = GridClock()
-    followed = Followed(
-        lone_id("B"), lambda partition: False, lambda master: False, Outbox(lone_id("B")), clock, Discarded()
+    followed = Follower(
+        lone_id("B"), lambda partition: False, lambda master: False, Outbox(lone_id("B")), clock, DeferredFree()
     )
     followed.follow_table(build_table([(owner, lone_id("B"))], [1], [0]), {}, reconfirmed=False)
     if isinstance(message, m.CopyChunk):

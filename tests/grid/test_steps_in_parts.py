@@ -7,7 +7,7 @@ import pytest
 import jobs
 from harness import CLIENT, TEXT, Cluster
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import HiddenKind, StagedStep
+from phalanx.common.hidden_maps import HiddenKind, StagedStep
 from phalanx.grid.replica.staged import Staged
 from phalanx.grid.replica.staged_steps import drop_hidden
 from phalanx.grid.replica.store import MapStore

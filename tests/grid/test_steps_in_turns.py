@@ -8,7 +8,7 @@ import jobs
 from harness import CLIENT, TEXT, Cluster
 from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import StagedStep
+from phalanx.common.hidden_maps import StagedStep
 from phalanx.grid.replica.store import MapStore
 from phalanx.wire import messages as m
 from phalanx.wire.effects import Send

@@ -12,7 +12,7 @@ from harness import KEY, MAP, TEXT, Cluster, lone_id
 from phalanx.codec.hashing import partition_of
 from phalanx.common.clock import GridClock, with_stamp
 from phalanx.common.view import ViewId
-from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, PAUSE_MS, SMALL, Discarded
+from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, PAUSE_MS, SMALL, DeferredFree
 from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replica.replica_split import divide
 from phalanx.grid.replica.store import MapStore, Replica
@@ -433,7 +433,7 @@ def test_children_know_of_removals_what_their_partition_knew() -> None:
 
 def discarded(replica: Replica) -> Iterator[int]:
     """How many tombstones are left after each turn."""
-    discarding, now = Discarded(), 0
+    discarding, now = DeferredFree(), 0
     discarding.add(replica)
     stores = list(replica.maps.values())
     while discarding.next_deadline() is not None:

@@ -2,7 +2,7 @@
 
 from harness import Cluster, address, lone_id
 from phalanx.common.ids import MemberId
-from phalanx.common.stable import MERGED, found, with_merged
+from phalanx.common.quorum import MERGED, found, with_merged
 from phalanx.common.view import MembersView
 from phalanx.wire import messages as m
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from phalanx.common.ids import NEVER, MemberId
-from phalanx.common.stable import Carried, Footing, Memory, StableView
+from phalanx.common.quorum import Carried, Footing, Memory, StableView
 from phalanx.membership.lease import Lease, with_margin
 
 A, B, C, D, E = map(MemberId, "ABCDE")

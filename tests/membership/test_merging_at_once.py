@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from harness import Cluster, address, lone_id, lone_view, name_of
-from phalanx.common.past import Past
+from phalanx.common.former_incarnation import Past
 from phalanx.common.view import MembersView
 from phalanx.wire import events
 from phalanx.wire import messages as m

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.common.ids import MemberId
-from phalanx.common.stable import (
+from phalanx.common.quorum import (
     Footing,
     StableView,
     accepted,

@@ -12,7 +12,7 @@ from phalanx.net import greeting
 from phalanx.net.greeting import Accepting, Connecting
 from phalanx.net.secret import SECRET_FILE_VARIABLE, Secret, find_secret
 from phalanx.runtime.config import Config
-from phalanx.runtime.strangers import MAX_HOSTS, TELL_AGAIN_S, Strangers
+from phalanx.runtime.refused_peers import MAX_HOSTS, TELL_AGAIN_S, Strangers
 from phalanx.wire.codec import handshake_decoder
 from phalanx.wire.messages import PROTOCOL_VERSION, Challenge, Handshake, Hello, Proof, Refused, Welcome
 

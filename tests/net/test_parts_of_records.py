@@ -8,7 +8,7 @@ import pytest
 from phalanx.client.wire import Opening
 from phalanx.codec.values import keys_to_data, to_data
 from phalanx.common.ids import Address
-from phalanx.net.records import LONGEST, MAX_BODY_BYTES
+from phalanx.net.encrypted_records import LONGEST, MAX_BODY_BYTES
 from phalanx.net.secret import Secret
 from phalanx.runtime.member import Member
 from phalanx.wire.codec import encode_frame

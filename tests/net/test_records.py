@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from harness import lone_id
 from phalanx.common.errors import ProtocolError
-from phalanx.net.records import HEADER_BYTES, MAX_BODY_BYTES, Opener, RecordLayer, Sealer
+from phalanx.net.encrypted_records import HEADER_BYTES, MAX_BODY_BYTES, Opener, RecordLayer, Sealer
 from phalanx.net.secret import Secret
 from phalanx.wire.messages import PROTOCOL_VERSION, Hello
 

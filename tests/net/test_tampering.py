@@ -12,9 +12,9 @@ import phalanx
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.errors import ConnectError
 from phalanx.common.ids import Address, host_and_port
+from phalanx.net.encrypted_records import RecordLayer, Sealer
 from phalanx.net.greeting import Connecting
 from phalanx.net.greeting_reader import GreetingReader
-from phalanx.net.records import RecordLayer, Sealer
 from phalanx.net.secret import SECRET_FILE_VARIABLE, Secret
 from phalanx.wire.codec import FrameReader, encode_frame, reply_decoder
 from phalanx.wire.messages import GetMembers, Message, Put

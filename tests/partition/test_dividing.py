@@ -362,7 +362,7 @@ def test_who_has_just_come_takes_a_copy_before_the_first_table() -> None:
 def rows(c: Cluster, *wanted: str) -> Any:
     """Whom the master wants to hold each partition."""
     slots = [c.slots(row) for row in wanted]
-    return patch("phalanx.partition.holders.assign", lambda table, members, backup_count: slots)
+    return patch("phalanx.partition.eligibility.assign", lambda table, members, backup_count: slots)
 
 
 @pytest.mark.parametrize("hears_first", [False, True])

@@ -13,7 +13,7 @@ from phalanx.codec import hashing
 from phalanx.codec.hashing import children_of, partition_of
 from phalanx.codec.rows import PREFIX_BYTES, pack_rows, unpack_rows
 from phalanx.common.clock import with_stamp
-from phalanx.common.hidden import HiddenKind, hidden_name
+from phalanx.common.hidden_maps import HiddenKind, hidden_name
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.replica_split import ENTRIES_AT_ONCE, Division
 from phalanx.grid.replica.staged_steps import FOREVER, page_key
@@ -186,7 +186,7 @@ def test_partitions_that_are_divided_once_more_in_the_middle(until: str) -> None
     c = cluster()
     copies: list[Any] = []
     c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyStart) and not copies.append(message)
-    where = "phalanx.partition.holders.assign"
+    where = "phalanx.partition.eligibility.assign"
     with patch(where, lambda rows, members, backup_count: [c.slots("AB")] * len(rows)):
         divide(c, 2, until)
         assert c.is_done(c.ask("A", m.ChangePartitionCount, 6))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.common.errors import UsageError
-from phalanx.runtime.extras import require_charts, require_spark
+from phalanx.runtime.optional_packages import require_charts, require_spark
 
 
 def java(home: Path, version: str) -> Path:

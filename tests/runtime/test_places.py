@@ -15,10 +15,10 @@ import phalanx
 from phalanx.client.ask import Inquirer
 from phalanx.common.errors import ConnectError
 from phalanx.common.view import MembersView
-from phalanx.runtime import places
+from phalanx.runtime import connection_limits as places
 from phalanx.runtime.config import Config
+from phalanx.runtime.connection_limits import MAX_CLIENTS, MAX_MEMBER_PLACES, MAX_WAITING_PLACES, Places, plan_places
 from phalanx.runtime.member import Member
-from phalanx.runtime.places import MAX_CLIENTS, MAX_MEMBER_PLACES, MAX_WAITING_PLACES, Places, plan_places
 from phalanx.wire.messages import GetMembers, Refused, Welcome
 from processes import PHALANX, Cluster, wait_for
 from raw_peers import RawPeer

@@ -9,7 +9,7 @@ import pytest
 
 import phalanx
 from phalanx.codec.values import keys_to_data
-from phalanx.common.hidden import StagedStep
+from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.ids import ClientId, MemberId
 from phalanx.common.map_settings import MapChange
 from phalanx.runtime.inbound import FEW_KEYS, MAX_LOT, TURN_S, Inbound

@@ -12,9 +12,9 @@ from phalanx.search.findings import find
 from phalanx.search.on_spark import SparkCrew, spark_crew, told_by_spark
 from phalanx.search.searching import HistorySearch
 from phalanx.search.store import Store
+from phalanx.sim.code_digest import code_digest
 from phalanx.sim.options import Profile
 from phalanx.sim.run import digest_of_all, run_many
-from phalanx.sim.sources import code_digest
 from searches import Searcher
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]

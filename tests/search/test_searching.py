@@ -14,11 +14,11 @@ from phalanx.search.findings import SearchFindings, find, rules_of
 from phalanx.search.searching import Chunks, HistorySearch, Looked, SearchPlan, check_plan
 from phalanx.search.store import Store
 from phalanx.search.work import Chunk, SearchRow, play_chunk
+from phalanx.sim.code_digest import code_digest, rules_in_code
 from phalanx.sim.options import FaultKind, Options, Profile
 from phalanx.sim.run import digest_of_all, run, run_many
 from phalanx.sim.schedule import read_schedule
 from phalanx.sim.settings import Configuration
-from phalanx.sim.sources import code_digest, rules_in_code
 from searches import HereAndNow, Searcher
 
 PLANTED = "claim-without-asking"

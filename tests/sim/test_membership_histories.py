@@ -5,7 +5,7 @@ import pytest
 
 from histories import blocks
 from phalanx.sim.drawing import draw_options
-from phalanx.sim.measures import distribution
+from phalanx.sim.durations import distribution
 from phalanx.sim.options import FaultKind, Profile
 from phalanx.sim.run import repeat_command, run
 from phalanx.sim.shrink import shrink

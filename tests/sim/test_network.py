@@ -7,7 +7,7 @@ import pytest
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, member_id
 from phalanx.node.node import Node
-from phalanx.sim.agenda import Agenda
+from phalanx.sim.event_queue import Agenda
 from phalanx.sim.host import Host
 from phalanx.sim.network import Network
 from phalanx.wire.effects import Input, LinkLost, LinkRefused, LinkUp

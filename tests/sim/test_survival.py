@@ -12,7 +12,7 @@ from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.merged_data import MergedDataChecker, Survival
 from phalanx.sim.history import Operation, Outcome
 from phalanx.sim.host import Host
-from phalanx.sim.peeking import copies
+from phalanx.sim.inspection import copies
 
 VALUE = TEXT + b"theirs"
 

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from phalanx.client.sync import Client
-from phalanx.common.hidden import StagedStep
+from phalanx.common.hidden_maps import StagedStep
 from phalanx.spark import each_batch, session
 from phalanx.spark.options import SINK, WRITE, parse_options
 from phalanx.spark.source import PhalanxSource

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from phalanx.common.hidden import StagedStep
+from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.map_settings import MAX_TEXT_LENGTH
 from phalanx.wire import messages as m
 from phalanx.wire.codec import FrameReader, encode_frame, message_decoder, request_decoder

@@ -25,8 +25,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from phalanx.audit.here import NAMED_HERE, is_readable, read_here
 from phalanx.audit.lives import LIFE
+from phalanx.audit.local_runner import NAMED_HERE, is_readable, read_here
 from phalanx.audit.schema import TRACE_DDL
 from phalanx.audit.scratch import OTHERS, Scratch, small
 from phalanx.common.errors import UsageError

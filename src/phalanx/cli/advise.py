@@ -13,7 +13,7 @@ from phalanx.cli.output import as_json, console, table
 from phalanx.cli.search import search, summary_of, tell_failing
 from phalanx.cli.simulate import INTERRUPTED, parse_range, plan_of
 from phalanx.common.errors import UsageError
-from phalanx.runtime.extras import require_charts
+from phalanx.runtime.optional_packages import require_charts
 from phalanx.sim.options import Profile
 from phalanx.sim.settings import configurations
 

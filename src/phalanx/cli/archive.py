@@ -21,7 +21,7 @@ from phalanx.client.ask import put_living_first
 from phalanx.client.sync import Client
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
-from phalanx.runtime.extras import require_parquet, require_spark
+from phalanx.runtime.optional_packages import require_parquet, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from phalanx.cli.options import Json
 from phalanx.cli.output import Text, console, print_json, table
 from phalanx.common.errors import UsageError
 from phalanx.common.words import counted
-from phalanx.runtime.extras import require_charts, require_spark
+from phalanx.runtime.optional_packages import require_charts, require_spark
 
 if TYPE_CHECKING:
     from phalanx.audit.verdicts import Report

@@ -34,9 +34,9 @@ from phalanx.common.errors import PhalanxError
 from phalanx.common.ids import address_of
 from phalanx.net.secret import SECRET_FILE_VARIABLE
 from phalanx.runtime.config import DEFAULT_PORT, Config
+from phalanx.runtime.connection_limits import raise_descriptor_limit
 from phalanx.runtime.failure import ProcessEnd
 from phalanx.runtime.member import Member, start_member
-from phalanx.runtime.places import raise_descriptor_limit
 from phalanx.runtime.safe_logger import SafeLogger
 
 logger = SafeLogger("phalanx.member")

@@ -15,13 +15,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from phalanx.cli.output import console, table
 from phalanx.rules import cite
-from phalanx.sim.sources import code_digest
+from phalanx.sim.code_digest import code_digest
 from phalanx.sim.story import short
 
 if TYPE_CHECKING:
-    from phalanx.search.crew import LateCrew
     from phalanx.search.findings import SearchFindings
     from phalanx.search.searching import HistorySearch, Looked, SearchPlan
+    from phalanx.search.worker_processes import LateCrew
 
 SAID_EVERY_S = 10.0
 """Where nobody looks at a terminal."""
@@ -78,9 +78,9 @@ def search(plan: SearchPlan, spark: str | None, jobs: int, out: Path | None, *, 
 
 
 def _crew(spark: str | None, jobs: int, stack: contextlib.ExitStack) -> LateCrew:
-    from phalanx.search.crew import LateCrew
-    from phalanx.search.here import ProcessCrew
+    from phalanx.search.local_runner import ProcessCrew
     from phalanx.search.on_spark import check_master, spark_crew
+    from phalanx.search.worker_processes import LateCrew
 
     if spark is not None:
         check_master(spark)

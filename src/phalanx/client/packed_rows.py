@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from phalanx.client.plan_driver import carry_out
 from phalanx.codec.rows import cut_rows, divided_rows, row_count
 from phalanx.common.errors import UsageError
-from phalanx.common.hidden import is_hidden
+from phalanx.common.hidden_maps import is_hidden
 from phalanx.common.table import PartitionTable
 from phalanx.maps.call_plans import FIND_TABLE, BulkCall, CallPlan
 from phalanx.maps.grouping import BATCH_BYTES, BATCH_KEYS, PARTS_AT_ONCE

@@ -48,7 +48,7 @@ from phalanx.client.sync_map import SyncMap
 from phalanx.codec.hashing import children_of
 from phalanx.codec.rows import rows_by_partition
 from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
-from phalanx.common.hidden import HiddenKind, HiddenName, StagedStep, check_part, hidden_name
+from phalanx.common.hidden_maps import HiddenKind, HiddenName, StagedStep, check_part, hidden_name
 from phalanx.common.map_settings import Batch
 from phalanx.grid.replica.staged_steps import REMOVES
 from phalanx.maps.grouping import BATCH_KEYS

@@ -5,7 +5,7 @@ from one to the other would read what its program never wrote there. The two sid
 same cluster after a merge, and its successor after a restart: a client has to work on whatever side it is. What tells these
 apart:
 
-* *Founders.* A cluster has the member that founded it in its footing (`common.stable`), and both sides of a cut keep it. A
+* *Founders.* A cluster has the member that founded it in its footing (`common.quorum`), and both sides of a cut keep it. A
   cluster to which others have come, by a merge, names their founders too. Lists that share a founder are of one cluster.
 * *Sides that look for each other* will be one, whoever founded them.
 * *Age.* A restart begins after the last sign of life of what was there before. So a cluster that was founded before the

@@ -14,10 +14,10 @@ from typing import Any
 from phalanx.common.errors import ConnectError, ProtocolError
 from phalanx.common.ids import MemberId, Target, address_of, host_and_port
 from phalanx.net.addresses import socket_address
+from phalanx.net.connection_abort import NEVER_SENT, undelivered
+from phalanx.net.encrypted_records import RecordLayer
 from phalanx.net.greeting import GREETING_TIMEOUT_S, Connecting
 from phalanx.net.greeting_reader import GreetingReader
-from phalanx.net.leftovers import NEVER_SENT, undelivered
-from phalanx.net.records import RecordLayer
 from phalanx.net.secret import Secret
 from phalanx.wire.codec import FrameReader, encode_frame, reply_decoder
 from phalanx.wire.messages import Proof

@@ -12,7 +12,7 @@ A journal is of one map, and set for its own name only: it begins in every parti
 map has entries.
 
 So to change one aspect of a map leaves the others what they were, and those that it never had of its own follow the usual
-ones. A map need not exist to have settings. A hidden map (`hidden`) has those of the map that it is for.
+ones. A map need not exist to have settings. A hidden map (`hidden_maps`) has those of the map that it is for.
 
 The plan also says by which job the content of a map was replaced last, and which is about to (`partition.replacing`).
 """
@@ -26,7 +26,7 @@ import msgspec
 
 from phalanx.common.backups import BackupCount, check_backups
 from phalanx.common.errors import UsageError
-from phalanx.common.hidden import is_hidden, target_of
+from phalanx.common.hidden_maps import is_hidden, target_of
 from phalanx.common.words import check_text, counted
 
 MAX_MAP_NAME_LENGTH = 200

@@ -23,7 +23,7 @@ from phalanx.common.errors import UsageError
 from phalanx.demo.dataset import find_files
 from phalanx.demo.report import DemoReport
 from phalanx.demo.story import DemoStory
-from phalanx.runtime.extras import require_spark
+from phalanx.runtime.optional_packages import require_spark
 
 FILE_WIDTH = 120
 

@@ -24,7 +24,7 @@ from phalanx.grid.replication.anti_entropy import AntiEntropy
 from phalanx.grid.replication.eviction import Evictor
 from phalanx.grid.replication.expiry import Expirer
 from phalanx.grid.replication.flow_control import CopyPacer
-from phalanx.grid.replication.follower import Followed
+from phalanx.grid.replication.follower import Follower
 from phalanx.grid.replication.journal_settings import JournalChanges, read_journal
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
@@ -67,7 +67,7 @@ class GridService(Leader):
     ) -> None:
         super().__init__(this, config, table, outbox, clock, Guard(this, table.maps, majority, outbox))
         self._max_key, self._max_value = config.max_key_bytes, config.max_value_bytes
-        self.followed = Followed(this, self.owns, self._is_former, outbox, clock, self.discarded)
+        self.followed = Follower(this, self.owns, self._is_former, outbox, clock, self.discarded)
         self.owned_later = OwnedLater(
             self.undivided, self.followed.undivided, self.held, self._begin_rule, self._answer
         )

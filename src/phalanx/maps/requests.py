@@ -16,7 +16,7 @@ from phalanx.common.errors import (
     UnavailableError,
     UsageError,
 )
-from phalanx.common.hidden import HIDDEN, HiddenName, is_hidden
+from phalanx.common.hidden_maps import HIDDEN, HiddenName, is_hidden
 from phalanx.common.ids import MAX_TTL_MS
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
 from phalanx.common.table import PartitionTable

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from phalanx.common.ids import MemberId, Millis, address_of, incarnation_of, may_be_member
 from phalanx.common.view import MembersView
-from phalanx.membership.broken_links import BrokenLinks
-from phalanx.membership.handover import HandOver
 from phalanx.membership.joining import refusal_of
+from phalanx.membership.links_to_prove import BrokenLinks
+from phalanx.membership.master_handover import HandOver
 from phalanx.membership.publication import Publication, Publications
 from phalanx.membership.role import RoleTurn
 from phalanx.membership.state import MembershipState

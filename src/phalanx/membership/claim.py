@@ -14,7 +14,7 @@ import enum
 from collections.abc import Collection, Iterable
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.stable import Memory
+from phalanx.common.quorum import Memory
 from phalanx.common.view import MembersView
 from phalanx.membership.lease import with_margin
 from phalanx.wire.effects import Outbox

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.membership.silence import Silence
+from phalanx.membership.silence_limits import SilenceLimits
 
 
 class DeadlineFailureDetector:
@@ -13,7 +13,7 @@ class DeadlineFailureDetector:
         self._timeout_ms = timeout_ms
         self._interval_ms = interval_ms
         self._limits: dict[MemberId, Millis] = {}
-        self._silence = Silence()
+        self._silence = SilenceLimits()
 
     def watch(self, member: MemberId, now: Millis, interval_ms: Millis = 0) -> None:
         watched = member in self._limits

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
-from phalanx.membership.parting import Parting
+from phalanx.membership.exclusion import Exclusion
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
@@ -109,7 +109,7 @@ class Divergence:
         """The sender went on without this member."""
         state = self._state
         if state.parting is None:
-            state.parting = Parting(state.this, now + 2 * state.config.heartbeat_interval_ms)
+            state.parting = Exclusion(state.this, now + 2 * state.config.heartbeat_interval_ms)
         state.parting.told(sender, view)
         return self.decide(now)
 

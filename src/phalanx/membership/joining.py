@@ -23,7 +23,7 @@ import enum
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, Millis, address_of, incarnation_of, parse_address
-from phalanx.common.stable import Memory
+from phalanx.common.quorum import Memory
 from phalanx.common.words import counted
 from phalanx.wire.effects import LinkLost, LinkRefused, Outbox
 from phalanx.wire.events import JoinAttemptFailed, JoinWaits

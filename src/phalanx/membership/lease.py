@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from phalanx.common.ids import NEVER, MemberId, Millis
-from phalanx.common.stable import Carried, Footing
+from phalanx.common.quorum import Carried, Footing
 
 MARGIN_PERCENT = 3
 """More than two clocks can differ that each differ from the true time by one in a hundred."""

@@ -11,7 +11,7 @@ incarnations and join the other side as new members, the youngest. A side never 
   had heard before, C joins A.
 * A side that has found one that it is going to join promises nothing: it passes the question on to that one.
 
-Should a master be lost with its promise, those that come back find each other all the same (`returning`).
+Should a master be lost with its promise, those that come back find each other all the same (`rejoin`).
 """
 
 from __future__ import annotations

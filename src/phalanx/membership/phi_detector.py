@@ -20,7 +20,7 @@ from collections import deque
 from statistics import NormalDist
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.membership.silence import Silence
+from phalanx.membership.silence_limits import SilenceLimits
 
 
 class Rhythm:
@@ -87,7 +87,7 @@ class PhiFailureDetector:
         self._min_deviation_ms = min_deviation_ms or interval_ms / 4
         self._pause_ms = acceptable_pause_ms or timeout_ms / 2
         self._rhythms: dict[MemberId, Rhythm] = {}
-        self._silence = Silence()
+        self._silence = SilenceLimits()
 
     def watch(self, member: MemberId, now: Millis, interval_ms: Millis = 0) -> None:
         known = self._rhythms.get(member)

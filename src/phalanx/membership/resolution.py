@@ -1,7 +1,7 @@
 """On the master: members that cannot reach each other are parted, so that all that stay can (docs/protocol/partial-partitions.md).
 
 Slaves report whom they cannot reach with their heartbeats to the master (in large clusters: one by one). When the reports
-have come to rest (`reports`), the master searches for the best set of members in which everybody reaches everybody
+have come to rest (`connectivity_reports`), the master searches for the best set of members in which everybody reaches everybody
 (`connectivity`), always with itself in it. What only the others hold is moved first, by members that both sides reach;
 then a view without them is published like any other, so that all that holds for views holds for it (PD-24).
 
@@ -15,7 +15,7 @@ Who was removed so is told, and comes back instead of going its own way: the mas
 that only it held is with the others. A partial cut makes no second cluster.
 
 1. N2, removed while it still reaches the master, comes back as a new incarnation at once. 2. It would be a member again,
-and its links to N3 and N4 still cut. So the links are remembered (`broken_links`): it waits until it has reached both.
+and its links to N3 and N4 still cut. So the links are remembered (`links_to_prove`): it waits until it has reached both.
 
 What a large cluster can know is what its ring watches: links between neighbours. When others are neighbours after the
 view has changed, their broken links come to light, and are resolved in their turn.
@@ -31,7 +31,7 @@ from phalanx.common.invariant import invariant
 from phalanx.common.view import MembersView
 from phalanx.membership.administration import Administration
 from phalanx.membership.connectivity import ConnectedSet, Search, count_holders
-from phalanx.membership.reports import Reports
+from phalanx.membership.connectivity_reports import Reports
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
 

@@ -1,9 +1,9 @@
 """Membership of one member: the door to its rules. It routes, and holds no rule of its own.
 
-The variables stand in `state`; each rule has its own object: how to get in (`entering`, `joining`), which lists are taken
-(`lists`), what signs of life say (`hearing`), what follows from suspicions (`verdicts`), what the master does
+The variables stand in `state`; each rule has its own object: how to get in (`entry`, `joining`), which lists are taken
+(`view_acceptance`), what signs of life say (`liveness`), what follows from suspicions (`suspicion_handling`), what the master does
 (`administration`), how the mastership passes on (`succession`), what happens when views went apart (`divergence`), how two
-sides become one (`merging`), what is sent by the clock (`pulse`). Here inputs find their rule:
+sides become one (`merging`), what is sent by the clock (`ticker`). Here inputs find their rule:
 
 * Only the master admits, removes and publishes. A member installs a view only if its master made or sent it, only if
   it is newer, and only if it contains the member itself.
@@ -19,24 +19,24 @@ from typing import TypeVar
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.evacuation import Evacuation
+from phalanx.common.former_incarnation import Past
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
-from phalanx.common.past import Past
-from phalanx.common.stable import Carried
+from phalanx.common.quorum import Carried
 from phalanx.common.view import MembersView
 from phalanx.membership.administration import Administration
 from phalanx.membership.divergence import Divergence
-from phalanx.membership.entering import Entering
-from phalanx.membership.hearing import Hearing
-from phalanx.membership.lists import Lists
+from phalanx.membership.entry import Entry
+from phalanx.membership.liveness import LivenessDispatch
 from phalanx.membership.merging import Merging
-from phalanx.membership.pulse import Pulse
 from phalanx.membership.resolution import Resolution
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.membership.succession import Succession
 from phalanx.membership.suspicion import Suspicions
-from phalanx.membership.verdicts import Verdicts
+from phalanx.membership.suspicion_handling import SuspicionHandling
+from phalanx.membership.ticker import Ticker
+from phalanx.membership.view_acceptance import Lists
 from phalanx.wire import events
 from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp, Outbox
 from phalanx.wire.facts import EvacuationOver, KeptHandedIn, MembershipChanged, ReplicasHandedOver, TableConfirmed
@@ -92,11 +92,13 @@ class MembershipService:
         self.divergence = Divergence(self.state)
         self.resolution = Resolution(self.state, self.administration)
         self.merging = Merging(self.state)
-        self.pulse = Pulse(self.state)
-        self._verdicts = Verdicts(self.state, self.administration, self.succession, self.pulse)
+        self.pulse = Ticker(self.state)
+        self._verdicts = SuspicionHandling(self.state, self.administration, self.succession, self.pulse)
         self._lists = Lists(this, self.state, self.succession, self.divergence, self._verdicts, outbox)
-        self._hearing = Hearing(self.state, self.administration, self.divergence, self.resolution, self.pulse, outbox)
-        self._entering = Entering(this, config, self.state, self.divergence, self.pulse, outbox)
+        self._hearing = LivenessDispatch(
+            self.state, self.administration, self.divergence, self.resolution, self.pulse, outbox
+        )
+        self._entering = Entry(this, config, self.state, self.divergence, self.pulse, outbox)
         self._config = config
         self._out = outbox
         self._is_started = False

@@ -1,6 +1,6 @@
 """The variables of one member's membership, and the few operations that every rule needs.
 
-One object, shared by the rules' own objects (`administration`, `succession`, `divergence`, `merging`, `pulse`): each
+One object, shared by the rules' own objects (`administration`, `succession`, `divergence`, `merging`, `ticker`): each
 decides about its part, and what it decides changes the variables here.
 """
 
@@ -11,17 +11,17 @@ from collections.abc import Collection, Iterable
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.evacuation import Evacuation
+from phalanx.common.former_incarnation import Former, Past
 from phalanx.common.ids import Address, MemberId, Millis, address_of, may_be_member
 from phalanx.common.invariant import invariant
-from phalanx.common.past import Former, Past
-from phalanx.common.stable import Carried
+from phalanx.common.quorum import Carried
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
+from phalanx.membership.exclusion import Exclusion
 from phalanx.membership.lease import Lease
-from phalanx.membership.parting import Parting
+from phalanx.membership.quorum import QuorumState
 from phalanx.membership.ring import Watching, plan_watching
 from phalanx.membership.role import Role, RoleTurn, next_role
-from phalanx.membership.stable import QuorumState
 from phalanx.membership.suspicion import Suspicions
 from phalanx.wire import events
 from phalanx.wire.effects import Finished, Outbox
@@ -93,7 +93,7 @@ class MembershipState:
         """Incarnations that are in the view no more, the latest last: they never come back."""
         self.parted: dict[MemberId, None] = {}
         """Those of them that this member, as the master, removed because others could not reach them."""
-        self.parting: Parting | None = None
+        self.parting: Exclusion | None = None
         """Somebody said that it went on without this member, and it is open who are the many: no claim meanwhile."""
         self.table_version = 0
         self.partition_count = config.partition_count
@@ -327,7 +327,7 @@ class MembershipState:
         view, config = self.joined(), self.config
         suspects: tuple[MemberId, ...] = ()
         if to == self.master and self.suspicions.suspected and config.partial_resolution_heartbeats:
-            # In a large cluster suspicions are reported as they come (`pulse`), to whoever has to act on them.
+            # In a large cluster suspicions are reported as they come (`ticker`), to whoever has to act on them.
             suspects = tuple(sorted(self.suspicions.suspected)) if not self.watching.is_ring else ()
         is_stable = self.is_master and self.standing.is_stable
         return Heartbeat(view.version, view.maker, wants_answer, clock, suspects, is_stable)

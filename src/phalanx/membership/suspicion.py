@@ -13,9 +13,9 @@ from collections.abc import Collection
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
-from phalanx.membership.confirmations import Confirmations
 from phalanx.membership.connection_evidence import ConnectionEvidence
 from phalanx.membership.failure_detector import FailureDetector, make_failure_detector
+from phalanx.membership.master_confirmations import Confirmations
 from phalanx.wire.effects import Outbox
 from phalanx.wire.events import MemberSuspected, SuspicionRemoved
 

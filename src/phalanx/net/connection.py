@@ -16,11 +16,11 @@ import msgspec
 
 from phalanx.common.errors import OutOfMemory, ProtocolError
 from phalanx.common.ids import Target
+from phalanx.net.connection_abort import NEVER_SENT
+from phalanx.net.encrypted_records import RecordLayer
 from phalanx.net.flow import Drop, Flow, Limits
 from phalanx.net.forking import let_go, tell_forks
 from phalanx.net.greeting_reader import GreetingReader
-from phalanx.net.leftovers import NEVER_SENT
-from phalanx.net.records import RecordLayer
 from phalanx.net.secret import Secret
 from phalanx.wire.codec import FrameReader, encode_frame, message_decoder
 from phalanx.wire.messages import Handshake, Message

@@ -7,7 +7,7 @@ who answers is whom the other one dialled.
     Proof                   ->
                             <-      Welcome (proof), or Refused (why, proof)
 
-Without a secret, Hello is answered by Welcome or Refused, and frames follow. With one, records follow (`net/records.py`).
+Without a secret, Hello is answered by Welcome or Refused, and frames follow. With one, records follow (`net/encrypted_records.py`).
 Nothing else is read before that, no frame may be longer than `MAX_GREETING_BYTES`, and all of it takes `GREETING_TIMEOUT_S` at
 most. A stranger is told what to do, and neither whether its cluster's name is right nor whether it came to the right member.
 A refusal is final only with a proof: anybody may listen at the address of a member, and refuse.
@@ -47,7 +47,7 @@ import msgspec
 
 from phalanx.common.ids import Address, MemberId, Target, address_of, is_member
 from phalanx.net.addresses import normalise
-from phalanx.net.records import RecordLayer
+from phalanx.net.encrypted_records import RecordLayer
 from phalanx.net.secret import ACCEPTING, CONNECTING, SECRET_FILE_VARIABLE, Secret, draw_nonce
 from phalanx.wire.handshake import judge_hello, judge_protocol, refusal_in
 from phalanx.wire.messages import PROTOCOL_VERSION, Challenge, Handshake, Hello, Proof, Refused, Welcome

@@ -10,9 +10,9 @@ from phalanx.common.errors import ProtocolError
 from phalanx.common.ids import MemberId, Target, address_of, host_and_port
 from phalanx.net.addresses import socket_address
 from phalanx.net.connection import ConnectionGroup, FrameConnection, reason_of
+from phalanx.net.connection_abort import undelivered
 from phalanx.net.flow import BacklogFull
 from phalanx.net.greeting import GREETING_TIMEOUT_S, Connecting
-from phalanx.net.leftovers import undelivered
 from phalanx.wire.codec import encode_frame, reply_decoder
 from phalanx.wire.messages import Handshake, Message, Proof
 

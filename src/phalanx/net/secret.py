@@ -4,7 +4,7 @@ It is never sent. Each end draws a nonce for the connection and proves that it h
 nonces, the cluster's name, who wants to talk to whom, and which end it is: a proof fits one connection, in one direction.
 The connecting end proves first, so that who merely knocks gets nothing from which a weak secret could be guessed.
 
-The keys of what follows are drawn in the same way, for purposes of their own (`net/records.py`): only the two ends have
+The keys of what follows are drawn in the same way, for purposes of their own (`net/encrypted_records.py`): only the two ends have
 them, whoever passed their greeting on. So what follows is authenticated, too. It is not encrypted.
 """
 

@@ -10,9 +10,9 @@ from collections.abc import Generator
 
 from phalanx.codec.rows import PREFIX_BYTES, row_count
 from phalanx.common.clock import STAMP_BYTES
-from phalanx.common.hidden import HiddenKind, is_hidden, kind_of
+from phalanx.common.hidden_maps import HiddenKind, is_hidden, kind_of
 from phalanx.common.ids import Millis, Target
-from phalanx.grid.merge.orphaned_replicas import Kept
+from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.replica.store import MapStore
 from phalanx.grid.service import GridService
 from phalanx.wire.effects import Outbox
@@ -30,7 +30,7 @@ Counting = Generator[int, None, Reply]
 class Counts:
     """Answers that take several turns."""
 
-    def __init__(self, grid: GridService, kept: Kept, outbox: Outbox) -> None:
+    def __init__(self, grid: GridService, kept: OrphanedReplicas, outbox: Outbox) -> None:
         self._grid, self._kept, self._out = grid, kept, outbox
         self._under_way: deque[tuple[Target, Counting]] = deque()
         self._due_at: Millis = 0

@@ -11,13 +11,13 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.common.table import HOLE
 from phalanx.common.view import MembersView
-from phalanx.grid.merge.orphaned_replicas import Kept
+from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.service import GridService
 from phalanx.membership.service import MembershipService
 from phalanx.node.counting import Counts
 from phalanx.node.history import History
-from phalanx.partition.duties import MasterDuties
-from phalanx.partition.keeper import PartitionKeeper
+from phalanx.partition.coordinator import PartitionCoordinator
+from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
     ErrorReply,
@@ -52,10 +52,10 @@ class Inquiries:
     def __init__(
         self,
         membership: MembershipService,
-        keeper: PartitionKeeper,
-        duties: MasterDuties,
+        keeper: InstalledTable,
+        duties: PartitionCoordinator,
         grid: GridService,
-        kept: Kept,
+        kept: OrphanedReplicas,
         history: History,
         outbox: Outbox,
     ) -> None:

@@ -14,14 +14,14 @@ from phalanx.calls.retries import CallRouter, why_no_owners
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
+from phalanx.common.former_incarnation import KeptData
 from phalanx.common.ids import MemberId, Millis, Target, is_client
 from phalanx.common.invariant import invariant
-from phalanx.common.past import KeptData
-from phalanx.common.stable import Carried
+from phalanx.common.quorum import Carried
 from phalanx.common.table import unassigned_table
 from phalanx.grid.merge.loss_reports import LossReports
-from phalanx.grid.merge.merging import FIRST_ID, Keeping
-from phalanx.grid.merge.orphaned_replicas import Kept
+from phalanx.grid.merge.merging import FIRST_ID, DataMerging
+from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.routes import grid_routes
 from phalanx.grid.service import GridService
 from phalanx.membership.service import MembershipService
@@ -30,10 +30,10 @@ from phalanx.node.history import History
 from phalanx.node.inquiries import Inquiries
 from phalanx.node.interests import Facts, Interest, interest, interest_in_both
 from phalanx.node.operator_requests import OperatorRequests
-from phalanx.node.senders import OF_CLIENTS, OF_MEMBERS_ONLY, admits_stranger
-from phalanx.node.waking import Waking
-from phalanx.partition.duties import MasterDuties
-from phalanx.partition.keeper import PartitionKeeper
+from phalanx.node.pause_detection import PauseDetection
+from phalanx.node.sender_rules import OF_CLIENTS, OF_MEMBERS_ONLY, admits_stranger
+from phalanx.partition.coordinator import PartitionCoordinator
+from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire import messages as m
 from phalanx.wire.effects import (
     Call,
@@ -100,16 +100,16 @@ class Node:
         self.membership = MembershipService(this, config, self._out, self.clock, carried)
         table = unassigned_table(config.partition_count, config.map_plan)
         self.grid = GridService(this, config, table, self._out, self.clock, self.membership)
-        self.keeper = PartitionKeeper(this, config, self._out, self.grid)
-        self.waking = Waking(config, self.membership, self.keeper, self._out)
+        self.keeper = InstalledTable(this, config, self._out, self.grid)
+        self.waking = PauseDetection(config, self.membership, self.keeper, self._out)
         self._history = History()
         self._departures = Departures(self._history, self._out)
-        self.duties = MasterDuties(
+        self.duties = PartitionCoordinator(
             this, config, self.keeper, self._out, self.waking.holds_until,
             clock=self.clock, departure_of=self._departures.of,
         )  # fmt: skip
-        self.keeping = Keeping(
-            self.grid, kept if isinstance(kept, Kept) else Kept(), config.heartbeat_timeout_ms, self._out
+        self.keeping = DataMerging(
+            self.grid, kept if isinstance(kept, OrphanedReplicas) else OrphanedReplicas(), config.heartbeat_timeout_ms, self._out
         )  # fmt: skip
         self._released = self.grid.held.released
         self._room = SERVED_IN_A_TURN

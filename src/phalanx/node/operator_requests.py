@@ -13,7 +13,7 @@ from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.replication.protection import Guard
 from phalanx.membership.service import MembershipService
-from phalanx.partition.duties import MasterDuties
+from phalanx.partition.coordinator import PartitionCoordinator
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
     AcceptView,
@@ -37,7 +37,12 @@ class OperatorRequests:
     """Finds the machine that a request is for, and answers the operator."""
 
     def __init__(
-        self, membership: MembershipService, duties: MasterDuties, guard: Guard, clock: GridClock, outbox: Outbox
+        self,
+        membership: MembershipService,
+        duties: PartitionCoordinator,
+        guard: Guard,
+        clock: GridClock,
+        outbox: Outbox,
     ) -> None:
         self._membership = membership
         self._duties = duties

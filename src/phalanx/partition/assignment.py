@@ -21,7 +21,7 @@ from collections.abc import Hashable, Sequence
 from typing import TypeVar, cast
 
 from phalanx.common.invariant import invariant
-from phalanx.partition.levelling import Draft, level_owners, level_replicas, save_moves
+from phalanx.partition.balancing import Draft, level_owners, level_replicas, save_moves
 from phalanx.partition.shares import Candidate, bound_zones, find_quotas, number_zones
 
 __all__ = ["Candidate", "assign", "count_moves", "find_fewest_moves", "least_loaded"]

@@ -20,7 +20,7 @@ from phalanx.common.ids import Address, MemberId, Millis, address_of
 from phalanx.common.losses import EARLIER, MAX_WORDS, Away, Loss, LossBook, LossKind, bits_of, named
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.partition.keeper import PartitionKeeper
+from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.publishing import Publishing
 from phalanx.partition.repair import Repair
 from phalanx.wire import events
@@ -45,7 +45,7 @@ class LossRecords:
     def __init__(
         self,
         this: MemberId,
-        keeper: PartitionKeeper,
+        keeper: InstalledTable,
         publishing: Publishing,
         outbox: Outbox,
         clock: GridClock,

@@ -9,7 +9,7 @@ have the fewest replicas come first, after each step anew. One migration goes
     COMMITTING  the destination is told the next row, and installs it; only its answer, or its departure, decides
 
 and ends committed (the row is in the table, version + 1) or rolled back (the row stays, version + 2). A migration that
-was only ordered ends as soon as one who takes part has left. What the master does with a result stands in `keeper`.
+was only ordered ends as soon as one who takes part has left. What the master does with a result stands in `installed_table`.
 """
 
 from __future__ import annotations

@@ -30,10 +30,10 @@ from collections.abc import Collection
 import msgspec
 
 from phalanx.common.errors import UsageError
-from phalanx.common.hidden import check_part
+from phalanx.common.hidden_maps import check_part
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.map_settings import Content, check_name
-from phalanx.partition.keeper import PartitionKeeper
+from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.publishing import Publishing
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
@@ -47,7 +47,7 @@ NOT_KNOWN = "not every member knows of it yet: ask again"
 class Replacing:
     """What the master does about contents of maps."""
 
-    def __init__(self, keeper: PartitionKeeper, publishing: Publishing, staging_ms: Millis, outbox: Outbox) -> None:
+    def __init__(self, keeper: InstalledTable, publishing: Publishing, staging_ms: Millis, outbox: Outbox) -> None:
         self._keeper = keeper
         self._publishing = publishing
         self._staging_ms = staging_ms

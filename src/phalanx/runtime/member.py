@@ -22,6 +22,7 @@ from phalanx.net.forking import let_go, tell_forks
 from phalanx.node.node import Node
 from phalanx.node.step import take_step
 from phalanx.runtime.config import Config
+from phalanx.runtime.connection_limits import Places
 from phalanx.runtime.embedded import EmbeddedCaller, EmbeddedMap
 from phalanx.runtime.event_log import EventLog
 from phalanx.runtime.failure import MemoryShortage, tell_failure
@@ -29,10 +30,9 @@ from phalanx.runtime.inbound import Inbound
 from phalanx.runtime.links import Links
 from phalanx.runtime.neighbours import Neighbours
 from phalanx.runtime.overload import Overload
-from phalanx.runtime.places import Places
+from phalanx.runtime.refused_peers import Strangers
 from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.runtime.slow_turns import SlowTurns
-from phalanx.runtime.strangers import Strangers
 from phalanx.wire.effects import (
     Answer,
     Effect,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from phalanx.common.ids import Target
 from phalanx.net.connection import FrameConnection
 from phalanx.net.flow import Drop
+from phalanx.runtime.refused_peers import Strangers
 from phalanx.runtime.safe_logger import SafeLogger
-from phalanx.runtime.strangers import Strangers
 
 logger = SafeLogger("phalanx.member")
 

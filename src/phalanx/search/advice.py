@@ -11,7 +11,7 @@ import msgspec
 
 from phalanx.common.ids import Millis
 from phalanx.search.findings import SearchFindings, ViolationGroup
-from phalanx.sim.measures import distribution
+from phalanx.sim.durations import distribution
 from phalanx.sim.options import FaultKind
 
 SURE_OF = 3

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from phalanx.common.errors import UsageError
 from phalanx.search.searching import Failing, SearchPlan
 from phalanx.search.store import Store, decoded_counts
-from phalanx.sim.measures import HANGS, PAUSES, REMOVED_RUNNING, distribution
+from phalanx.sim.code_digest import rules_in_code
+from phalanx.sim.durations import HANGS, PAUSES, REMOVED_RUNNING, distribution
 from phalanx.sim.run import digest_of
 from phalanx.sim.settings import Configuration
-from phalanx.sim.sources import rules_in_code
 
 SUMMED = ("simulated_ms", "operations", "messages", "inputs", "cpu_s")
 COUNTED = ("rules", "events", "faults", "outcomes", "counts")

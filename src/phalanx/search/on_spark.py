@@ -20,8 +20,8 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from phalanx.common.errors import UsageError
-from phalanx.runtime.extras import require_spark
-from phalanx.search.crew import Done, Made, Work
+from phalanx.runtime.optional_packages import require_spark
+from phalanx.search.worker_processes import Done, Made, Work
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

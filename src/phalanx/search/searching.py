@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 
 from phalanx.common.errors import UsageError
-from phalanx.search.crew import Crew
 from phalanx.search.store import Store
 from phalanx.search.work import Case, Chunk, Examined, SearchRow, examine, play_chunk, rows_of
+from phalanx.search.worker_processes import Crew
+from phalanx.sim.code_digest import code_digest
 from phalanx.sim.options import Profile
 from phalanx.sim.settings import Configuration
-from phalanx.sim.sources import code_digest
 
 CHUNK_S = 6.0
 """Processor time of a piece."""

@@ -18,12 +18,12 @@ import msgspec
 
 from phalanx.audit.schema import TraceRow, TraceWriter
 from phalanx.common.ids import Millis
+from phalanx.sim.code_digest import code_digest
 from phalanx.sim.options import Options
 from phalanx.sim.run import Result, run
 from phalanx.sim.schedule import Schedule
 from phalanx.sim.settings import Configuration
 from phalanx.sim.shrink import shrink
-from phalanx.sim.sources import code_digest
 
 SIMULATOR_FAILED = "the simulator itself does not fail"
 ENDS = "a history ends"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from phalanx.common.former_incarnation import KeptData
 from phalanx.common.ids import Address, MemberId, Millis, Target
-from phalanx.common.past import KeptData
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.node.node import Node
 
 if TYPE_CHECKING:
-    from phalanx.sim.agenda import Entry
+    from phalanx.sim.event_queue import Entry
     from phalanx.sim.exhaustion import Shortage
     from phalanx.sim.network import Channel
 

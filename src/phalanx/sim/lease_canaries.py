@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from phalanx.common import stable
+from phalanx.common import quorum as stable
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.stable import Footing
+from phalanx.common.quorum import Footing
 from phalanx.common.view import MembersView
 from phalanx.node.node import Node
 

@@ -34,14 +34,14 @@ from phalanx.sim.checkers.table_checker import TableChecker, check_zones
 from phalanx.sim.checkers.view_checker import ViewChecker
 from phalanx.sim.drawing import draw_options
 from phalanx.sim.driver_canaries import DRIVER_CANARIES
+from phalanx.sim.durations import Measures
 from phalanx.sim.exhaustion import Logs
 from phalanx.sim.faults import WISHES_FROM, Faults
-from phalanx.sim.followers import Followers, check_journals
 from phalanx.sim.history import Operation
 from phalanx.sim.host import Host
-from phalanx.sim.measures import Measures
+from phalanx.sim.inspection import copies, held_by, held_by_owners, member_on, peek_at, purged_to
+from phalanx.sim.journal_readers import Followers, check_journals
 from phalanx.sim.options import APPLIED, REPLACED, FaultKind, Options, Profile
-from phalanx.sim.peeking import copies, held_by, held_by_owners, member_on, peek_at, purged_to
 from phalanx.sim.staged_jobs import JOBS_FROM, StagedJobs
 from phalanx.sim.story import Story
 from phalanx.sim.workload import MAP, Workload

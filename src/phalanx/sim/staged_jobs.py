@@ -25,7 +25,7 @@ from msgspec import structs
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.rows import pack_rows
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name
+from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.sim.history import NEVER
 from phalanx.sim.host import Host

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name
+from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
 from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.replica.staged import Staged
 from phalanx.grid.replication.copying import CopySender

@@ -15,7 +15,7 @@ from random import Random
 import msgspec
 
 from phalanx.common.ids import Millis
-from phalanx.sim.measures import HUNG_MS
+from phalanx.sim.durations import HUNG_MS
 from phalanx.sim.options import Fault, FaultKind, Options, Profile
 
 SETTLED_MS: Millis = 10_000

@@ -19,7 +19,7 @@ from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
 from phalanx.node.node import Node
 from phalanx.node.step import take_step
-from phalanx.sim.agenda import Agenda
+from phalanx.sim.event_queue import Agenda
 from phalanx.sim.host import Host
 from phalanx.sim.network import Channel, Network
 from phalanx.sim.options import FaultKind, Options

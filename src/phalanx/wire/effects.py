@@ -11,9 +11,9 @@ from collections import deque
 
 import msgspec
 
+from phalanx.common.former_incarnation import KeptData, Past
 from phalanx.common.ids import ClientId, MemberId, Millis, Target
-from phalanx.common.past import KeptData, Past
-from phalanx.common.stable import Carried
+from phalanx.common.quorum import Carried
 from phalanx.wire.events import Event
 from phalanx.wire.facts import Fact
 from phalanx.wire.messages import Message, Reply, Request

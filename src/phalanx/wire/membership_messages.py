@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from phalanx.common.former_incarnation import Former
 from phalanx.common.ids import Address, MemberId, Millis
-from phalanx.common.past import Former
-from phalanx.common.stable import Footing, Memory
+from phalanx.common.quorum import Footing, Memory
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.wire.message import WireMessage

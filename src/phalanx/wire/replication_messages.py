@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.common.hidden import StagedStep
+from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import Migration
 from phalanx.common.view import ViewId

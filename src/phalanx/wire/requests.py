@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from phalanx.common.hidden import StagedStep
+from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Batch, MapChange
 from phalanx.wire.conditions import Condition

@@ -18,7 +18,7 @@ from phalanx.common.clock import COUNTER_BITS, GridClock
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.losses import Loss, LossBook, LossKind, bits_of, named, numbers_in
 from phalanx.common.table import PartitionTable
-from phalanx.grid.merge.orphaned_replicas import Kept, KeptSide
+from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
 from phalanx.wire.facts import IncarnationOver, KeptHandedIn, MembershipChanged, TableConfirmed
@@ -33,7 +33,7 @@ REPEAT_EVERY_MS: Millis = 5_000
 class LossReports:
     """What one incarnation tells its master."""
 
-    def __init__(self, this: MemberId, kept: Kept, clock: GridClock, outbox: Outbox) -> None:
+    def __init__(self, this: MemberId, kept: OrphanedReplicas, clock: GridClock, outbox: Outbox) -> None:
         self._this = this
         self._kept = kept
         self._clock = clock
@@ -133,7 +133,7 @@ class LossReports:
         return not all(each.member in self._members for each in loss.gone)
 
 
-def _is_back(side: KeptSide, partition: int, of: int) -> bool:
+def _is_back(side: OrphanedSide, partition: int, of: int) -> bool:
     """Whether a side held a partition of `of`, and what it had of it is merged."""
     if of % side.of == 0:
         parts = [partition % side.of]

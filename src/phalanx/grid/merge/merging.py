@@ -19,8 +19,8 @@ import msgspec
 
 from phalanx.codec.hashing import partition_of, partitions_of
 from phalanx.common.ids import MemberId, Millis, address_of
-from phalanx.grid.merge.orphaned_replicas import Kept, KeptSide, keep
-from phalanx.grid.merge.sender import Handed, MergeBatch, Sending, Sweep
+from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide, keep
+from phalanx.grid.merge.sender import Handed, MergeBatch, MergeSender, Sweep
 from phalanx.grid.replica.versions import has_version, versions_of
 from phalanx.wire import events
 from phalanx.wire.effects import Finished, Outbox
@@ -46,10 +46,10 @@ LEAVE_AFTER_MS = 20_000
 """A member that is to leave hands in what it keeps until nobody has taken anything for so long."""
 
 
-class Keeping:
+class DataMerging:
     """What one incarnation does with what its process keeps."""
 
-    def __init__(self, grid: GridService, kept: Kept, patience_ms: Millis, outbox: Outbox) -> None:
+    def __init__(self, grid: GridService, kept: OrphanedReplicas, patience_ms: Millis, outbox: Outbox) -> None:
         self.kept = kept
         self._grid = grid
         self._patience_ms = patience_ms
@@ -58,7 +58,7 @@ class Keeping:
         self._members: Collection[MemberId] = ()
         self._at: dict[str, MemberId] = {}
         """Address to the member of the view that listens there."""
-        self.sendings: list[Sending] = []
+        self.sendings: list[MergeSender] = []
         self._open: dict[int, Handed] = {}
         """What is not acknowledged, by id."""
         self._made = FIRST_ID
@@ -73,7 +73,7 @@ class Keeping:
         """This member is to leave, at the latest then; None: it is not to leave, or may do so at once."""
 
     def __repr__(self) -> str:
-        return f"Keeping({self.kept!r}, sendings={self.sendings}, leave_by={self.leave_by})"
+        return f"DataMerging({self.kept!r}, sendings={self.sendings}, leave_by={self.leave_by})"
 
     def __bool__(self) -> bool:
         return bool(self.kept)
@@ -215,12 +215,12 @@ class Keeping:
                     return
                 if kept.ahead or (side.former, partition) in under_way:
                     continue
-                sending = Sending(side, partition, kept)
+                sending = MergeSender(side, partition, kept)
                 self.sendings.append(sending)
                 for _ in range(ON_THE_WAY):
                     self._plan_next(sending, now)
 
-    def _plan_next(self, sending: Sending, now: Millis) -> None:
+    def _plan_next(self, sending: MergeSender, now: Millis) -> None:
         """One more batch may be on its way, as soon as it is its turn."""
         if not sending.has_more:
             return
@@ -230,7 +230,7 @@ class Keeping:
         else:
             pacer.take(partial(self._send_next, sending), now, urgent=False)
 
-    def _send_next(self, sending: Sending, now: Millis) -> int:
+    def _send_next(self, sending: MergeSender, now: Millis) -> int:
         """Send some keys of a replica; about how many bytes they have."""
         if not sending.has_more or sending not in self.sendings:
             return 0
@@ -254,7 +254,7 @@ class Keeping:
         for handed in several:
             self._ask_owner(handed, now)
 
-    def _by_owner(self, side: KeptSide, partition: int, keys: list[bytes]) -> list[list[bytes]]:
+    def _by_owner(self, side: OrphanedSide, partition: int, keys: list[bytes]) -> list[list[bytes]]:
         """The keys of each owner together."""
         table = self._grid.table
         if table.partition_count == side.of or not keys:
@@ -312,7 +312,7 @@ class Keeping:
 
     # --- clears ----------------------------------------------------------------------------------------------------
 
-    def _begin_sweeps(self, sending: Sending, name: str, cleared_at: int, now: Millis) -> None:
+    def _begin_sweeps(self, sending: MergeSender, name: str, cleared_at: int, now: Millis) -> None:
         """Ask for what was written before a clear, wherever the partition's keys are by now.
 
         Both sides may have divided their partitions, each by another number.
@@ -381,16 +381,16 @@ class Keeping:
             self._plan_next(sending, now)
         self._end_if_over(sending, now)
 
-    def _end_if_over(self, sending: Sending, now: Millis) -> None:
+    def _end_if_over(self, sending: MergeSender, now: Millis) -> None:
         if sending.is_over and sending in self.sendings:
             self.sendings.remove(sending)
             self._drop(sending.side, sending.partition, now)
 
-    def _leave_to_others(self, side: KeptSide, partition: int, now: Millis) -> None:
+    def _leave_to_others(self, side: OrphanedSide, partition: int, now: Millis) -> None:
         side.left_to_others += 1
         self._drop(side, partition, now)
 
-    def _drop(self, side: KeptSide, partition: int, now: Millis) -> None:
+    def _drop(self, side: OrphanedSide, partition: int, now: Millis) -> None:
         """A replica is merged."""
         self._grid.followed.discarded.add(side.replicas.pop(partition).replica)
         side.done.add(partition)

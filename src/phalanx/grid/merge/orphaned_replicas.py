@@ -1,7 +1,7 @@
 """What a member keeps of a cluster that it has left without handing over: its replicas, until they are merged.
 
 An incarnation that ends because its side joins another one, or because others went on without it, leaves its replicas to
-the next incarnation of the same process (`KeptSide`). That one merges them into the cluster which it joins, and drops
+the next incarnation of the same process (`OrphanedSide`). That one merges them into the cluster which it joins, and drops
 them when their new owners have acknowledged them. The kept data of several former incarnations may pile up, if a merge is
 interrupted by another split: each is merged by itself.
 
@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from phalanx.common.former_incarnation import KeptData
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.losses import LossBook
-from phalanx.common.past import KeptData
 from phalanx.common.table import PartitionTable
 from phalanx.grid.replica.staged_steps import drop_hidden, place_decided
 from phalanx.grid.replica.store import Replica
@@ -35,7 +35,7 @@ REMEMBERED_SIDES = 64
 """Former incarnations of which a process can say that they are merged."""
 
 
-class KeptReplica:
+class OrphanedReplica:
     """One replica of a former incarnation, and who else may have it."""
 
     __slots__ = ("ahead", "index", "others", "replica", "told_by", "version")
@@ -53,10 +53,10 @@ class KeptReplica:
         """Who has answered last that its process keeps it too, and is before this one. At an address may be another process."""
 
     def __repr__(self) -> str:
-        return f"KeptReplica({self.replica}, ahead={self.ahead})"
+        return f"OrphanedReplica({self.replica}, ahead={self.ahead})"
 
 
-class KeptSide:
+class OrphanedSide:
     """The replicas of one former incarnation of this process."""
 
     def __init__(
@@ -64,7 +64,7 @@ class KeptSide:
         former: MemberId,
         of: int,
         ended: int,
-        replicas: dict[int, KeptReplica],
+        replicas: dict[int, OrphanedReplica],
         empty: Iterable[int] = (),
         knew: frozenset[str] = frozenset(),
     ) -> None:
@@ -100,7 +100,7 @@ class KeptSide:
         """When this incarnation began to merge it."""
 
     def __repr__(self) -> str:
-        return f"KeptSide({self.former}, {len(self.replicas)} of {self.of} partitions, entries={self.entries})"
+        return f"OrphanedSide({self.former}, {len(self.replicas)} of {self.of} partitions, entries={self.entries})"
 
     def rank(self, partition: int) -> tuple[int, int, str]:
         """Of those who wait, the one with the greatest is the first to take over."""
@@ -160,31 +160,31 @@ class KeptSide:
             kept.told_by = None
 
 
-class Kept(KeptData):
+class OrphanedReplicas(KeptData):
     """All that a process keeps, passed from one incarnation to the next."""
 
     def __init__(self) -> None:
-        self.sides: dict[MemberId, KeptSide] = {}
+        self.sides: dict[MemberId, OrphanedSide] = {}
         """Former incarnation to its replicas; oldest first. Empty ones tell others what is merged."""
         self.losses = LossBook()
         """What the tables of former incarnations told."""
 
     def __repr__(self) -> str:
-        return f"Kept({list(self.unmerged())})"
+        return f"OrphanedReplicas({list(self.unmerged())})"
 
     def __bool__(self) -> bool:
         """Whether anything is not merged yet."""
         return any(side.replicas for side in self.sides.values())
 
-    def add(self, side: KeptSide) -> None:
+    def add(self, side: OrphanedSide) -> None:
         self.sides[side.former] = side
         for former in [each.former for each in self.sides.values() if not each.replicas][:-REMEMBERED_SIDES]:
             del self.sides[former]
 
-    def unmerged(self) -> list[KeptSide]:
+    def unmerged(self) -> list[OrphanedSide]:
         return [side for side in self.sides.values() if side.replicas]
 
-    def only_here(self, members: Collection[MemberId]) -> dict[KeptSide, list[int]]:
+    def only_here(self, members: Collection[MemberId]) -> dict[OrphanedSide, list[int]]:
         """What is kept here, and by nobody else of these members who has said so."""
         found = {
             side: [p for p, kept in side.replicas.items() if not (kept.ahead and kept.told_by in members)]
@@ -206,7 +206,7 @@ class Kept(KeptData):
         return side.answer(query.replicas)
 
 
-def keep(former: MemberId, table: PartitionTable, held: dict[int, Replica], ended: int) -> KeptSide:
+def keep(former: MemberId, table: PartitionTable, held: dict[int, Replica], ended: int) -> OrphanedSide:
     """What an incarnation that ends leaves to the next one: of its last table, what it holds that is not empty.
 
     What jobs have staged ends here: who staged it asks the cluster that goes on.
@@ -215,9 +215,9 @@ def keep(former: MemberId, table: PartitionTable, held: dict[int, Replica], ende
         place_decided(replica, table.maps.contents)
         drop_hidden(replica)
     replicas = {
-        partition: KeptReplica(replica, table.versions[partition], table.replicas(partition), former)
+        partition: OrphanedReplica(replica, table.versions[partition], table.replicas(partition), former)
         for partition, replica in sorted(held.items())
         if replica.maps and partition < table.partition_count
     }
     empty = [partition for partition, replica in held.items() if not replica.maps]
-    return KeptSide(former, table.partition_count, ended, replicas, empty, table.losses.ids)
+    return OrphanedSide(former, table.partition_count, ended, replicas, empty, table.losses.ids)

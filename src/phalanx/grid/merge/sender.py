@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.grid.merge.orphaned_replicas import KeptReplica, KeptSide
+from phalanx.grid.merge.orphaned_replicas import OrphanedReplica, OrphanedSide
 from phalanx.grid.replica.versions import clears, keys_by_map, stored_bytes
 
 ENTRY_BYTES = 16
@@ -21,7 +21,7 @@ class Handed:
 
     __slots__ = ("id", "map", "sending", "sent_at", "target")
 
-    def __init__(self, number: int, sending: Sending, name: str) -> None:
+    def __init__(self, number: int, sending: MergeSender, name: str) -> None:
         self.id = number
         self.sending = sending
         self.map = name
@@ -35,7 +35,7 @@ class MergeBatch(Handed):
 
     __slots__ = ("keys", "removed_at")
 
-    def __init__(self, number: int, sending: Sending, name: str, keys: list[bytes], removed_at: int = 0) -> None:
+    def __init__(self, number: int, sending: MergeSender, name: str, keys: list[bytes], removed_at: int = 0) -> None:
         super().__init__(number, sending, name)
         self.keys = keys
         self.removed_at = removed_at
@@ -51,7 +51,7 @@ class Sweep(Handed):
 
     __slots__ = ("after_key", "cleared_at", "of", "partition")
 
-    def __init__(self, number: int, sending: Sending, name: str, cleared_at: int, partition: int, of: int) -> None:
+    def __init__(self, number: int, sending: MergeSender, name: str, cleared_at: int, partition: int, of: int) -> None:
         super().__init__(number, sending, name)
         self.cleared_at = cleared_at
         self.partition = partition
@@ -64,12 +64,12 @@ class Sweep(Handed):
         return f"Sweep({self.id}, {self.map!r} of {self.partition}, target={self.target})"
 
 
-class Sending:
+class MergeSender:
     """One replica on its way to the new owners."""
 
     __slots__ = ("_keys", "clears", "on_the_way", "partition", "replica", "side")
 
-    def __init__(self, side: KeptSide, partition: int, kept: KeptReplica) -> None:
+    def __init__(self, side: OrphanedSide, partition: int, kept: OrphanedReplica) -> None:
         self.side = side
         self.partition = partition
         self.replica = kept.replica
@@ -80,7 +80,7 @@ class Sending:
         """Maps and their keys that were not sent yet."""
 
     def __repr__(self) -> str:
-        return f"Sending({self.partition} of {self.side.former}, on_the_way={list(self.on_the_way.values())})"
+        return f"MergeSender({self.partition} of {self.side.former}, on_the_way={list(self.on_the_way.values())})"
 
     @property
     def has_more(self) -> bool:

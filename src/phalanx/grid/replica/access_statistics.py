@@ -27,7 +27,7 @@ def counts_reads(plan: MapPlan) -> bool:
     return not COUNTING.isdisjoint(policies)
 
 
-class Readings:
+class AccessStatistics:
     """Of the entries of one replica."""
 
     __slots__ = ("of",)

@@ -66,7 +66,7 @@ class CallerRecord(msgspec.Struct, gc=False):
     """Lower numbers, mostly in their order."""
 
 
-class Outcomes:
+class Deduplication:
     """The record of one replica of one partition."""
 
     __slots__ = ("_look_at", "_value_bytes", "callers")
@@ -83,7 +83,7 @@ class Outcomes:
             self._adopt(told)
 
     def __repr__(self) -> str:
-        return f"Outcomes({self.export()})"
+        return f"Deduplication({self.export()})"
 
     def find(self, caller: Target, number: int) -> OutcomeValue | OperationStanding:
         """What became of an operation."""

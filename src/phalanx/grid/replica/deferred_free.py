@@ -22,7 +22,7 @@ SMALL = 200
 """A map with no more entries is dropped as it is."""
 
 
-class Discarded:
+class DeferredFree:
     """What is being taken apart. Nobody else may hold it."""
 
     __slots__ = ("_due_at", "_events", "_stores")
@@ -35,7 +35,7 @@ class Discarded:
         self._due_at: Millis = 0
 
     def __repr__(self) -> str:
-        return f"Discarded({self.entry_count()} entries left)"
+        return f"DeferredFree({self.entry_count()} entries left)"
 
     def entry_count(self) -> int:
         return sum(len(store.entries) for store, _ in self._stores)

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TypeVar
 
 from phalanx.codec.hashing import children_of, partitions_of
-from phalanx.common.hidden import HiddenKind, is_hidden, kind_of
+from phalanx.common.hidden_maps import HiddenKind, is_hidden, kind_of
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.staged import Staged
 from phalanx.grid.replica.staged_steps import divided_page

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from phalanx.common.hidden import StagedStep, job_of, target_of
+from phalanx.common.hidden_maps import StagedStep, job_of, target_of
 from phalanx.wire.replication_messages import (
     AppliedBatch,
     PlacedContent,

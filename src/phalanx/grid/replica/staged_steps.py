@@ -1,6 +1,6 @@
 """What jobs stage in one replica, and what becomes of it: steps that owner and backups carry out alike.
 
-Rows of a task's attempt stand in a hidden map of their own (`common.hidden`), a page of them as one entry. A step is
+Rows of a task's attempt stand in a hidden map of their own (`common.hidden_maps`), a page of them as one entry. A step is
 replicated as what it does, not as what comes of it: whoever follows the owner has the same hidden maps by the order of
 the writes, so one short message stands for any number of rows. (A copy that has yet to send rows of an attempt begins
 anew when a step needs them: `OwnedPartition.on_step`.) All that a step writes has the stamp of the step.
@@ -24,7 +24,7 @@ import msgspec
 
 from phalanx.codec.rows import HEADER_BYTES, PREFIX_BYTES, divide_rows, row_count, unpack_rows
 from phalanx.common.clock import STAMP_BYTES, stamp_of
-from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name, is_hidden, job_of, target_of
+from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name, is_hidden, job_of, target_of
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Content
 from phalanx.grid.replica.journal import ADDED, REMOVED, UPDATED, Event, MapJournal, put_event

@@ -37,11 +37,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 
 from phalanx.common.clock import STAMP_BYTES, stamp_of
-from phalanx.common.hidden import is_hidden
+from phalanx.common.hidden_maps import is_hidden
 from phalanx.common.ids import MemberId, Millis
-from phalanx.grid.replica.access_statistics import Readings
+from phalanx.grid.replica.access_statistics import AccessStatistics
 from phalanx.grid.replica.age_order import RANKED_AT_ONCE, RANKED_OF, Aged, AgeOrder
-from phalanx.grid.replica.deduplication import Outcomes
+from phalanx.grid.replica.deduplication import Deduplication
 from phalanx.grid.replica.journal import EVICTED, EXPIRED, REMOVED, MapJournal
 from phalanx.grid.replica.scan_order import RUN_KEYS, SPARE_KEYS, ScanOrder
 from phalanx.grid.replica.staged import Staged
@@ -363,9 +363,9 @@ class Replica:
         self.maps: dict[str, MapStore] = {}
         self.journals: dict[str, MapJournal] = {}
         """Of the maps that have one, also of those that hold nothing at present."""
-        self.outcomes = Outcomes()
+        self.outcomes = Deduplication()
         """What became of writes that may be asked for again."""
-        self.readings = Readings()
+        self.readings = AccessStatistics()
         self.staged = Staged()
         """What became of jobs that stage writes."""
         self.purged_to = 0

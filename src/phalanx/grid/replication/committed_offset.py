@@ -34,7 +34,7 @@ class JournalMarks:
         return len(marks) > 1
 
 
-class ReadableJournals:
+class CommittedOffsets:
     """The marks of all journals of one partition. Each is made when it is wanted: a partition may have a thousand journals,
     and most of them are not written between two tables."""
 

@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from phalanx.common.hidden import is_hidden
+from phalanx.common.hidden_maps import is_hidden
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.migration import Migration
 from phalanx.common.view import ViewId
-from phalanx.grid.replica.deduplication import Outcomes
+from phalanx.grid.replica.deduplication import Deduplication
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.staged import Staged
 from phalanx.grid.replica.store import MapStore, Replica
@@ -271,7 +271,7 @@ class IncomingCopy:
         """The partition's version for which the migration was ordered; 0: for a backup that the table lists already."""
         self.ordered_by = start.ordered_by
         self.replica = Replica(start.epoch, start.seq, source)
-        self.replica.outcomes = Outcomes(start.outcomes)
+        self.replica.outcomes = Deduplication(start.outcomes)
         self.replica.staged = Staged(start.staged)
         self._copy_id = start.copy_id
         self._expected = 0

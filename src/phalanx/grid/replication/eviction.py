@@ -19,7 +19,7 @@ with a million entries, once in a quarter of a million evictions).
 
 from __future__ import annotations
 
-from phalanx.common.hidden import is_hidden
+from phalanx.common.hidden_maps import is_hidden
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import MapPlan
 from phalanx.grid.replication.expired import remove_ended

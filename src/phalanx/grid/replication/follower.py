@@ -15,7 +15,7 @@ from phalanx.common.clock import GridClock
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import ViewId
-from phalanx.grid.replica.deferred_free import Discarded
+from phalanx.grid.replica.deferred_free import DeferredFree
 from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replica.store import Replica
 from phalanx.grid.replication.copying import IncomingCopy
@@ -41,7 +41,7 @@ from phalanx.wire.messages import (
 )
 
 
-class Followed:
+class Follower:
     """The replicas at this member that follow an owner elsewhere, and the copies that arrive."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Followed:
         is_former: Callable[[MemberId], bool],
         outbox: Outbox,
         clock: GridClock,
-        discarded: Discarded,
+        discarded: DeferredFree,
     ) -> None:
         """`is_former`: whether another master has come after this one, and stands behind the installed table. `discarded`
         takes what is dropped."""

@@ -11,10 +11,10 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
-from phalanx.grid.replica.deferred_free import Discarded
+from phalanx.grid.replica.deferred_free import DeferredFree
 from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
-from phalanx.grid.replication.parked_requests import HeldRequests
+from phalanx.grid.replication.parked_requests import ParkedRequests
 from phalanx.grid.replication.protection import Guard
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, Mutation, ReplicatePut, ReplicateRemove, Reply
@@ -45,12 +45,12 @@ class Leader:
         (`staged_rows`)."""
         self.undivided: dict[int, None] = {}
         """Partitions that the table gives to this member, and whose replica has yet to be divided (`partition_split`)."""
-        self.held = HeldRequests()
+        self.held = ParkedRequests()
         self.unsettled: dict[int, OwnedPartition] = {}
         """Those that wait for a replica: for an acknowledgement, a probe or a copy."""
         self.expiring: dict[int, dict[str, None]] = {}
         """Partition to the maps in it that may have entries which expire."""
-        self.discarded = Discarded()
+        self.discarded = DeferredFree()
         """Stores that nobody needs any more, to be taken apart little by little."""
         self._copies_made = 0
 

@@ -26,7 +26,7 @@ from phalanx.common.map_settings import JournalSettings, MapPlan
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import ViewId
 from phalanx.grid.replica.store import Replica
-from phalanx.grid.replication.committed_offset import ReadableJournals
+from phalanx.grid.replication.committed_offset import CommittedOffsets
 from phalanx.grid.replication.copying import MAX_ON_THE_WAY, CopySender, Destination
 from phalanx.grid.replication.flow_control import CopyPacer
 from phalanx.grid.replication.progress import Stream, StreamState, StreamTurn
@@ -91,7 +91,7 @@ class OwnedPartition:
         began_anew = epoch > replica.epoch or (epoch == replica.epoch and this != replica.ruler)
         invariant(began_anew, "no two rules over a partition have one epoch and ruler", replica=replica, epoch=epoch)
         replica.begin_rule(epoch, this)
-        self._readable = ReadableJournals(replica)
+        self._readable = CommittedOffsets(replica)
 
     def __repr__(self) -> str:
         return f"OwnedPartition({self.number}, {self.replica}, {list(self.streams.values())}, log={len(self._log)})"

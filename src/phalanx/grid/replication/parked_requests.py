@@ -11,7 +11,7 @@ from phalanx.wire.messages import BulkRequest, KeyRequest
 Request = KeyRequest | BulkRequest
 
 
-class HeldRequests:
+class ParkedRequests:
     """By partition, each in the order in which they came."""
 
     def __init__(self) -> None:

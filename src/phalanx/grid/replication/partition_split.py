@@ -25,10 +25,10 @@ from typing import NamedTuple
 from phalanx.codec.hashing import children_of
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
-from phalanx.grid.replica.deferred_free import HELD_AT_ONCE, Discarded
+from phalanx.grid.replica.deferred_free import HELD_AT_ONCE, DeferredFree
 from phalanx.grid.replica.replica_split import ENTRIES_AT_ONCE, Division
 from phalanx.grid.replica.store import Replica
-from phalanx.grid.replication.parked_requests import HeldRequests
+from phalanx.grid.replication.parked_requests import ParkedRequests
 from phalanx.wire.messages import Probe
 
 PAUSE_MS: Millis = 1
@@ -46,7 +46,7 @@ class Undivided(NamedTuple):
 class UndividedReplicas:
     """Replicas at this member of partitions that the table has divided and this member has not."""
 
-    def __init__(self, replicas: dict[int, Replica], discarded: Discarded) -> None:
+    def __init__(self, replicas: dict[int, Replica], discarded: DeferredFree) -> None:
         self._replicas = replicas
         """Where the children go."""
         self._discarded = discarded
@@ -186,7 +186,7 @@ class OwnedLater:
         self,
         partitions: dict[int, None],
         undivided: UndividedReplicas,
-        held: HeldRequests,
+        held: ParkedRequests,
         take_over: Callable[[int, Millis], None],
         answer: Callable[[MemberId, Probe], None],
     ) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from phalanx.common.hidden import target_of
+from phalanx.common.hidden_maps import target_of
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.map_settings import REMEMBERED_NAMES, MapPlan, Protection
 from phalanx.common.view import MembersView

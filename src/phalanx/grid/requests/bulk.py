@@ -9,7 +9,7 @@ from phalanx.codec.hashing import partition_of, partitions_of
 from phalanx.codec.rows import BadRows, extent_of, extents_of, first_key, together, unpack_rows
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import HiddenKind, StagedStep, is_hidden, job_of, kind_of, target_of
+from phalanx.common.hidden_maps import HiddenKind, StagedStep, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.replica.staged_steps import header_of, page_key
 from phalanx.grid.replica.store import Replica

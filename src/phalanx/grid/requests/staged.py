@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name, job_of, target_of
+from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name, job_of, target_of
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.replica.staged_steps import (
     attempts_here,

@@ -11,7 +11,7 @@ from typing import Any
 from phalanx.codec.hashing import TYPE_ID_BYTES
 from phalanx.codec.rows import Extent, extent_of
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden import HIDDEN, MAX_HIDDEN_LENGTH, HiddenKind, is_hidden, job_of, kind_of
+from phalanx.common.hidden_maps import HIDDEN, MAX_HIDDEN_LENGTH, HiddenKind, is_hidden, job_of, kind_of
 from phalanx.common.ids import MAX_TTL_MS, Millis, Target
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH

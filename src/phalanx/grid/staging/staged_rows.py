@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name, is_hidden, job_of, kind_of, target_of
+from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Content
 from phalanx.grid.replica.staged_steps import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from phalanx.common.clock import stamp_of
-from phalanx.common.hidden import HiddenKind, StagedStep, hidden_name, is_hidden
+from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name, is_hidden
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.wire.messages import ChangeStaged

@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from threading import Thread
 from typing import Any
 
-from phalanx.search.crew import Done, Made, Work
+from phalanx.search.worker_processes import Done, Made, Work
 
 AHEAD = 2
 """Pieces for each process: one in work, one that waits."""

@@ -22,7 +22,7 @@ from phalanx.wire.messages import (
 )
 
 
-class Pulse:
+class Ticker:
     """The regular messages of one member."""
 
     def __init__(self, state: MembershipState) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from phalanx.common.clock import stamp_of, value_of
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
-from phalanx.grid.merge.orphaned_replicas import Kept
+from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.merge.sender import MergeBatch
 from phalanx.grid.replica.store import Replica
 from phalanx.sim.checkers.commit_checker import Held, Peek
@@ -151,7 +151,7 @@ def _lasting(host: Host) -> Iterator[Replica]:
                 yield replica
     # What is being handed in may have been acknowledged by its new owner, and is not handed in once more.
     sent = [sending.replica for sending in node.keeping.sendings] if node is not None else []
-    for side in kept.sides.values() if isinstance(kept, Kept) else ():
+    for side in kept.sides.values() if isinstance(kept, OrphanedReplicas) else ():
         for each in side.replicas.values():
             if not any(each.replica is replica for replica in sent):
                 yield each.replica

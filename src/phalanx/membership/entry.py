@@ -1,23 +1,23 @@
-"""A member's way in, seen from inside: it joins (`joining`), comes back (`returning`), or forms a cluster, and begins."""
+"""A member's way in, seen from inside: it joins (`joining`), comes back (`rejoin`), or forms a cluster, and begins."""
 
 from __future__ import annotations
 
 from phalanx.common.config import NodeConfig
+from phalanx.common.former_incarnation import Past
 from phalanx.common.ids import MemberId, Millis, address_of
-from phalanx.common.past import Past
 from phalanx.common.view import MembersView, only_special
 from phalanx.membership.divergence import Divergence
 from phalanx.membership.joining import Joining, JoinOutcome
-from phalanx.membership.pulse import Pulse
-from phalanx.membership.returning import Returning
+from phalanx.membership.rejoin import Rejoining
 from phalanx.membership.role import RoleTurn
 from phalanx.membership.state import MembershipState
+from phalanx.membership.ticker import Ticker
 from phalanx.wire import events
 from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp, Outbox
 from phalanx.wire.messages import JoinRedirect, JoinRefused, JoinResponse, MembersAck, ReachAnswer
 
 
-class Entering:
+class Entry:
     """Drives the joining, and turns its end into this member's first view."""
 
     def __init__(
@@ -26,7 +26,7 @@ class Entering:
         config: NodeConfig,
         state: MembershipState,
         divergence: Divergence,
-        pulse: Pulse,
+        pulse: Ticker,
         outbox: Outbox,
     ) -> None:
         self._this = this
@@ -38,7 +38,7 @@ class Entering:
         self._joining: Joining | None = None
 
     def __repr__(self) -> str:
-        return f"Entering({self._joining})"
+        return f"Entry({self._joining})"
 
     @property
     def is_joining(self) -> bool:
@@ -55,7 +55,7 @@ class Entering:
             self._state.learn(past.former, now)
             self._state.has_started = past.has_started
             self._state.lite_before = past.lite
-            self._joining = Returning(self._this, self._config, self._out, now, past, memory)
+            self._joining = Rejoining(self._this, self._config, self._out, now, past, memory)
         self._follow_join(self._joining.begin(now), now)
 
     def end(self) -> None:

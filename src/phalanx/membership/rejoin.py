@@ -16,9 +16,9 @@ same, behind a cut, these are two sides like any others: the new one remembers w
 from __future__ import annotations
 
 from phalanx.common.config import NodeConfig
+from phalanx.common.former_incarnation import Past
 from phalanx.common.ids import Address, MemberId, Millis, address_of
-from phalanx.common.past import Past
-from phalanx.common.stable import Memory
+from phalanx.common.quorum import Memory
 from phalanx.membership.joining import Joining, JoinOutcome
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import JoinRefused
@@ -27,7 +27,7 @@ AT_ONCE = 32
 """Addresses that are asked in one attempt; the next one goes on behind them."""
 
 
-class Returning(Joining):
+class Rejoining(Joining):
     """The way back of a member that has been in the cluster."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Returning(Joining):
         """Those that answered, in the present turn, that they are in no cluster either."""
 
     def __repr__(self) -> str:
-        return f"Returning(turns={self._turns}, of={len(self._everywhere)}, also={sorted(self._also_looking)})"
+        return f"Rejoining(turns={self._turns}, of={len(self._everywhere)}, also={sorted(self._also_looking)})"
 
     def begin(self, now: Millis) -> JoinOutcome:
         if not self._everywhere:

@@ -24,7 +24,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import NEVER, MemberId, Millis, Target
 from phalanx.membership.service import MembershipService
-from phalanx.partition.keeper import PartitionKeeper
+from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, StandingAnswer, StandingQuestion
@@ -34,11 +34,11 @@ ON_ITS_OWN = -1
 """Of who answers a master: which table it has is not asked."""
 
 
-class Waking:
+class PauseDetection:
     """What one member does from when it finds that it was away until it may serve."""
 
     def __init__(
-        self, config: NodeConfig, membership: MembershipService, keeper: PartitionKeeper, outbox: Outbox
+        self, config: NodeConfig, membership: MembershipService, keeper: InstalledTable, outbox: Outbox
     ) -> None:
         self._late_ms = min(
             config.heartbeat_interval_ms,
@@ -69,7 +69,7 @@ class Waking:
         """Requests, since it woke up."""
 
     def __repr__(self) -> str:
-        return f"Waking(since={self._since}, refused={self._refused}, followers={sorted(self._followers)})"
+        return f"PauseDetection(since={self._since}, refused={self._refused}, followers={sorted(self._followers)})"
 
     @property
     def is_awake(self) -> bool:

@@ -14,7 +14,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 
 
-class Parting:
+class Exclusion:
     """Somebody said that it went on without this member; open until it is clear who are the many.
 
     Ends at once if those that went on are half of the unsuspected members, else at `decide_at`, or with the view.
@@ -28,7 +28,7 @@ class Parting:
         """Members that said that they went on, and their views."""
 
     def __repr__(self) -> str:
-        return f"Parting(told_by={sorted(self._told)}, speaking={sorted(self._speaking)})"
+        return f"Exclusion(told_by={sorted(self._told)}, speaking={sorted(self._speaking)})"
 
     @property
     def told_by(self) -> list[MemberId]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.membership.administration import Administration
-from phalanx.membership.pulse import Pulse
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.membership.succession import Succession
+from phalanx.membership.ticker import Ticker
 
 
-class Verdicts:
+class SuspicionHandling:
     """Carries out what the failure detectors found, and what others said."""
 
     def __init__(
-        self, state: MembershipState, administration: Administration, succession: Succession, pulse: Pulse
+        self, state: MembershipState, administration: Administration, succession: Succession, pulse: Ticker
     ) -> None:
         self._state = state
         self._administration = administration

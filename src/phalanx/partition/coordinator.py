@@ -2,7 +2,7 @@
 
 In this order (DL-58): after a change of master, search for the most recent table (`table_search`); take members that
 left out of it (`repair`); work out where every replica should be (`assignment`); migrate step by step (`migrating`).
-Who may hold replicas stands in `holders`, what operators ask for in `wishes`, what others know of all this in `publishing`.
+Who may hold replicas stands in `eligibility`, what operators ask for in `admin_requests`, what others know of all this in `publishing`.
 The first assignment waits until somebody wants to use the data, so that members started together share it evenly.
 """
 
@@ -20,18 +20,18 @@ from phalanx.common.map_settings import MapChange
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.view import MembersView
 from phalanx.common.words import counted
+from phalanx.partition.admin_requests import AdminRequests
+from phalanx.partition.eligibility import EligibleMembers
 from phalanx.partition.evacuation import Evacuating, find_endangered
-from phalanx.partition.holders import Holders
-from phalanx.partition.keeper import PartitionKeeper
+from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.losses import Departure, LossRecords
 from phalanx.partition.migrating import Migrating, MigrationOutcome
 from phalanx.partition.publishing import Publishing
 from phalanx.partition.redundancy import Redundancy
 from phalanx.partition.repair import repair
 from phalanx.partition.replacing import Replacing
-from phalanx.partition.stand_ins import with_stand_ins
+from phalanx.partition.substitute_replicas import with_stand_ins
 from phalanx.partition.table_search import TableSearch
-from phalanx.partition.wishes import Wishes
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
 from phalanx.wire.facts import EvacuationOver, IncarnationOver, MembershipChanged, ReplicasHandedOver, TableConfirmed
@@ -50,14 +50,14 @@ from phalanx.wire.messages import (
 from phalanx.wire.routes import Routes, route
 
 
-class MasterDuties:
+class PartitionCoordinator:
     """On the master: what is being done about the table. On other members it does nothing, until they lead."""
 
     def __init__(
         self,
         this: MemberId,
         config: NodeConfig,
-        keeper: PartitionKeeper,
+        keeper: InstalledTable,
         outbox: Outbox,
         holds_until: Callable[[], Millis] = lambda: 0,
         *,
@@ -65,7 +65,7 @@ class MasterDuties:
         departure_of: Callable[[MemberId], Departure] = lambda member: Departure(),
     ) -> None:
         """`holds_until`: before this time nothing may be given to anybody, because members that are gone may still own it
-        (`membership.lease`, `node.waking`); `NEVER`: not time ends that. Nothing else waits for it but this object, and it
+        (`membership.lease`, `node.pause_detection`); `NEVER`: not time ends that. Nothing else waits for it but this object, and it
         asks each time. `departure_of`: how a member went that is in the view no more.
         """
         self.this = this
@@ -88,8 +88,8 @@ class MasterDuties:
         self._evacuating = Evacuating(outbox)
         self._redundancy = Redundancy(outbox)
         self._publishing = Publishing(config.publish_interval_ms, config.retry_interval_ms, outbox)
-        self._holders = Holders(this, keeper, self._publishing)
-        self._wishes = Wishes(keeper, self._publishing, outbox)
+        self._holders = EligibleMembers(this, keeper, self._publishing)
+        self._wishes = AdminRequests(keeper, self._publishing, outbox)
         self._replacing = Replacing(keeper, self._publishing, config.staging_ms, outbox)
         self._losses = LossRecords(
             this, keeper, self._publishing, outbox, clock or GridClock(), departure_of, config.former_members_ms
@@ -100,7 +100,7 @@ class MasterDuties:
         """Whether somebody is to hold replicas in the place of a member that their owner cannot reach."""
 
     def __repr__(self) -> str:
-        return f"MasterDuties(leads={self._leads}, held={self._is_held and self._holds_until()}, search={self._search}, {self.migrating!r})"
+        return f"PartitionCoordinator(leads={self._leads}, held={self._is_held and self._holds_until()}, search={self._search}, {self.migrating!r})"
 
     @property
     def decides(self) -> bool:

@@ -12,7 +12,7 @@ from phalanx.membership.divergence import Divergence
 from phalanx.membership.role import RoleTurn
 from phalanx.membership.state import MembershipState
 from phalanx.membership.succession import Succession
-from phalanx.membership.verdicts import Verdicts
+from phalanx.membership.suspicion_handling import SuspicionHandling
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import MembersAck, MembersUpdate
@@ -27,7 +27,7 @@ class Lists:
         state: MembershipState,
         succession: Succession,
         divergence: Divergence,
-        verdicts: Verdicts,
+        verdicts: SuspicionHandling,
         outbox: Outbox,
     ) -> None:
         self._this = this

@@ -5,10 +5,10 @@ from __future__ import annotations
 from phalanx.common.ids import MemberId, Millis
 from phalanx.membership.administration import Administration
 from phalanx.membership.divergence import Divergence
-from phalanx.membership.pulse import Pulse
 from phalanx.membership.resolution import Resolution
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
+from phalanx.membership.ticker import Ticker
 from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
     Heartbeat,
@@ -21,7 +21,7 @@ from phalanx.wire.messages import (
 )
 
 
-class Hearing:
+class LivenessDispatch:
     """Hears them, and tells those whom they concern."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Hearing:
         administration: Administration,
         divergence: Divergence,
         resolution: Resolution,
-        pulse: Pulse,
+        pulse: Ticker,
         outbox: Outbox,
     ) -> None:
         self._state = state

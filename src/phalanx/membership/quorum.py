@@ -1,4 +1,4 @@
-"""Whether this member's side has the majority, and what it passes on of that: the variable behind `common.stable`.
+"""Whether this member's side has the majority, and what it passes on of that: the variable behind `common.quorum`.
 
 * The master takes the next step with each view that it makes, and publishes the footing with it.
 * Others take over what their master says: it knew all that they know when they came under it, because a joiner tells it
@@ -13,9 +13,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from phalanx.common import stable as rules
+from phalanx.common import quorum as rules
 from phalanx.common.ids import MemberId
-from phalanx.common.stable import Carried, Footing, Memory
+from phalanx.common.quorum import Carried, Footing, Memory
 from phalanx.common.view import MembersView
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox

@@ -14,16 +14,16 @@ from phalanx.common.table import Slots
 from phalanx.common.traits import USUAL
 from phalanx.common.view import MembersView
 from phalanx.partition.assignment import Candidate, assign
-from phalanx.partition.keeper import PartitionKeeper
+from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.publishing import Publishing
 from phalanx.partition.redundancy import lacking
 from phalanx.partition.repair import Repair
 
 
-class Holders:
+class EligibleMembers:
     """The members of now, as those that hold replicas or may be given some."""
 
-    def __init__(self, this: MemberId, keeper: PartitionKeeper, publishing: Publishing) -> None:
+    def __init__(self, this: MemberId, keeper: InstalledTable, publishing: Publishing) -> None:
         self._this = this
         self._keeper = keeper
         self._publishing = publishing

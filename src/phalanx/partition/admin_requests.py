@@ -9,7 +9,7 @@ from phalanx.common.config import MAX_PARTITIONS
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import MapChange
-from phalanx.partition.keeper import PartitionKeeper
+from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.publishing import Publishing
 from phalanx.wire import events
 from phalanx.wire.effects import Outbox
@@ -18,10 +18,10 @@ MOST_PARTS = 64
 """Into how many a partition is divided at most at once: by a slip of the hand nobody should get a million of them."""
 
 
-class Wishes:
+class AdminRequests:
     """Takes them, and makes the tables that fulfil them."""
 
-    def __init__(self, keeper: PartitionKeeper, publishing: Publishing, outbox: Outbox) -> None:
+    def __init__(self, keeper: InstalledTable, publishing: Publishing, outbox: Outbox) -> None:
         self._keeper = keeper
         self._publishing = publishing
         self._out = outbox

@@ -3,7 +3,7 @@
 A table is installed only from this member's master and only if it is newer. A backup that notices that its owner is
 gone does nothing until the master's table says so. One row may be ahead of the master's table: that of a migration to
 this member which it was told to commit (docs/protocol/migrations.md); the master follows when it has heard so. What the master
-does for the table stands in `duties`.
+does for the table stands in `coordinator`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Replicas(Protocol):
         """Why the replica of a migration's destination here cannot be committed; None: it has what it must have."""
 
 
-class PartitionKeeper:
+class InstalledTable:
     """The installed partition table, and whom it came from."""
 
     def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox, replicas: Replicas) -> None:
@@ -76,7 +76,7 @@ class PartitionKeeper:
         outbox.tell(self._confirmed())
 
     def __repr__(self) -> str:
-        return f"PartitionKeeper(version={self.table.version}, confirmed_by={self.confirmed_by})"
+        return f"InstalledTable(version={self.table.version}, confirmed_by={self.confirmed_by})"
 
     @property
     def is_assigned(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from phalanx.common.ids import MemberId, Millis
 
 
-class Silence:
+class SilenceLimits:
     """When each member was heard last, and when its silence will be too long."""
 
     def __init__(self) -> None:
