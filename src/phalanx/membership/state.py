@@ -96,9 +96,9 @@ class MembershipState:
         self.parting: Exclusion | None = None
         """Somebody said that it went on without this member, and it is open who are the many: no claim meanwhile."""
         self.table_version = 0
+        """Of the installed partition table, as this member's master has confirmed it; -1: it has not."""
         self.partition_count = config.partition_count
         """What the cluster has, as far as this member knows."""
-        """Of the installed partition table, as this member's master has confirmed it; -1: it has not."""
         self.table: PartitionTable | None = None
         """The installed partition table; None: not told yet."""
         self.has_data = False

@@ -10,7 +10,7 @@ their share hold a replica of the very partitions that lack one; there the least
 is small.
 
 How: what cannot stay is dropped, owners and backups in proportion; members below their share take what is open in turn,
-each as often as it lacks replicas; chains of replacements then mend what that left (`levelling.py`). Members and
+each as often as it lacks replicas; chains of replacements then mend what that left (`balancing.py`). Members and
 partitions are numbers in it, and no partition looks at all members. Ties go to the member named first.
 """
 

@@ -12,9 +12,10 @@ key, and the stamp of the removal. A clear leaves its stamp instead of one for e
 (`tombstone_ms`); of those that were purged the greatest stamp is remembered. So of a key that is missing here, and that
 another side has with stamp s, a merge learns which it is:
 
-    removed or cleared at a stamp above s     it was removed here after the other side's value was written
-    s is above `purged_to`, and none of these it was never here, or is older than what was removed here
-    none of these                             it may have been removed so long ago that nothing tells of it any more
+    what is here                            what it means
+    a removal or clear with a stamp above s it was removed here after the other side's value was written
+    neither, and s is above `purged_to`     it was never here, or is newer than what was removed here
+    neither, and s is not above it          it may have been removed so long ago that nothing tells of it any more
 
 An entry whose time is over leaves none: each side knows its end by itself, and a later put without an end, on the other
 side, is newer than what ended here and stays. But what ended may stand over an older value that lives longer on the
