@@ -20,8 +20,8 @@ from rich.console import Console
 
 from phalanx.audit.schema import TraceRow, TraceWriter
 from phalanx.common.errors import UnavailableError
-from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import Profile
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import run
 
 SEEDS = 24

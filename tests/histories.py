@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from phalanx.sim.checkers.findings import Violation
-from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import Profile
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import Result, repeat_command, run
 
 

@@ -11,8 +11,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import Profile
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import Result, run
 
 FILE = Path(__file__).with_name("planted_seeds.json")

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from phalanx.audit.schema import PROCESS_EVENT, TRACE_COLUMNS, TraceRow, TraceWriter
 from phalanx.common.ids import MemberId
-from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import Profile
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import Result, run
 from phalanx.wire.events import Event, ViewInstalled
 

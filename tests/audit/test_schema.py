@@ -8,8 +8,8 @@ import msgspec
 
 from phalanx.audit.schema import PROCESS_EVENT, TRACE_COLUMNS, TraceRow, TraceWriter
 from phalanx.common.ids import address_of
-from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import Profile
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import run
 
 

@@ -10,8 +10,8 @@ import pytest
 from harness import KEY, Lone, lone_id, lone_view
 from masters import table_of
 from phalanx.common.view import ViewId
-from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import Profile
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import run
 from phalanx.wire import messages as m
 

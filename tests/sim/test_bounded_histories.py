@@ -3,8 +3,8 @@
 import pytest
 
 from histories import blocks, count_all, play_all
-from phalanx.sim.eviction_canaries import EVICTION_CANARIES
 from phalanx.sim.options import Profile
+from phalanx.sim.planted.eviction import EVICTION_CANARIES
 from planted import assert_found
 
 

@@ -2,19 +2,19 @@
 
 import pytest
 
-from phalanx.sim.canaries import CANARIES
-from phalanx.sim.cut_canaries import CUT_CANARIES
-from phalanx.sim.drawing import draw_options
-from phalanx.sim.driver_canaries import DRIVER_CANARIES
-from phalanx.sim.eviction_canaries import EVICTION_CANARIES
-from phalanx.sim.journal_canaries import JOURNAL_CANARIES
-from phalanx.sim.lease_canaries import LEASE_CANARIES
-from phalanx.sim.loss_canaries import LOSS_CANARIES
-from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
-from phalanx.sim.migration_canaries import MIGRATION_CANARIES
 from phalanx.sim.options import DESTINATION, OTHER_REPLICA, Fault, FaultKind, Options, Profile
+from phalanx.sim.planted.bugs import CANARIES
+from phalanx.sim.planted.cuts import CUT_CANARIES
+from phalanx.sim.planted.driver import DRIVER_CANARIES
+from phalanx.sim.planted.eviction import EVICTION_CANARIES
+from phalanx.sim.planted.journals import JOURNAL_CANARIES
+from phalanx.sim.planted.leases import LEASE_CANARIES
+from phalanx.sim.planted.losses import LOSS_CANARIES
+from phalanx.sim.planted.membership import MEMBERSHIP_CANARIES
+from phalanx.sim.planted.migrations import MIGRATION_CANARIES
+from phalanx.sim.planted.staging import STAGING_CANARIES
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import repeat_command, run
-from phalanx.sim.staging_canaries import STAGING_CANARIES
 from planted import find
 from plots import options
 

@@ -7,8 +7,8 @@ import sys
 import msgspec
 import pytest
 
-from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import Options, Profile
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import digest_of_all, run, run_many
 
 PRINT_DIGEST = """

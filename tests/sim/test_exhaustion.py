@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from phalanx.audit.schema import PROCESS_EVENT, TraceWriter
-from phalanx.sim.drawing import draw_options
-from phalanx.sim.driver_canaries import DRIVER_CANARIES
 from phalanx.sim.exhaustion import AFTER, BEFORE, CARRYING, INSIDE
 from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
+from phalanx.sim.planted.driver import DRIVER_CANARIES
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import Result, run
 from planted import find
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from phalanx.common.traits import Traits
-from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import Result, repeat_command, run
 from phalanx.sim.workload import Workload
 from phalanx.sim.world import World

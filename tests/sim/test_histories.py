@@ -7,9 +7,9 @@ from histories import blocks
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis, Target
 from phalanx.node.node import Node
-from phalanx.sim.canaries import CANARIES
-from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import Options, Profile
+from phalanx.sim.planted.bugs import CANARIES
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import Result, repeat_command, run
 from phalanx.wire.messages import GetAll
 

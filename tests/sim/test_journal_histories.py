@@ -6,8 +6,8 @@ from histories import blocks, count_all, play_all
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.journal_checker import EventRun, JournalChecker
 from phalanx.sim.history import Operation, Outcome
-from phalanx.sim.journal_canaries import JOURNAL_CANARIES
 from phalanx.sim.options import Profile
+from phalanx.sim.planted.journals import JOURNAL_CANARIES
 from phalanx.wire.messages import JournalReply
 from planted import assert_found
 

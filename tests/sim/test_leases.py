@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from histories import play_all
-from phalanx.sim.drawing import draw_options
-from phalanx.sim.lease_canaries import LEASE_CANARIES
 from phalanx.sim.options import Fault, FaultKind, Options, Profile
+from phalanx.sim.planted.leases import LEASE_CANARIES
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import Result, run
 
 NEVER_HEALS = 60_000

@@ -6,8 +6,8 @@ from random import Random
 import msgspec
 import pytest
 
-from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import Fault, FaultKind, Options, Profile
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import run
 
 IN_BRIEF, AT_LENGTH = range(4), range(12)

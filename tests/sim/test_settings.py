@@ -3,8 +3,8 @@
 import pytest
 
 from phalanx.common.errors import UsageError
-from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import Profile
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import run
 from phalanx.sim.settings import Configuration, configurations
 

@@ -5,8 +5,8 @@ import pytest
 
 from phalanx.sim.checkers.findings import Violation
 from phalanx.sim.code_digest import code_digest
-from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import run
 from phalanx.sim.schedule import Schedule, read_schedule, write_schedule
 from phalanx.sim.shrink import shrink, signature, without_host

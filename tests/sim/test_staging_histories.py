@@ -6,11 +6,11 @@ from histories import blocks, count_all, play_all
 from phalanx.common.ids import MemberId
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.staging_checker import KEPT, NEVER_SEEN, ONCE, REPLACED, WHOLE, StagingChecker
-from phalanx.sim.drawing import draw_options
 from phalanx.sim.history import NEVER
 from phalanx.sim.options import Profile
+from phalanx.sim.planted.staging import STAGING_CANARIES
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.staged_jobs import TEXT, UNSEEN, Ack, JobDecision, StagedJobs
-from phalanx.sim.staging_canaries import STAGING_CANARIES
 from planted import assert_found
 
 SEEDS = range(16)

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from phalanx.sim.options import Fault, FaultKind, Options, Profile
+from phalanx.sim.profiles.timeouts import SHORTEST_PART, Conditions, draw_timeouts
 from phalanx.sim.run import Result, run
 from phalanx.sim.settings import configurations
-from phalanx.sim.timeouts_profile import SHORTEST_PART, Conditions, draw_timeouts
 
 SEEDS = range(8)
 

@@ -27,10 +27,10 @@ from phalanx.cli.scenario import play_scenario
 from phalanx.cli.search import search, summary_of, tell_findings
 from phalanx.common.errors import UsageError
 from phalanx.runtime.optional_packages import require_parquet
-from phalanx.sim.canaries import CANARIES
 from phalanx.sim.code_digest import code_digest
 from phalanx.sim.durations import distribution
 from phalanx.sim.options import Options, Profile
+from phalanx.sim.planted.bugs import CANARIES
 from phalanx.sim.run import Result, digest_of_all, repeat_command, run
 from phalanx.sim.schedule import Schedule, read_schedule, write_schedule
 from phalanx.sim.settings import Configuration, configurations

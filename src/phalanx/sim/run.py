@@ -16,7 +16,6 @@ from phalanx.codec.hashing import partition_of
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.table import PartitionTable
 from phalanx.node.node import Node
-from phalanx.sim.canaries import CANARIES
 from phalanx.sim.checkers.acknowledgement_checker import AcknowledgementChecker
 from phalanx.sim.checkers.commit_checker import CommitChecker
 from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
@@ -32,8 +31,6 @@ from phalanx.sim.checkers.protection_checker import ProtectionChecker
 from phalanx.sim.checkers.staging_checker import StagingChecker
 from phalanx.sim.checkers.table_checker import TableChecker, check_zones
 from phalanx.sim.checkers.view_checker import ViewChecker
-from phalanx.sim.drawing import draw_options
-from phalanx.sim.driver_canaries import DRIVER_CANARIES
 from phalanx.sim.durations import Measures
 from phalanx.sim.exhaustion import Logs
 from phalanx.sim.faults import WISHES_FROM, Faults
@@ -42,6 +39,9 @@ from phalanx.sim.host import Host
 from phalanx.sim.inspection import copies, held_by, held_by_owners, member_on, peek_at, purged_to
 from phalanx.sim.journal_readers import Followers, check_journals
 from phalanx.sim.options import APPLIED, REPLACED, FaultKind, Options, Profile
+from phalanx.sim.planted.bugs import CANARIES
+from phalanx.sim.planted.driver import DRIVER_CANARIES
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.staged_jobs import JOBS_FROM, StagedJobs
 from phalanx.sim.story import Story
 from phalanx.sim.workload import MAP, Workload

@@ -11,8 +11,8 @@ from typing import Literal
 import msgspec
 
 from phalanx.common.errors import UsageError
-from phalanx.sim.canaries import CANARIES
 from phalanx.sim.options import Options
+from phalanx.sim.planted.bugs import CANARIES
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,9 +16,9 @@ import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
-from phalanx.sim.drawing import draw_options
 from phalanx.sim.options import Options, Profile
-from phalanx.sim.timeouts_profile import CONDITIONS, MOST_MEMBERS, Conditions, draw_timeouts
+from phalanx.sim.profiles.drawing import draw_options
+from phalanx.sim.profiles.timeouts import CONDITIONS, MOST_MEMBERS, Conditions, draw_timeouts
 
 Value = int | float | str | bool | tuple[int, int]
 

@@ -18,10 +18,10 @@ from phalanx.common.ids import MemberId, Millis, Target, address_of, is_member
 from phalanx.common.table import PartitionTable
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.view_checker import ViewChecker
-from phalanx.sim.drawing import draw_options
 from phalanx.sim.host import Host
 from phalanx.sim.network import Channel, Network
 from phalanx.sim.options import Options, Profile
+from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.scenario.facts import Names, ScenarioFact
 from phalanx.sim.world import World
 from phalanx.wire.effects import Finished

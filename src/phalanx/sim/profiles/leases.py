@@ -11,8 +11,8 @@ from random import Random
 import msgspec
 
 from phalanx.common.map_settings import Protection
-from phalanx.sim.cuts_profile import draw_cuts
 from phalanx.sim.options import Options, Profile
+from phalanx.sim.profiles.cuts import draw_cuts
 
 WRONG_PPM = 10_000
 MIX = {"put": 50, "get": 40, "put_if_absent": 5, "remove": 5}

@@ -18,15 +18,15 @@ from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.progress import StreamState
 from phalanx.membership.role import Role
 from phalanx.node.node import Node
-from phalanx.sim.cut_canaries import CUT_CANARIES
-from phalanx.sim.driver_canaries import DRIVER_CANARIES
-from phalanx.sim.eviction_canaries import EVICTION_CANARIES
-from phalanx.sim.journal_canaries import JOURNAL_CANARIES
-from phalanx.sim.lease_canaries import LEASE_CANARIES
-from phalanx.sim.loss_canaries import LOSS_CANARIES
-from phalanx.sim.membership_canaries import MEMBERSHIP_CANARIES
-from phalanx.sim.migration_canaries import MIGRATION_CANARIES
-from phalanx.sim.staging_canaries import STAGING_CANARIES
+from phalanx.sim.planted.cuts import CUT_CANARIES
+from phalanx.sim.planted.driver import DRIVER_CANARIES
+from phalanx.sim.planted.eviction import EVICTION_CANARIES
+from phalanx.sim.planted.journals import JOURNAL_CANARIES
+from phalanx.sim.planted.leases import LEASE_CANARIES
+from phalanx.sim.planted.losses import LOSS_CANARIES
+from phalanx.sim.planted.membership import MEMBERSHIP_CANARIES
+from phalanx.sim.planted.migrations import MIGRATION_CANARIES
+from phalanx.sim.planted.staging import STAGING_CANARIES
 from phalanx.wire import messages as m
 from phalanx.wire.routes import route, route_untimed
 

@@ -1,4 +1,4 @@
-"""Bugs to plant in what becomes of staged writes: see `canaries`."""
+"""Bugs to plant in what becomes of staged writes: see `bugs`."""
 
 from __future__ import annotations
 

@@ -8,13 +8,13 @@ import msgspec
 
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Protection
-from phalanx.sim.cuts_profile import draw_cuts
 from phalanx.sim.exhaustion import add_exhaustion
-from phalanx.sim.lease_profile import draw_leases
-from phalanx.sim.membership_profile import draw_membership
-from phalanx.sim.migration_profile import draw_migrations
 from phalanx.sim.options import APPLIED, MASTER, REPLACED, Fault, FaultKind, Options, Profile
-from phalanx.sim.timeouts_profile import draw_timeouts
+from phalanx.sim.profiles.cuts import draw_cuts
+from phalanx.sim.profiles.leases import draw_leases
+from phalanx.sim.profiles.membership import draw_membership
+from phalanx.sim.profiles.migrations import draw_migrations
+from phalanx.sim.profiles.timeouts import draw_timeouts
 
 USUAL_MIX = {
     "put": 30, "get": 30, "put_if_absent": 4, "replace": 8, "remove": 5, "put_all": 5, "get_all": 5,

@@ -1,0 +1,1 @@
+"""Bugs to plant, to prove that the simulator finds them."""

@@ -1,0 +1,1 @@
+"""How histories are drawn from their seeds: one way for each profile."""
