@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from distribution import PURE, SHARE_SPARK, find_group, rank
+
+pytest_plugins = ["pytester"]
 
 TESTS = Path(__file__).parent
 
@@ -30,3 +34,25 @@ def test_every_folder_that_is_named_is_there_and_the_command_names_the_same() ->
     lines = (TESTS.parent / "run").read_text(encoding="utf-8").splitlines()
     named = [line.split('"')[1] for line in lines if line.startswith(("pure_tests=", "simulations="))]
     assert " ".join(named).split() == [f"tests/{name}" for name in PURE]
+
+
+def test_tests_of_a_group_run_in_one_process(pytester: pytest.Pytester) -> None:
+    """One pair of versions of pytest and its plugin took no notice of groups: each process then made its own clusters."""
+    pytester.makepyfile(
+        """
+        import os
+        import time
+
+        import pytest
+
+        @pytest.mark.parametrize("number", range(8))
+        @pytest.mark.parametrize("group", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in "ab"])
+        def test_it(group, number):
+            time.sleep(0.02)
+            with open(f"{group}.{os.getpid()}", "a"):
+                pass
+        """
+    )
+    result = pytester.runpytest_subprocess("-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=16)
+    assert sorted(path.name[0] for path in pytester.path.glob("[ab].*")) == ["a", "b"]

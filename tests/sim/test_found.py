@@ -146,7 +146,7 @@ def test_replicas_are_judged_when_the_first_use_of_the_map_has_reached_them(seed
 def test_a_cluster_that_does_not_come_to_rest_after_the_last_reads_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A write that never reaches its backup must not keep replicas from being judged without a word."""
 
-    def unmet(world: World, workload: Workload) -> list[str]:
+    def unmet(world: World, workload: Workload, *, needs_majority: bool) -> list[str]:
         return ["a backup lacks a write"] if workload.final else []
 
     monkeypatch.setattr("phalanx.sim.run.find_unmet", unmet)
