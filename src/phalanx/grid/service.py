@@ -69,7 +69,7 @@ class GridService(Leader):
         self._max_key, self._max_value = config.max_key_bytes, config.max_value_bytes
         self.followed = Follower(this, self.owns, self._is_former, outbox, clock, self.discarded)
         self.owned_later = OwnedLater(
-            self.undivided, self.followed.undivided, self.held, self._begin_rule, self._answer
+            self.awaiting_split, self.followed.undivided, self.held, self._begin_rule, self._answer
         )
         self._early: dict[int, tuple[MemberId, Probe]] = {}
         """Partition to the question of an owner that has heard of a list, or into how many they are divided, sooner than this

@@ -8,8 +8,9 @@ rules, and a test can play the cluster.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -55,6 +56,30 @@ FIND_TABLE = FindTable()
 
 Step: TypeAlias = CallOwners | FindTable | RefreshTable | Pause
 CallPlan: TypeAlias = Generator[Step, Any, T]
+
+
+class RequestNumbers(Protocol):
+    """What plans need to know of a client."""
+
+    call_timeout_s: float
+
+    @property
+    def next_id(self) -> Callable[[], int]:
+        """Gives a number for the next request."""
+
+
+class Plans:
+    """Makes the plans of one map, or of its journal."""
+
+    def __init__(self, name: str, client: RequestNumbers, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock`: counts the seconds of time limits."""
+        self._name = name
+        self._client = client
+        self._clock = clock
+
+    def time_limit(self) -> TimeLimit:
+        """The time that a call may take which begins now."""
+        return TimeLimit(self._client.call_timeout_s, self._clock)
 
 
 class BulkCall:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from phalanx.common.errors import ErrorCode, UnavailableError, UsageError
-from phalanx.maps.call_plans import FIND_TABLE, CallOwners, CallPlan, Pause, RefreshTable
+from phalanx.maps.call_plans import FIND_TABLE, CallOwners, CallPlan, Pause, Plans, RefreshTable
 from phalanx.maps.journals import (
     DOUBT_S,
     PAGE_BYTES,
@@ -18,24 +17,13 @@ from phalanx.maps.journals import (
     not_enabled,
     page_of,
 )
-from phalanx.maps.map_plans import RequestNumbers
 from phalanx.maps.requests import REGROUP, expect, raise_error
 from phalanx.maps.time_limit import TimeLimit
 from phalanx.wire.messages import ErrorReply, JournalReply, ReadJournal
 
 
-class JournalPlans:
+class JournalPlans(Plans):
     """Makes the plans of one journal."""
-
-    def __init__(self, map_name: str, client: RequestNumbers, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock`: counts the seconds of time limits."""
-        self._map_name = map_name
-        self._client = client
-        self._clock = clock
-
-    def time_limit(self) -> TimeLimit:
-        """The time that a call may take which begins now."""
-        return TimeLimit(self._client.call_timeout_s, self._clock)
 
     def bounds(self, partitions: Iterable[int] | None, lineages: Mapping[int, int]) -> CallPlan[dict[int, Bounds]]:
         """What is kept of some partitions, or all, each at its own moment.
@@ -49,9 +37,7 @@ class JournalPlans:
         replies = yield from self._ask({p: Position(lineages.get(p, 0), 0) for p in partitions}, 0, limit)
         while unknown := [p for p, reply in replies.items() if reply.end < 0 and p not in lineages]:
             if limit.is_over:
-                text = (
-                    f"partition {unknown[0]} of map {self._map_name!r} has a new owner, whose backups get copies still"
-                )
+                text = f"partition {unknown[0]} of map {self._name!r} has a new owner, whose backups get copies still"
                 raise UnavailableError(f"journal: {text}; nothing was changed, calling again is safe")
             yield Pause(PAUSE_S)
             replies |= yield from self._ask(dict.fromkeys(unknown, Position(0, 0)), 0, limit)
@@ -60,7 +46,7 @@ class JournalPlans:
     def read(self, places: Mapping[int, Position], most: int, limit: TimeLimit) -> CallPlan[dict[int, JournalPage]]:
         """Of each partition the events from a place on, at most so many. Raises what must be said to a reader there."""
         replies = yield from self._ask(places, most, limit)
-        return {p: page_of(self._map_name, p, place, replies[p]) for p, place in places.items()}
+        return {p: page_of(self._name, p, place, replies[p]) for p, place in places.items()}
 
     def _ask(self, places: Mapping[int, Position], most: int, limit: TimeLimit) -> CallPlan[dict[int, JournalReply]]:
         """Ask the owners; what one could not answer, or may be behind with, is asked again within the time limit."""
@@ -86,8 +72,8 @@ class JournalPlans:
                     replies[partition] = found
             if refusal is not None:
                 newer = yield RefreshTable(limit.left_s)
-                if is_missing and not newer.maps.of(self._map_name).journal.is_on:
-                    raise not_enabled(self._map_name, newer.maps)
+                if is_missing and not newer.maps.of(self._name).journal.is_on:
+                    raise not_enabled(self._name, newer.maps)
                 if limit.is_over:
                     raise_error(ErrorReply(0, ErrorCode.UNAVAILABLE, refusal.text), "journal")
                 if newer is table:
@@ -102,4 +88,4 @@ class JournalPlans:
             if not 0 <= partition < of:
                 raise UsageError(f"there is no partition {partition}: the cluster has {of}")
         next_id = self._client.next_id
-        return [(p, ReadJournal(next_id(), self._map_name, p, of, *places[p], most, PAGE_BYTES)) for p in partitions]
+        return [(p, ReadJournal(next_id(), self._name, p, of, *places[p], most, PAGE_BYTES)) for p in partitions]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from phalanx.common.errors import UsageError
-from phalanx.maps.call_plans import FIND_TABLE, BulkCall, CallPlan
+from phalanx.maps.call_plans import FIND_TABLE, BulkCall, CallPlan, Plans, RequestNumbers
 from phalanx.maps.grouping import PARTS_AT_ONCE, OwnerGroups, Part
 from phalanx.maps.requests import (
     PACKED_PAGE_BYTES,
@@ -18,7 +18,6 @@ from phalanx.maps.requests import (
     regrouped,
 )
 from phalanx.maps.scanning import Scan
-from phalanx.maps.time_limit import TimeLimit
 from phalanx.wire.conditions import Condition
 from phalanx.wire.messages import (
     ClearPartitions,
@@ -42,29 +41,13 @@ SOUGHT_PAGES_AT_ONCE = 4
 """Of a scan with conditions: small pages may be much work for the member."""
 
 
-class RequestNumbers(Protocol):
-    """What plans need to know of a client."""
-
-    call_timeout_s: float
-
-    @property
-    def next_id(self) -> Callable[[], int]:
-        """Gives a number for the next request."""
-
-
-class MapPlans:
+class MapPlans(Plans):
     """Makes the plans of one map. Threads may share it: what it keeps between calls follows from the table alone."""
 
     def __init__(self, name: str, client: RequestNumbers, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock`: counts the seconds of time limits."""
-        self._name = name
-        self._client = client
-        self._clock = clock
+        """As `Plans`."""
+        super().__init__(name, client, clock)
         self._owner_groups = OwnerGroups()
-
-    def time_limit(self) -> TimeLimit:
-        """The time that a call may take which begins now."""
-        return TimeLimit(self._client.call_timeout_s, self._clock)
 
     def get_data(self, keys: list[bytes]) -> CallPlan[list[bytes | None]]:
         """The serialised values of serialised keys, None where there is none."""

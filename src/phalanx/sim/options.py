@@ -3,9 +3,9 @@
 A profile is a way to draw. `default`: members crash (the master too), come back on the same address, join and leave
 while a workload runs, connections break, members pause for less than the heartbeat timeout. `failover`: one small
 disaster after another under heavy load, with time to recover between them. `membership`: everything that can go wrong
-between members, and no data (`membership`). `migrations`: replicas move all the time, and whoever takes part is
-hurt at some step of it (`migrations`). `cuts`: the network breaks in parts, all sides write, and it heals
-(`cuts`). `bounded`: maps that are bounded, in such histories and in others. `staging-cuts`: jobs that stage, stop in the middle and go on, in such histories and in others. `timeouts`: members pause, the network stalls, one hangs for good (`timeouts`). `quiet`: no faults. `bench`: five members under a steady load, for the rate.
+between members, and no data (`profiles/membership.py`). `migrations`: replicas move all the time, and whoever takes part is
+hurt at some step of it (`profiles/migrations.py`). `cuts`: the network breaks in parts, all sides write, and it heals
+(`profiles/cuts.py`). `bounded`: maps that are bounded, in such histories and in others. `staging-cuts`: jobs that stage, stop in the middle and go on, in such histories and in others. `timeouts`: members pause, the network stalls, one hangs for good (`profiles/timeouts.py`). `quiet`: no faults. `bench`: five members under a steady load, for the rate.
 """
 
 from __future__ import annotations

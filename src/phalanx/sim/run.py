@@ -226,7 +226,7 @@ class _Run:
         whole_since: Millis | None = None
         while not world.is_over:
             self._faults.revive()
-            needs_majority = self._options.protection.majority and not self._may_lack_majority()
+            needs_majority = self._options.protection.majority and not self._are_votes_gone
             unmet = find_unmet(world, self._workload, needs_majority=needs_majority)
             if self._followers is not None:
                 unmet += self._followers.unmet()

@@ -17,7 +17,7 @@ from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrit
 from phalanx.grid.replication.parked_requests import ParkedRequests
 from phalanx.grid.replication.protection import Guard
 from phalanx.wire.effects import Outbox
-from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, Mutation, ReplicatePut, ReplicateRemove, Reply
+from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, Mutation, ReplicatePut, Reply
 
 
 class Leader:
@@ -43,7 +43,7 @@ class Leader:
         self.unplaced: dict[int, OwnedPartition] = {}
         """Those that answer nothing before the rest of a step is done, and decided contents are in the place of maps
         (`staged_rows`)."""
-        self.undivided: dict[int, None] = {}
+        self.awaiting_split: dict[int, None] = {}
         """Partitions that the table gives to this member, and whose replica has yet to be divided (`partition_split`)."""
         self.held = ParkedRequests()
         self.unsettled: dict[int, OwnedPartition] = {}
@@ -75,7 +75,7 @@ class Leader:
 
     def refuse(self, caller: Target, request: KeyRequest | BulkRequest, partition: int) -> None:
         """Let a request for a partition that does not answer here wait for its outcome, or tell the caller who owns it."""
-        if any(partition in each for each in (self.sealed, self.undivided, self.unplaced)):
+        if any(partition in each for each in (self.sealed, self.awaiting_split, self.unplaced)):
             self.held.hold(caller, request, partition)
             return
         if self.table.version == 0 or self.table.owner(partition) in (None, self.this):
@@ -117,7 +117,7 @@ class Leader:
 
     def write_nothing(self, owned: OwnedPartition, name: str, write: PendingWrite, now: Millis) -> None:
         """Have a write wait until the backups have what was written before it, where it changes nothing itself."""
-        self.commit(owned, ReplicateRemove(*owned.next_head(), name, [], []), write, now)
+        self.commit(owned, owned.next_nothing(name), write, now)
 
     def note_expiry(self, owned: OwnedPartition, name: str) -> None:
         """An entry of a map with a time to live was stored."""

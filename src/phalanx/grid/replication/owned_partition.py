@@ -32,7 +32,17 @@ from phalanx.grid.replication.flow_control import CopyPacer
 from phalanx.grid.replication.progress import Stream, StreamState, StreamTurn
 from phalanx.grid.replication.protection import Guard
 from phalanx.wire.effects import Outbox
-from phalanx.wire.messages import CopyAck, ErrorReply, Mutation, Probe, ProbeAnswer, ReplicateAck, Reply
+from phalanx.wire.messages import (
+    AppliedOperation,
+    CopyAck,
+    ErrorReply,
+    Mutation,
+    Probe,
+    ProbeAnswer,
+    ReplicateAck,
+    ReplicateRemove,
+    Reply,
+)
 
 
 class PendingWrite(msgspec.Struct, gc=False):
@@ -115,6 +125,13 @@ class OwnedPartition:
         """What the next mutation begins with: partition, epoch and number."""
         replica = self.replica
         return self.number, replica.epoch, replica.seq + 1
+
+    def next_nothing(self, name: str, applied: AppliedOperation | None = None) -> ReplicateRemove:
+        """The next mutation, which changes no entry of the map: for what waits until the backups have all before it.
+
+        `applied`: an operation that is to be remembered with it.
+        """
+        return ReplicateRemove(*self.next_head(), name, [], [], applied)
 
     def append(self, message: Mutation, write: PendingWrite | None) -> bool:
         """Send a write that is applied here (its seq is the replica's) to all streams; True if it waits for one."""

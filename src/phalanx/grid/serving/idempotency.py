@@ -27,7 +27,6 @@ from phalanx.wire.messages import (
     OutcomeValue,
     Put,
     Replace,
-    ReplicateRemove,
     Reply,
     ValueReply,
 )
@@ -56,7 +55,7 @@ def was_applied(leader: Leader, owned: OwnedPartition, caller: Target, request: 
         text = f"write {number} of this caller was another one: a number names one operation"
         leader.fail(caller, request.id, ErrorCode.INVALID, text)
     else:
-        _write_nothing(leader, owned, caller, request, reply, None, now)
+        leader.write(owned, owned.next_nothing(request.map), caller, reply, now)
     return True
 
 
@@ -104,21 +103,10 @@ def answer_unchanged(
 ) -> None:
     """Answer a write that changes nothing."""
     if request.op:
-        _write_nothing(leader, owned, caller, request, reply, applied_as(leader, owned, caller, request, outcome), now)
+        applied = applied_as(leader, owned, caller, request, outcome)
+        leader.write(owned, owned.next_nothing(request.map, applied), caller, reply, now)
     else:
         leader.out.send(caller, reply)
-
-
-def _write_nothing(
-    leader: Leader,
-    owned: OwnedPartition,
-    caller: Target,
-    request: KeyWrite,
-    reply: Reply,
-    applied: AppliedOperation | None,
-    now: Millis,
-) -> None:
-    leader.write(owned, ReplicateRemove(*owned.next_head(), request.map, [], [], applied), caller, reply, now)
 
 
 def _reply(request: KeyWrite, outcome: OutcomeValue) -> Reply | None:
