@@ -19,10 +19,11 @@ from typing import Any
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, Millis, address_of, member_id
 from phalanx.common.view import MembersView
+from phalanx.machine.effects import Effect, Record, Send
+from phalanx.machine.inputs import Input, LinkLost, LinkRefused, Received, Started, TimePassed
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 from phalanx.wire.codec import encode_frame
-from phalanx.wire.effects import Effect, Input, LinkLost, LinkRefused, Received, Record, Send, Started, TimePassed
 from phalanx.wire.events import Event
 
 LATENCY_MS = 5

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from phalanx.grid.replication.progress import STREAM_CHANGES
-from phalanx.membership.claim import STANDINGS
-from phalanx.membership.resolution import STEPS
+from phalanx.membership.claim.mastership_claim import STANDINGS
+from phalanx.membership.detect.suspicion import TRUST_CHANGES
+from phalanx.membership.partial.resolution import STEPS
 from phalanx.membership.role import TRANSITIONS
-from phalanx.membership.suspicion import TRUST_CHANGES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = (DOCS / "membership.md", DOCS / "migrations.md")

@@ -23,24 +23,21 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, ClientId, MemberId, address_of, is_client, is_member, member_id
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.view import MembersView
-from phalanx.membership.service import MembershipService
-from phalanx.node.node import Node
-from phalanx.wire import messages as m
-from phalanx.wire.effects import (
-    Answer,
+from phalanx.machine.effects import Answer, Finished, Record, Send
+from phalanx.machine.inputs import (
     Call,
-    Finished,
     Input,
     LeaveWanted,
     LinkLost,
     LinkRefused,
     LinkUp,
     Received,
-    Record,
-    Send,
     Started,
     TimePassed,
 )
+from phalanx.membership.service import MembershipService
+from phalanx.node.node import Node
+from phalanx.wire import messages as m
 
 PORT = 5701
 MAP = "m"
@@ -528,7 +525,7 @@ class Cluster:
         """Make the cluster assign its partitions, as it likes or as `rows` says (`A-B`: one is missing)."""
         if rows is not None:
             wanted = [self.slots(row) for row in rows]
-            with patch("phalanx.partition.eligibility.assign", lambda table, members, backup_count: wanted):
+            with patch("phalanx.partition.coordinator.eligibility.assign", lambda table, members, backup_count: wanted):
                 self.assign(name)
             return
         self.ask(name or next(iter(self.nodes)), m.GetTable, True)

@@ -19,12 +19,13 @@ from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.common.table import PartitionTable, Slots, build_table, unassigned_table
 from phalanx.common.view import MembersView
-from phalanx.partition.coordinator import PartitionCoordinator
+from phalanx.machine.effects import Record, Send
+from phalanx.machine.facts import MembershipChanged, TableConfirmed
+from phalanx.machine.outbox import Outbox
+from phalanx.partition.coordinator.coordinator import PartitionCoordinator
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.planner import plan_migrations
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Outbox, Record, Send
-from phalanx.wire.facts import MembershipChanged, TableConfirmed
 
 
 def slots_of(row: str) -> Slots:
@@ -188,7 +189,7 @@ class Master:
         raise AssertionError("time does not get on")
 
     def _input(self, method: Any, *arguments: Any) -> None:
-        with patch("phalanx.partition.eligibility.assign", self._assign):
+        with patch("phalanx.partition.coordinator.eligibility.assign", self._assign):
             method(*arguments)
         self.keeper.validate()
         for effect in self._out.take():

@@ -18,10 +18,10 @@ from unittest.mock import patch
 from harness import MAP, Cluster, name_of
 from phalanx.common.ids import MemberId
 from phalanx.common.table import Slots
+from phalanx.machine.inputs import TimePassed
 from phalanx.partition.assignment import Candidate, assign
 from phalanx.wire import events
 from phalanx.wire import messages as m
-from phalanx.wire.effects import TimePassed
 
 KINDS = {
     "copy": ("O-", "OD"),
@@ -63,7 +63,7 @@ class Moving:
         self._is_forgotten = False
         others = sorted(set(before) - set("O-"))
         self._newcomers = "".join(sorted(set(after) - set(before) - {"-"})) or "N"
-        self._patch = patch("phalanx.partition.eligibility.assign", self._assign)
+        self._patch = patch("phalanx.partition.coordinator.eligibility.assign", self._assign)
         self._patch.start()
         usual: dict[str, Any] = {
             "backup_count": max(len(before), len(after)) - 1,

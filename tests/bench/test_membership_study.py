@@ -13,9 +13,9 @@ from benchmarks.many import LATENCY_MS, MASTER, ManyMembers
 from benchmarks.membership import ROOMY, measure_failures, measure_load
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId
+from phalanx.machine.inputs import Input, Received, TimePassed
 from phalanx.wire import events
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Input, Received, TimePassed
 
 RING = NodeConfig()
 ALL = NodeConfig(ring_above_members=0)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from phalanx.cli.simulate import simulate
 from phalanx.common.errors import UsageError
-from phalanx.membership.succession import Succession
+from phalanx.membership.claim.succession import Succession
 from phalanx.sim.exploration import settle
 
 app = typer.Typer()

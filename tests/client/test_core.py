@@ -9,8 +9,9 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Target, member_id
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.common.view import MembersView
+from phalanx.machine.effects import Answer, Effect, Send
+from phalanx.machine.inputs import Call, LinkLost, LinkRefused
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
 
 
 def member(name: str, incarnation: str = "1") -> MemberId:

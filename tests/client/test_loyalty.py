@@ -11,8 +11,9 @@ from phalanx.client.two_clusters import could_be_restart
 from phalanx.common.ids import MemberId, member_id
 from phalanx.common.table import PartitionTable, build_table, unassigned_table
 from phalanx.common.view import MembersView
+from phalanx.machine.effects import Answer, Effect, Send
+from phalanx.machine.inputs import Call, LinkRefused
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Answer, Call, Effect, LinkRefused, Send
 
 A, B, C, D = (member_id(address(name), "1") for name in "ABCD")
 A2, B2, C2 = (member_id(address(name), "2") for name in "ABC")

@@ -6,7 +6,8 @@ from phalanx.client.core import NEWS_AFTER_MS, ClientCore
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.common.view import MembersView
-from phalanx.wire.effects import Call, LinkLost, LinkRefused, Send
+from phalanx.machine.effects import Send
+from phalanx.machine.inputs import Call, LinkLost, LinkRefused
 from phalanx.wire.messages import Get, GetTable, TableReply, ValueReply
 
 A, B = MemberId("10.0.0.1:5701/a"), MemberId("10.0.0.2:5701/b")

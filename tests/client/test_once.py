@@ -11,10 +11,10 @@ from phalanx.client.aio import AsyncClient
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.grid.replica.deduplication import CallerRecord
+from phalanx.machine.effects import Answer
 from phalanx.maps.requests import OPEN_FROM_EVERY
 from phalanx.runtime.embedded import EmbeddedCaller
 from phalanx.runtime.member import Member
-from phalanx.wire.effects import Answer
 from phalanx.wire.messages import DoneReply, Put
 from processes import Cluster, wait_for
 

@@ -12,8 +12,9 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Target, member_id
 from phalanx.common.table import unassigned_table
 from phalanx.common.view import MembersView
+from phalanx.machine.effects import Send
+from phalanx.machine.inputs import LinkRefused
 from phalanx.wire import messages as m
-from phalanx.wire.effects import LinkRefused, Send
 
 A, B, C = (member_id(address(name), "1") for name in "ABC")
 

@@ -10,8 +10,10 @@ from phalanx.calls.retries import REPEAT_WITHIN_MS, RETRY_PAUSE_MS, SPARE_ENDS, 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Target, member_id
 from phalanx.common.table import PartitionTable, build_table
+from phalanx.machine.effects import Answer, Send
+from phalanx.machine.inputs import Call, LinkLost, LinkRefused
+from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Answer, Call, LinkLost, LinkRefused, Outbox, Send
 
 A, B = (member_id(address(name), "1") for name in "AB")
 VALUE = b"\0\0\0\0v"

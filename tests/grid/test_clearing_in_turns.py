@@ -7,9 +7,9 @@ from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.map_settings import JournalSettings, MapChange
 from phalanx.grid.replica.journal import ADDED, REMOVED, MapJournal
+from phalanx.machine.effects import Send
+from phalanx.machine.facts import IncarnationOver
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Send
-from phalanx.wire.facts import IncarnationOver
 
 V = TEXT + b"v"
 KEYS = [TEXT + b"k%d" % number for number in range(20)]

@@ -11,8 +11,10 @@ from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import build_table
 from phalanx.grid.replica.deferred_free import DeferredFree
 from phalanx.grid.replication.follower import Follower
+from phalanx.machine.effects import Send
+from phalanx.machine.inputs import Received
+from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Outbox, Received, Send
 
 A, B, C, L = (lone_id(name) for name in "ABCL")
 KEY, OTHER = TEXT + b"k", TEXT + b"o"

@@ -21,9 +21,10 @@ from phalanx.grid.replica.staged_steps import FOREVER, REMOVAL, consumed_by, pag
 from phalanx.grid.replica.store import Replica
 from phalanx.grid.replication.committed_offset import JournalMarks
 from phalanx.grid.replication.copying import CopySender, IncomingCopy
+from phalanx.machine.effects import Send
+from phalanx.machine.outbox import Outbox
 from phalanx.maps.journals import Position, page_of
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Outbox, Send
 
 V, W = TEXT + b"v", TEXT + b"w"
 A, D = lone_id("A"), lone_id("D")

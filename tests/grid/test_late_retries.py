@@ -3,7 +3,9 @@
 from phalanx.calls.retries import RETRY_PAUSE_MS, CallRouter
 from phalanx.common.ids import MemberId
 from phalanx.common.table import build_table
-from phalanx.wire.effects import Answer, Call, LinkLost, Outbox, Send
+from phalanx.machine.effects import Answer, Send
+from phalanx.machine.inputs import Call, LinkLost
+from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import DoneReply, Put
 
 OWNER = MemberId("10.0.0.1:5701/a")

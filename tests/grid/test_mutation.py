@@ -16,8 +16,8 @@ from phalanx.grid.replica import mutation
 from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replica.store import Replica
 from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.machine.inputs import Received
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Received
 
 VALUE, OTHER = TEXT + b"value", TEXT + b"other"
 GRID = Path(phalanx.grid.__file__).parent

@@ -7,8 +7,8 @@ import pytest
 from harness import CLIENT, KEY, MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode
 from phalanx.grid.replica.deduplication import SILENT_MS
+from phalanx.machine.inputs import Received, TimePassed
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Received, TimePassed
 
 OLD, NEW, LATER = (TEXT + value for value in (b"old", b"new", b"later"))
 NUMBER = 1_000

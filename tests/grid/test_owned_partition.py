@@ -13,8 +13,9 @@ from phalanx.grid.replica.store import Replica
 from phalanx.grid.replication.copying import Destination
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.grid.replication.progress import StreamState
+from phalanx.machine.effects import Send
+from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Outbox, Send
 
 A, B, C, D = (lone_id(name) for name in "ABCD")
 KEY = TEXT + b"k"

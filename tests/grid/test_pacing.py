@@ -11,8 +11,9 @@ from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, PAUSE_MS, SMALL,
 from phalanx.grid.replica.store import Replica
 from phalanx.grid.replication.copying import MAX_ON_THE_WAY, CopySender, IncomingCopy
 from phalanx.grid.replication.flow_control import FORGET_MS, GAP_MS, MAX_GAP_MS, CopyPacer
+from phalanx.machine.effects import Send
+from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Outbox, Send
 
 A, D, E = (lone_id(name) for name in "ADE")
 TARGET_MS = 4

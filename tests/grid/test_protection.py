@@ -8,10 +8,11 @@ from harness import CLIENT, KEY, MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode, NotEnoughMembers
 from phalanx.common.map_settings import MapChange, Protection
 from phalanx.grid.replication.protection import Guard
+from phalanx.machine.inputs import Received
+from phalanx.machine.outbox import Outbox
 from phalanx.maps.requests import raise_error
 from phalanx.wire import events
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Outbox, Received
 
 OLD, NEW = TEXT + b"old", TEXT + b"new"
 NUMBER = 1_000

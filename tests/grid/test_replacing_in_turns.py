@@ -14,8 +14,8 @@ from phalanx.common.migration import Migration, MigrationKind
 from phalanx.grid.migration_source import Outgoing
 from phalanx.grid.replica import staged_steps as steps
 from phalanx.grid.replication.copying import Destination
+from phalanx.machine.facts import TableConfirmed
 from phalanx.wire import messages as m
-from phalanx.wire.facts import TableConfirmed
 
 OLD, NEW, LATER = (TEXT + value for value in (b"old", b"new", b"later"))
 PARTS = 8

@@ -5,9 +5,9 @@ import pytest
 from harness import KEY, MAP, Cluster, key_of
 from phalanx.common.errors import ErrorCode
 from phalanx.grid.replication.progress import RESEND_AFTER_MS, StreamState
+from phalanx.machine.facts import IncarnationOver
+from phalanx.machine.inputs import LinkLost
 from phalanx.wire import messages as m
-from phalanx.wire.effects import LinkLost
-from phalanx.wire.facts import IncarnationOver
 
 OLD, NEW, THIRD = b"\0\0\0\1old", b"\0\0\0\1new", b"\0\0\0\1third"
 

@@ -10,8 +10,9 @@ from phalanx.common.clock import COUNTER_BITS, STAMP_BYTES, GridClock, stamp_of,
 from phalanx.common.table import build_table
 from phalanx.grid.replica.deferred_free import DeferredFree
 from phalanx.grid.replication.follower import Follower
+from phalanx.machine.inputs import Received
+from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Outbox, Received
 
 ONE, TWO = TEXT + b"one", TEXT + b"two"
 HOUR_MS = 3_600_000

@@ -11,9 +11,9 @@ from phalanx.common.hidden_maps import HiddenKind, StagedStep
 from phalanx.grid.replica.staged import Staged
 from phalanx.grid.replica.staged_steps import drop_hidden
 from phalanx.grid.replica.store import MapStore
+from phalanx.machine.effects import Send
+from phalanx.machine.facts import IncarnationOver
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Send
-from phalanx.wire.facts import IncarnationOver
 
 NEW, LATER = TEXT + b"new", TEXT + b"later"
 KEYS = [TEXT + b"k%d" % number for number in range(12)]

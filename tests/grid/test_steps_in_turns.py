@@ -10,9 +10,9 @@ from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import StagedStep
 from phalanx.grid.replica.store import MapStore
+from phalanx.machine.effects import Send
+from phalanx.machine.facts import IncarnationOver
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Send
-from phalanx.wire.facts import IncarnationOver
 
 OLD, NEW, LATER = (TEXT + value for value in (b"old", b"new", b"later"))
 PARTS = 8

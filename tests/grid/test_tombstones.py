@@ -18,8 +18,9 @@ from phalanx.grid.replica.replica_split import divide
 from phalanx.grid.replica.store import MapStore, Replica
 from phalanx.grid.replica.tombstones import AT_ONCE, Purger
 from phalanx.grid.replication.copying import CopySender, IncomingCopy
+from phalanx.machine.effects import Send
+from phalanx.machine.outbox import Outbox
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Outbox, Send
 
 VALUE = TEXT + b"v"
 A, D = lone_id("A"), lone_id("D")

@@ -9,8 +9,8 @@ from phalanx.common.ids import ClientId, member_id
 from phalanx.common.map_settings import Content, MapChange, MapPlan
 from phalanx.grid.replica import deduplication as outcomes
 from phalanx.grid.replica.deferred_free import SMALL
+from phalanx.machine.inputs import Received
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Received
 from phalanx.wire.handshake import MAX_CLIENT_LENGTH, MAX_MEMBER_LENGTH, judge_hello
 
 LONG = TEXT + b"v" * 1_000

@@ -13,7 +13,7 @@ from phalanx.common.map_settings import JournalSettings, MapChange, MapPlan, Map
 from phalanx.grid.replication import journal_settings as journalling
 from phalanx.grid.replication.committed_offset import JournalMarks
 from phalanx.grid.replication.eviction import LOOKED_AT_IN_A_TURN
-from phalanx.wire.effects import Received, TimePassed
+from phalanx.machine.inputs import Received, TimePassed
 from phalanx.wire.messages import ChangeMap, Put, ReadJournal
 
 PARTITIONS = 10

@@ -5,7 +5,7 @@ import pytest
 from harness import Cluster, lone_id
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, address_of
-from phalanx.membership.links_to_prove import FORGOTTEN_AFTER_MS, LONGEST_WAIT_MS, BrokenLinks
+from phalanx.membership.join.links_to_prove import FORGOTTEN_AFTER_MS, LONGEST_WAIT_MS, BrokenLinks
 from phalanx.wire import events
 from phalanx.wire import messages as m
 

@@ -5,10 +5,11 @@ import pytest
 from harness import Cluster, Lone, lone_id, lone_view
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
-from phalanx.membership.claim import Claim, ClaimStanding
+from phalanx.machine.effects import Send
+from phalanx.machine.outbox import Outbox
+from phalanx.membership.claim.mastership_claim import Claim, ClaimStanding
 from phalanx.wire import events
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Outbox, Send
 
 
 def claims(lone: Lone) -> list[str]:

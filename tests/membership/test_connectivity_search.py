@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx.membership import connectivity
-from phalanx.membership.connected import part
-from phalanx.membership.connected.branching import cover, find_heaviest
-from phalanx.membership.connected.graph import bits, exhaust, weigh
-from phalanx.membership.connected.improving import bound_by_pieces, exchange
+from phalanx.membership.clique import part
+from phalanx.membership.clique.branching import cover, find_heaviest
+from phalanx.membership.clique.graph import bits, exhaust, weigh
+from phalanx.membership.clique.improving import bound_by_pieces, exchange
 from phalanx.membership.connectivity import Search, all_largest_connected_sets, best_connected_members
 
 Pairs = list[tuple[int, int]]

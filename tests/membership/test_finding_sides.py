@@ -3,9 +3,9 @@
 import pytest
 
 from harness import Cluster, address, name_of
+from phalanx.machine.effects import Send
 from phalanx.wire import events
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Send
 
 
 def go_on(c: Cluster, ms: int) -> None:

@@ -5,12 +5,14 @@ import pytest
 from harness import PORT, Cluster, Lone, address, lone_id, lone_view
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, member_id
-from phalanx.membership.joining import Joining, JoinOutcome
-from phalanx.membership.publication import Publication
+from phalanx.machine.effects import Finished, Record, Send
+from phalanx.machine.inputs import LinkLost, LinkRefused, Received, Started, TimePassed
+from phalanx.machine.outbox import Outbox
+from phalanx.membership.join.joining import Joining, JoinOutcome
+from phalanx.membership.views.publication import Publication
 from phalanx.node.node import Node
 from phalanx.wire import events
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Finished, LinkLost, LinkRefused, Outbox, Received, Record, Send, Started, TimePassed
 
 
 class Joiner:

@@ -6,7 +6,7 @@ import pytest
 
 from phalanx.common.ids import NEVER, MemberId
 from phalanx.common.quorum import Carried, Footing, Memory, StableView
-from phalanx.membership.lease import Lease, with_margin
+from phalanx.membership.quorum.lease import Lease, with_margin
 
 A, B, C, D, E = map(MemberId, "ABCDE")
 LEASE = 1_000

@@ -6,9 +6,10 @@ from harness import Cluster, address
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId
+from phalanx.machine.effects import Send
+from phalanx.machine.inputs import Received
 from phalanx.wire import events
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Received, Send
 
 pytestmark = pytest.mark.thorough
 

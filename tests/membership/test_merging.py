@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from harness import Cluster, address, lone_id, lone_view, name_of
 from phalanx.common.view import MembersView
-from phalanx.membership.merging import side_rank
+from phalanx.machine.inputs import Received
+from phalanx.membership.merge.merging import side_rank
 from phalanx.wire import events
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Received
 
 
 def split(c: Cluster, one: str, other: str) -> None:

@@ -11,9 +11,10 @@ import pytest
 from harness import Cluster, address, lone_id, lone_view, name_of
 from phalanx.common.former_incarnation import Past
 from phalanx.common.view import MembersView
+from phalanx.machine.effects import Finished
+from phalanx.machine.inputs import Received
 from phalanx.wire import events
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Finished, Received
 
 pytestmark = pytest.mark.thorough
 

@@ -4,7 +4,7 @@ import pytest
 from tests.harness import address
 
 from phalanx.common.ids import MemberId, member_id
-from phalanx.membership.connectivity_reports import UNREPEATED, Reports
+from phalanx.membership.partial.connectivity_reports import UNREPEATED, Reports
 
 
 def id_(name: str) -> MemberId:

@@ -12,7 +12,7 @@ from phalanx.common.evacuation import Evacuation
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.membership.connectivity import Search
-from phalanx.membership.resolution import STEPS, Resolution, ResolutionStage
+from phalanx.membership.partial.resolution import STEPS, Resolution, ResolutionStage
 from phalanx.wire import events
 from phalanx.wire import messages as m
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from harness import Cluster, lone_id, name_of
 from phalanx.common.view import MembersView
-from phalanx.membership.ring import plan_watching, ring_order
+from phalanx.membership.detect.ring import plan_watching, ring_order
 from phalanx.wire import events
 from phalanx.wire import messages as m
 

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from harness import Lone, lone_id, lone_view
 from phalanx.common.errors import InvariantViolation
-from phalanx.membership.claim import STANDINGS, Claim, ClaimStanding, ClaimStep
+from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
+from phalanx.machine.outbox import Outbox
+from phalanx.membership.claim.mastership_claim import STANDINGS, Claim, ClaimStanding, ClaimStep
+from phalanx.membership.detect.suspicion import TRUST_CHANGES, Sign, Trust
 from phalanx.membership.role import TRANSITIONS, Role, RoleTurn, next_role
-from phalanx.membership.suspicion import TRUST_CHANGES, Sign, Trust
 from phalanx.wire import messages as m
-from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp, Outbox
 
 NAMES = "ABDE"
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,12 +10,12 @@ import pytest
 from phalanx.client.aio import AsyncClient
 from phalanx.common.errors import IndeterminateWrite, UnavailableError
 from phalanx.common.ids import Address
+from phalanx.machine.effects import Send
 from phalanx.maps.requests import raise_error
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.flow import BacklogFull, Drop, Limits
 from phalanx.net.link import Link
 from phalanx.wire.codec import encode_frame
-from phalanx.wire.effects import Send
 from phalanx.wire.messages import Get, Put, Welcome
 
 SMALL = Limits(member_backlog_bytes=100_000)

@@ -10,10 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from harness import CLIENT, KEY, MAP, Cluster
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import ClientId, MemberId
-from phalanx.partition.publishing import COALESCE_PUBLICATIONS_MS
+from phalanx.machine.inputs import Received
+from phalanx.partition.coordinator.table_publication import COALESCE_PUBLICATIONS_MS
 from phalanx.wire import messages as m
 from phalanx.wire.codec import encode_frame
-from phalanx.wire.effects import Received
 from strategies import REQUESTS, messages, structs
 
 pytestmark = pytest.mark.thorough

@@ -6,9 +6,9 @@ from harness import lone_id, lone_view
 from phalanx.common.ids import Millis
 from phalanx.common.invariant import InvariantViolation
 from phalanx.common.table import unassigned_table
+from phalanx.machine.facts import Fact, IncarnationOver, KeptHandedIn, NewTable, NewView
+from phalanx.machine.outbox import Outbox
 from phalanx.node.interests import MOST_ROUNDS, Facts, Interest, interest, interest_in_both
-from phalanx.wire.effects import Outbox
-from phalanx.wire.facts import Fact, IncarnationOver, KeptHandedIn, NewTable, NewView
 
 TABLE = NewTable(unassigned_table(4))
 

@@ -10,9 +10,9 @@ from harness import lone_id
 from phalanx.common.config import NodeConfig
 from phalanx.common.invariant import InvariantViolation
 from phalanx.grid.routes import grid_routes
+from phalanx.machine.routes import Routes, handlers_of, route, route_each, route_untimed
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
-from phalanx.wire.routes import Routes, handlers_of, route, route_each, route_untimed
 
 ALL = get_args(m.Message)
 NODE = Node(lone_id("A"), NodeConfig())

@@ -7,9 +7,10 @@ import pytest
 
 from harness import MAP, TEXT, Cluster
 from phalanx.common.ids import ClientId
+from phalanx.machine.effects import Send
+from phalanx.machine.inputs import Received, ReceivedTogether, TimePassed
 from phalanx.node.node import SERVED_IN_A_TURN
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Received, ReceivedTogether, Send, TimePassed
 
 CALLER = ClientId("client/1")
 MANY = 5 * SERVED_IN_A_TURN

@@ -13,11 +13,13 @@ from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.table import build_table, unassigned_table
 from phalanx.grid.replica.replica_split import divide
 from phalanx.grid.replica.store import Replica
+from phalanx.machine.effects import Answer
+from phalanx.machine.inputs import Call
+from phalanx.machine.outbox import Outbox
 from phalanx.maps.scanning import ScanPositions
-from phalanx.partition.recovery import recover
+from phalanx.partition.recovery.most_recent_table import recover
 from phalanx.wire import events
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Answer, Call, Outbox
 
 VALUE = b"\0\0\0\1v"
 OTHER = b"\0\0\0\1w"
@@ -362,7 +364,7 @@ def test_who_has_just_come_takes_a_copy_before_the_first_table() -> None:
 def rows(c: Cluster, *wanted: str) -> Any:
     """Whom the master wants to hold each partition."""
     slots = [c.slots(row) for row in wanted]
-    return patch("phalanx.partition.eligibility.assign", lambda table, members, backup_count: slots)
+    return patch("phalanx.partition.coordinator.eligibility.assign", lambda table, members, backup_count: slots)
 
 
 @pytest.mark.parametrize("hears_first", [False, True])

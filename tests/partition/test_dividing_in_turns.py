@@ -186,7 +186,7 @@ def test_partitions_that_are_divided_once_more_in_the_middle(until: str) -> None
     c = cluster()
     copies: list[Any] = []
     c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyStart) and not copies.append(message)
-    where = "phalanx.partition.eligibility.assign"
+    where = "phalanx.partition.coordinator.eligibility.assign"
     with patch(where, lambda rows, members, backup_count: [c.slots("AB")] * len(rows)):
         divide(c, 2, until)
         assert c.is_done(c.ask("A", m.ChangePartitionCount, 6))

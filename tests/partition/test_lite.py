@@ -10,7 +10,7 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.map_settings import MapChange
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
-from phalanx.membership.merging import side_rank
+from phalanx.membership.merge.merging import side_rank
 from phalanx.wire import events
 from phalanx.wire import messages as m
 

@@ -26,7 +26,7 @@ from phalanx.common.losses import (
 from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.grid.merge.merging import LEAVE_AFTER_MS
-from phalanx.partition.repair import repair
+from phalanx.partition.recovery.repair import repair
 from phalanx.wire import events
 from phalanx.wire import messages as m
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from harness import lone_id
 from masters import Master, rows_of, slots_of, step_of, table_of
-from phalanx.partition.migrating import plan_steps
+from phalanx.partition.migrations import plan_steps
 from phalanx.wire import events
 from phalanx.wire import messages as m
 

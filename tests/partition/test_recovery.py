@@ -9,7 +9,7 @@ from masters import Master, follower, rows_of, slots_of, step_of, table_of
 from phalanx.common.backups import BackupCount
 from phalanx.common.map_settings import MapPlan, MapSettings
 from phalanx.common.table import PartitionTable, build_table
-from phalanx.partition.recovery import Recovery, recover
+from phalanx.partition.recovery.most_recent_table import Recovery, recover
 from phalanx.wire import events
 from phalanx.wire import messages as m
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from harness import lone_id
 from phalanx.common.ids import MemberId
 from phalanx.common.table import PartitionTable, Slots, build_table, unassigned_table
-from phalanx.partition.repair import repair
+from phalanx.partition.recovery.repair import repair
 
 
 def ids(names: str) -> tuple[MemberId, ...]:

@@ -29,7 +29,7 @@ class OneRow:
     """One partition, whose row is to become another one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, row: str, target: str, others: str = "") -> None:
-        monkeypatch.setattr("phalanx.partition.eligibility.assign", self._assign)
+        monkeypatch.setattr("phalanx.partition.coordinator.eligibility.assign", self._assign)
         self.wanted = row
         members = "".join(dict.fromkeys("M" + row + target + others + "L")).replace("-", "")
         self.c = c = Cluster(members, partition_count=1, backup_count=len(row) - 1, copy_chunk_bytes=60)

@@ -3,7 +3,7 @@
 from harness import lone_id
 from phalanx.common.ids import MemberId
 from phalanx.common.table import Slots, build_table
-from phalanx.partition.substitute_replicas import with_stand_ins
+from phalanx.partition.coordinator.substitute_replicas import with_stand_ins
 
 
 def slots(row: str) -> Slots:

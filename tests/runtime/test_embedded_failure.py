@@ -15,10 +15,10 @@ from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_key_data
 from phalanx.common.errors import EntryTooLarge
 from phalanx.common.ids import MemberId
+from phalanx.machine.inputs import TimePassed
 from phalanx.runtime.failure import MemoryShortage
 from phalanx.runtime.member import Member
 from phalanx.wire.codec import FrameReader
-from phalanx.wire.effects import TimePassed
 
 WITHIN_S = 30.0
 

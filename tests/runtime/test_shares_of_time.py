@@ -12,10 +12,10 @@ from phalanx.codec.values import keys_to_data
 from phalanx.common.hidden_maps import StagedStep
 from phalanx.common.ids import ClientId, MemberId
 from phalanx.common.map_settings import MapChange
+from phalanx.machine.inputs import Received, ReceivedTogether
 from phalanx.runtime.inbound import FEW_KEYS, MAX_LOT, TURN_S, Inbound
 from phalanx.runtime.member import Member
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Received, ReceivedTogether
 from raw_peers import RawPeer
 
 (KEY,) = keys_to_data(["k"])

@@ -10,9 +10,9 @@ import pytest
 import phalanx
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import ClientId
+from phalanx.machine.inputs import Call, Received, ReceivedTogether, TimePassed
 from phalanx.runtime.slow_turns import TELL_AGAIN_S, SlowTurns, described
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Call, Received, ReceivedTogether, TimePassed
 
 CLIENT = ClientId("client/1")
 

@@ -4,9 +4,9 @@ import pytest
 
 from phalanx.common.ids import MemberId
 from phalanx.common.view import MembersView
-from phalanx.membership.claim import Claim
+from phalanx.membership.claim.mastership_claim import Claim
+from phalanx.membership.claim.succession import Succession
 from phalanx.membership.role import Role, RoleTurn
-from phalanx.membership.succession import Succession
 from phalanx.sim.exploration import settle
 from phalanx.sim.exploration.form import CLOCK_START, FAR_MS, form_of
 from phalanx.sim.exploration.search import Exploration, Explored, replay

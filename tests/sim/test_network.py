@@ -6,11 +6,11 @@ import pytest
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, member_id
+from phalanx.machine.inputs import Input, LinkLost, LinkRefused, LinkUp
 from phalanx.node.node import Node
 from phalanx.sim.event_queue import Agenda
 from phalanx.sim.host import Host
 from phalanx.sim.network import Network
-from phalanx.wire.effects import Input, LinkLost, LinkRefused, LinkUp
 from phalanx.wire.messages import MembersAck, Message
 
 

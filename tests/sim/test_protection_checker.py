@@ -9,9 +9,10 @@ from phalanx.common.ids import MemberId
 from phalanx.common.map_settings import Protection
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
+from phalanx.machine.effects import Record, Send
+from phalanx.machine.inputs import TimePassed
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.protection_checker import ProtectionChecker
-from phalanx.wire.effects import Record, Send, TimePassed
 from phalanx.wire.events import ViewInstalled
 from phalanx.wire.messages import ValueReply
 

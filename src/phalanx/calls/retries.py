@@ -25,7 +25,9 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.wire.effects import Answer, Call, LinkLost, LinkRefused, Outbox
+from phalanx.machine.effects import Answer
+from phalanx.machine.inputs import Call, LinkLost, LinkRefused
+from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import OPERATIONS, WRITES, BulkRequest, ErrorReply, KeyRequest, Reply, Request
 
 RETRY_PAUSE_MS = 20

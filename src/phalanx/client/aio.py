@@ -18,6 +18,8 @@ from phalanx.common.errors import EntryTooLarge, ErrorCode, UnavailableError, Us
 from phalanx.common.ids import Target, is_member, parse_addresses
 from phalanx.common.table import PartitionTable
 from phalanx.common.words import check_text
+from phalanx.machine.effects import Answer, Effect, Send
+from phalanx.machine.inputs import Call, LinkLost, LinkRefused
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect
 from phalanx.maps.time_limit import connecting_limit
@@ -27,7 +29,6 @@ from phalanx.net.forking import FORKED, tell_forks
 from phalanx.net.link import Link
 from phalanx.net.secret import Secret, find_secret
 from phalanx.wire.codec import DEFAULT_MAX_FRAME_BYTES, encode_frame
-from phalanx.wire.effects import Answer, Call, Effect, LinkLost, LinkRefused, Send
 from phalanx.wire.messages import ErrorReply, GetMapNames, Message, NamesReply, TableReply
 
 logger = logging.getLogger("phalanx.client")

@@ -20,7 +20,9 @@ from phalanx.common.errors import ConnectError, ErrorCode, TwoClusters
 from phalanx.common.ids import Address, MemberId, Millis, Target, address_of
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.wire.effects import Call, Effect, LinkLost, LinkRefused, Outbox, Send
+from phalanx.machine.effects import Effect, Send
+from phalanx.machine.inputs import Call, LinkLost, LinkRefused
+from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import ErrorReply, GetTable, Reply, TableReply
 
 ASK_PAUSE_MS = 10

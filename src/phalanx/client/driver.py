@@ -16,8 +16,9 @@ from phalanx.client.knowledge import Knowledge
 from phalanx.client.wire import Opening, RefusedByPeer, Wire
 from phalanx.common.errors import EntryTooLarge, ProtocolError
 from phalanx.common.ids import Target, is_member
+from phalanx.machine.effects import Answer, Effect, Send
+from phalanx.machine.inputs import LinkLost, LinkRefused
 from phalanx.net.secret import Secret
-from phalanx.wire.effects import Answer, Effect, LinkLost, LinkRefused, Send
 from phalanx.wire.messages import TableReply
 
 SOLE_WAITS_S = (1.0, 0.1)

@@ -13,7 +13,7 @@ import time
 from phalanx.client.core import ClientCore
 from phalanx.client.loyalty import Contact, Known
 from phalanx.common.ids import Millis, Target
-from phalanx.wire.effects import Effect
+from phalanx.machine.effects import Effect
 from phalanx.wire.messages import TableReply
 
 logger = logging.getLogger("phalanx.client")

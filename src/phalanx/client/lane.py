@@ -20,8 +20,9 @@ from phalanx.client.knowledge import Knowledge
 from phalanx.client.wire import NotDelivered
 from phalanx.common.errors import ConnectError, EntryTooLarge, ErrorCode, ProtocolError
 from phalanx.common.ids import Address, Millis, Target
+from phalanx.machine.effects import Effect
+from phalanx.machine.inputs import Call
 from phalanx.net.secret import Secret
-from phalanx.wire.effects import Call, Effect
 from phalanx.wire.messages import OPERATIONS, ErrorReply
 
 MARGIN_S = 10

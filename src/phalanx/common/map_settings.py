@@ -14,7 +14,7 @@ map has entries.
 So to change one aspect of a map leaves the others what they were, and those that it never had of its own follow the usual
 ones. A map need not exist to have settings. A hidden map (`hidden_maps`) has those of the map that it is for.
 
-The plan also says by which job the content of a map was replaced last, and which is about to (`partition.replacing`).
+The plan also says by which job the content of a map was replaced last, and which is about to (`partition.coordinator.map_replacement`).
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Carried(msgspec.Struct, frozen=True):
 
     memory: Memory
     bound_to: MemberId | None = None
-    """The master that it has promised to follow no other (`membership.lease`), and until when."""
+    """The master that it has promised to follow no other (`membership.quorum.lease`), and until when."""
     bound_until: Millis = 0
     founded_at: Millis | None = None
     """When the cluster had been founded at the latest; None: the process was in none."""

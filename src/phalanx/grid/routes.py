@@ -8,6 +8,7 @@ from phalanx.grid.merge.receiver import on_merge_request
 from phalanx.grid.requests.bulk import on_bulk_request
 from phalanx.grid.requests.single import on_key_request
 from phalanx.grid.service import GridService
+from phalanx.machine.routes import Routes, route, route_each, route_untimed
 from phalanx.wire.messages import (
     ClientBulkRequest,
     CopyAck,
@@ -21,7 +22,6 @@ from phalanx.wire.messages import (
     ReplicateAck,
     ReplicateAcks,
 )
-from phalanx.wire.routes import Routes, route, route_each, route_untimed
 
 
 def grid_routes(grid: GridService) -> Routes:

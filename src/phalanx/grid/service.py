@@ -33,8 +33,8 @@ from phalanx.grid.replication.protection import Guard, MajorityQuestion
 from phalanx.grid.serving.scanning import WaitingScans
 from phalanx.grid.serving.turns import WorkInTurns
 from phalanx.grid.staging.staged_rows import StagingKeeper
-from phalanx.wire.effects import Outbox
-from phalanx.wire.facts import IncarnationOver, NewView, TableConfirmed
+from phalanx.machine.facts import IncarnationOver, NewView, TableConfirmed
+from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import (
     ActiveMigration,
     CopyAck,

@@ -22,9 +22,9 @@ from typing import Generic, TypeVar
 import msgspec
 
 from phalanx.common.errors import UsageError
-from phalanx.membership.connected.graph import PAUSE, Work, bits, cut_out, exhaust, find_components
-from phalanx.membership.connected.part import MOST_SETS, GraphPart
-from phalanx.membership.connected.preferring import CRITERIA, Choice, PreferenceOptions, Stakes, choose
+from phalanx.membership.clique.graph import PAUSE, Work, bits, cut_out, exhaust, find_components
+from phalanx.membership.clique.part import MOST_SETS, GraphPart
+from phalanx.membership.clique.preferring import CRITERIA, Choice, PreferenceOptions, Stakes, choose
 
 M = TypeVar("M", bound=Hashable)
 

@@ -6,14 +6,15 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.former_incarnation import Past
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.view import MembersView, only_special
-from phalanx.membership.divergence import Divergence
-from phalanx.membership.joining import Joining, JoinOutcome
-from phalanx.membership.rejoin import Rejoining
+from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
+from phalanx.machine.outbox import Outbox
+from phalanx.membership.heartbeats.ticker import Ticker
+from phalanx.membership.join.joining import Joining, JoinOutcome
+from phalanx.membership.merge.divergence import Divergence
+from phalanx.membership.merge.rejoin import Rejoining
 from phalanx.membership.role import RoleTurn
 from phalanx.membership.state import MembershipState
-from phalanx.membership.ticker import Ticker
 from phalanx.wire import events
-from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp, Outbox
 from phalanx.wire.messages import JoinRedirect, JoinRefused, JoinResponse, MembersAck, ReachAnswer
 
 

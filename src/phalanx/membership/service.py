@@ -24,22 +24,24 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.quorum import Carried
 from phalanx.common.view import MembersView
-from phalanx.membership.administration import Administration
-from phalanx.membership.divergence import Divergence
+from phalanx.machine.facts import EvacuationOver, KeptHandedIn, MembershipChanged, ReplicasHandedOver, TableConfirmed
+from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
+from phalanx.machine.outbox import Outbox
+from phalanx.machine.routes import Routes, route, route_untimed
+from phalanx.membership.claim.succession import Succession
+from phalanx.membership.detect.suspicion import Suspicions
 from phalanx.membership.entry import Entry
-from phalanx.membership.liveness import LivenessDispatch
-from phalanx.membership.merging import Merging
-from phalanx.membership.resolution import Resolution
+from phalanx.membership.heartbeats.liveness import LivenessDispatch
+from phalanx.membership.heartbeats.ticker import Ticker
+from phalanx.membership.merge.divergence import Divergence
+from phalanx.membership.merge.merging import Merging
+from phalanx.membership.partial.resolution import Resolution
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
-from phalanx.membership.succession import Succession
-from phalanx.membership.suspicion import Suspicions
 from phalanx.membership.suspicion_handling import SuspicionHandling
-from phalanx.membership.ticker import Ticker
 from phalanx.membership.view_acceptance import Lists
+from phalanx.membership.views.administration import Administration
 from phalanx.wire import events
-from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp, Outbox
-from phalanx.wire.facts import EvacuationOver, KeptHandedIn, MembershipChanged, ReplicasHandedOver, TableConfirmed
 from phalanx.wire.message import WireMessage
 from phalanx.wire.messages import (
     ClaimAnswer,
@@ -67,7 +69,6 @@ from phalanx.wire.messages import (
     SuspicionReport,
     ViewIsStable,
 )
-from phalanx.wire.routes import Routes, route, route_untimed
 
 M = TypeVar("M", bound=WireMessage)
 Handle = Callable[[MemberId, M, Millis], None]

@@ -17,15 +17,16 @@ from phalanx.common.invariant import invariant
 from phalanx.common.quorum import Carried
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
-from phalanx.membership.exclusion import Exclusion
-from phalanx.membership.lease import Lease
-from phalanx.membership.quorum import QuorumState
-from phalanx.membership.ring import Watching, plan_watching
+from phalanx.machine.effects import Finished
+from phalanx.machine.facts import IncarnationOver, MembershipChanged, NewView
+from phalanx.machine.outbox import Outbox
+from phalanx.membership.detect.ring import Watching, plan_watching
+from phalanx.membership.detect.suspicion import Suspicions
+from phalanx.membership.quorum.exclusion import Exclusion
+from phalanx.membership.quorum.lease import Lease
+from phalanx.membership.quorum.quorum_state import QuorumState
 from phalanx.membership.role import Role, RoleTurn, next_role
-from phalanx.membership.suspicion import Suspicions
 from phalanx.wire import events
-from phalanx.wire.effects import Finished, Outbox
-from phalanx.wire.facts import IncarnationOver, MembershipChanged, NewView
 from phalanx.wire.messages import (
     ExplicitSuspicion,
     Heartbeat,

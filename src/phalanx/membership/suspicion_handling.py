@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.membership.administration import Administration
+from phalanx.membership.claim.succession import Succession
+from phalanx.membership.heartbeats.ticker import Ticker
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
-from phalanx.membership.succession import Succession
-from phalanx.membership.ticker import Ticker
+from phalanx.membership.views.administration import Administration
 
 
 class SuspicionHandling:

@@ -8,13 +8,13 @@ without it, or whoever sent it is not its master (`divergence`).
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.membership.divergence import Divergence
+from phalanx.machine.outbox import Outbox
+from phalanx.membership.claim.succession import Succession
+from phalanx.membership.merge.divergence import Divergence
 from phalanx.membership.role import RoleTurn
 from phalanx.membership.state import MembershipState
-from phalanx.membership.succession import Succession
 from phalanx.membership.suspicion_handling import SuspicionHandling
 from phalanx.wire import events
-from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import MembersAck, MembersUpdate
 
 

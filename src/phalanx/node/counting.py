@@ -15,7 +15,7 @@ from phalanx.common.ids import Millis, Target
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.replica.store import MapStore
 from phalanx.grid.service import GridService
-from phalanx.wire.effects import Outbox
+from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import GetMapNames, GetReplicas, NamesReply, ReplicasReply, Reply
 
 ENTRIES_AT_ONCE = 20_000

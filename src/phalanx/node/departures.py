@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from phalanx.common.ids import Address, MemberId, address_of
+from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
+from phalanx.machine.outbox import Outbox
 from phalanx.node.history import History
-from phalanx.partition.losses import Departure
-from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp, Outbox
+from phalanx.partition.coordinator.loss_records import Departure
 from phalanx.wire.events import Event, MemberAdmitted, MemberRemoved, MemberSuspected
 
 REMEMBERED = 10_000

@@ -13,12 +13,13 @@ from phalanx.common.table import HOLE
 from phalanx.common.view import MembersView
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.service import GridService
+from phalanx.machine.outbox import Outbox
+from phalanx.machine.routes import Routes, route_each
 from phalanx.membership.service import MembershipService
 from phalanx.node.counting import Counts
 from phalanx.node.history import History
-from phalanx.partition.coordinator import PartitionCoordinator
+from phalanx.partition.coordinator.coordinator import PartitionCoordinator
 from phalanx.partition.installed_table import InstalledTable
-from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
     ErrorReply,
     GetHistory,
@@ -40,7 +41,6 @@ from phalanx.wire.messages import (
     SafetyReply,
     TableReply,
 )
-from phalanx.wire.routes import Routes, route_each
 
 Told = GetTable | GetMembers | GetHistory | GetSafety | GetMigrations | GetLosses
 """What is answered at once."""

@@ -1,4 +1,4 @@
-"""Hands the facts that machines record (`wire.facts`) to the machines that have declared an interest.
+"""Hands the facts that machines record (`machine.facts`) to the machines that have declared an interest.
 
 The machines have a fixed order. In a round each in its turn is given the latest facts of the kinds that it has named, if
 one of them is new to it; what it records itself meanwhile is for the others. Rounds follow one another until nobody has
@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from phalanx.common.ids import Millis
 from phalanx.common.invariant import invariant
-from phalanx.wire.facts import Fact, IncarnationOver
+from phalanx.machine.facts import Fact, IncarnationOver
 
 MOST_ROUNDS = 1_000
 """Of one input. Two or three are usual, and each master that leaves, or member that goes, makes a few more."""

@@ -24,32 +24,8 @@ from phalanx.grid.merge.merging import FIRST_ID, DataMerging
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas
 from phalanx.grid.routes import grid_routes
 from phalanx.grid.service import GridService
-from phalanx.membership.service import MembershipService
-from phalanx.node.departures import Departures
-from phalanx.node.history import History
-from phalanx.node.inquiries import Inquiries
-from phalanx.node.interests import Facts, Interest, interest, interest_in_both
-from phalanx.node.operator_requests import OperatorRequests
-from phalanx.node.pause_detection import PauseDetection
-from phalanx.node.sender_rules import OF_CLIENTS, OF_MEMBERS_ONLY, admits_stranger
-from phalanx.partition.coordinator import PartitionCoordinator
-from phalanx.partition.installed_table import InstalledTable
-from phalanx.wire import messages as m
-from phalanx.wire.effects import (
-    Call,
-    Effect,
-    Input,
-    LeaveWanted,
-    LinkLost,
-    LinkRefused,
-    LinkUp,
-    Outbox,
-    Received,
-    ReceivedTogether,
-    Started,
-    TimePassed,
-)
-from phalanx.wire.facts import (
+from phalanx.machine.effects import Effect
+from phalanx.machine.facts import (
     EvacuationOver,
     IncarnationOver,
     KeptHandedIn,
@@ -59,8 +35,32 @@ from phalanx.wire.facts import (
     ReplicasHandedOver,
     TableConfirmed,
 )
+from phalanx.machine.inputs import (
+    Call,
+    Input,
+    LeaveWanted,
+    LinkLost,
+    LinkRefused,
+    LinkUp,
+    Received,
+    ReceivedTogether,
+    Started,
+    TimePassed,
+)
+from phalanx.machine.outbox import Outbox
+from phalanx.machine.routes import handlers_of, route_each
+from phalanx.membership.service import MembershipService
+from phalanx.node.departures import Departures
+from phalanx.node.history import History
+from phalanx.node.inquiries import Inquiries
+from phalanx.node.interests import Facts, Interest, interest, interest_in_both
+from phalanx.node.operator_requests import OperatorRequests
+from phalanx.node.pause_detection import PauseDetection
+from phalanx.node.sender_rules import OF_CLIENTS, OF_MEMBERS_ONLY, admits_stranger
+from phalanx.partition.coordinator.coordinator import PartitionCoordinator
+from phalanx.partition.installed_table import InstalledTable
+from phalanx.wire import messages as m
 from phalanx.wire.message import WireMessage
-from phalanx.wire.routes import handlers_of, route_each
 
 _OF_ONE_PARTITION = frozenset(
     [

@@ -12,9 +12,10 @@ from phalanx.common.clock import GridClock
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import Millis, Target
 from phalanx.grid.replication.protection import Guard
+from phalanx.machine.outbox import Outbox
+from phalanx.machine.routes import Routes, route_each
 from phalanx.membership.service import MembershipService
-from phalanx.partition.coordinator import PartitionCoordinator
-from phalanx.wire.effects import Outbox
+from phalanx.partition.coordinator.coordinator import PartitionCoordinator
 from phalanx.wire.messages import (
     AcceptView,
     AcknowledgeLosses,
@@ -30,7 +31,6 @@ from phalanx.wire.messages import (
     Replacement,
     Reply,
 )
-from phalanx.wire.routes import Routes, route_each
 
 
 class OperatorRequests:

@@ -23,12 +23,12 @@ from __future__ import annotations
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import NEVER, MemberId, Millis, Target
+from phalanx.machine.outbox import Outbox
+from phalanx.machine.routes import Routes, route_each, route_untimed
 from phalanx.membership.service import MembershipService
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire import events
-from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, StandingAnswer, StandingQuestion
-from phalanx.wire.routes import Routes, route_each, route_untimed
 
 ON_ITS_OWN = -1
 """Of who answers a master: which table it has is not asked."""

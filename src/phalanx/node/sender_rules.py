@@ -10,7 +10,7 @@ from typing import get_args
 
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Target, is_client
-from phalanx.wire.effects import Outbox
+from phalanx.machine.outbox import Outbox
 from phalanx.wire.message import WireMessage
 from phalanx.wire.messages import (
     WRITES,

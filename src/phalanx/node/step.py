@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from phalanx.common.ids import Millis
+from phalanx.machine.effects import Effect
+from phalanx.machine.inputs import Input
 from phalanx.node.node import Node
-from phalanx.wire.effects import Effect, Input
 
 
 def take_step(

@@ -21,8 +21,8 @@ from collections.abc import Hashable, Sequence
 from typing import TypeVar, cast
 
 from phalanx.common.invariant import invariant
-from phalanx.partition.balancing import Draft, level_owners, level_replicas, save_moves
-from phalanx.partition.shares import Candidate, bound_zones, find_quotas, number_zones
+from phalanx.partition.placement.balancing import Draft, level_owners, level_replicas, save_moves
+from phalanx.partition.placement.shares import Candidate, bound_zones, find_quotas, number_zones
 
 __all__ = ["Candidate", "assign", "count_moves", "find_fewest_moves", "least_loaded"]
 

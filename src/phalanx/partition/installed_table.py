@@ -17,9 +17,10 @@ from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import differences
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import ViewId
+from phalanx.machine.facts import IncarnationOver, MembershipChanged, NewTable, TableConfirmed
+from phalanx.machine.outbox import Outbox
+from phalanx.machine.routes import Routes, route, route_untimed
 from phalanx.wire import events
-from phalanx.wire.effects import Outbox
-from phalanx.wire.facts import IncarnationOver, MembershipChanged, NewTable, TableConfirmed
 from phalanx.wire.messages import (
     ActiveMigration,
     CompletedMigration,
@@ -34,7 +35,6 @@ from phalanx.wire.messages import (
     TableRequest,
     TableUpdate,
 )
-from phalanx.wire.routes import Routes, route, route_untimed
 
 
 class Replicas(Protocol):

@@ -10,10 +10,10 @@ from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import from_data, to_data, to_key_data
 from phalanx.common.errors import ErrorCode, IndeterminateWrite, UnavailableError, UsageError
 from phalanx.common.table import PartitionTable
+from phalanx.machine.inputs import Call, Input
 from phalanx.maps.async_map import AsyncMap
 from phalanx.maps.requests import OPEN_FROM_EVERY, check_map_name, expect, ttl_to_ms
 from phalanx.net.forking import FORKED, tell_forks
-from phalanx.wire.effects import Call, Input
 from phalanx.wire.messages import ChangeLite, DoneReply, ErrorReply, Get, GetTable, Put, Reply, Request, ValueReply
 
 if TYPE_CHECKING:

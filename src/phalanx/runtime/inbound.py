@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from phalanx.common.errors import EntryTooLarge, ErrorCode, OutOfMemory, ProtocolError
 from phalanx.common.ids import Address, ClientId, MemberId, is_client
+from phalanx.machine.inputs import Received, ReceivedTogether
 from phalanx.net.addresses import socket_address
 from phalanx.net.connection import ConnectionGroup, FrameConnection
 from phalanx.net.flow import WAITS_FOR_READER
 from phalanx.net.greeting import GREETING_TIMEOUT_S, Accepting
 from phalanx.wire.codec import request_decoder
-from phalanx.wire.effects import Received, ReceivedTogether
 from phalanx.wire.messages import (
     Challenge,
     CopyAck,

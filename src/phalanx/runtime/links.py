@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, get_args
 from phalanx.common.errors import EntryTooLarge, ErrorCode, ProtocolError
 from phalanx.common.ids import Target, address_of, host_and_port, is_client
 from phalanx.common.view import MembersView
+from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp, Received
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.flow import BacklogFull, Drop
 from phalanx.net.link import Link
 from phalanx.runtime.safe_logger import SafeLogger
-from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp, Received
 from phalanx.wire.messages import ErrorReply, MembersUpdate, Message, Reply, Request, TableUpdate
 
 if TYPE_CHECKING:

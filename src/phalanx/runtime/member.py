@@ -17,6 +17,8 @@ from phalanx.common.errors import JoinFailed, MemberFailed, UnavailableError, Us
 from phalanx.common.ids import Address, MemberId, address_of, is_client, member_id
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
+from phalanx.machine.effects import Answer, Effect, Finished, Record, Send
+from phalanx.machine.inputs import Input, LeaveWanted, LinkLost, Started, TimePassed
 from phalanx.net.connection import ConnectionGroup, reason_of
 from phalanx.net.forking import let_go, tell_forks
 from phalanx.node.node import Node
@@ -33,18 +35,6 @@ from phalanx.runtime.overload import Overload
 from phalanx.runtime.refused_peers import Strangers
 from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.runtime.slow_turns import SlowTurns
-from phalanx.wire.effects import (
-    Answer,
-    Effect,
-    Finished,
-    Input,
-    LeaveWanted,
-    LinkLost,
-    Record,
-    Send,
-    Started,
-    TimePassed,
-)
 from phalanx.wire.events import ClusterStarted, Joined, Left
 
 logger = SafeLogger("phalanx.member")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from phalanx.machine.inputs import Call, Input, Received, ReceivedTogether
 from phalanx.runtime.safe_logger import SafeLogger
-from phalanx.wire.effects import Call, Input, Received, ReceivedTogether
 
 logger = SafeLogger("phalanx.member")
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.machine.effects import Effect, Record
 from phalanx.node.node import Node
 from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
-from phalanx.wire.effects import Effect, Record
 from phalanx.wire.events import Event, EventsLost
 
 if TYPE_CHECKING:

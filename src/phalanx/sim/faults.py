@@ -7,12 +7,12 @@ from collections import Counter
 from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MapChange
+from phalanx.machine.inputs import Call, LeaveWanted
 from phalanx.sim.exhaustion import Shortage
 from phalanx.sim.host import Host
 from phalanx.sim.options import DESTINATION, MAP, MASTER, OTHER_REPLICA, OWNER, Fault, FaultKind
 from phalanx.sim.story import Story
 from phalanx.sim.world import World
-from phalanx.wire.effects import Call, LeaveWanted
 from phalanx.wire.events import MigrationStarted
 from phalanx.wire.messages import ChangeMap, ChangePartitionCount
 

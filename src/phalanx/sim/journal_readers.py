@@ -11,6 +11,7 @@ from random import Random
 
 from phalanx.codec.hashing import children_of, partition_of
 from phalanx.common.ids import Millis
+from phalanx.machine.inputs import Call
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.journal_checker import EventRun, JournalChecker, Told
 from phalanx.sim.checkers.table_checker import TableChecker
@@ -20,7 +21,6 @@ from phalanx.sim.host import Host
 from phalanx.sim.options import BRIEF, MAP, Options
 from phalanx.sim.world import World
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Call
 
 TURN_MS = 40
 READERS = 2

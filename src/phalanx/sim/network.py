@@ -17,9 +17,9 @@ from typing import Protocol
 
 from phalanx.common.ids import Address, MemberId, Millis, Target, address_of, is_member
 from phalanx.common.invariant import invariant
+from phalanx.machine.inputs import Input, LinkLost, LinkRefused, LinkUp
 from phalanx.sim.event_queue import Agenda
 from phalanx.sim.host import Host
-from phalanx.wire.effects import Input, LinkLost, LinkRefused, LinkUp
 from phalanx.wire.messages import Message
 
 DRAWN_AHEAD = 4_093

@@ -27,12 +27,12 @@ from phalanx.codec.rows import pack_rows
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
 from phalanx.common.ids import MemberId, Millis, Target
+from phalanx.machine.inputs import Call
 from phalanx.sim.history import NEVER
 from phalanx.sim.host import Host
 from phalanx.sim.options import APPLIED, REPLACED, Options
 from phalanx.sim.world import World
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Call
 
 JOBS_FROM = 1 << 39
 """Ids of what these programs ask for: above those of the workload's calls."""

@@ -12,13 +12,13 @@ from phalanx.codec.hashing import partition_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
+from phalanx.machine.inputs import Call
 from phalanx.sim.history import Operation, Outcome
 from phalanx.sim.host import Host
 from phalanx.sim.options import MAP as MAP
 from phalanx.sim.options import Options
 from phalanx.sim.world import World
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Call
 
 TEXT = b"\xff\xff\xff\xf5"
 """The type id of a string: what keys and values begin with."""

@@ -17,6 +17,8 @@ import msgspec
 from phalanx.common.ids import MemberId, Millis, member_id
 from phalanx.common.invariant import invariant
 from phalanx.common.table import PartitionTable
+from phalanx.machine.effects import Answer, Effect, Finished, Record, Send
+from phalanx.machine.inputs import Input, LeaveWanted, Received, ReceivedTogether, Started, TimePassed
 from phalanx.node.node import Node
 from phalanx.node.step import take_step
 from phalanx.sim.event_queue import Agenda
@@ -24,19 +26,6 @@ from phalanx.sim.host import Host
 from phalanx.sim.network import Channel, Network
 from phalanx.sim.options import FaultKind, Options
 from phalanx.wire.codec import message_decoder
-from phalanx.wire.effects import (
-    Answer,
-    Effect,
-    Finished,
-    Input,
-    LeaveWanted,
-    Received,
-    ReceivedTogether,
-    Record,
-    Send,
-    Started,
-    TimePassed,
-)
 from phalanx.wire.events import Event
 from phalanx.wire.messages import Message, Reply
 

@@ -19,9 +19,9 @@ from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.losses import Loss, LossBook, LossKind, bits_of, named, numbers_in
 from phalanx.common.table import PartitionTable
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide
+from phalanx.machine.facts import IncarnationOver, KeptHandedIn, MembershipChanged, TableConfirmed
+from phalanx.machine.outbox import Outbox
 from phalanx.wire import events
-from phalanx.wire.effects import Outbox
-from phalanx.wire.facts import IncarnationOver, KeptHandedIn, MembershipChanged, TableConfirmed
 from phalanx.wire.messages import KeptReport, Returned
 
 REPORT_EVERY_MS: Millis = 500

@@ -22,11 +22,12 @@ from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, OrphanedSide, keep
 from phalanx.grid.merge.sender import Handed, MergeBatch, MergeSender, Sweep
 from phalanx.grid.replica.versions import has_version, versions_of
+from phalanx.machine.effects import Finished
+from phalanx.machine.facts import IncarnationOver, KeptHandedIn, NewTable, NewView
+from phalanx.machine.outbox import Outbox
+from phalanx.machine.routes import Routes, route
 from phalanx.wire import events
-from phalanx.wire.effects import Finished, Outbox
-from phalanx.wire.facts import IncarnationOver, KeptHandedIn, NewTable, NewView
 from phalanx.wire.messages import CountReply, FindWrittenBefore, KeptAnswer, KeptQuery, MergeEntries, PageReply, Reply
-from phalanx.wire.routes import Routes, route
 
 if TYPE_CHECKING:
     from phalanx.grid.service import GridService

@@ -23,7 +23,7 @@ from phalanx.grid.replica.deduplication import Deduplication
 from phalanx.grid.replica.journal import MapJournal
 from phalanx.grid.replica.staged import Staged
 from phalanx.grid.replica.store import MapStore, Replica
-from phalanx.wire.effects import Outbox
+from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import CopyAck, CopyChunk, CopyStart, Forgotten, JournalPart
 
 ENTRY_BYTES = 16

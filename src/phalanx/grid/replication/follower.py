@@ -20,8 +20,8 @@ from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replica.store import Replica
 from phalanx.grid.replication.copying import IncomingCopy
 from phalanx.grid.replication.partition_split import UndividedReplicas
+from phalanx.machine.outbox import Outbox
 from phalanx.wire import events
-from phalanx.wire.effects import Outbox
 from phalanx.wire.messages import (
     ActiveMigration,
     CopyAck,

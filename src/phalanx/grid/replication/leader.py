@@ -16,7 +16,7 @@ from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.grid.replication.parked_requests import ParkedRequests
 from phalanx.grid.replication.protection import Guard
-from phalanx.wire.effects import Outbox
+from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, Mutation, ReplicatePut, Reply
 
 

@@ -31,7 +31,7 @@ from phalanx.grid.replication.copying import MAX_ON_THE_WAY, CopySender, Destina
 from phalanx.grid.replication.flow_control import CopyPacer
 from phalanx.grid.replication.progress import Stream, StreamState, StreamTurn
 from phalanx.grid.replication.protection import Guard
-from phalanx.wire.effects import Outbox
+from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import (
     AppliedOperation,
     CopyAck,

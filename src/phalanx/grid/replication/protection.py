@@ -23,8 +23,8 @@ from phalanx.common.hidden_maps import target_of
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.map_settings import REMEMBERED_NAMES, MapPlan, Protection
 from phalanx.common.view import MembersView
+from phalanx.machine.outbox import Outbox
 from phalanx.wire import events
-from phalanx.wire.effects import Outbox
 
 REMEDY = "start or reconnect members, or change this with 'phalanx map protect'"
 

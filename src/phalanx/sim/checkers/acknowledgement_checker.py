@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.machine.effects import Answer, Effect, Send
+from phalanx.machine.inputs import Input, Received, ReceivedTogether
 from phalanx.node.node import Node
 from phalanx.sim.checkers.findings import Findings
-from phalanx.wire.effects import Answer, Effect, Input, Received, ReceivedTogether, Send
 from phalanx.wire.messages import DoneReply, FlagReply, Reply, ValueReply, ValuesReply
 
 ACKNOWLEDGEMENTS = (DoneReply, FlagReply, ValueReply, ValuesReply)

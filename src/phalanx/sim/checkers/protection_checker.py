@@ -10,10 +10,11 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Protection
 from phalanx.common.view import MembersView
+from phalanx.machine.effects import Answer, Effect, Record, Send
+from phalanx.machine.inputs import Call, Input
 from phalanx.node.node import Node
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.staged_jobs import JOBS_FROM
-from phalanx.wire.effects import Answer, Call, Effect, Input, Record, Send
 from phalanx.wire.events import ViewInstalled
 from phalanx.wire.messages import DoneReply, ErrorReply, FlagReply, ValueReply, ValuesReply
 

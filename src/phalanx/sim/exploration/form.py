@@ -17,7 +17,7 @@ import msgspec
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Millis
 from phalanx.common.view import MembersView
-from phalanx.wire.effects import Outbox
+from phalanx.machine.outbox import Outbox
 
 CLOCK_START: Millis = 10**12
 FAR_MS: Millis = 10**8

@@ -16,11 +16,13 @@ import msgspec
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis, Target, address_of
 from phalanx.common.invariant import invariant
+from phalanx.machine.effects import Finished, Record, Send
+from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
+from phalanx.machine.outbox import Outbox
 from phalanx.membership.service import MembershipService
 from phalanx.sim.exploration.form import CLOCK_START, form_of
 from phalanx.sim.exploration.rules import ExplorationSeen, Ghost, find_broken
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Finished, LinkLost, LinkRefused, LinkUp, Outbox, Record, Send
 from phalanx.wire.events import Event
 
 Item = m.Message | LinkLost | LinkRefused | LinkUp

@@ -16,9 +16,9 @@ import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, is_member, member_id
+from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
 from phalanx.sim.exploration.member import ABSENT, CRASHED, MOST_MEMBERS, OVER, Item, MemberStates, MemberStep
 from phalanx.sim.exploration.rules import Broken, find_conflict
-from phalanx.wire.effects import LinkLost, LinkRefused, LinkUp
 
 WorldState = tuple[int, ...]
 

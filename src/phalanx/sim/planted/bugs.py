@@ -16,6 +16,7 @@ from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.progress import StreamState
+from phalanx.machine.routes import route, route_untimed
 from phalanx.membership.role import Role
 from phalanx.node.node import Node
 from phalanx.sim.planted.cuts import CUT_CANARIES
@@ -28,7 +29,6 @@ from phalanx.sim.planted.membership import MEMBERSHIP_CANARIES
 from phalanx.sim.planted.migrations import MIGRATION_CANARIES
 from phalanx.sim.planted.staging import STAGING_CANARIES
 from phalanx.wire import messages as m
-from phalanx.wire.routes import route, route_untimed
 
 
 def acknowledge_early(node: Node) -> None:

@@ -9,10 +9,11 @@ import msgspec
 
 from phalanx.common.clock import value_of, with_stamp
 from phalanx.common.ids import MemberId, Millis
+from phalanx.machine.effects import Effect, Finished
+from phalanx.machine.inputs import Input
+from phalanx.machine.routes import route
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
-from phalanx.wire.effects import Effect, Finished, Input
-from phalanx.wire.routes import route
 
 
 def serve_on_waking(node: Node) -> None:

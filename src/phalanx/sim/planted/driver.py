@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from phalanx.machine.effects import Effect, Record
+from phalanx.machine.inputs import Input
 from phalanx.node.node import Node
 from phalanx.sim.host import Host
 from phalanx.sim.world import World
-from phalanx.wire.effects import Effect, Input, Record
 
 
 class GoesOnHalfDone(World):

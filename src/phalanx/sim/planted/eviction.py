@@ -8,9 +8,9 @@ from msgspec import structs
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.replication.owned_partition import OwnedPartition
+from phalanx.machine.routes import route
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
-from phalanx.wire.routes import route
 
 
 def evict_unheard(node: Node) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
+from phalanx.machine.routes import route
 from phalanx.membership.role import Role, RoleTurn
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 from phalanx.wire.events import ClaimAnswered
-from phalanx.wire.routes import route
 
 
 def accept_equal_version(node: Node) -> None:

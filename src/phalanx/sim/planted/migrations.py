@@ -11,7 +11,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.grid.migration_source import MigrationStage, Outgoing
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.node.node import Node
-from phalanx.partition.migrating import Migrating, MigrationOutcome, plan_steps
+from phalanx.partition.migrations import Migrating, MigrationOutcome, plan_steps
 from phalanx.wire import messages as m
 
 

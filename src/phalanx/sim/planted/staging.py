@@ -12,9 +12,9 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.grid.replica.staged import Staged
 from phalanx.grid.replication.copying import CopySender
 from phalanx.grid.serving.turns import Work
+from phalanx.machine.routes import route
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
-from phalanx.wire.routes import route
 
 
 class _Forgetful(Staged):

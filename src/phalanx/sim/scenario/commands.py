@@ -10,12 +10,12 @@ import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Millis
+from phalanx.machine.inputs import Call, LeaveWanted
 from phalanx.sim.scenario import parsing, words
 from phalanx.sim.scenario.conditions import Since, check, log_lines, role_of, suspected_by
 from phalanx.sim.scenario.errors import ScenarioError, wrong
 from phalanx.sim.scenario.facts import ROW
 from phalanx.sim.scenario.stage import FOREVER, Dropping, Stage
-from phalanx.wire.effects import Call, LeaveWanted
 from phalanx.wire.messages import Put
 
 UNTIL_AT_MOST: Millis = 120_000

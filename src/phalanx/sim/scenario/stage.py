@@ -16,6 +16,7 @@ import msgspec
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis, Target, address_of, is_member
 from phalanx.common.table import PartitionTable
+from phalanx.machine.effects import Finished
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.view_checker import ViewChecker
 from phalanx.sim.host import Host
@@ -24,7 +25,6 @@ from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.scenario.facts import Names, ScenarioFact
 from phalanx.sim.world import World
-from phalanx.wire.effects import Finished
 from phalanx.wire.events import Event, ViewInstalled
 from phalanx.wire.messages import MastershipClaim, Message, Reply
 

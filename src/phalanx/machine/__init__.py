@@ -1,0 +1,1 @@
+"""The contract of a machine: inputs, effects, facts, routes. Beneath every machine."""

@@ -1,0 +1,83 @@
+"""What goes into a machine: the closed union `Input`. Drivers turn the world into inputs; machines see nothing else of it.
+
+A message that is sent may be lost with its connection, and both ends then get `LinkLost`; messages on one connection
+arrive in order.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.common.former_incarnation import Past
+from phalanx.common.ids import ClientId, MemberId, Millis, Target
+from phalanx.wire.messages import Message, Request
+
+
+class Started(msgspec.Struct, frozen=True):
+    """The member's driver is listening: begin to join, or come back where an incarnation before this one was."""
+
+    past: Past | None = None
+    """What that one left; None: the process has just started."""
+
+
+class Received(msgspec.Struct, frozen=True, gc=False):
+    """A message from a member or a client."""
+
+    sender: MemberId | ClientId
+    message: Message
+
+
+class ReceivedTogether(msgspec.Struct, frozen=True, gc=False):
+    """Messages from one peer that arrived in one piece, in order. As if each were received alone, at less cost."""
+
+    sender: MemberId | ClientId
+    messages: list[Message]
+
+
+class LinkLost(msgspec.Struct, frozen=True):
+    """A connection with the peer, in either direction, broke: messages to or from it may be lost."""
+
+    peer: Target
+
+
+class LinkRefused(msgspec.Struct, frozen=True):
+    """Nobody accepts connections at the peer's address, or somebody else does."""
+
+    peer: Target
+    reason: str
+    final: bool = False
+    """Whether the peer answered and will not talk with this one (another cluster's name, say): trying again is vain."""
+    is_deserted: bool = False
+    """Whether the machine answered that no process listens there: what did has ended."""
+    is_unproved: bool = False
+    """Whether somebody answered and will not talk, and has not shown that it is of the cluster: it may be anybody, or a member
+    with another secret."""
+
+
+class LinkUp(msgspec.Struct, frozen=True):
+    """The connection to the peer is open."""
+
+    peer: Target
+
+
+class TimePassed(msgspec.Struct, frozen=True):
+    """The machine's deadline came, or simply some time went by."""
+
+
+class Call(msgspec.Struct, frozen=True, gc=False):
+    """The embedding program wants something of the grid. `request.id` names the call."""
+
+    partition: int
+    """Whose owner must answer. Every partition that the request names must have that owner."""
+    request: Request
+    to: Target | None = None
+    """Ask exactly this member instead; if it is lost, so is the call."""
+    within_ms: Millis = 0
+    """How long the call may take, where that is less than any call; 0: as long as any."""
+
+
+class LeaveWanted(msgspec.Struct, frozen=True):
+    """The embedding program or the operator wants this member to leave in good order."""
+
+
+Input = Started | Received | ReceivedTogether | LinkLost | LinkRefused | LinkUp | TimePassed | Call | LeaveWanted

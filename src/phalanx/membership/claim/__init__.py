@@ -1,0 +1,1 @@
+"""How the mastership passes on when the master is gone."""

@@ -1,0 +1,177 @@
+"""The mastership claim (docs/protocol/mastership.md): how the oldest survivor becomes the master.
+
+A member that suspects everybody older than itself asks each younger member that it does not suspect. Whoever agrees
+answers with its own list; members found there are asked too, until everybody known has been asked. Who does not agree
+yet is asked again; who has not answered when the claim times out, or is suspected meanwhile, is left out. The final
+list holds the claimer and those that agreed, oldest first, with a version above every version seen.
+
+The process only gathers; the member's `MembershipService` decides when to start it and installs its result.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.quorum import Memory
+from phalanx.common.view import MembersView
+from phalanx.machine.outbox import Outbox
+from phalanx.membership.quorum.lease import with_margin
+from phalanx.wire.messages import ClaimAnswer, MastershipClaim
+
+
+class ClaimStanding(enum.StrEnum):
+    """How a member stands to a claim."""
+
+    UNKNOWN = "not found yet"
+    ASKED = "asked"
+    AGREED = "agreed"
+    LEFT_OUT = "left out"
+
+
+class ClaimStep(enum.StrEnum):
+    """What changes that."""
+
+    FOUND = "it is in a list, younger than the claimer and not suspected"
+    NOT_YET = "it does not suspect all older ones yet, and is asked again"
+    AGREES = "it suspects all older ones too, and sends its list"
+    FAILS = "it is suspected, unreachable, or has not answered when the claim times out"
+
+
+STANDINGS: dict[tuple[ClaimStanding, ClaimStep], ClaimStanding] = {
+    (ClaimStanding.UNKNOWN, ClaimStep.FOUND): ClaimStanding.ASKED,
+    (ClaimStanding.ASKED, ClaimStep.NOT_YET): ClaimStanding.ASKED,
+    (ClaimStanding.ASKED, ClaimStep.AGREES): ClaimStanding.AGREED,
+    (ClaimStanding.ASKED, ClaimStep.FAILS): ClaimStanding.LEFT_OUT,
+    (ClaimStanding.AGREED, ClaimStep.FAILS): ClaimStanding.LEFT_OUT,
+}
+"""What leads from which to which; the claim is over when nobody is asked any more, or its time is over."""
+
+
+class Claim:
+    """One claim of this member, from its start to its final list or to its end in favour of an older claimer."""
+
+    def __init__(
+        self, this: MemberId, claim_id: int, view: MembersView, timing: tuple[Millis, Millis], outbox: Outbox
+    ) -> None:
+        """`timing`: when the claim times out, and the pause before a member is asked again."""
+        self.claim_id = claim_id
+        self.deadline, self._retry_ms = timing
+        self._this = this
+        self._out = outbox
+        self._views = {this: view}
+        """The lists of the claimer and of the members that agreed."""
+        self._memories: dict[MemberId, Memory | None] = {}
+        """What those that agreed know of views."""
+        self._promised_until: dict[MemberId, Millis] = {}
+        """Until when those that agreed follow nobody but their former master, by this member's clock."""
+        self._ask_at: dict[MemberId, Millis] = {}
+        """Members that have not agreed yet, and when to ask them again."""
+        self._asked: set[MemberId] = set()
+        self._newest = view
+        """Of the lists of those that agreed, at any time."""
+        self._greatest = view.version
+        """Of all lists that came, also of members that had been left out before their agreement came."""
+        self._refused_since: dict[MemberId, Millis] = {}
+        """Members found in the lists of others, and since when connecting to them is refused."""
+
+    def __repr__(self) -> str:
+        return f"Claim({self.claim_id}, agreed={list(self._views)}, waiting_for={list(self._ask_at)})"
+
+    def standing_of(self, member: MemberId) -> ClaimStanding:
+        if member in self._views:
+            return ClaimStanding.AGREED
+        if member in self._ask_at:
+            return ClaimStanding.ASKED
+        return ClaimStanding.LEFT_OUT if member in self._asked else ClaimStanding.UNKNOWN
+
+    def next_deadline(self) -> Millis:
+        return min([self.deadline, *self._ask_at.values()])
+
+    def ask_younger(self, view: MembersView, suspected: Collection[MemberId], now: Millis) -> None:
+        """Ask the members of a list that are younger than the claimer, not suspected, and not asked yet.
+
+        Who is in an older list and not in a newer one was removed in between, and is not asked.
+        """
+        if view.version > self._newest.version:
+            self._newest = view
+        younger = view.younger_than(self._this) if self._this in view else ()
+        for member in younger:
+            was_removed = view.version < self._newest.version and member not in self._newest
+            if member not in suspected and member not in self._asked and not was_removed:
+                self._ask(member, now)
+
+    def ask_again(self, now: Millis) -> None:
+        """Repeat the claim to members whose time has come."""
+        for member in [member for member, at in self._ask_at.items() if at <= now]:
+            self._ask(member, now)
+
+    def on_answer(self, sender: MemberId, answer: ClaimAnswer, suspected: Collection[MemberId], now: Millis) -> None:
+        """Take an agreement and follow the list that came with it. A refusal leaves the member to be asked again."""
+        if answer.claim_id != self.claim_id:
+            return
+        if answer.view is not None:
+            self._greatest = max(self._greatest, answer.view.version)
+        if sender not in self._ask_at:
+            return
+        if answer.is_joining:
+            self.leave_out(sender)
+            return
+        if not answer.accepted or answer.view is None:
+            return
+        del self._ask_at[sender]
+        self._refused_since.pop(sender, None)
+        self._views[sender] = answer.view
+        self._memories[sender] = answer.memory
+        self._promised_until[sender] = now + (with_margin(answer.bound_ms) if answer.bound_ms else 0)
+        self.ask_younger(answer.view, suspected, now)
+
+    def on_refused(self, member: MemberId, grace_ms: Millis, now: Millis) -> None:
+        """Nobody accepts connections for a member that is not in the claimer's list: it is watched by this claim alone."""
+        if now - self._refused_since.setdefault(member, now) >= grace_ms:
+            self.leave_out(member)
+
+    def leave_out(self, member: MemberId) -> None:
+        """The member is suspected now: do not wait for it."""
+        self._ask_at.pop(member, None)
+        if member != self._this:
+            self._views.pop(member, None)
+
+    def is_over(self, now: Millis) -> bool:
+        return not self._ask_at or now >= self.deadline
+
+    def final_view(self) -> MembersView:
+        """The claimer and all that agreed, in the order of the newest of their lists.
+
+        Who agreed with an older list and is not in the newest was removed in between (1. the master A removes C, and
+        only D hears of it; 2. A dies; 3. C and D agree with B): it is told so by the answer to its next heartbeat.
+        """
+        newest = max(self._views.values(), key=lambda view: (view.version, view.maker))
+        members = tuple(member for member in newest.members if member in self._views and member != self._this)
+        final = (self._this, *members)
+        told = {member: traits for view in self._views.values() for member, traits in view.traits}
+        special = tuple((member, told[member]) for member in final if member in told)
+        # Above every list that was seen, also of those that agreed and are left out (CS-65).
+        return MembersView(self._greatest + 1, self._this, final, special)
+
+    def seen(self) -> list[MemberId]:
+        """All members of the lists of those that agreed, each once."""
+        return list(dict.fromkeys(member for view in self._views.values() for member in view.members))
+
+    def memories(self, members: Iterable[MemberId]) -> list[tuple[MemberId, Memory | None]]:
+        """What these of those that agreed know of views."""
+        return [(member, self._memories[member]) for member in members if member in self._memories]
+
+    def promised_until(self, members: Iterable[MemberId]) -> Millis:
+        """When none of these of those that agreed is bound any more."""
+        return max((self._promised_until[member] for member in members if member in self._promised_until), default=0)
+
+    def left_out(self) -> tuple[MemberId, ...]:
+        """Members that were asked and are not in the final list."""
+        return tuple(sorted(self._asked.difference(self.final_view().members)))
+
+    def _ask(self, member: MemberId, now: Millis) -> None:
+        self._asked.add(member)
+        self._ask_at[member] = now + self._retry_ms
+        self._out.send(member, MastershipClaim(self.claim_id))

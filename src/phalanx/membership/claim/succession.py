@@ -1,0 +1,169 @@
+"""How the mastership passes on: when to claim it, with whose claim to agree, and whose list to take (docs/protocol/mastership.md).
+
+A slave claims when it suspects every older member, and never while one is left that it does not suspect. It agrees with
+an older claimer under the same condition; else the claimer asks again. Once it has agreed it takes no list but the
+claimer's, or one of a member that may have come after the claimer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.view import MembersView
+from phalanx.machine.inputs import LinkRefused
+from phalanx.membership.claim.mastership_claim import Claim
+from phalanx.membership.role import Role, RoleTurn
+from phalanx.membership.state import MembershipState
+from phalanx.wire import events
+from phalanx.wire.messages import ClaimAnswer, MastershipClaim
+
+
+class Succession:
+    """The claims of this member, and its answers to those of others."""
+
+    def __init__(self, state: MembershipState) -> None:
+        self._state = state
+        self._out = state.out
+        self.claim: Claim | None = None
+        self._claims_made = 0
+        self._claim_started = 0
+
+    def __repr__(self) -> str:
+        return f"Succession({self.claim})"
+
+    def next_deadline(self) -> Millis | None:
+        return self.claim.next_deadline() if self.claim is not None else None
+
+    def on_time(self, now: Millis) -> None:
+        self.claim_if_due(now)
+        if self.claim is not None:
+            self.claim.ask_again(now)
+            self.end_if_over(now)
+
+    # --- this member's claim ---------------------------------------------------------------------------------------
+
+    def claim_if_due(self, now: Millis) -> None:
+        """Claim when every older member is suspected. Also asked when a new view left only suspected ones in front."""
+        state = self._state
+        if state.role is not Role.SLAVE or state.parting is not None:
+            return
+        view = state.joined()
+        if all(older in state.suspicions.suspected for older in view.older_than(state.this)):
+            self._start(view, now)
+
+    def _start(self, view: MembersView, now: Millis) -> None:
+        state = self._state
+        self._claims_made += 1
+        self._claim_started = now
+        state.turn(RoleTurn.CLAIMS)
+        state.master = state.this
+        timing = (now + state.config.claim_timeout_ms, state.config.retry_interval_ms)
+        self.claim = Claim(state.this, self._claims_made, view, timing, self._out)
+        suspected = tuple(state.suspicions.suspected)
+        self._out.record(events.ClaimStarted(self._claims_made, view.version, suspected, "CS-53"))
+        self.claim.ask_younger(view, suspected, now)
+        self.end_if_over(now)
+
+    def leave_out(self, suspects: Sequence[MemberId], now: Millis) -> None:
+        """These are suspected now: the claim waits for them no more."""
+        if self.claim is not None:
+            for suspect in suspects:
+                self.claim.leave_out(suspect)
+        self.claim_if_due(now)
+
+    def on_claim_answer(self, sender: MemberId, message: ClaimAnswer, now: Millis) -> None:
+        if self.claim is not None:
+            self.claim.on_answer(sender, message, self._state.suspicions.suspected, now)
+            self.end_if_over(now)
+
+    def on_refused(self, event: LinkRefused, now: Millis) -> None:
+        """Somebody outside this member's list cannot be reached: it is watched by the claim alone."""
+        if self.claim is not None:
+            self.claim.on_refused(MemberId(event.peer), self._state.config.connection_grace_ms, now)
+            self.end_if_over(now)
+
+    def end_if_over(self, now: Millis) -> None:
+        state, claim = self._state, self.claim
+        if claim is None or state.parting is not None or not claim.is_over(now):
+            return
+        self.claim = None
+        state.turn(RoleTurn.WINS)
+        view = claim.final_view()
+        took_ms = now - self._claim_started
+        self._out.record(
+            events.ClaimEnded(claim.claim_id, "this member is the master", claim.left_out(), took_ms, "CS-63 CS-65")
+        )
+        # Some of those that this list leaves out may never have been in a list of this member's own.
+        state.forget_members(claim.seen(), view.members, now)
+        state.lease.reign((), now, claim.promised_until(view.members), inherits=False)
+        state.standing.goes_on_alone()
+        for member, memory in claim.memories(view.members):
+            state.standing.told(member, memory)
+        state.install(view, "CS-66 mastership claimed", now)
+        if state.wants_to_leave:
+            # It asked a master that is gone, and is the master itself now.
+            state.begin_leaving(state.this)
+        state.send_view(view)
+
+    # --- claims of others ------------------------------------------------------------------------------------------
+
+    def on_mastership_claim(self, sender: MemberId, message: MastershipClaim, now: Millis) -> None:
+        state = self._state
+        view = state.view
+        if view is None:
+            if state.role is Role.JOINING:
+                self._out.send(sender, ClaimAnswer(message.claim_id, False, None, is_joining=True))
+            return
+        if sender not in state.members or sender not in view.older_than(state.this):
+            if state.is_master:
+                # The claimer took too long: others have gone on without it, under this member.
+                self._out.send(sender, ClaimAnswer(message.claim_id, False, view))
+            return
+        suspicions = state.suspicions
+        suspicions.heard(sender, now, "CS-52 a claim is a sign of life")
+        not_suspected = tuple(member for member in view.older_than(sender) if member not in suspicions.suspected)
+        agrees = not not_suspected
+        if agrees:
+            self.claim = None
+            state.turn(RoleTurn.AGREES)
+            state.master = sender
+            state.expect_confirmations(now)
+        else:
+            state.question(not_suspected, sender, now)
+        self._out.record(events.ClaimAnswered(sender, agrees, not_suspected, "CS-57" if agrees else "CS-58"))
+        memory, bound_ms = (state.standing.memory(), state.lease.bound_ms(now)) if agrees else (None, 0)
+        self._out.send(sender, ClaimAnswer(message.claim_id, agrees, view if agrees else None, False, memory, bound_ms))
+
+    # --- lists of others -------------------------------------------------------------------------------------------
+
+    def may_follow(self, sender: MemberId, update: MembersView) -> bool | None:
+        """Whether the list of a member that is not this one's master is its next master's; None: perhaps, later."""
+        state = self._state
+        view = state.joined()
+        if state.master is None or not may_succeed(sender, update, view, state.master, state.this):
+            return False
+        if any(older not in state.suspicions.suspected for older in view.older_than(sender)):
+            # It repeats its list as long as this member's is older.
+            return None
+        return True
+
+    def end(self) -> None:
+        self.claim = None
+
+
+def may_succeed(sender: MemberId, update: MembersView, view: MembersView, master: MemberId, this: MemberId) -> bool:
+    """Whether the sender may be the next master, of whose succession this member has not heard.
+
+    The mastership only passes to younger members, and a list with this member in it is made by a claimer with which
+    this member agreed, or by a member to which the mastership was handed over: then only the news of it is missing.
+    """
+    order = view.members
+    return (
+        this in update
+        and update.version > view.version
+        and update.master == sender
+        and sender in order
+        and master in order
+        and order.index(master) < order.index(sender) < order.index(this)
+    )

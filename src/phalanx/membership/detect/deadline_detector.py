@@ -1,0 +1,56 @@
+"""The plain failure detector: gone after a fixed time of silence (docs/protocol/failure-detection.md)."""
+
+from __future__ import annotations
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.membership.detect.silence_limits import SilenceLimits
+
+
+class DeadlineFailureDetector:
+    """One limit for all, in proportion to the interval at which a member's heartbeats come."""
+
+    def __init__(self, timeout_ms: Millis, interval_ms: Millis = 1_000) -> None:
+        self._timeout_ms = timeout_ms
+        self._interval_ms = interval_ms
+        self._limits: dict[MemberId, Millis] = {}
+        self._silence = SilenceLimits()
+
+    def watch(self, member: MemberId, now: Millis, interval_ms: Millis = 0) -> None:
+        watched = member in self._limits
+        if watched and not interval_ms:
+            return
+        limit = self._timeout_ms * (interval_ms or self._interval_ms) // self._interval_ms
+        if limit != self._limits.get(member):
+            self._limits[member] = limit
+            self._silence.hear(member, self._silence.heard.get(member, now), limit)
+
+    def forget(self, member: MemberId) -> None:
+        self._limits.pop(member, None)
+        self._silence.forget(member)
+
+    def heartbeat(self, member: MemberId, now: Millis) -> None:
+        if member in self._limits:
+            self._silence.hear(member, now, self._limits[member])
+
+    def observer_was_away(self, missed_ms: Millis, now: Millis) -> None:
+        for member, limit in self._limits.items():
+            # What had come meanwhile may have been taken in first, with the time of now.
+            self._silence.hear(member, min(self._silence.heard[member] + missed_ms, now), limit)
+
+    def silent(self, now: Millis) -> list[tuple[MemberId, str]]:
+        return [
+            (
+                member,
+                f"no heartbeat for {now - self._silence.heard[member]} ms; the limit is {self._limits[member]} ms",
+            )
+            for member in self._silence.past(now)
+        ]
+
+    def is_late(self, than_ms: Millis, now: Millis) -> bool:
+        return self._silence.is_late(than_ms, now)
+
+    def was_heard(self, member: MemberId, within_ms: Millis, now: Millis) -> bool:
+        return self._silence.was_heard(member, within_ms, now)
+
+    def next_deadline(self) -> Millis | None:
+        return self._silence.next_deadline()

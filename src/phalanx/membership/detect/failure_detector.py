@@ -1,0 +1,62 @@
+"""Who seems to be gone: evidence only. What follows from it (suspicion, removal, a claim) is decided elsewhere.
+
+Two sources, either of which is enough: silence (`PhiFailureDetector` or `DeadlineFailureDetector`) and connections that
+stay refused after one was lost (`ConnectionEvidence`).
+
+A slow observer distrusts itself first: when this member's own clock tick came late, it was this member that was away,
+so the time that it missed is nobody's silence.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import MemberId, Millis
+from phalanx.membership.detect.deadline_detector import DeadlineFailureDetector
+from phalanx.membership.detect.phi_detector import PhiFailureDetector
+
+
+class FailureDetector(Protocol):
+    """Judges members by when their heartbeats arrived. Deterministic; reads no clock."""
+
+    def watch(self, member: MemberId, now: Millis, interval_ms: Millis = 0) -> None:
+        """Begin to expect heartbeats, counting from now, at this interval; 0: at the configured one.
+
+        For a member that is watched already nothing changes, unless another interval is named.
+        """
+
+    def forget(self, member: MemberId) -> None:
+        """Expect nothing of the member any more."""
+
+    def heartbeat(self, member: MemberId, now: Millis) -> None:
+        """A heartbeat arrived."""
+
+    def observer_was_away(self, missed_ms: Millis, now: Millis) -> None:
+        """This member itself did not run for so long; nobody could have been heard meanwhile."""
+
+    def silent(self, now: Millis) -> list[tuple[MemberId, str]]:
+        """The watched members that seem to be gone, each with the reason in words."""
+
+    def is_late(self, than_ms: Millis, now: Millis) -> bool:
+        """Whether a watched member was not heard for longer than that, and yet does not seem to be gone."""
+
+    def was_heard(self, member: MemberId, within_ms: Millis, now: Millis) -> bool:
+        """Whether a watched member was heard lately, or has only just begun to be watched."""
+
+    def next_deadline(self) -> Millis | None:
+        """Before this time silence alone adds nobody to the answer of `silent`; None: it never does."""
+
+
+def make_failure_detector(config: NodeConfig) -> FailureDetector:
+    """The detector that the settings ask for."""
+    if config.failure_detector == "deadline":
+        return DeadlineFailureDetector(config.heartbeat_timeout_ms, config.heartbeat_interval_ms)
+    return PhiFailureDetector(
+        config.heartbeat_interval_ms,
+        config.heartbeat_timeout_ms,
+        threshold=config.phi_threshold,
+        window=config.phi_window,
+        min_deviation_ms=config.phi_min_deviation_ms,
+        acceptable_pause_ms=config.phi_acceptable_pause_ms,
+    )

@@ -1,0 +1,159 @@
+"""The accrual failure detector: suspicion grows with silence, measured against the rhythm that each member has shown.
+
+phi = -log10(the probability that a heartbeat comes even later than now), if the times between heartbeats are normally
+distributed with the mean and the deviation of the last ones (Hayashibara et al., "The phi accrual failure detector").
+Phi only grows while a member is silent, so the instant at which it crosses the threshold is known at each heartbeat:
+
+    mean + acceptable pause + deviation * z,   where z is exceeded with the probability 10 ** -threshold
+
+but never later than the heartbeat timeout: however irregular a member was, a hung one is found by then.
+
+What teaches nothing: a gap in which this member itself was away; the first gap after one; a gap below half of the
+interval (heartbeats that queued up, a member list between two heartbeats); a gap above the limit. The mean is never
+taken below the interval that the member promised, the deviation never below its floor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from statistics import NormalDist
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.membership.detect.silence_limits import SilenceLimits
+
+
+class Rhythm:
+    """The last times between heartbeats of one member. Begins with an estimate: the interval, give or take a quarter."""
+
+    def __init__(self, interval_ms: Millis, window: int) -> None:
+        self.interval_ms = interval_ms
+        self.skip = False
+        """The next gap contains a pause of this member and teaches nothing."""
+        self._window = window
+        self._gaps: deque[tuple[Millis, Millis]] = deque()
+        """When the heartbeat came, and how long after the one before it."""
+        self._sum = self._squares = 0
+        for gap in (interval_ms - interval_ms // 4, interval_ms + interval_ms // 4):
+            self.learn(-1, gap)
+
+    def learn(self, now: Millis, gap_ms: Millis) -> None:
+        if len(self._gaps) == self._window:
+            self._count(-self._gaps.popleft()[1], -1)
+        self._gaps.append((now, gap_ms))
+        self._count(gap_ms, 1)
+
+    def unlearn_since(self, since: Millis) -> None:
+        """Drop what was learnt after that time, except one gap: nothing at all has no mean."""
+        while len(self._gaps) > 1 and self._gaps[-1][0] > since:
+            self._count(-self._gaps.pop()[1], -1)
+
+    def _count(self, gap_ms: Millis, sign: int) -> None:
+        self._sum += gap_ms
+        self._squares += sign * gap_ms * gap_ms
+
+    @property
+    def mean_ms(self) -> float:
+        return max(self._sum / len(self._gaps), self.interval_ms)
+
+    @property
+    def deviation_ms(self) -> float:
+        count = len(self._gaps)
+        return math.sqrt(count * self._squares - self._sum * self._sum) / count
+
+
+class PhiFailureDetector:
+    """Gone when phi reaches the threshold, or after the timeout at the latest; 0 in a setting: derived.
+
+    Derived, so that small intervals need no tuning: the acceptable pause is half of the timeout, the floor of the
+    deviation a quarter of the interval. All times are in proportion to the interval of a member that differs.
+    """
+
+    def __init__(
+        self,
+        interval_ms: Millis,
+        timeout_ms: Millis,
+        *,
+        threshold: float = 8.0,
+        window: int = 100,
+        min_deviation_ms: Millis = 0,
+        acceptable_pause_ms: Millis = 0,
+    ) -> None:
+        self._interval_ms = interval_ms
+        self._timeout_ms = timeout_ms
+        self._threshold = threshold
+        self._z = -NormalDist().inv_cdf(10**-threshold)
+        self._window = window
+        self._min_deviation_ms = min_deviation_ms or interval_ms / 4
+        self._pause_ms = acceptable_pause_ms or timeout_ms / 2
+        self._rhythms: dict[MemberId, Rhythm] = {}
+        self._silence = SilenceLimits()
+
+    def watch(self, member: MemberId, now: Millis, interval_ms: Millis = 0) -> None:
+        known = self._rhythms.get(member)
+        if known is not None and interval_ms in (0, known.interval_ms):
+            return
+        rhythm = self._rhythms[member] = Rhythm(interval_ms or self._interval_ms, self._window)
+        self._silence.hear(member, self._silence.heard.get(member, now), self._limit_ms(rhythm))
+
+    def forget(self, member: MemberId) -> None:
+        self._rhythms.pop(member, None)
+        self._silence.forget(member)
+
+    def heartbeat(self, member: MemberId, now: Millis) -> None:
+        rhythm = self._rhythms.get(member)
+        if rhythm is None:
+            return
+        gap = now - self._silence.heard[member]
+        if not rhythm.skip and rhythm.interval_ms <= 2 * gap and gap <= self._limit_ms(rhythm):
+            rhythm.learn(now, gap)
+        rhythm.skip = False
+        self._silence.hear(member, now, self._limit_ms(rhythm))
+
+    def observer_was_away(self, missed_ms: Millis, now: Millis) -> None:
+        for member, rhythm in self._rhythms.items():
+            # What had come meanwhile may have been taken in first, with the time of now: it says nothing of its rhythm.
+            rhythm.unlearn_since(now - missed_ms)
+            rhythm.skip = True
+            self._silence.hear(member, min(self._silence.heard[member] + missed_ms, now), self._limit_ms(rhythm))
+
+    def silent(self, now: Millis) -> list[tuple[MemberId, str]]:
+        return [(member, self._why(member, now)) for member in self._silence.past(now)]
+
+    def is_late(self, than_ms: Millis, now: Millis) -> bool:
+        return self._silence.is_late(than_ms, now)
+
+    def was_heard(self, member: MemberId, within_ms: Millis, now: Millis) -> bool:
+        return self._silence.was_heard(member, within_ms, now)
+
+    def next_deadline(self) -> Millis | None:
+        return self._silence.next_deadline()
+
+    def phi(self, member: MemberId, now: Millis) -> float:
+        """How improbable it is that the watched member still lives, as the number of zeros; for people."""
+        rhythm = self._rhythms[member]
+        pause, deviation, _ = self._scaled(rhythm)
+        y = (now - self._silence.heard[member] - rhythm.mean_ms - pause) / deviation
+        if y < 30:
+            return -math.log10(math.erfc(y / math.sqrt(2)) / 2) + 0.0
+        # Here erfc would soon be 0; its asymptote is exact to a thousandth.
+        return y * y / 2 / math.log(10) + math.log10(y * math.sqrt(2 * math.pi))
+
+    def _scaled(self, rhythm: Rhythm) -> tuple[float, float, Millis]:
+        """Acceptable pause, deviation and timeout for this rhythm."""
+        pace = rhythm.interval_ms / self._interval_ms
+        timeout = self._timeout_ms * rhythm.interval_ms // self._interval_ms
+        return self._pause_ms * pace, max(rhythm.deviation_ms, self._min_deviation_ms * pace), timeout
+
+    def _limit_ms(self, rhythm: Rhythm) -> Millis:
+        pause, deviation, timeout = self._scaled(rhythm)
+        return max(1, min(math.ceil(rhythm.mean_ms + pause + deviation * self._z), timeout))
+
+    def _why(self, member: MemberId, now: Millis) -> str:
+        rhythm = self._rhythms[member]
+        _, deviation, timeout = self._scaled(rhythm)
+        return (
+            f"no heartbeat for {now - self._silence.heard[member]} ms: phi is {self.phi(member, now):.1f}, the threshold "
+            f"{self._threshold:g}; heartbeats came every {rhythm.mean_ms:.0f} ms, deviation {deviation:.0f} ms; "
+            f"the limit in any case is {timeout} ms"
+        )

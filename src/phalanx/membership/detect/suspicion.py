@@ -1,0 +1,235 @@
+"""Whom this member suspects, and why. Local: suspicions are not shared (docs/protocol/failure-detection.md).
+
+Combines the failure detector with the evidence of refused connections, of confirmations that a master misses and of
+questions that nobody answered, and remembers verdicts until they are taken back: a heartbeat, a member list from the
+master, or the answer to a probe ends a suspicion. What a suspicion leads to is decided elsewhere: removal on the master,
+possibly a mastership claim on a slave.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import MemberId, Millis
+from phalanx.machine.outbox import Outbox
+from phalanx.membership.detect.connection_evidence import ConnectionEvidence
+from phalanx.membership.detect.failure_detector import FailureDetector, make_failure_detector
+from phalanx.membership.detect.master_confirmations import Confirmations
+from phalanx.wire.events import MemberSuspected, SuspicionRemoved
+
+
+class Trust(enum.StrEnum):
+    """What one member thinks of another member of its view."""
+
+    TRUSTED = "trusted"
+    QUESTIONED = "questioned"
+    """Another member suspects it, and this one, which does not watch it, has asked it whether it lives."""
+    SUSPECTED = "suspected"
+    GONE = "not in the view"
+
+
+class Sign(enum.StrEnum):
+    """What changes that."""
+
+    IN_VIEW = "a view with it is installed"
+    SILENCE = "silence, a refused connection, missing confirmations, or its own word"
+    REPORT = "another member suspects it, and this one does not watch it"
+    NO_ANSWER = "no answer, or a refused connection"
+    LIFE = "a heartbeat, a list or a claim of it, or its answer to a probe"
+    OUT_OF_VIEW = "a view without it is installed"
+
+
+TRUST_CHANGES: dict[tuple[Trust, Sign], Trust] = {
+    (Trust.GONE, Sign.IN_VIEW): Trust.TRUSTED,
+    (Trust.TRUSTED, Sign.SILENCE): Trust.SUSPECTED,
+    (Trust.TRUSTED, Sign.REPORT): Trust.QUESTIONED,
+    (Trust.QUESTIONED, Sign.LIFE): Trust.TRUSTED,
+    (Trust.QUESTIONED, Sign.NO_ANSWER): Trust.SUSPECTED,
+    (Trust.SUSPECTED, Sign.LIFE): Trust.TRUSTED,
+    (Trust.SUSPECTED, Sign.OUT_OF_VIEW): Trust.GONE,
+    (Trust.TRUSTED, Sign.OUT_OF_VIEW): Trust.GONE,
+    (Trust.QUESTIONED, Sign.OUT_OF_VIEW): Trust.GONE,
+}
+"""What leads from which to which; a suspected member stays suspected whatever else is said against it."""
+
+
+class Suspicions:
+    """The suspected members of the present view."""
+
+    def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox) -> None:
+        self._this = this
+        self._out = outbox
+        self._config = config
+        self._interval_ms = config.heartbeat_interval_ms
+        self._detector: FailureDetector = make_failure_detector(config)
+        self._evidence = ConnectionEvidence(config.connection_grace_ms, config.retry_interval_ms)
+        self._confirmations = Confirmations()
+        self._members: frozenset[MemberId] = frozenset()
+        """The other members of the view."""
+        self._watched: frozenset[MemberId] = frozenset()
+        """Those whose heartbeats are expected."""
+        self._questioned: dict[MemberId, tuple[Millis, Millis]] = {}
+        """Members that were asked whether they live: when that is over, and how long they were given."""
+        self._answered: dict[MemberId, Millis] = {}
+        """Members that have answered such a question, and when they did last."""
+        self._together_at: Millis | None = None
+        """When a verdict of silence is acted on at the latest, although others are late too."""
+        self._due = 0
+        """When the driver was last told to come back; coming much later means that this member was away."""
+        self.suspected: dict[MemberId, str] = {}
+        """Member to reason."""
+
+    def trust_in(self, member: MemberId) -> Trust:
+        """What this member thinks of another one now."""
+        if member not in self._members:
+            return Trust.GONE
+        if member in self.suspected:
+            return Trust.SUSPECTED
+        return Trust.QUESTIONED if member in self._questioned else Trust.TRUSTED
+
+    # --- whom ------------------------------------------------------------------------------------------------------
+
+    def watch(self, members: Collection[MemberId], watched: Collection[MemberId], now: Millis) -> None:
+        """Judge the other members of this view; expect heartbeats of exactly the watched ones."""
+        others = frozenset(members) - {self._this}
+        for gone in sorted(self._members - others):
+            self._evidence.reached(gone)
+            self._questioned.pop(gone, None)
+            self._answered.pop(gone, None)
+            self.suspected.pop(gone, None)
+        for gone in sorted(self._watched - frozenset(watched)):
+            self._detector.forget(gone)
+        for member in watched:
+            self._detector.watch(member, now)
+        self._members, self._watched = others, frozenset(watched)
+
+    def expect_confirmations(self, members: Collection[MemberId], timeout_ms: Millis, now: Millis) -> None:
+        """From now on these are to confirm this master, or, on a slave of a large cluster, the master is to answer."""
+        self._confirmations.expect(members, timeout_ms, now)
+
+    def question(self, member: MemberId, now: Millis) -> bool:
+        """Whether to ask a member if it lives: it is not suspected, not watched here, and not being asked already."""
+        if member not in self._members or member in self.suspected or member in self._watched:
+            return False
+        if member in self._questioned:
+            return False
+        # Who has just proved its accuser wrong may pause like anybody else: 1. nothing of E reaches its watcher H, which
+        # reports it for ever; 2. the master asks, and E answers; 3. E pauses for three seconds.
+        timeout_ms = self._config.heartbeat_timeout_ms
+        answered = self._answered.get(member)
+        is_accused_wrongly = answered is not None and now - answered < 2 * timeout_ms
+        patience_ms = max(timeout_ms if is_accused_wrongly else 0, 2 * self._interval_ms)
+        self._questioned[member] = now + patience_ms, patience_ms
+        return True
+
+    def _take_answer(self, member: MemberId, now: Millis) -> None:
+        if self._questioned.pop(member, None) is not None:
+            self._answered[member] = now
+
+    def is_questioned(self, member: MemberId) -> bool:
+        """Whether the member has been asked if it lives, and may still answer."""
+        return member in self._questioned
+
+    def is_in_doubt(self, member: MemberId, now: Millis) -> bool:
+        """Whether the member may be dead, and it will soon be known: it has to answer, or should have been heard since."""
+        if member in self.suspected or member in self._questioned:
+            return True
+        return member in self._watched and not self._detector.was_heard(member, 2 * self._interval_ms, now)
+
+    # --- signs of life ---------------------------------------------------------------------------------------------
+
+    def heard(self, member: MemberId, now: Millis, rule: str) -> None:
+        """The member is alive by its own word: a heartbeat, or a list from the master."""
+        self._detector.heartbeat(member, now)
+        self._evidence.reached(member)
+        self._take_answer(member, now)
+        if self.suspected.pop(member, None) is not None:
+            self._out.record(SuspicionRemoved(member, rule))
+
+    def confirmed(self, member: MemberId, now: Millis) -> None:
+        """The member has confirmed this master."""
+        self._confirmations.confirmed(member, now)
+        self._take_answer(member, now)
+
+    # --- connections -----------------------------------------------------------------------------------------------
+
+    def connection_refused(self, member: MemberId, now: Millis) -> None:
+        if member in self._members and member not in self.suspected:
+            self._evidence.refused(member, now)
+
+    def connection_open(self, member: MemberId) -> None:
+        self._evidence.reached(member)
+
+    def to_reconnect(self, now: Millis) -> list[MemberId]:
+        """Members whose refused connection should be tried again now."""
+        return [member for member in self._evidence.to_retry(now) if member not in self.suspected]
+
+    # --- verdicts --------------------------------------------------------------------------------------------------
+
+    def suspect(self, member: MemberId, reason: str, rule: str) -> bool:
+        """Suspect a member of the view; True if that is new."""
+        if member not in self._members or member in self.suspected:
+            return False
+        self._questioned.pop(member, None)
+        self._evidence.reached(member)
+        self.suspected[member] = reason
+        self._out.record(MemberSuspected(member, reason, rule))
+        return True
+
+    def review(self, now: Millis, *, is_master: bool = False) -> list[MemberId]:
+        """Members that became suspected by now, in the order in which they were found."""
+        if self._due and now - self._due > self._interval_ms:
+            self._was_away(now - self._due, now)
+        self._due = 0
+        silent = self._detector.silent(now)
+        if is_master and silent and self._waits_for_others(now):
+            silent = []
+        found = [(member, reason, "CS-33 silence") for member, reason in silent]
+        found += [(member, reason, "CS-33 connection") for member, reason in self._evidence.unreachable(now)]
+        found += [(member, reason, "CS-29") for member, reason in self._confirmations.missing(now)]
+        if self._questioned:
+            asked = [(member, patience) for member, (until, patience) in self._questioned.items() if until <= now]
+            waited = "another member suspects it, and it did not answer within {} ms"
+            found += [(member, waited.format(patience), "EL-45") for member, patience in asked]
+        return [member for member, reason, rule in found if self.suspect(member, reason, rule)]
+
+    def _waits_for_others(self, now: Millis) -> bool:
+        """Whether a master is to wait, for one interval at most, for the verdicts on others that are late as well.
+
+        1. Nothing reaches the master A any more. 2. It misses B, C and D within one interval. 3. If it removed and
+        published one after another, B would have the list [A,B], C [A,B,C] and D [A,B,C,D], and each would go on alone;
+        removed together, nobody hears of it, and B, C and D go on together.
+        """
+        if self._together_at is None:
+            self._together_at = now + self._interval_ms
+        if now < self._together_at and self._detector.is_late(2 * self._interval_ms, now):
+            return True
+        self._together_at = None
+        return False
+
+    def _was_away(self, missed_ms: Millis, now: Millis) -> None:
+        """This member itself did not run: it distrusts itself first."""
+        self._detector.observer_was_away(missed_ms, now)
+        self._evidence.observer_was_away(missed_ms)
+        self._confirmations.observer_was_away(missed_ms, now)
+        for member, (until, patience_ms) in self._questioned.items():
+            self._questioned[member] = until + missed_ms, patience_ms
+
+    def next_deadline(self, next_tick: Millis) -> Millis:
+        """The earliest time at which this object must be asked again, given the member's next regular tick."""
+        due, retry = next_tick, self._evidence.next_deadline()
+        if retry is not None and retry < due:
+            due = retry
+        if not self.suspected:
+            # A suspected member stays silent; its deadline is long past and says nothing new. The tick finds others.
+            silence = self._detector.next_deadline()
+            if silence is not None and silence < due:
+                due = silence
+        for until, _ in self._questioned.values():
+            due = min(due, until)
+        if self._together_at is not None:
+            due = min(due, self._together_at)
+        self._due = due
+        return due

@@ -1,0 +1,1 @@
+"""What members send by the clock, and what they learn from it."""

@@ -1,0 +1,1 @@
+"""How sides of a split cluster part, find each other, and become one."""

@@ -1,0 +1,112 @@
+"""How a member comes back: from a merge, or to those that went on without it. It never gives up.
+
+It asks those that it comes back to, and them alone: whoever else is asked at the same time may be of a side that is to end
+as well, and answer first. Only where none of them is in a cluster it asks them, the seeds, and wherever members were, a few
+at a time, and begins again behind the last, with growing pauses. What it comes back to may be gone meanwhile: it may have joined a third side, or
+all of it may have ended. Then whoever comes back must not wait for ever for the others that do:
+
+1. Three sides become one, and a message is late: A joins B, B joins C, and C joins A. 2. Everybody has ended. 3. All
+come back, and find only others that come back.
+
+So when nobody was found to be in a cluster anywhere, in one turn over all addresses, the one with the smallest address
+of those that answered forms the cluster anew; after `join_attempts` such turns anybody does. If there was one all the
+same, behind a cut, these are two sides like any others: the new one remembers where to look for it.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.former_incarnation import Past
+from phalanx.common.ids import Address, MemberId, Millis, address_of
+from phalanx.common.quorum import Memory
+from phalanx.machine.outbox import Outbox
+from phalanx.membership.join.joining import Joining, JoinOutcome
+from phalanx.wire.messages import JoinRefused
+
+AT_ONCE = 32
+"""Addresses that are asked in one attempt; the next one goes on behind them."""
+
+
+class Rejoining(Joining):
+    """The way back of a member that has been in the cluster."""
+
+    def __init__(
+        self, this: MemberId, config: NodeConfig, outbox: Outbox, now: Millis, past: Past, memory: Memory | None = None
+    ) -> None:
+        super().__init__(this, config, outbox, now, memory)
+        own = address_of(this)
+        members = [address_of(member) for member in (*past.ask_first, *past.members)]
+        former = [address for address, _ in reversed(past.former)]
+        found = dict.fromkeys([*members[: len(past.ask_first)], *config.seeds, *members, *former])
+        self._everywhere = [address for address in found if address != own]
+        self._own = own
+        if past.lite is not None:
+            self.traits = self.traits._replace(lite=past.lite)
+        self._first_seed = False
+        self._known = tuple(self._everywhere)
+        self._next = -1
+        """Where in `_everywhere` the next attempt goes on; -1: it asks only those that this member comes back to."""
+        self._first = [address for address in dict.fromkeys(members[: len(past.ask_first)]) if address != own][:AT_ONCE]
+        self._turns = 0
+        """How often all addresses have been asked in vain."""
+        self._found_in_turn = False
+        """Whether somebody was found to be in a cluster since the present turn began."""
+        self._also_looking: set[Address] = set()
+        """Those that answered, in the present turn, that they are in no cluster either."""
+
+    def __repr__(self) -> str:
+        return f"Rejoining(turns={self._turns}, of={len(self._everywhere)}, also={sorted(self._also_looking)})"
+
+    def begin(self, now: Millis) -> JoinOutcome:
+        if not self._everywhere:
+            return JoinOutcome.FORM
+        self._begin_attempt(now)
+        return JoinOutcome.WAITING
+
+    def on_refused(self, sender: MemberId, message: JoinRefused, now: Millis) -> JoinOutcome:
+        if self.expects(message.request_id) and message.retry and not message.in_cluster:
+            self._also_looking.add(address_of(sender))
+        return super().on_refused(sender, message, now)
+
+    def _gives_up(self, target: MemberId | Address, reason: str) -> bool:
+        """One that is none of this cluster any more is no reason not to look for the others."""
+        return False
+
+    def _may_be_cluster(self) -> bool:
+        """Former members had the secret of this process: who has not shown it is somebody else at such an address."""
+        return False
+
+    def _begin_attempt(self, now: Millis) -> None:
+        if self._next < 0 and self._first:
+            self._seeds, self._next = self._first, 0
+        else:
+            start = max(self._next, 0)
+            self._seeds, self._next = self._everywhere[start : start + AT_ONCE], start + AT_ONCE
+        super()._begin_attempt(now)
+
+    def _outcome(self) -> JoinOutcome:
+        """None of those that it comes back to is in a cluster: where it looks next there may be one."""
+        if self._next == 0 and self._without_cluster.issuperset(self._seeds) and not self._waiting_for:
+            self._attempt_ends = min([self._attempt_ends, *self._ask_at.values()])
+        return JoinOutcome.WAITING
+
+    def _attempt_failed(self, now: Millis) -> JoinOutcome:
+        self._note_failed_attempt()
+        self._found_in_turn = self._found_in_turn or self._found_cluster
+        if self._next > 0 and self._next >= len(self._everywhere):
+            self._turns += 1
+            if not self._found_in_turn and self._may_form():
+                return JoinOutcome.FORM
+            self._next = -1
+            self._found_in_turn = False
+            self._also_looking.clear()
+            longest = max(self._config.join_timeout_ms, self._config.join_retry_pause_ms)
+            self._retry_pause_ms = min(2 * self._retry_pause_ms, longest)
+        self._begin_attempt(now)
+        return JoinOutcome.WAITING
+
+    def _may_form(self) -> bool:
+        """Whether this member is the one that begins anew: none is in a cluster, as far as can be seen."""
+        if self._turns >= self._config.join_attempts:
+            return True
+        return bool(self._also_looking) and self._own < min(self._also_looking)

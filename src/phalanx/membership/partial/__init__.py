@@ -1,0 +1,1 @@
+"""Members that cannot reach each other although both are well."""

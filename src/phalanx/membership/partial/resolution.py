@@ -1,0 +1,331 @@
+"""On the master: members that cannot reach each other are parted, so that all that stay can (docs/protocol/partial-partitions.md).
+
+Slaves report whom they cannot reach with their heartbeats to the master (in large clusters: one by one). When the reports
+have come to rest (`connectivity_reports`), the master searches for the best set of members in which everybody reaches everybody
+(`connectivity`), always with itself in it. What only the others hold is moved first, by members that both sides reach;
+then a view without them is published like any other, so that all that holds for views holds for it (PD-24).
+
+The search goes on in slices between inputs, so that it never blocks the member, and ends with the best set found so far
+when its time is over. A link that is added or taken back before the view changes makes it all begin anew; with the last
+broken link the decision is taken back. Only once links that come and go have been waited for long enough does a new
+report change nothing any more, and a decision is taken back only where one of the members that are to go has no broken
+link left for which it must.
+
+Who was removed so is told, and comes back instead of going its own way: the master that removed it reaches it, and all
+that only it held is with the others. A partial cut makes no second cluster.
+
+1. N2, removed while it still reaches the master, comes back as a new incarnation at once. 2. It would be a member again,
+and its links to N3 and N4 still cut. So the links are remembered (`links_to_prove`): it waits until it has reached both.
+
+What a large cluster can know is what its ring watches: links between neighbours. When others are neighbours after the
+view has changed, their broken links come to light, and are resolved in their turn.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from phalanx.common.evacuation import Evacuation, Link
+from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.common.invariant import invariant
+from phalanx.common.view import MembersView
+from phalanx.membership.connectivity import ConnectedSet, Search, count_holders
+from phalanx.membership.partial.connectivity_reports import Reports
+from phalanx.membership.state import MembershipState
+from phalanx.membership.views.administration import Administration
+from phalanx.wire import events
+
+RULE = "PD-24"
+
+
+class ResolutionStage(enum.StrEnum):
+    """How far it is."""
+
+    WHOLE = "no broken link is known"
+    REPORTED = "broken links are reported"
+    SEARCHING = "it is searched for the members to keep"
+    EVACUATING = "what only the others hold is moved"
+
+
+class ResolutionStep(enum.StrEnum):
+    """What leads on, or back."""
+
+    REPORT = "a member reports that it cannot reach another one"
+    CHANGE = "a link is added or taken back"
+    WITHDRAWN = "no broken link is left"
+    QUIET = "there was no news for so many heartbeats, or it was waited long enough"
+    FOUND = "the best set is found, or the time for that is over"
+    REMOVED = "nothing is left to move, or the time for that is over: a view without them is published"
+
+
+STEPS: dict[tuple[ResolutionStage, ResolutionStep], ResolutionStage] = {
+    (ResolutionStage.WHOLE, ResolutionStep.REPORT): ResolutionStage.REPORTED,
+    (ResolutionStage.REPORTED, ResolutionStep.CHANGE): ResolutionStage.REPORTED,
+    (ResolutionStage.REPORTED, ResolutionStep.WITHDRAWN): ResolutionStage.WHOLE,
+    (ResolutionStage.REPORTED, ResolutionStep.QUIET): ResolutionStage.SEARCHING,
+    (ResolutionStage.SEARCHING, ResolutionStep.CHANGE): ResolutionStage.REPORTED,
+    (ResolutionStage.SEARCHING, ResolutionStep.WITHDRAWN): ResolutionStage.WHOLE,
+    (ResolutionStage.SEARCHING, ResolutionStep.FOUND): ResolutionStage.EVACUATING,
+    (ResolutionStage.EVACUATING, ResolutionStep.CHANGE): ResolutionStage.REPORTED,
+    (ResolutionStage.EVACUATING, ResolutionStep.WITHDRAWN): ResolutionStage.WHOLE,
+    (ResolutionStage.EVACUATING, ResolutionStep.REMOVED): ResolutionStage.WHOLE,
+}
+"""Whatever is not here cannot happen. A master that is none any more begins with WHOLE when it is one again."""
+
+
+class Resolution:
+    """What is reported, and what is being done about it; it does nothing on members that are no master."""
+
+    def __init__(self, state: MembershipState, administration: Administration) -> None:
+        self._state = state
+        self._out = state.out
+        self._administration = administration
+        self.stage = ResolutionStage.WHOLE
+        self.reports = self._no_reports()
+        self._search: Search[MemberId] | None = None
+        self._searched: list[Link] = []
+        """The links that it is about."""
+        self._search_ends = self._go_on_at = 0
+        self._due_since: Millis | None = None
+        """Since when it is only waited until both ends of all links are heard; None: it is not time yet."""
+        self._view: MembersView | None = None
+        """The view to which the reports were last fitted; None: this member is no master, or the feature is off."""
+
+    def __repr__(self) -> str:
+        return f"Resolution({self.stage.name}, {self.reports}, {self._search or self.evacuation or 'nothing to do'})"
+
+    @property
+    def evacuation(self) -> Evacuation | None:
+        """What is to be moved before members are removed, while EVACUATING."""
+        return self._state.evacuation
+
+    def _no_reports(self) -> Reports:
+        config = self._state.config
+        rounds = config.partial_resolution_heartbeats
+        return Reports(rounds, rounds + -(-config.heartbeat_timeout_ms // config.heartbeat_interval_ms))
+
+    def validate(self) -> None:
+        """What must hold between any two inputs."""
+        state, reports, evacuation = self._state, self.reports, self.evacuation
+        invariant(state.is_master or not reports, "only the master keeps reports", me=self)
+        invariant(bool(reports) == (self.stage is not ResolutionStage.WHOLE), "broken links are worked on", me=self)
+        invariant(
+            (self._search is not None) == (self.stage is ResolutionStage.SEARCHING),
+            "who searches has a search",
+            me=self,
+        )
+        invariant(
+            (evacuation is not None) == (self.stage is ResolutionStage.EVACUATING), "what is moved is known", me=self
+        )
+        for reporter, suspects in reports.by_reporter.items():
+            named = {reporter, *suspects}
+            invariant(named <= state.members and state.this not in named, "reports are about slaves", me=self)
+        if evacuation is not None:
+            kept, removed = evacuation.kept, evacuation.removed
+            invariant(state.this in kept, "the master stays (A.6-9)", me=self)
+            invariant(bool(removed) and kept.isdisjoint(removed), "who is removed is not kept", me=self)
+
+    # --- reports ---------------------------------------------------------------------------------------------------
+
+    def on_report(self, reporter: MemberId, suspects: tuple[MemberId, ...]) -> None:
+        """A heartbeat says whom its sender cannot reach: its whole list, which replaces the last one."""
+        if not suspects and not self.reports.of(reporter):
+            return
+        if self._follows():
+            told = self._told(reporter, suspects)
+            before = self.reports.of(reporter)
+            is_changed = self.reports.replace(reporter, told)
+            self._note(reporter, before, is_changed)
+
+    def on_one(self, reporter: MemberId, suspect: MemberId) -> None:
+        """Large clusters: one of those that the sender cannot reach; it is repeated with every heartbeat interval."""
+        if self._follows() and self._told(reporter, (suspect,)):
+            before = self.reports.of(reporter)
+            is_changed = self.reports.add(reporter, suspect)
+            self._note(reporter, before, is_changed)
+
+    def _told(self, reporter: MemberId, suspects: tuple[MemberId, ...]) -> list[MemberId]:
+        """Without what is not about two slaves of the view: the reporter's list may be older or newer than this one."""
+        state = self._state
+        return [each for each in suspects if each in state.members and each not in (reporter, state.this)]
+
+    def _note(self, reporter: MemberId, before: tuple[MemberId, ...], is_changed: bool) -> None:
+        cannot_reach = self.reports.of(reporter)
+        if cannot_reach != before:
+            again = tuple(member for member in before if member not in cannot_reach)
+            self._out.record(events.LinksReported(reporter, cannot_reach, again, "PD-13 PD-23"))
+        if is_changed:
+            self._on_change()
+
+    def _follows(self) -> bool:
+        """Fit the reports to the present view; False: this member is no master, or the feature is off (PD-16)."""
+        state = self._state
+        if not state.is_master or not state.config.partial_resolution_heartbeats:
+            if self._view is not None:
+                self._forget()
+            return False
+        view = state.joined()
+        if view is not self._view:
+            self._view = view
+            if self.reports.keep_only(view.members):
+                self._on_change()
+        return True
+
+    def _forget(self) -> None:
+        """Another master begins without reports: members repeat theirs to it."""
+        self.stage, self.reports = ResolutionStage.WHOLE, self._no_reports()
+        self._search = self._view = self._due_since = None
+        self._state.evacuate(None)
+
+    def follow(self) -> None:
+        """The view or the role of this member may have changed."""
+        if self._view is not None or self._state.is_master:
+            self._follows()
+
+    def _turn(self, step: ResolutionStep) -> None:
+        invariant((self.stage, step) in STEPS, "a resolution goes on as its table says", me=self, step=step)
+        self.stage = STEPS[self.stage, step]
+
+    def _on_change(self) -> None:
+        """Links were added or taken back."""
+        if self.stage is ResolutionStage.WHOLE:
+            if self.reports:
+                self._turn(ResolutionStep.REPORT)
+        elif not self.reports:
+            self._take_back("no member reports a broken link any more")
+            self._turn(ResolutionStep.WITHDRAWN)
+        elif self.stage is not ResolutionStage.EVACUATING or self._must_begin_anew():
+            self._take_back("links were added or taken back")
+            self._turn(ResolutionStep.CHANGE)
+
+    def _must_begin_anew(self) -> bool:
+        """Whether what has changed since the decision makes it another one."""
+        evacuation = self.evacuation
+        links = frozenset(self.reports.links)
+        if evacuation is None or not self.reports.is_overdue:
+            return evacuation is None or links != evacuation.links
+        # A link that comes and goes would put it off for ever; but nobody goes without a broken link that is left.
+        cut_off = {end for link in links & evacuation.links if evacuation.kept & {*link} for end in link}
+        return not cut_off.issuperset(evacuation.removed)
+
+    def _take_back(self, reason: str) -> None:
+        evacuation, self._search = self.evacuation, None
+        self._state.evacuate(None)
+        if evacuation is not None:
+            self._out.record(events.ResolutionTakenBack(evacuation.removed, reason, "PD-21"))
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    def on_tick(self, now: Millis) -> None:
+        """A heartbeat of this master: the measure of the quiet time."""
+        if not self._follows():
+            return
+        links = self.reports.links
+        for reporter, suspect in self.reports.tick():
+            self._out.record(events.LinksReported(reporter, self.reports.of(reporter), (suspect,), "PD-13 EL-45"))
+        if links != self.reports.links:
+            self._on_change()
+        if self.stage is ResolutionStage.REPORTED and (to_resolve := self.reports.to_resolve()):
+            if self._is_alive(to_resolve, now):
+                self._begin_search(to_resolve, now)
+        else:
+            self._due_since = None
+
+    def _is_alive(self, links: list[Link], now: Millis) -> bool:
+        """Whether no link seems to be broken only because one end of it is dead; or that has been waited for enough.
+
+        1. X dies. 2. B misses it sooner than the master A does, and reports it. 3. If A decided now, it would keep the older
+        of both: perhaps X. So it waits for its own verdict, one heartbeat timeout at the most.
+        """
+        if self._due_since is None:
+            self._due_since = now
+        suspicions = self._state.suspicions
+        is_in_doubt = any(suspicions.is_in_doubt(end, now) for link in links for end in link)
+        return not is_in_doubt or now - self._due_since >= self._state.config.heartbeat_timeout_ms
+
+    def next_deadline(self) -> Millis | None:
+        """When to go on; the ticks come by themselves."""
+        if self._search is not None:
+            return self._go_on_at
+        return self.evacuation.until if self.evacuation is not None else None
+
+    def on_time(self, now: Millis) -> None:
+        if not self._follows():
+            return
+        if self._search is not None:
+            self._go_on_searching(self._search, now)
+        elif self.evacuation is not None and now >= self.evacuation.until:
+            self._remove(self.evacuation, now)
+
+    # --- the decision ----------------------------------------------------------------------------------------------
+
+    def _begin_search(self, links: list[Link], now: Millis) -> None:
+        state = self._state
+        self._turn(ResolutionStep.QUIET)
+        self._due_since = None
+        view, table = state.joined(), state.table
+        traits = dict(view.traits)
+        zones = {member: its.zone for member, its in traits.items() if its.zone}
+        lite = [member for member, its in traits.items() if its.lite]
+        apart: dict[MemberId, list[MemberId]] = {}
+        for one, other in links:
+            apart.setdefault(one, []).append(other)
+        holders = count_holders(map(table.replicas, range(table.partition_count))) if table is not None else ()
+        self._searched = links
+        self._search = Search(view.members, apart, master=state.this, lite=lite, zones=zones, holders=holders)
+        self._search_ends = now + state.config.partial_resolution_timeout_ms
+        self._go_on_searching(self._search, now)
+
+    def _go_on_searching(self, search: Search[MemberId], now: Millis) -> None:
+        if search.run() or now >= self._search_ends:
+            self._decide(search.best(), now)
+        else:
+            self._go_on_at = now + 1
+
+    def _decide(self, found: ConnectedSet[MemberId], now: Millis) -> None:
+        state = self._state
+        self._search = None
+        self._turn(ResolutionStep.FOUND)
+        reported = tuple((reporter, *suspects) for reporter, suspects in self.reports.by_reporter.items())
+        self._out.record(
+            events.ResolutionDecided(
+                tuple(self._searched), reported, found.members, found.removed, found.narrowed,
+                found.optimal, found.could_be_larger_by, found.because,
+                "PD-22 PD-26" if found.optimal else "PD-19",
+            )
+        )  # fmt: skip
+        until = now + state.config.evacuation_timeout_ms
+        order = Evacuation(frozenset(found.members), found.removed, frozenset(self._searched), until)
+        state.evacuate(order)
+        if until == now:
+            self._remove(order, now)
+
+    def on_evacuation_ended(self, order: Evacuation, now: Millis) -> None:
+        """The others hold nothing any more that those that stay have not."""
+        if order is self.evacuation:
+            self._remove(order, now)
+
+    def _remove(self, evacuation: Evacuation, now: Millis) -> None:
+        """The decision goes out as any other view does."""
+        state = self._state
+        before = state.joined()
+        state.evacuate(None)
+        self._turn(ResolutionStep.REMOVED)
+        gone = [member for member in evacuation.removed if member in state.members]
+        links = [link for link in self.reports.links if not set(link).isdisjoint(gone)]
+        self._administration.links.note([(address_of(one), address_of(other)) for one, other in links], now)
+        reasons = {}
+        for member in gone:
+            others = [other for link in links if member in link for other in link if other in evacuation.kept]
+            reasons[member] = f"it and {', '.join(map(address_of, others))} cannot reach each other"
+        if gone:
+            self._administration.remove(gone, RULE, now, reasons=reasons)
+        state.parted.update(dict.fromkeys(gone))
+        for member in gone:
+            # It reaches this master: the sooner it knows, the shorter it takes itself for the owner of anything.
+            state.tell_diverged(member, before.version, before.maker, "told a member that was removed so", "PD-04")
+        self._view = state.joined()
+        self.reports.keep_only(state.members)
+        self.reports.begin_anew()
+        if self.reports:
+            self._turn(ResolutionStep.REPORT)

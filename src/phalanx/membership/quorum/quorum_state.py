@@ -1,0 +1,228 @@
+"""Whether this member's side has the majority, and what it passes on of that: the variable behind `common.quorum`.
+
+* The master takes the next step with each view that it makes, and publishes the footing with it.
+* Others take over what their master says: it knew all that they know when they came under it, because a joiner tells it
+  with its request and a member that agrees with a claim tells it with its answer; since then they have it from the master.
+* The present view is stable when every voter of it has said by name that it has it. The master says so at once, and
+  its heartbeats say so again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from phalanx.common import quorum as rules
+from phalanx.common.ids import MemberId
+from phalanx.common.quorum import Carried, Footing, Memory
+from phalanx.common.view import MembersView
+from phalanx.machine.outbox import Outbox
+from phalanx.wire import events
+
+
+class QuorumState:
+    """The footing of the present view, as this member knows it."""
+
+    def __init__(self, this: MemberId, carried: Carried | None, outbox: Outbox, *, awaits_itself: bool = False) -> None:
+        """`awaits_itself`: whether this member is told, like others, when it has a view itself (with leases)."""
+        self._this = this
+        self._out = outbox
+        self._awaits_itself = awaits_itself
+        self._remembered = carried.memory.footing if carried is not None else None
+        """What this process knew when its last incarnation ended."""
+        self.voter = carried.memory.voter if carried is not None else this
+        """For whom this member votes."""
+        self.footing: Footing | None = None
+        """None: not joined yet."""
+        self.has_majority = False
+        self._view: MembersView | None = None
+        self._voices: dict[MemberId, MemberId] = {} if self.voter == this else {this: self.voter}
+        """Members to the identity for which they vote, where it is another."""
+        self._told: list[Footing] = []
+        """What came in by joiners and by members that agreed, and is not in a view of this master yet."""
+        self._merged: list[MemberId] = []
+        """The founders of other clusters from which joiners came, that are not in a view of this master yet."""
+        self._waiting_for: set[MemberId] = set()
+        """On the master: voters that have not said yet that they have the present view."""
+        self.left: set[MemberId] = set()
+        """On the master: voters that have gone in good order since the last stable view. It alone counts them: by their own
+        word they agree with nobody else any more."""
+
+    def __repr__(self) -> str:
+        return f"QuorumState({self.footing}, waiting_for={sorted(self._waiting_for)}, left={sorted(self.left)})"
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether all voters of the present view are known to have it."""
+        return self.footing is not None and self.footing.is_stable
+
+    # --- views -----------------------------------------------------------------------------------------------------
+
+    def told(self, member: MemberId, memory: Memory | None) -> None:
+        """What a member knows that comes under this master with the next view."""
+        if memory is not None and self._is_of_ours(memory.footing):
+            self._told.append(memory.footing)
+            if memory.voter != member:
+                self._voices[member] = memory.voter
+        elif memory is not None:
+            self._merged += memory.footing.founders
+
+    def _is_of_ours(self, footing: Footing) -> bool:
+        """1. X was cut off from Y and Z, and comes to a cluster that was founded apart. 2. It takes over what that one
+        knows, and forgets the rest. 3. It comes back to Y: it has no vote there, for it might have promised it.
+        """
+        known = self.footing or self._remembered
+        return known is None or footing.root == known.root
+
+    def goes_on_alone(self) -> None:
+        """The master of the present view is gone: whether that view became stable is open (before `make`)."""
+        if self.footing is not None and self._view is not None:
+            self._told.append(rules.closed(self.footing, self._view))
+
+    def make(self, view: MembersView) -> None:
+        """This member is the master and has made a view."""
+        footing = self.next_footing(view)
+        staying = {*view.members, *(self._view.members if self._view is not None else ())}
+        self._voices = {member: voter for member, voter in self._voices.items() if member in staying}
+        self._told.clear()
+        self._merged.clear()
+        self._enter(view, footing)
+        self._await(view)
+
+    def next_footing(self, view: MembersView, left: MemberId | None = None) -> Footing:
+        """What a view of this master stands on; `left`: who goes with it, in good order."""
+        known = [*self._told]
+        if self.footing is not None:
+            # The number of the present view goes on to be known: no other view may have it.
+            known.append(rules.without_view(self.footing))
+        elif self._remembered is not None:
+            known.append(self._remembered)
+        if not known:
+            return rules.found(view)
+        base = rules.with_merged(rules.gathered(known), self._merged)
+        number = self.footing.number if self.footing is not None else 0
+        base = msgspec.structs.replace(base, number=number)
+        former = tuple((member, self._voices[member]) for member in view.members if member in self._voices)
+        return rules.step(base, view, former, self.left if left is None else {*self.left, left})
+
+    def adopt(self, view: MembersView, footing: Footing | None, *, is_master: bool) -> None:
+        """A view of this member's master, and what it said that it stands on."""
+        if footing is None:
+            footing = self.next_footing(view)
+        self._voices = dict(footing.former)
+        self.voter = self._voices.get(self._this, self._this)
+        self._told.clear()
+        self._merged.clear()
+        self._enter(view, footing)
+        if is_master:
+            # The mastership was handed over with it: the former master waits for nobody.
+            self._await(view)
+
+    def hear(self, view: MembersView, footing: Footing | None) -> None:
+        """The master sends its present view again, which this member has: what it stands on may be another by now."""
+        if footing is not None and self.footing is not None and footing.stable.number >= self.footing.stable.number:
+            self.adopt(view, footing, is_master=False)
+
+    def end(self) -> None:
+        self._view = None
+        self.has_majority = False
+        self._waiting_for.clear()
+
+    def _enter(self, view: MembersView, footing: Footing) -> None:
+        is_first = self.footing is None
+        self._view, self.footing = view, footing
+        self._waiting_for.clear()
+        if is_first:
+            self.has_majority = True  # As it is everywhere, unless it is said.
+        self._judge()
+
+    def _judge(self) -> None:
+        had, self.has_majority = self.has_majority, self.footing is not None and self.footing.has_majority
+        if had != self.has_majority and self._view is not None:
+            self._out.record(events.MajorityChanged(self._view.version, self.has_majority, self.words(), "EL-50 EL-63"))
+
+    # --- becoming stable -------------------------------------------------------------------------------------------
+
+    def _await(self, view: MembersView) -> None:
+        """Wait for those whose votes this view will have when the majority of it is asked for."""
+        if self.footing is not None and self.footing.has_majority and not self.footing.is_stable:
+            self._waiting_for = set(view.data_members or view.members)
+            if not self._awaits_itself:
+                self._waiting_for.discard(self._this)
+            self._settle_if_known()
+
+    def has_view(self, member: MemberId, version: int, maker: str) -> bool:
+        """On the master: a member has installed this view. Whether the present one is stable by that."""
+        view = self._view
+        if view is None or (version, maker) != (view.version, view.maker) or member not in self._waiting_for:
+            return False
+        self._waiting_for.discard(member)
+        return self._settle_if_known()
+
+    def _settle_if_known(self) -> bool:
+        footing, view = self.footing, self._view
+        if self._waiting_for or footing is None or view is None or not footing.has_majority or footing.is_stable:
+            return False
+        self.footing = settled = rules.settled(footing, view)
+        self.left.clear()
+        stable = settled.stable
+        besides = tuple(sorted(rules.present_in(view, settled.former).difference(stable.voters)))
+        self._out.record(events.ViewStable(stable.version, stable.number, stable.voters, besides))
+        return True
+
+    def is_told_stable(self, version: int, maker: str) -> None:
+        """This member's master says that all voters of the view have it."""
+        footing, view = self.footing, self._view
+        if footing is None or view is None or (version, maker) != (view.version, view.maker):
+            return
+        if footing.has_majority and not footing.is_stable:
+            self.footing = rules.settled(footing, view)
+
+    def has_left(self, member: MemberId) -> bool:
+        """A member that was let go says that it is over. Whether the next view has the majority by that, as the present
+        one has not: who has this one was told that it never becomes stable, and may count with others by now.
+        """
+        footing, view = self.footing, self._view
+        if footing is None or view is None or footing.is_stable:
+            return False
+        self.left.add(self._voices.get(member, member))
+        present = rules.present_in(view, footing.former) | self.left
+        return not footing.has_majority and rules.lacking(footing, present) is None
+
+    def accept(self) -> None:
+        """An operator says that the present view is the stable one: what was known of others is forgotten."""
+        if self.footing is not None and self._view is not None:
+            before = self.words()
+            self.footing = rules.accepted(self.footing, self._view)
+            self._waiting_for.clear()
+            self.left.clear()
+            self._out.record(events.ViewAccepted(self._view.version, self._view.members, before, "EL-63"))
+            self._judge()
+
+    # --- for others ------------------------------------------------------------------------------------------------
+
+    @property
+    def voices(self) -> Mapping[MemberId, MemberId]:
+        """Members to the identity for which they vote, where it is another."""
+        return self._voices
+
+    def memory(self) -> Memory | None:
+        """What this member knows, for a master that it comes under, or for its next incarnation."""
+        if self.footing is None or self._view is None:
+            return Memory(self.voter, self._remembered) if self._remembered is not None else None
+        return Memory(self.voter, rules.closed(self.footing, self._view))
+
+    def words(self) -> str:
+        """Of what the present view must have the majority, and what of it is here."""
+        footing, view = self.footing, self._view
+        if footing is None or view is None:
+            return "this member is in no cluster"
+        present = rules.present_in(view, footing.former) | self.left
+        of = rules.lacking(footing, present) or footing.stable
+        is_known = "the last stable view" if of == footing.stable else "a view that may have become stable"
+        size, here = len(of.voters), of.count(present)
+        are = "is" if here == 1 else "are"
+        return (
+            f"{here} of the {size} members of {is_known} (version {of.version}) {are} here, and {size // 2 + 1} must be"
+        )

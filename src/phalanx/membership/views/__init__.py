@@ -1,0 +1,1 @@
+"""What the master alone does to the member list, and how it is published."""

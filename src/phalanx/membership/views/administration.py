@@ -1,0 +1,402 @@
+"""What the master alone does: admit, remove, publish, let go (docs/protocol/membership.md).
+
+Joiners that ask while the view that admitted others is still being acknowledged wait for that, and are then admitted
+together: many members that start at once need few views, and a single one waits for nobody. A joiner is answered when
+all members that existed before have acknowledged the view, or when the time for that is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from phalanx.common.ids import MemberId, Millis, address_of, incarnation_of, may_be_member
+from phalanx.common.view import MembersView
+from phalanx.membership.join.joining import refusal_of
+from phalanx.membership.join.links_to_prove import BrokenLinks
+from phalanx.membership.role import RoleTurn
+from phalanx.membership.state import MembershipState
+from phalanx.membership.views.master_handover import HandOver
+from phalanx.membership.views.publication import Publication, Publications
+from phalanx.wire import events
+from phalanx.wire.messages import (
+    Complaint,
+    JoinRedirect,
+    JoinRefused,
+    JoinRequest,
+    JoinResponse,
+    LeaveRequest,
+    MasterConfirmation,
+    MembersAck,
+    MembersUpdate,
+)
+
+LEFT = "DESIGN 6 graceful shutdown"
+FULL = "CS-09 max_members"
+
+
+class Administration:
+    """Admission, removal and publication by one member, as long as it is the master."""
+
+    def __init__(self, state: MembershipState) -> None:
+        self._state = state
+        self._out = state.out
+        self._publications = Publications()
+        self._queued: dict[MemberId, JoinRequest] = {}
+        """Joiners that wait for the next view, and their requests."""
+        self._let_go: dict[MemberId, int] = {}
+        """Members that left in good order, and the version of the view without them, until they say that they are over."""
+        self.hand_over: HandOver | None = None
+        """This member was the master and has made a view without itself: it decides nothing any more."""
+        self.next_publication = 0
+        self.links = BrokenLinks(state.config)
+        """For which members were removed that reached this master, and whom they have to reach before they come back."""
+
+    def __repr__(self) -> str:
+        return f"Administration(publications={self._publications}, queued={list(self._queued)}, hand_over={self.hand_over})"
+
+    def next_deadline(self) -> Millis | None:
+        deadline = self._publications.next_deadline()
+        if self.hand_over is not None and (deadline is None or self.hand_over.deadline < deadline):
+            return self.hand_over.deadline
+        return deadline
+
+    def on_time(self, now: Millis) -> None:
+        """End what has waited long enough; publish what nobody may have missed (CS-19)."""
+        self.end_publications(now)
+        self._end_hand_over(now)
+        state = self._state
+        if state.is_master and state.wants_lite is not None:
+            # Others repeat their wishes.
+            self.on_lite_wanted(state.this, state.wants_lite, now)
+        if state.is_master and now >= self.next_publication:
+            self.next_publication = now + state.config.publish_interval_ms
+            state.send_view(state.joined())
+
+    # --- joining ---------------------------------------------------------------------------------------------------
+
+    def on_join_request(self, sender: MemberId, message: JoinRequest, now: Millis) -> None:
+        state = self._state
+        view = state.view
+        refusal, rule = self._refusal(sender, message)
+        if refusal:
+            self._out.record(events.JoinRequestRefused(sender, refusal, rule))
+            # Nothing but its being full says that it is the cluster that the joiner belongs to.
+            is_full = view is not None and rule == FULL
+            self._out.send(sender, JoinRefused(message.request_id, False, refusal, is_full))
+        elif state.is_master and message.member in state.removed:
+            # 1. J asks, and hangs. 2. It is admitted and, silent, removed. 3. Its repeated request arrives: the same
+            # incarnation would be a member again, at another age than those know that saw it before (EL-20).
+            reason = "this incarnation was a member and has been removed"
+            self._out.record(events.JoinRequestRefused(sender, reason, "EL-20 EL-21"))
+            self._out.send(sender, JoinRefused(message.request_id, True, reason, True, come_back=True))
+        elif state.is_master and not state.wants_to_leave:
+            if message.member not in state.members:
+                if self._is_held_back(message, now):
+                    return
+                # Who waits there under an older identity is dead: the address is taken.
+                at = address_of(message.member)
+                self._queued = {waits: asked for waits, asked in self._queued.items() if address_of(waits) != at}
+                self._queued[message.member] = message
+                self._admit_queued(now)
+            elif not self._publications.renew(message.member, message.request_id):
+                self._out.send(message.member, self._admission(message.request_id, state.joined(), now))
+        elif state.master not in (None, state.this) and state.master not in state.suspicions.suspected:
+            self._out.send(sender, JoinRedirect(message.request_id, state.master))
+        else:
+            self._out.send(sender, JoinRefused(message.request_id, True, self._not_now(), view is not None))
+
+    def _is_held_back(self, message: JoinRequest, now: Millis) -> bool:
+        """Whether the joiner cannot be admitted yet because it may not reach everybody (the two-way check)."""
+        state, joiner = self._state, message.member
+        held = self.links.check(joiner, message.reaches, (*state.joined().members, *self._queued), now)
+        if held is None:
+            return False
+        if held.is_news:
+            self._out.record(events.JoinHeldBack(joiner, held.reach, held.reason, "PD-24 PD-28"))
+        refusal = JoinRefused(message.request_id, True, held.reason, True, waits=True, reach=held.reach)
+        self._out.send(joiner, refusal)
+        return True
+
+    def _refusal(self, sender: MemberId, message: JoinRequest) -> tuple[str, str]:
+        """Why the request can never be granted, and by which rule; empty if it may be."""
+        state = self._state
+        if refusal := refusal_of(sender, message, state.this, state.config, state.partition_count, state.has_data):
+            return refusal, "CS-09"
+        joiner = message.member
+        identity, address = incarnation_of(joiner), address_of(joiner)
+        for member in (*state.members, *self._queued):
+            if incarnation_of(member) == identity and address_of(member) != address:
+                return f"a member of the same identity runs at {address_of(member)}: start this one anew", "EL-21"
+        most = state.config.max_members
+        if state.is_master and most and joiner not in state.members:
+            others = {address_of(member) for member in (*state.members, *self._queued)} - {address}
+            if len(others) >= most:
+                return f"the cluster has its maximum of {most} members (max_members)", FULL
+        return "", ""
+
+    def _not_now(self) -> str:
+        state = self._state
+        if state.wants_to_leave:
+            return "this member leaves"
+        if state.view is None:
+            return "this member has not joined a cluster itself yet"
+        return "the master is suspected, or being replaced"
+
+    def _admit_queued(self, now: Millis) -> None:
+        """Append the queued joiners. Earlier incarnations on their addresses are dead (the address is taken): they go."""
+        state = self._state
+        if not self._queued or self._publications.is_waiting or not state.is_master:
+            return
+        requests, self._queued = self._queued, {}
+        joiners = {joiner: request.request_id for joiner, request in requests.items()}
+        addresses = {address_of(joiner) for joiner in joiners}
+        view = state.joined()
+        replaced = frozenset(member for member in view.members if address_of(member) in addresses)
+        existing = [member for member in view.others(state.this) if member not in replaced]
+        traits = ((joiner, request.traits) for joiner, request in requests.items())
+        new = view.with_change(state.this, replaced, tuple(joiners), traits)
+        for joiner, request in requests.items():
+            state.standing.told(joiner, request.memory)
+            at = address_of(joiner)
+            before = tuple(member for member in view.members if member in replaced and address_of(member) == at)
+            rejoins = bool(before) or state.former.pop(at, None) is not None
+            self._out.record(events.MemberAdmitted(joiner, new.version, before, rejoins))
+        state.install(new, "CS-10 joined", now)
+        for request in requests.values():
+            state.remember(request.known, now)
+        deadline = now + state.config.join_acknowledgement_ms
+        self._publications.wait(Publication(new, existing, deadline, joiners))
+        state.send_view(new, skip=joiners)
+        self.end_publications(now)
+
+    def on_unreachable(self, peer: MemberId) -> None:
+        """A joiner that cannot be reached any more is not admitted."""
+        self._queued.pop(peer, None)
+
+    def on_members_ack(self, sender: MemberId, message: MembersAck, now: Millis) -> None:
+        state = self._state
+        self._publications.on_ack(sender, message.version)
+        if state.is_master:
+            self._note_view(sender, message, now)
+        self.end_publications(now)
+        if self.hand_over is not None:
+            self.hand_over.on_ack(sender, message.version)
+            self._end_hand_over(now)
+
+    def end_publications(self, now: Millis) -> None:
+        """Answer the joiners of the views that all have, or that have waited long enough; then admit the next ones."""
+        if not self._publications.is_waiting:
+            return
+        state = self._state
+        for publication in self._publications.take_ended(state.members, now):
+            view = self.hand_over.view if self.hand_over is not None else state.view
+            late = tuple(sorted(publication.waiting_for))
+            for joiner, request_id in publication.joiners.items():
+                if view is None or joiner not in view:
+                    continue
+                if self.hand_over is not None:
+                    # The list is the next master's, which answers for itself.
+                    self._out.send(joiner, JoinRedirect(request_id, view.master))
+                else:
+                    self._out.record(events.JoinAnswered(joiner, view.version, late))
+                    self._out.send(joiner, self._admission(request_id, view, now))
+        self._admit_queued(now)
+
+    def _note_view(self, sender: MemberId, message: MembersAck, now: Millis) -> None:
+        state = self._state
+        if sender in state.members:
+            state.note_view(sender, message.version, message.maker)
+        elif self._let_go.get(sender) == message.version and message.maker == state.this:
+            del self._let_go[sender]
+            if state.standing.has_left(sender):
+                # 1. This view has no majority without D, which leaves. 2. C gets it, and D's last word comes. 3. C says that
+                # it has this view, and is cut off: it counts for those that are the majority of the view before.
+                new = state.joined().with_change(state.this, frozenset(), ())
+                state.install(new, LEFT, now)
+                state.send_view(new)
+
+    def _admission(self, request_id: int, view: MembersView, now: Millis) -> JoinResponse:
+        state = self._state
+        clock, footing = state.read_clock(now), state.standing.footing
+        return JoinResponse(request_id, view, state.has_started, clock, footing, state.told_former(), state.age_ms(now))
+
+    # --- removal ---------------------------------------------------------------------------------------------------
+
+    def remove(
+        self,
+        gone: Sequence[MemberId],
+        rule: str,
+        now: Millis,
+        *,
+        reason: str = "",
+        reasons: Mapping[MemberId, str] | None = None,
+    ) -> None:
+        """Publish a view without some members. They are not told: whoever lives speaks, and is answered then (CS-42)."""
+        state = self._state
+        new = state.joined().with_change(state.this, frozenset(gone), ())
+        for member in gone:
+            why = reason or (reasons or {}).get(member) or state.suspicions.suspected.get(member, "")
+            self._out.record(events.MemberRemoved(member, new.version, why, rule))
+        state.install(new, "CS-11 removed", now)
+        state.send_view(new)
+        self.end_publications(now)
+
+    def on_complaint(self, sender: MemberId, message: Complaint) -> None:
+        """CS-49: whoever of the two is not in this member's list is told to go its own way."""
+        state = self._state
+        if not state.is_master or not may_be_member(message.complainee):
+            return
+        told: list[MemberId] = []
+        if sender not in state.members:
+            told.append(sender)
+            self._tell(sender, message.view_version, message.view_maker)
+        if message.complainee not in state.members:
+            told.append(message.complainee)
+            self._tell(message.complainee, message.complainee_version, message.complainee_maker)
+        self._out.record(events.ComplaintJudged(sender, message.complainee, tuple(told), "CS-49"))
+        if not told:
+            # Both are members: the complainer has an old list.
+            self._out.send(sender, state.update(state.joined()))
+
+    def on_stranger(self, sender: MemberId, version: int, maker: MemberId, rule: str) -> None:
+        """CS-42: somebody who is not in the master's list follows it, or takes it for one of its own."""
+        self._state.tell_diverged(
+            sender, version, maker, "told a member that is not in the list to go its own way", rule
+        )
+
+    def _tell(self, peer: MemberId, version: int, maker: MemberId) -> None:
+        self._state.tell_diverged(peer, version, maker, "answered a complaint", "CS-49")
+
+    def heal(self, sender: MemberId, version: int) -> None:
+        """EL-32: a member that has an older list than this master gets the latest, it alone."""
+        state = self._state
+        view = state.joined()
+        if version < view.version:
+            self._out.record(events.OutdatedViewHealed(sender, version, view.version))
+            self._out.send(sender, state.update(view))
+
+    def on_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
+        """CS-28: a slave says that it follows this master."""
+        state = self._state
+        if sender in state.members:
+            state.suspicions.confirmed(sender, now)
+            state.note_view(sender, message.view_version, message.view_maker)
+            if state.watching.is_ring:
+                # Elsewhere the heartbeat that comes along says it.
+                self.heal(sender, message.view_version)
+        else:
+            self.on_stranger(sender, message.view_version, message.view_maker, "CS-43")
+
+    # --- leaving ---------------------------------------------------------------------------------------------------
+
+    def on_leave_request(self, sender: MemberId, message: LeaveRequest) -> None:
+        """On the master, a member of the view asks to leave, perhaps again."""
+        state = self._state
+        if state.is_master and sender in state.members and sender not in state.leaving:
+            state.begin_leaving(sender)
+            self._out.record(events.LeaveStarted(sender, self._replicas_to_hand_over(sender)))
+
+    def _replicas_to_hand_over(self, member: MemberId) -> int:
+        """How many replicas others must take over before this member may go."""
+        table = self._state.table
+        return table.loads().get(member, 0) if table is not None and self._others_hold(member) else 0
+
+    def why_not_lite(self, lite: bool) -> str:
+        """Why this member does not hold data, or does, as it was asked to become; empty: it does."""
+        state = self._state
+        view = state.view
+        if view is None:
+            return "this member is in no cluster now"
+        if view.traits_of(state.this).lite == lite:
+            return ""
+        if not lite:
+            return "the master has yet to say so"
+        if view.data_members == (state.this,):
+            return "no other member holds data: start one, or promote one first"
+        held = state.table.loads().get(state.this, 0) if state.table is not None else 0
+        return f"{held} replicas are still here" if held else "the master has yet to say so"
+
+    def on_lite_request(self, member: MemberId, lite: bool, now: Millis) -> None:
+        """A member was asked by its operator to hold data, or none."""
+        state = self._state
+        was_known = member in state.demoting
+        self.on_lite_wanted(member, lite, now)
+        if member in state.demoting and not was_known:
+            self._out.record(events.LiteChangeStarted(member, self._replicas_to_hand_over(member)))
+
+    def on_lite_wanted(self, member: MemberId, lite: bool, now: Millis) -> None:
+        """A member is to hold data, at once, or none, as soon as others hold what it has."""
+        state = self._state
+        view = state.joined()
+        if not lite:
+            if member in state.demoting:
+                state.end_demotion(member)
+            if view.traits_of(member).lite:
+                self._change_lite(member, now, lite=False)
+        elif member not in state.demoting and not view.traits_of(member).lite and self._others_hold(member):
+            state.begin_demotion(member)
+
+    def _others_hold(self, member: MemberId) -> bool:
+        """Whether somebody else holds data, and goes on doing so: the last one must not stop."""
+        going = self._state.leaving | self._state.demoting | {member}
+        return any(other not in going for other in self._state.joined().data_members)
+
+    def _change_lite(self, member: MemberId, now: Millis, *, lite: bool) -> None:
+        state = self._state
+        new = state.joined().with_lite(state.this, member, lite=lite)
+        self._out.record(events.LiteChanged(member, lite, new.version))
+        state.install(new, "DESIGN 4 lite members", now)
+        state.send_view(new)
+        self.end_publications(now)
+
+    def let_go(self, members: Sequence[MemberId], now: Millis) -> None:
+        """These members have handed over what they held: they leave, or stay without data. The master leaves last."""
+        state = self._state
+        for member in members:
+            if member in state.demoting and self._others_hold(member):
+                state.end_demotion(member)
+                if member not in state.leaving:
+                    self._change_lite(member, now, lite=True)
+        members = [member for member in members if member in state.leaving]
+        others = [member for member in members if member != state.this]
+        if others:
+            view = state.joined().with_change(state.this, frozenset(others), ())
+            for member in others:
+                self._let_go[member] = view.version
+                self._out.send(member, MembersUpdate(view, state.has_started, former=state.told_former()))
+            self.remove(others, LEFT, now, reason="it left")
+        elif state.this in members:
+            self._hand_over_mastership(now)
+
+    def _hand_over_mastership(self, now: Millis) -> None:
+        """Publish a view without this member, and stay until all have it: the next oldest is the master then."""
+        state = self._state
+        view = state.joined()
+        if not view.others(state.this):
+            state.leave()
+            return
+        new = view.with_change(state.this, frozenset({state.this}), ())
+        self._out.record(events.MemberRemoved(state.this, new.version, "it left", LEFT))
+        self._queued.clear()
+        footing = state.standing.next_footing(new, left=state.standing.voter)
+        state.turn(RoleTurn.HANDS_OVER)
+        deadline = now + state.config.join_acknowledgement_ms
+        self.hand_over = HandOver(
+            MembersUpdate(new, state.has_started, footing, state.told_former()), deadline, self._out
+        )
+
+    def _end_hand_over(self, now: Millis) -> None:
+        if self.hand_over is not None and self.hand_over.is_over(now):
+            self.hand_over = None
+            self._state.leave()
+
+    def repeat_hand_over(self, member: MemberId) -> None:
+        """Tell a member that may not have heard who is the master now."""
+        if self.hand_over is not None:
+            self.hand_over.repeat(member)
+
+    def end(self) -> None:
+        self._publications.clear()
+        self._queued.clear()
+        self._let_go.clear()
+        self.hand_over = None

@@ -1,0 +1,39 @@
+"""How the master leaves: it makes a view without itself, and stays until all that are in it have it.
+
+The next oldest is the master as soon as it installs that view; it passes it on before it says anything of its own, so
+that nobody meets a new master without having heard of its succession. A link that breaks is no reason to miss it.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.machine.outbox import Outbox
+from phalanx.wire.messages import MembersUpdate
+
+
+class HandOver:
+    """From the last view that this master makes to its leaving: all have acknowledged it, or the time is over."""
+
+    def __init__(self, update: MembersUpdate, deadline: Millis, outbox: Outbox) -> None:
+        self.view = view = update.view
+        self._update = update
+        self.deadline = deadline
+        self._waiting_for = set(view.members)
+        self._out = outbox
+        for member in view.members:
+            self.repeat(member)
+
+    def __repr__(self) -> str:
+        return f"HandOver(ver:{self.view.version}, waiting_for={sorted(self._waiting_for)})"
+
+    def repeat(self, member: MemberId) -> None:
+        """Tell a member that may not have heard of it."""
+        if member in self._waiting_for:
+            self._out.send(member, self._update)
+
+    def on_ack(self, member: MemberId, version: int) -> None:
+        if version >= self.view.version:
+            self._waiting_for.discard(member)
+
+    def is_over(self, now: Millis) -> bool:
+        return not self._waiting_for or now >= self.deadline

@@ -1,0 +1,72 @@
+"""On the master: what an operator asks the table to be from now on: other settings of a map, more partitions.
+
+Settings are in the next table. Partitions are divided when no migration is under way, and none begins meanwhile.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.config import MAX_PARTITIONS
+from phalanx.common.errors import UsageError
+from phalanx.common.ids import Millis
+from phalanx.common.map_settings import MapChange
+from phalanx.machine.outbox import Outbox
+from phalanx.partition.coordinator.table_publication import Publishing
+from phalanx.partition.installed_table import InstalledTable
+from phalanx.wire import events
+
+MOST_PARTS = 64
+"""Into how many a partition is divided at most at once: by a slip of the hand nobody should get a million of them."""
+
+
+class AdminRequests:
+    """Takes them, and makes the tables that fulfil them."""
+
+    def __init__(self, keeper: InstalledTable, publishing: Publishing, outbox: Outbox) -> None:
+        self._keeper = keeper
+        self._publishing = publishing
+        self._out = outbox
+        self.count = 0
+        """Into how many partitions to divide the present ones as soon as no migration is under way; 0: not asked."""
+
+    def change_map(self, name: str, change: MapChange, now: Millis) -> bool:
+        """Let a map be another from now on (an empty name: all for which nothing else was set).
+
+        True: it is to have another number of backups. Raises `UsageError` for what no map can be.
+        """
+        table = self._keeper.table.with_maps(self._keeper.table.maps.with_change(name, change))
+        self._keeper.install(table, table.version)
+        self._publishing.note_all_changed(now)
+        if change.protection is not None:
+            p = change.protection
+            self._out.record(events.MapProtected(name, p.minimum, p.majority, p.reads, p.writes, table.version))
+        if change.merge_policy is not None:
+            self._out.record(events.MergePolicyChanged(name, change.merge_policy, table.version))
+        if change.backups is not None:
+            count = change.backups
+            self._out.record(events.BackupsChanged(name, count.synchronous, count.asynchronous, table.version))
+        return change.backups is not None
+
+    def want_count(self, count: int) -> bool:
+        """Divide all partitions. False: there are so many. Raises `UsageError` if there cannot be."""
+        present = self._keeper.table.partition_count
+        if count == present:
+            self.count = 0  # Or it was asked for by mistake, and is taken back.
+            return False
+        if not self._keeper.is_assigned:
+            raise UsageError("nothing is stored yet: set partition_count in the configuration of all members instead")
+        most = min(present * MOST_PARTS, MAX_PARTITIONS)
+        if not present < count <= most or count % present:
+            raise UsageError(
+                f"{count} partitions cannot be made of {present}: give a multiple of {present}, at most {most}"
+            )
+        self.count = count
+        return True
+
+    def divide(self, now: Millis) -> None:
+        """As asked: one version of the table, and no data moves for it."""
+        count, self.count = self.count, 0
+        before = self._keeper.table
+        table = before.with_partition_count(count)
+        self._keeper.install(table, table.version)
+        self._publishing.note_all_changed(now)
+        self._out.record(events.PartitionsDivided(before.partition_count, count, table.version))

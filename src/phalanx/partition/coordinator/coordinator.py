@@ -1,0 +1,571 @@
+"""What the master does for the partition table: it alone changes it (DL-04).
+
+In this order (DL-58): after a change of master, search for the most recent table (`table_search`); take members that
+left out of it (`repair`); work out where every replica should be (`assignment`); migrate step by step (`migrating`).
+Who may hold replicas stands in `eligibility`, what operators ask for in `admin_requests`, what others know of all this in `publishing`.
+The first assignment waits until somebody wants to use the data, so that members started together share it evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from phalanx.common.clock import GridClock
+from phalanx.common.config import NodeConfig
+from phalanx.common.evacuation import Evacuation
+from phalanx.common.ids import NEVER, Address, MemberId, Millis
+from phalanx.common.invariant import invariant
+from phalanx.common.losses import LossBook
+from phalanx.common.map_settings import MapChange
+from phalanx.common.table import PartitionTable, Slots
+from phalanx.common.view import MembersView
+from phalanx.common.words import counted
+from phalanx.machine.facts import EvacuationOver, IncarnationOver, MembershipChanged, ReplicasHandedOver, TableConfirmed
+from phalanx.machine.outbox import Outbox
+from phalanx.machine.routes import Routes, route
+from phalanx.partition.coordinator.admin_requests import AdminRequests
+from phalanx.partition.coordinator.eligibility import EligibleMembers
+from phalanx.partition.coordinator.evacuation import Evacuating, find_endangered
+from phalanx.partition.coordinator.loss_records import Departure, LossRecords
+from phalanx.partition.coordinator.map_replacement import Replacing
+from phalanx.partition.coordinator.redundancy import Redundancy
+from phalanx.partition.coordinator.substitute_replicas import with_stand_ins
+from phalanx.partition.coordinator.table_publication import Publishing
+from phalanx.partition.installed_table import InstalledTable
+from phalanx.partition.migrations import Migrating, MigrationOutcome
+from phalanx.partition.recovery.repair import repair
+from phalanx.partition.recovery.table_search import TableSearch
+from phalanx.wire import events
+from phalanx.wire.messages import (
+    CompletedMigration,
+    FetchedTable,
+    KeptByMember,
+    KeptReport,
+    MasterConfirmation,
+    MigrationAnswer,
+    MigrationReady,
+    ReplaceContent,
+    TableAck,
+    TableRequest,
+)
+
+
+class PartitionCoordinator:
+    """On the master: what is being done about the table. On other members it does nothing, until they lead."""
+
+    def __init__(
+        self,
+        this: MemberId,
+        config: NodeConfig,
+        keeper: InstalledTable,
+        outbox: Outbox,
+        holds_until: Callable[[], Millis] = lambda: 0,
+        *,
+        clock: GridClock | None = None,
+        departure_of: Callable[[MemberId], Departure] = lambda member: Departure(),
+    ) -> None:
+        """`holds_until`: before this time nothing may be given to anybody, because members that are gone may still own it
+        (`membership.quorum.lease`, `node.pause_detection`); `NEVER`: not time ends that. Nothing else waits for it but this object, and it
+        asks each time. `departure_of`: how a member went that is in the view no more.
+        """
+        self.this = this
+        self._config = config
+        self._keeper = keeper
+        self._out = outbox
+        self._holds_until = holds_until
+        self._is_held = False
+        """Whether it was found, when there was something to do, that it had to wait."""
+        self._held_for: tuple[MemberId, ...] = ()
+        """For the leases of whom."""
+        self._has_started = True
+        """False while the cluster has never had the members that it is to wait for."""
+        self._leads = False
+        self._members: frozenset[MemberId] = frozenset()
+        """Those of the view."""
+        self._search: TableSearch | None = None
+        self._searches_made = 0
+        self.migrating = Migrating(config, outbox)
+        self._evacuating = Evacuating(outbox)
+        self._redundancy = Redundancy(outbox)
+        self._publishing = Publishing(config.publish_interval_ms, config.retry_interval_ms, outbox)
+        self._holders = EligibleMembers(this, keeper, self._publishing)
+        self._wishes = AdminRequests(keeper, self._publishing, outbox)
+        self._replacing = Replacing(keeper, self._publishing, config.staging_ms, outbox)
+        self._losses = LossRecords(
+            this, keeper, self._publishing, outbox, clock or GridClock(), departure_of, config.former_members_ms
+        )  # fmt: skip
+        self._plan_because = ""
+        """Why targets must be worked out anew; empty: they need not."""
+        self._has_stand_ins = False
+        """Whether somebody is to hold replicas in the place of a member that their owner cannot reach."""
+
+    def __repr__(self) -> str:
+        return f"PartitionCoordinator(leads={self._leads}, held={self._is_held and self._holds_until()}, search={self._search}, {self.migrating!r})"
+
+    @property
+    def decides(self) -> bool:
+        """Whether this member may change the table now: master, and its search is over."""
+        return self._leads and self._search is None
+
+    def on_membership(self, fact: MembershipChanged, confirmed: TableConfirmed, now: Millis) -> None:
+        """The view, whether this member is the master, the set of members that give away what they hold, or the table changed."""
+        view, leads = fact.view, fact.leads
+        self._has_started = fact.has_started
+        self._evacuate(fact.evacuation, confirmed.table, now)
+        became_master, before = leads and not self._leads, self._holders.view
+        self._plan_because = self._holders.news(view, fact.leaving) or self._plan_because
+        self._leads = leads
+        self._publishing.view = view.id
+        if before is not view:
+            self._members = frozenset(view.members)
+        if not leads:
+            self._search, self._wishes.count = None, 0
+            self._replacing.forget()
+            self._losses.forget()
+            self.migrating.forget_all()
+            return
+        if before is not None and before is not view:
+            self._losses.note_departures(before, view, now)
+        if became_master:
+            self._publishing.forget_members()
+            self.migrating.forget_all()
+            self._start_search(view, now)
+        else:
+            self._publishing.keep_only(self._members)
+            if self._search is not None:
+                self._search.on_view(view)
+        self._end_search_if_over(now)
+        if self.decides:
+            self._repair(now)
+            self._go_on(now)
+        self._tell_handed_over(now)
+
+    # --- what it hears ---------------------------------------------------------------------------------------------
+
+    def routes(self) -> Routes:
+        return (
+            route(TableRequest, self.on_table_request),
+            route(FetchedTable, self.on_fetched_table),
+            route(MigrationReady, self.on_migration_ready),
+            route(MigrationAnswer, self.on_migration_answer),
+            route(MasterConfirmation, self.on_master_confirmation),
+            route(TableAck, self.on_table_ack),
+            route(KeptReport, self.on_kept_report),
+        )
+
+    def on_table_request(self, sender: MemberId, message: TableRequest, now: Millis) -> None:
+        if self.decides:
+            self._assign_first(now)
+            self._publishing.tell_all(sender, self._keeper.table)
+
+    def on_fetched_table(self, sender: MemberId, message: FetchedTable, now: Millis) -> None:
+        if self._search is not None:
+            self._search.on_answer(sender, message)
+            self._publishing.note_confirmed(sender, 0)
+            self._end_search_if_over(now)
+            if self.decides:
+                self._repair(now)
+                self._go_on(now)
+
+    def on_migration_ready(self, sender: MemberId, message: MigrationReady, now: Millis) -> None:
+        if self.decides and (outcome := self.migrating.on_ready(sender, message, self._keeper.table, now)) is not None:
+            self._apply([outcome], now)
+            self._go_on(now)
+
+    def on_migration_answer(self, sender: MemberId, message: MigrationAnswer, now: Millis) -> None:
+        if self.decides and (outcome := self.migrating.on_answer(sender, message, self._keeper.table, now)) is not None:
+            self._apply([outcome], now)
+            # Somebody who took part may have left meanwhile: then the row waited for this answer.
+            self._repair(now)
+            self._go_on(now)
+        self._tell_handed_over(now)
+
+    def on_master_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
+        """A member that missed a table gets the present one; one that speaks for the first time can be given replicas."""
+        if not self.decides or sender not in self._members:
+            return
+        if self._publishing.on_confirmation(sender, message.table_version, self._keeper.table, now):
+            self._plan_because = "a member has joined"
+            self._go_on(now)
+
+    def on_table_ack(self, sender: MemberId, message: TableAck, now: Millis) -> None:
+        """A member has the table; what only this master knows would be lost with it."""
+        if not self.decides:
+            return
+        is_new = self._publishing.note_confirmed(sender, message.version)
+        if message.is_behind:
+            self._publishing.tell_all(sender, self._keeper.table)
+        self._publishing.evict(self._joined().others(self.this))
+        self._note_redundancy(now)
+        self._replacing.go_on(self._joined().others(self.this), now)
+        if is_new:
+            self._plan_because = "a member has joined"
+        if is_new or self._publishing.is_due(now):
+            self._go_on(now)
+        self._tell_handed_over(now)
+
+    def on_kept_report(self, sender: MemberId, message: KeptReport, now: Millis) -> None:
+        """A member says what it keeps of a side that gave up its cluster, and what the table should tell of losses."""
+        if self.decides:
+            self._losses.on_report(sender, message, now)
+            self._go_on(now)
+
+    def on_deserted(self, address: Address, now: Millis) -> None:
+        """No process listens at an address where a member was."""
+        if self.decides and self._losses.on_deserted(address, now):
+            self._go_on(now)
+
+    def acknowledge_losses(self, ids: Collection[str], by: str, now: Millis) -> str:
+        """Tell some losses no more. Returns why that is not done yet; empty: it is. Raises `UsageError` for unknown ones."""
+        invariant(self.decides, "only the master changes the partition table (DL-04)", duties=self)
+        refusal = self._losses.acknowledge(ids, by, self._joined().others(self.this), now)
+        self._go_on(now)
+        return refusal
+
+    def replace_content(self, request: ReplaceContent, stamp: int, now: Millis) -> tuple[str, bool, int]:
+        """What a job wishes to become of a map's content (`replacing`): why it is not so yet (empty: it is), whether the
+        job's content was decided upon, and the stamp with which it began. Raises `UsageError` for what cannot be any more."""
+        invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
+        refusal = self._replacing.ask(request, stamp, self._joined().others(self.this), now)
+        if self._publishing.is_due(now):
+            self._publish(now)
+        name, job = request.map, request.job
+        return refusal, self._replacing.was_decided(name, job), self._replacing.begun(name, job)
+
+    def change_map(self, name: str, change: MapChange, now: Millis) -> None:
+        """Let a map be another from now on (an empty name: all for which nothing else was set).
+
+        Replicas are added and cleared by migrations like any other. Raises `UsageError` for what no map can be.
+        """
+        invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
+        if self._wishes.change_map(name, change, now):
+            self._plan_because = "the number of backups changed"
+            self._go_on(now)
+
+    def change_partition_count(self, count: int, now: Millis) -> str:
+        """Divide all partitions. Returns why not yet; empty: there are so many. Raises `UsageError` if there cannot be.
+
+        No migration begins meanwhile, so it is done when those under way have ended.
+        """
+        invariant(self.decides, "only the master changes the partition table (DL-04)", duties=self)
+        if not self._wishes.want_count(count):
+            return ""
+        self._go_on(now)
+        if not self._wishes.count:
+            return ""
+        under_way = counted(len(self.migrating.underway), "migration is", "migrations are")
+        return f"{under_way} under way, and no other begins until that has ended: ask again"
+
+    def _divide(self, now: Millis) -> None:
+        self._wishes.divide(now)
+        self.migrating.forget_all()
+        self._plan_because = "the partitions were divided"
+        self._publish(now)
+
+    # --- what it does ----------------------------------------------------------------------------------------------
+
+    def _tell_handed_over(self, now: Millis) -> None:
+        """Tell which members that are to leave, or are to be removed, are not needed any more."""
+        table = self._keeper.table
+        if ready := self._may_leave(now):
+            self._out.tell(ReplicasHandedOver(tuple(ready), table))
+        if (order := self._evacuating.order) is not None and self._is_evacuated(order):
+            self._out.tell(EvacuationOver(order))
+
+    def _may_leave(self, now: Millis) -> list[MemberId]:
+        """Leaving members that hold nothing any more, as all that stay know: nothing is lost when they go."""
+        if not self._holders.leaving or not self.decides or not self._is_known_to_all():
+            return []
+        ready = [member for member in self._holders.leaving if not self.replicas_to_hand_over(member)]
+        return [member for member in ready if member != self.this or not self._waits_for_gone(now)]
+
+    def _waits_for_gone(self, now: Millis) -> bool:
+        """Whether members that are gone may still own what the table gives them: only this master knows until when."""
+        view = self._joined()
+        if now >= self._holds_until() or not view.others(self.this):
+            return False
+        return any(member not in view for member in self._keeper.table.members)
+
+    def _evacuate(self, order: Evacuation | None, table: PartitionTable, now: Millis) -> None:
+        """Members will be removed that still reach this one: what only they hold comes first; None: it is over."""
+        if self._evacuating.take(order, table, now):
+            self._plan_because = (
+                "members are cut off from others" if order is not None else "nobody is cut off any more"
+            )
+
+    def _is_evacuated(self, order: Evacuation) -> bool:
+        """Whether nothing is left that could be moved before members are removed that cannot reach others."""
+        table = self._keeper.table
+        if not self.decides:
+            return False
+        if self._plan_because and self._keeper.is_assigned:
+            return False
+        return not find_endangered(table, order.kept, self.migrating.on_the_way())
+
+    def replicas_to_hand_over(self, member: MemberId) -> int:
+        """How many replicas others must take over before this member may go."""
+        return self._holders.to_hand_over(member)
+
+    @property
+    def searching_for(self) -> list[MemberId]:
+        """Members whose tables this new master waits for."""
+        return list(self._search.waiting_for) if self._search is not None else []
+
+    def is_at_rest(self) -> bool:
+        """Whether nothing is planned or moved any more, nobody leaves, and everybody knows."""
+        # As long as nothing is assigned there is nothing to plan, whatever the reasons.
+        has_plans = bool(self._plan_because) and self._keeper.is_assigned
+        is_planned = self.decides and not self._is_held and not has_plans and self.migrating.is_idle
+        return is_planned and not self._holders.leaving and not self.without_table()
+
+    def kept(self, now: Millis) -> list[KeptByMember]:
+        """The members that have yet to merge what they keep of a side that gave up its cluster."""
+        return self._losses.kept(now)
+
+    def without_table(self) -> list[MemberId]:
+        """Members that have not said that they have the present table."""
+        others = self._joined().others(self.this) if self.decides and self._keeper.is_assigned else ()
+        return [member for member in others if not self._publishing.is_known_to([member], self._keeper.table.version)]
+
+    def lacking(self) -> int:
+        """How many partitions miss replicas on members that stay."""
+        return self._holders.lacking()
+
+    def handing_over(self) -> list[tuple[MemberId, int]]:
+        """Members that want to leave, and how many replicas others must take over first."""
+        return [(member, self.replicas_to_hand_over(member)) for member in self._holders.leaving]
+
+    def on_over(self, fact: IncarnationOver, now: Millis) -> None:
+        """It decides nothing any more."""
+        self._leads = False
+        self._search = None
+        self._losses.forget()
+        self.migrating.forget_all()
+
+    def next_deadline(self) -> Millis | None:
+        if not self._leads:
+            return None
+        if self._search is not None:
+            return self._search.next_deadline()
+        deadline = self._publishing.next_deadline()
+        if self._is_held:
+            deadline = min(deadline, self._holds_until())
+        other = self.migrating.next_deadline()
+        return deadline if other is None or other > deadline else other
+
+    def on_time(self, now: Millis) -> None:
+        if self._search is not None:
+            self._search.ask(now)
+        if not self.decides:
+            return
+        self.migrating.repeat(now)
+        if self._is_held:
+            self._repair(now)
+        self._go_on(now)
+        self._tell_handed_over(now)
+
+    def _holds(self, now: Millis) -> bool:
+        """Whether the table must stay as it is for a while."""
+        until = self._holds_until()
+        if now >= until:
+            self._is_held, self._held_for = False, ()
+            return False
+        self._is_held = True
+        view = self._joined()
+        gone = tuple(member for member in self._keeper.table.members if member not in view)
+        if gone != self._held_for:
+            self._held_for = gone
+            waits_ms = until - now if until < NEVER else 0
+            self._out.record(events.PromotionWaits(gone, waits_ms, "DL-05 EL-50"))
+        return True
+
+    def _start_search(self, view: MembersView, now: Millis) -> None:
+        self._searches_made += 1
+        own, retry_ms = self._keeper.answer_search(self._searches_made), self._config.retry_interval_ms
+        self._search = TableSearch(self.this, own, view, retry_ms, self._out)
+        if self._search.waiting_for:
+            self._out.record(events.TableSearchStarted(tuple(self._search.waiting_for)))
+        self._search.ask(now)
+
+    def _end_search_if_over(self, now: Millis) -> None:
+        if self._search is None or not self._search.is_over():
+            return
+        found = self._search.result()
+        self._search = None
+        rolled_back = tuple(state.partition for state in found.rolled_back)
+        self._out.record(events.TableSearchEnded(found.found_at, found.table.version, rolled_back, found.adopted))
+        self._keeper.lead(found.completed, found.table)
+        self._publishing.begin(found.completed, self._keeper.table.version)
+        self._plan_because = "the master changed"
+        self._publish(now)
+
+    def want_table(self, now: Millis) -> None:
+        """Somebody wants to use the data: the first assignment is due, or to be asked for."""
+        if self._leads:
+            self._assign_first(now)
+        elif not self._keeper.is_assigned:
+            self._keeper.ask_for_table(now)
+
+    def _assign_first(self, now: Millis) -> None:
+        if self._keeper.is_assigned or not self.decides or not self._has_started or self._holds(now):
+            return
+        members = self._holders.staying()
+        if not members:
+            return
+        nobody: list[Slots] = [()] * self._keeper.table.partition_count
+        rows = self._holders.rows_for(members, nobody)
+        self._assign_all(rows, members, now)
+
+    def _assign_all(
+        self, rows: Sequence[Slots], members: list[MemberId], now: Millis, *, lost: Collection[int] = ()
+    ) -> None:  # fmt: skip
+        """Nobody holds any partition: give each its first replicas, or, where they were `lost`, new ones that are empty."""
+        self._change(dict(enumerate(rows)), now, at_once=True, lost=lost)
+        place = {member: index for index, member in enumerate(members)}
+        held = tuple(tuple([place[member] for member in row if member is not None]) for row in rows)
+        self._out.record(events.PartitionsAssigned(self._keeper.table.version, len(rows), tuple(members), held))
+        self._publish(now)
+
+    def _repair(self, now: Millis) -> None:
+        """Take members that left out of the table, and end the migrations in which they took part."""
+        if self._holds(now):
+            return
+        view = self._joined()
+        ended = self.migrating.on_departures(view.members, self._keeper.table)
+        before = self._keeper.table
+        result = repair(before, view.members, self.migrating.undecided)
+        gone = tuple(member for member in before.members if member not in view)
+        changes = result.changes | self._holders.rows_for_lost(result)
+        # By twos: the destination that has left may have committed, and must be behind when it comes back (DL-22).
+        rolled_back = {outcome.underway.partition: 2 for outcome in ended}
+        changes = {p: before.slots(p) for p in rolled_back} | changes
+        if not changes:
+            return
+        losses = self._losses.after_repair(before, result, view, now)
+        self._change(changes, now, at_once=True, increments=rolled_back, lost=result.lost, losses=losses)
+        self._losses.note_taken_out(before, result, self._keeper.table)
+        for outcome in ended:
+            self._note_completed(outcome)
+        for partition in result.lost:
+            held_by, version = before.replicas(partition), self._keeper.table.versions[partition]
+            now_held_by = self._keeper.table.slots(partition)
+            self._out.record(
+                events.PartitionLost(partition, held_by, version, self._keeper.table.version, replicas_now=now_held_by)
+            )
+        if result.changes:
+            promoted, lost = tuple(result.promoted), tuple(result.lost)
+            rule = "DL-05 DL-09"
+            self._out.record(events.PartitionsRepaired(self._keeper.table.version, promoted, lost, gone, rule))
+        self._plan_because = "members left"
+        self._publish(now)
+
+    def _apply(self, outcomes: list[MigrationOutcome], now: Millis) -> None:
+        """Migrations have ended: change the table accordingly (DL-20, DL-22)."""
+        for outcome in outcomes:
+            partition = outcome.underway.partition
+            before = self._keeper.table.slots(partition)
+            if outcome.row is None:
+                self._change({partition: before}, now, at_once=True, increments={partition: 2})
+                self._plan_because = "a migration failed"
+            else:
+                # What moves the ownership is told at once: callers wait for the new owner.
+                self._change({partition: outcome.row}, now, at_once=outcome.row[:1] != before[:1])
+                if self._evacuating.is_halfway(partition):
+                    self._plan_because = "backups that can be reached stand in for others"
+            self._note_completed(outcome)
+            self.migrating.went_on(partition, self._keeper.table)
+
+    def _note_completed(self, outcome: MigrationOutcome) -> None:
+        underway = outcome.underway
+        completed = CompletedMigration(
+            underway.partition, underway.base_version, underway.migration, outcome.row is not None
+        )
+        self._publishing.note_completed(completed, self._keeper.table.version)
+        self._keeper.note_completed(self._publishing.outcomes)
+
+    def _change(
+        self,
+        changes: dict[int, Slots],
+        now: Millis,
+        *,
+        at_once: bool,
+        increments: dict[int, int] | None = None,
+        lost: Collection[int] = (),
+        losses: LossBook | None = None,
+    ) -> None:
+        invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
+        before = self._keeper.table
+        table = before.with_changes(changes, increments=increments, lost=lost, losses=losses)
+        self._keeper.install(table, table.version)
+        if table.losses is not before.losses:
+            self._publishing.note_all_changed(now)
+        self._publishing.note_change(changes, now, at_once=at_once)
+
+    def _go_on(self, now: Millis) -> None:
+        """Publish what is due, work out targets if they changed, begin migrations that may begin."""
+        self._replacing.go_on(self._joined().others(self.this), now)
+        self._losses.go_on(now)
+        if self._publishing.is_due(now):
+            self._publish(now)
+        if not self._keeper.is_assigned or self._holds(now):
+            return
+        if self._has_stand_ins and not self.migrating.unreachable(now):
+            self._plan_because = "a destination may be reached again"
+        if self._wishes.count and not self.migrating.underway:
+            self._divide(now)
+        if self._plan_because:
+            self._plan(now)
+        while not self._wishes.count and (
+            cleared := self.migrating.start(
+                self._keeper.table, self._holders.ready(), self._publishing.unpublished, now
+            )
+        ):
+            self._apply(cleared, now)
+            if self._publishing.is_due(now):
+                self._publish(now)
+        self._note_redundancy(now)
+
+    def _plan_evacuation(self, order: Evacuation, now: Millis) -> None:
+        reason, self._plan_because = self._plan_because, ""
+        table, takers = self._keeper.table, self._holders.takers(order.kept)
+        target = self._evacuating.targets(table, takers, self.migrating.unreachable(now), now)
+        self._apply(self.migrating.plan(table, target, self._holders.wanted(), reason), now)
+
+    def _plan(self, now: Millis) -> None:
+        if (order := self._evacuating.order) is not None:
+            self._plan_evacuation(order, now)
+            return
+        members = self._holders.sharing()
+        if not members and self._joined().data_members:
+            return
+        reason, self._plan_because = self._plan_because, ""
+        table = self._keeper.table
+        rows = [table.slots(partition) for partition in range(table.partition_count)]
+        assigned = self._holders.rows_for(members, rows)
+        if members and not any(rows):
+            # The last member that held data left, and there is another now. Nobody has anything to send: no migration
+            # leads there. As long as any member holds data every row has an owner, so that it is all rows or none.
+            self._assign_all(assigned, members, now, lost=range(len(rows)))
+            table = self._keeper.table
+        unreachable = self.migrating.unreachable(now)
+        stand_ins = with_stand_ins(table, assigned, members, self._holders.wanted(), unreachable) if unreachable else {}
+        self._has_stand_ins = bool(stand_ins)
+        target = [stand_ins.get(partition, row) for partition, row in enumerate(assigned)] if members else rows
+        self._apply(self.migrating.plan(table, target, self._holders.wanted(), reason), now)
+
+    def _is_known_to_all(self) -> bool:
+        """Whether every other member that stays has the present table: whoever is the next master will find it."""
+        staying = (member for member in self._joined().others(self.this) if member not in self._holders.leaving)
+        return not self._keeper.is_assigned or self._publishing.is_known_to(staying, self._keeper.table.version)
+
+    def _note_redundancy(self, now: Millis) -> None:
+        if self._keeper.is_assigned:
+            self._redundancy.note(
+                self._keeper.table, self._holders.wanted(), self._holders.leaving, self._is_known_to_all, now
+            )
+
+    def _publish(self, now: Millis) -> None:
+        self._publishing.publish(self._keeper.table, self._joined().others(self.this), now)
+
+    def _joined(self) -> MembersView:
+        return self._holders.joined()

@@ -1,0 +1,107 @@
+"""On the master: which members may hold replicas, how many each partition is to have, and so who should have them.
+
+All members that hold data and do not want to leave share all partitions. Who was admitted a moment ago takes part when it
+has first been heard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from phalanx.common.ids import MemberId, host_of
+from phalanx.common.invariant import invariant
+from phalanx.common.table import Slots
+from phalanx.common.traits import USUAL
+from phalanx.common.view import MembersView
+from phalanx.partition.assignment import Candidate, assign
+from phalanx.partition.coordinator.redundancy import lacking
+from phalanx.partition.coordinator.table_publication import Publishing
+from phalanx.partition.installed_table import InstalledTable
+from phalanx.partition.recovery.repair import Repair
+
+
+class EligibleMembers:
+    """The members of now, as those that hold replicas or may be given some."""
+
+    def __init__(self, this: MemberId, keeper: InstalledTable, publishing: Publishing) -> None:
+        self._this = this
+        self._keeper = keeper
+        self._publishing = publishing
+        self.view: MembersView | None = None
+        self.leaving: Collection[MemberId] = ()
+        """Members that are to hold nothing any more."""
+
+    def joined(self) -> MembersView:
+        """The view, which is there."""
+        invariant(self.view is not None, "this member has joined")
+        return self.view  # type: ignore[return-value]  # held by the invariant
+
+    def news(self, view: MembersView, leaving: Collection[MemberId]) -> str:
+        """Take over the members of now. Why targets must be worked out anew; empty: they need not."""
+        before, self.view = self.view, view
+        left_before, self.leaving = self.leaving, leaving
+        if before is None or before.members != view.members:
+            return "the members changed"
+        if before.traits != view.traits:
+            return "other members hold data"
+        return "members want to hold nothing any more" if set(leaving) != set(left_before) else ""
+
+    # --- who, and how many -----------------------------------------------------------------------------------------
+
+    def staying(self) -> list[MemberId]:
+        """Members that hold data and do not want to leave."""
+        return [member for member in self.joined().data_members if member not in self.leaving]
+
+    def ready(self) -> Collection[MemberId]:
+        """Who can be given replicas: a member that was admitted a moment ago can when it has first been heard."""
+        return {self._this, *self._publishing.confirmed}
+
+    def sharing(self) -> list[MemberId]:
+        """Among whom replicas are shared now."""
+        ready = {*self.ready(), *self._keeper.table.members}
+        members = self.staying()
+        if any(member not in ready for member in members):
+            # 1. L wants to leave, and J has been admitted but is not there yet. 2. Without J there would be room for
+            # fewer replicas. 3. L would be drained to those, instead of to J a moment later. So L waits for J.
+            members = [member for member in self.joined().data_members if member in ready]
+        return members
+
+    def takers(self, kept: Collection[MemberId]) -> list[MemberId]:
+        """Who can be given what members hold that others cannot reach."""
+        ready = self.ready()
+        takers = [m for m in self.joined().data_members if m in kept and m in ready]
+        return [m for m in takers if m not in self.leaving] or takers
+
+    def wanted(self) -> int:
+        """How many replicas each partition should have."""
+        return min(self._keeper.table.maps.depth + 1, len(self.staying()))
+
+    def lacking(self) -> int:
+        """How many partitions miss replicas on members that stay."""
+        return lacking(self._keeper.table, self.wanted(), self.leaving) if self._keeper.is_assigned else 0
+
+    def to_hand_over(self, member: MemberId) -> int:
+        """How many replicas others must take over before this member may go."""
+        if all(other in self.leaving or other == member for other in self.joined().data_members):
+            return 0
+        return self._keeper.table.loads().get(member, 0)
+
+    # --- who should have what --------------------------------------------------------------------------------------
+
+    def rows_for(self, members: list[MemberId], rows: Sequence[Slots]) -> list[tuple[MemberId, ...]]:
+        """Of each partition the replicas that it should have, shared among these members, by those that it has."""
+        special = dict(self.joined().traits)
+        all_traits = [(member, special.get(member, USUAL)) for member in members]
+        candidates = [Candidate(member, traits.weight, traits.zone, host_of(member)) for member, traits in all_traits]
+        return assign(rows, candidates, self._keeper.table.maps.depth)
+
+    def rows_for_lost(self, result: Repair) -> dict[int, Slots]:
+        """New, empty replicas for partitions that nobody survived with, balanced with all others."""
+        members = self.staying() or list(self.joined().data_members)
+        if not result.lost or not members:
+            # Where no member holds data the rows stay empty, until there is one.
+            return {}
+        table = self._keeper.table
+        rows = [result.changes.get(p, table.slots(p)) for p in range(table.partition_count)]
+        assigned = self.rows_for(members, rows)
+        return {partition: assigned[partition] for partition in result.lost}

@@ -1,0 +1,157 @@
+"""What only members hold that are about to be removed, and who takes it.
+
+Members that cannot reach some others still reach the master, and the master removes them when those that stay hold
+everything. A partition is *endangered* if its owner goes and no backup is sure to have every write that was confirmed:
+one that stays, among the hottest so many that confirm the writes of every map. Each gets an owner that stays and that
+the present one reaches: a migration of the ownership like any other. So nobody who goes owns what nobody else has, and
+1. O is removed and has not heard so yet; 2. a caller puts k; 3. O cannot confirm it alone: another owns the partition, or
+has to confirm too, and answers no stranger.
+
+The ownership moves when all backups are in step, and one that the owner does not reach never is. So these are replaced
+first, by members that it reaches; then the ownership moves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from phalanx.common.evacuation import Evacuation
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.table import PartitionTable, Slots
+from phalanx.machine.outbox import Outbox
+from phalanx.wire import events
+
+
+def find_endangered(table: PartitionTable, kept: Collection[MemberId], among: Iterable[int] | None = None) -> list[int]:
+    """Partitions (`among` these; all) of which something confirmed might be lost if only these members stayed."""
+    confirming = min(count.synchronous for count in table.maps.backup_counts)
+    stays = {member: member in kept for member in table.members}
+    endangered = []
+    for partition in range(table.partition_count) if among is None else among:
+        replicas = table.replicas(partition)
+        if replicas and not any(stays[member] for member in replicas[: confirming + 1]):
+            endangered.append(partition)
+    return endangered
+
+
+def plan_evacuation(
+    table: PartitionTable,
+    kept: Collection[MemberId],
+    takers: Sequence[MemberId],
+    are_apart: Callable[[MemberId, MemberId], bool],
+    doubtful: Collection[tuple[MemberId, MemberId]] = (),
+) -> dict[int, Slots]:
+    """Endangered partition to its target; those that nobody can take are left out.
+
+    `takers`: members that stay and may be given replicas, in the order that breaks ties; `are_apart`: whether no data
+    goes between two members; `doubtful`: owners and takers between whom it has failed, for the worst case.
+    """
+    loads = Counter(owner for owner in table.owners() if owner is not None)
+    targets: dict[int, Slots] = {}
+    for partition in find_endangered(table, kept):
+        slots = table.slots(partition)
+        owner = slots[0]
+        if owner is None:
+            continue
+        reached = [member for member in takers if not are_apart(owner, member)]
+        if not reached:
+            continue
+        # A backup has the data; else who reaches the other replicas, which confirm its writes until the view changes.
+        others = [member for member in slots[1:] if member is not None]
+        cost = {
+            member: ((owner, member) in doubtful, member not in others, sum(are_apart(member, o) for o in others))
+            for member in reached
+        }
+        reached.sort(key=lambda member: (cost[member], loads[member]))
+        taker = reached[0]
+        loads[taker] += 1
+        if any(are_apart(owner, other) for other in others):
+            targets[partition] = _with_backups(slots, [member for member in reached if member not in others], are_apart)
+        else:
+            targets[partition] = _with_owner(slots, taker, are_apart)
+    return targets
+
+
+def _with_backups(slots: Slots, spare: list[MemberId], are_apart: Callable[[MemberId, MemberId], bool]) -> Slots:
+    """The row in which others stand in the place of backups that the owner does not reach; it stays the owner."""
+    owner, row, left = slots[0], list(slots), iter(spare)
+    for index, member in enumerate(slots[1:], start=1):
+        if owner is not None and member is not None and are_apart(owner, member):
+            row[index] = next(left, None)
+    return _cut(row)
+
+
+def _cut(row: list[MemberId | None]) -> Slots:
+    """Without holes at the end."""
+    while row and row[-1] is None:
+        row.pop()
+    return tuple(row)
+
+
+def _with_owner(slots: Slots, taker: MemberId, are_apart: Callable[[MemberId, MemberId], bool]) -> Slots:
+    """The row in which the taker is the owner; who was takes its place, or that of a backup that it does not reach."""
+    owner, row = slots[0], list(slots)
+    row[0] = taker
+    if taker in slots[1:]:
+        row[slots.index(taker, 1)] = owner
+        return tuple(row)
+    for index, member in enumerate(slots[1:], start=1):
+        if member is not None and are_apart(taker, member):
+            row[index] = owner if owner not in row else None
+    return _cut(row)
+
+
+class Evacuating:
+    """On the master: one evacuation, from its order to its end; it lasts as long as the order does."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._out = outbox
+        self.order: Evacuation | None = None
+        """None: nothing is to be moved."""
+        self._began_at: Millis | None = None
+        """None: there is nothing to be moved by this order, or that has not been looked at yet."""
+        self._halfway: set[int] = set()
+        """Partitions whose owner is moved when others stand in the place of backups that it does not reach."""
+
+    def __repr__(self) -> str:
+        return f"Evacuating({self.order})"
+
+    def take(self, order: Evacuation | None, table: PartitionTable, now: Millis) -> bool:
+        """There is another order, or none any more; False: it is the one that was there. `table`: before anybody left."""
+        if order is self.order:
+            return False
+        if self.order is not None and self._began_at is not None:
+            left = tuple(find_endangered(table, self.order.kept))
+            ended = events.EvacuationEnded(self.order.removed, left, now - self._began_at, table.version)
+            self._out.record(ended)
+        self.order, self._began_at = order, None
+        self._halfway.clear()
+        return True
+
+    def is_halfway(self, partition: int) -> bool:
+        """Whether its next target can be worked out when it has got to this one."""
+        return partition in self._halfway
+
+    def targets(
+        self,
+        table: PartitionTable,
+        takers: Sequence[MemberId],
+        doubtful: Collection[tuple[MemberId, MemberId]],
+        now: Millis,
+    ) -> list[Slots]:
+        """What every partition should have as long as this lasts: nothing else moves meanwhile."""
+        rows = [table.slots(partition) for partition in range(table.partition_count)]
+        order = self.order
+        if order is None:
+            return rows
+        changes = plan_evacuation(table, order.kept, takers, order.are_apart, doubtful)
+        if self._began_at is None and (endangered := len(find_endangered(table, order.kept))):
+            self._began_at = now
+            self._out.record(
+                events.EvacuationStarted(order.removed, endangered, endangered - len(changes), order.until)
+            )
+        self._halfway = {partition for partition, row in changes.items() if row[0] == rows[partition][0]}
+        for partition, row in changes.items():
+            rows[partition] = row
+        return rows

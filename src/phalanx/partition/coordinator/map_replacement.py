@@ -1,0 +1,158 @@
+"""On the master: whether the content of a map is replaced, decided once for all partitions.
+
+A job begins (every member knows, and what is assembled for it is kept), prepares the partitions, and asks for the
+decision. From the decision on nothing takes it back. Owners put the new content in its place when the table says so; but
+the table says so only when every member knows of the decision:
+
+1. Master M decides, and tells O, an owner, which puts the new content of its partition in its place, and so do its
+   backups. 2. M and O die before anybody else has heard. 3. The next master knows nothing of the decision: one partition
+   would have the new content, and all others the old one.
+
+With the decision known to all first, every next master finds it and completes it. The answer to the caller waits in the
+same way, for the new content in its place: so nobody is served the old one any more when the caller hears.
+
+Only one job can be about to replace a map: one that begins later takes the turn of one that has not decided. What begins
+and is never decided ends after `staging_ms`.
+
+Who decides says what began, by the stamp that it was given: a job begins anew whose turn another one took, and a wish may
+be under way for long.
+
+1. Job J begins twice, and decides twice, for answers are late; it is over. 2. Job K replaces the map. 3. The second BEGIN of
+   J arrives now, then the second DECIDE: of J nothing is prepared any more, and the map would be empty.
+
+Batches of a query replace one another in the order of their numbers, whoever asks: a driver may hang, be replaced, and go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from phalanx.common.errors import UsageError
+from phalanx.common.hidden_maps import check_part
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.map_settings import Content, check_name
+from phalanx.machine.outbox import Outbox
+from phalanx.partition.coordinator.table_publication import Publishing
+from phalanx.partition.installed_table import InstalledTable
+from phalanx.wire import events
+from phalanx.wire.messages import ReplaceContent, Replacement
+
+MAX_KNOWN = 10_000
+"""Of what was said of maps; of the rest is asked as if it had just been said."""
+NOT_KNOWN = "not every member knows of it yet: ask again"
+
+
+class Replacing:
+    """What the master does about contents of maps."""
+
+    def __init__(self, keeper: InstalledTable, publishing: Publishing, staging_ms: Millis, outbox: Outbox) -> None:
+        self._keeper = keeper
+        self._publishing = publishing
+        self._staging_ms = staging_ms
+        self._out = outbox
+        self._known_from: dict[tuple[str, str], int] = {}
+        """Map, and what was said of it, to the version of the table by which whoever has it knows so."""
+        self._pending_since: dict[tuple[str, str], Millis] = {}
+        """Map and job that is about to replace it, to when this master heard of it."""
+
+    def __repr__(self) -> str:
+        return f"Replacing({self._keeper.table.maps.contents})"
+
+    def forget(self) -> None:
+        """Another member leads."""
+        self._known_from.clear()
+        self._pending_since.clear()
+
+    def ask(self, request: ReplaceContent, stamp: int, others: Collection[MemberId], now: Millis) -> str:
+        """A job's wish. Returns why it is not fulfilled yet; empty: it is. Raises `UsageError` if it never can be.
+
+        `stamp`: of the grid's clock, for a job that begins. `others`: the other members.
+        """
+        check_name(request.map)
+        check_part("job", request.job)
+        content, job = self._keeper.table.maps.content_of(request.map), request.job
+        match request.wish:
+            case Replacement.BEGIN:
+                if job not in (content.job, content.pending) and not _is_dispensable(request, content):
+                    if content.is_decided:
+                        return f"the content of job {content.pending} is being put in its place: ask again"
+                    self._set(_with_pending(content, request, stamp), now)
+            case Replacement.DECIDE:
+                began = self.begun(request.map, job)
+                if not began or began != request.stamp:
+                    raise UsageError(
+                        f"the content of {request.map!r} was not replaced: job {job} is not about to do it any more, "
+                        f"because another job began to, or it waited too long; run it again"
+                    )
+                if job == content.pending and not content.is_decided:
+                    self._set(msgspec.structs.replace(content, is_decided=True), now)
+            case Replacement.ABORT:
+                if job == content.pending and not content.is_decided:
+                    self._set(content.as_given_up, now)
+        self.go_on(others, now)
+        content = self._keeper.table.maps.content_of(request.map)
+        is_placed = request.wish is not Replacement.DECIDE or content.job == job
+        return "" if is_placed and self._is_known(content, others) else NOT_KNOWN
+
+    def was_decided(self, name: str, job: str) -> bool:
+        """Whether the job's content is in its place, or will be."""
+        content = self._keeper.table.maps.content_of(name)
+        return content.job == job or (content.pending == job and content.is_decided)
+
+    def begun(self, name: str, job: str) -> int:
+        """The stamp of the job's content; 0: it is neither there nor about to be."""
+        content = self._keeper.table.maps.content_of(name)
+        return content.pending_stamp if job == content.pending else content.stamp if job == content.job else 0
+
+    def go_on(self, others: Collection[MemberId], now: Millis) -> None:
+        """Complete what every member knows to be decided; give up what nobody decides."""
+        for content in self._keeper.table.maps.contents:
+            if not content.pending:
+                continue
+            since = self._pending_since.setdefault((content.map, content.pending), now)
+            if content.is_decided:
+                if self._is_known(content, others):
+                    self._set(content.as_placed, now)
+                    version = self._keeper.table.version
+                    self._out.record(events.ContentReplaced(content.map, content.pending, version))
+            elif now - since >= self._staging_ms:
+                self._set(content.as_given_up, now)
+
+    def _is_known(self, content: Content, others: Collection[MemberId]) -> bool:
+        """Whether every member has a table that says this of the map. A new master asks as if it had just been said."""
+        if len(self._known_from) > MAX_KNOWN:
+            self._known_from.clear()
+        said = f"{content.job}/{content.pending}/{content.is_decided}"
+        known_from = self._known_from.setdefault((content.map, said), self._keeper.table.version)
+        return self._publishing.have(others, known_from)
+
+    def _set(self, content: Content, now: Millis) -> None:
+        table = self._keeper.table
+        table = table.with_maps(table.maps.with_content(content))
+        self._keeper.install(table, table.version)
+        self._publishing.note_all_changed(now)
+        for key in [key for key in self._known_from if key[0] == content.map]:
+            del self._known_from[key]
+        for key in [key for key in self._pending_since if key[0] == content.map and key[1] != content.pending]:
+            del self._pending_since[key]
+
+
+def _is_dispensable(request: ReplaceContent, content: Content) -> bool:
+    """Whether the batch was put in the map's place before, or a later one. Raises `UsageError` if a later one is about to."""
+    batch, pending = request.batch, content.pending_batch
+    if batch is None:
+        return False
+    if pending is not None and pending.query == batch.query and pending.number > batch.number:
+        raise UsageError(
+            f"batch {batch.number} of query {batch.query} does not replace the map {request.map!r}: batch {pending.number} is "
+            f"about to"
+        )
+    return content.has_placed(batch)
+
+
+def _with_pending(content: Content, request: ReplaceContent, stamp: int) -> Content:
+    return msgspec.structs.replace(
+        content, pending=request.job, pending_stamp=stamp, is_decided=False, pending_batch=request.batch
+    )

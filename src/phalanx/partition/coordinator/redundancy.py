@@ -1,0 +1,46 @@
+"""On the master: whether every partition has all the replicas that the members which stay allow, and since when not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.table import HOLE, PartitionTable
+from phalanx.machine.outbox import Outbox
+from phalanx.wire import events
+
+
+def lacking(table: PartitionTable, wanted: int, leaving: Collection[MemberId] = ()) -> int:
+    """How many partitions have fewer replicas than wanted on members that stay."""
+    stays = [member not in leaving for member in table.members]
+    return sum(1 for row in table.rows if sum(1 for index in row if index != HOLE and stays[index]) < wanted)
+
+
+class Redundancy:
+    """Tells when redundancy is back."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._out = outbox
+        self._looked_at: tuple[PartitionTable, int, tuple[MemberId, ...]] | None = None
+        """The table, the number of replicas and the leaving members that were last looked at: it takes a look at every row."""
+        self._missing = 0
+        self._degraded_since: Millis | None = None
+
+    def note(
+        self,
+        table: PartitionTable,
+        wanted: int,
+        leaving: Collection[MemberId],
+        is_known_to_all: Callable[[], bool],
+        now: Millis,
+    ) -> None:
+        """Record when redundancy is back: when every member knows so, and not only the master, which may die."""
+        what = table, wanted, tuple(leaving)
+        if self._looked_at is None or self._looked_at[0] is not table or self._looked_at != what:
+            self._looked_at = what
+            self._missing = lacking(table, wanted, leaving)
+        if self._missing and self._degraded_since is None:
+            self._degraded_since = now
+        elif not self._missing and self._degraded_since is not None and is_known_to_all():
+            self._out.record(events.FullyReplicated(table.version, now - self._degraded_since))
+            self._degraded_since = None

@@ -1,0 +1,408 @@
+"""On the master: the migrations that bring every replica to where it should be (docs/protocol/migrations.md).
+
+`plan` works out the target of every partition (`assignment`) and keeps nothing else: which migration comes next for a
+partition is worked out from its row of that moment (`planner`), so a join, a departure or a failure only means another
+target (DL-59). Partitions change independently, at most `migrations_per_member` at a time at each member; those that
+have the fewest replicas come first, after each step anew. One migration goes
+
+    ORDERED     the partition's owner brings the destination's replica up to date; writes go on, and reach it too
+    COMMITTING  the destination is told the next row, and installs it; only its answer, or its departure, decides
+
+and ends committed (the row is in the table, version + 1) or rolled back (the row stays, version + 2). A migration that
+was only ordered ends as soon as one who takes part has left. What the master does with a result stands in `installed_table`.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.invariant import invariant
+from phalanx.common.migration import Migration, MigrationKind
+from phalanx.common.table import PartitionTable, Slots
+from phalanx.machine.outbox import Outbox
+from phalanx.partition.planner import apply_migration, plan_exchange, plan_migrations, prioritize
+from phalanx.wire import events
+from phalanx.wire.messages import MigrationAnswer, MigrationCommit, MigrationOrder, MigrationReady, RowChange
+
+REPEAT_ORDER_AFTER_MS = 1_000
+FIRST_PAUSE_MS = 200
+"""After a migration between an owner and a destination failed, before the next one; doubles up to the next figure."""
+LONGEST_PAUSE_MS = 12_800
+LOOK_AHEAD = 16
+"""Partitions of one owner that are looked at for one whose destination has room."""
+
+
+class MigrationPhase(enum.Enum):
+    ORDERED = enum.auto()
+    COMMITTING = enum.auto()
+
+
+class Underway(msgspec.Struct, gc=False):
+    """A migration that has begun and whose outcome is open."""
+
+    partition: int
+    base_version: int
+    migration: Migration[MemberId]
+    owner: MemberId
+    """Who has the data, and sends it to the destination."""
+    began_at: Millis
+    told_at: Millis
+    """When the order or the commit was last sent."""
+    phase: MigrationPhase = MigrationPhase.ORDERED
+    commit: MigrationCommit | None = None
+
+    @property
+    def destination(self) -> MemberId:
+        destination = self.migration.destination
+        invariant(destination is not None, "a migration that takes time has a destination", migration=self.migration)
+        return destination  # type: ignore[return-value]  # held by the invariant
+
+    @property
+    def lowers(self) -> bool:
+        """Whether there is a replica less afterwards."""
+        return self.migration.kind is MigrationKind.SHIFT_UP and self.migration.source is not None
+
+
+class MigrationOutcome(NamedTuple):
+    """How a migration ended."""
+
+    underway: Underway
+    row: Slots | None
+    """The partition's new row; None: it was rolled back."""
+    reason: str = ""
+
+
+class Migrating:
+    """The targets, and the migrations under way."""
+
+    def __init__(self, config: NodeConfig, outbox: Outbox) -> None:
+        self._per_member = config.migrations_per_member
+        self._in_all = config.max_parallel_migrations
+        self._retry_ms = config.retry_interval_ms
+        self._out = outbox
+        self.underway: dict[int, Underway] = {}
+        """Partition to its migration."""
+        self._targets: dict[int, Slots] = {}
+        """Partition to the replicas that it should have, where it has others."""
+        self._due: dict[MemberId, deque[int]] = {}
+        """Owner to its partitions that wait for their next migration."""
+        self._busy: Counter[MemberId] = Counter()
+        """In how many migrations a member sends or receives."""
+        self._pauses: dict[tuple[MemberId, MemberId], tuple[Millis, Millis]] = {}
+        """Of an owner and a destination between which a migration failed: until when to wait, and the next pause."""
+        self._next_pause_end: Millis | None = None
+        self.done = 0
+        """Migrations committed since the targets were worked out from rest."""
+        self.arrived = 0
+        """Partitions that have got to their targets since then."""
+
+    def __repr__(self) -> str:
+        return f"Migrating({list(self.underway.values())}, targets={len(self._targets)})"
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.underway and not self._targets
+
+    @property
+    def undecided(self) -> Collection[int]:
+        """Partitions whose destination may have committed: only its answer or its departure may change their rows."""
+        return [p for p, underway in self.underway.items() if underway.phase is MigrationPhase.COMMITTING]
+
+    def on_the_way(self) -> set[int]:
+        """Partitions that are not where they should be, or of which a migration is not over."""
+        return {*self._targets, *self.underway}
+
+    def remaining(self) -> int:
+        """How many partitions are not where they should be."""
+        return len(self._targets)
+
+    def forget_all(self) -> None:
+        """This member is not the master any more, or a new search begins."""
+        self.underway.clear()
+        self._targets.clear()
+        self._due.clear()
+        self._busy.clear()
+        self._pauses.clear()
+        self._next_pause_end = None
+        self.done = self.arrived = 0
+
+    # --- the plan --------------------------------------------------------------------------------------------------
+
+    def plan(
+        self, table: PartitionTable, target: Sequence[Sequence[MemberId | None]], wanted: int, reason: str
+    ) -> list[MigrationOutcome]:
+        """Take over new targets: of each partition the replicas that it should have; `wanted`: how many of them."""
+        if self.is_idle:
+            self.done = self.arrived = 0
+        self._targets.clear()
+        self._due.clear()
+        steps, lacking = 0, 0
+        order: list[tuple[int, int]] = []
+        for partition, row in enumerate(target):
+            slots = tuple(row)
+            current = table.slots(partition)
+            if current == slots and partition not in self.underway:
+                continue
+            self._targets[partition] = slots
+            planned = len(plan_steps(current, slots))
+            if not planned and partition not in self.underway:
+                del self._targets[partition]
+                continue
+            steps += planned
+            count = table.replica_count(partition)
+            lacking += count < wanted
+            order.append((count, partition))
+        for _, partition in sorted(order):
+            if partition not in self.underway:
+                self._due.setdefault(_owner(table, partition), deque()).append(partition)
+        if order:
+            self._out.record(events.MigrationsPlanned(table.version, len(order), steps, lacking, reason))
+        return [
+            self._rolled_back(underway, "it is not wanted any more", table)
+            for underway in list(self.underway.values())
+            if underway.phase is MigrationPhase.ORDERED and underway.lowers and not self._is_wanted(underway, table)
+        ]
+
+    def _is_wanted(self, underway: Underway, table: PartitionTable) -> bool:
+        slots = table.slots(underway.partition)
+        return plan_steps(slots, self._targets.get(underway.partition, slots))[:1] == [underway.migration]
+
+    def start(
+        self, table: PartitionTable, ready: Collection[MemberId], unpublished: Collection[int], now: Millis
+    ) -> list[MigrationOutcome]:
+        """Begin what may begin. Returns migrations that need nobody's doing: they are over.
+
+        `ready`: members that take part already; `unpublished`: partitions whose owners do not know their row yet.
+        """
+        over: list[MigrationOutcome] = []
+        self._next_pause_end = min((until for until, _ in self._pauses.values() if until > now), default=None)
+        # 1. P has one replica, Q of the same or another owner has two, both want three. 2. Q gets its third first.
+        # 3. The only member that holds P dies: lost, although there was time to copy it.
+        fronts = [(table.replica_count(waiting[0]), n, owner) for n, (owner, waiting) in enumerate(self._due.items())]
+        heapq.heapify(fronts)
+        blocked: dict[MemberId, list[int]] = {}
+        while fronts:
+            _, n, owner = heapq.heappop(fronts)
+            waiting, cannot = self._due[owner], blocked.setdefault(owner, [])
+            if len(cannot) >= LOOK_AHEAD or not self._has_room(owner):
+                continue
+            partition = waiting.popleft()
+            if waiting:
+                heapq.heappush(fronts, (table.replica_count(waiting[0]), n, owner))
+            steps = plan_steps(table.slots(partition), self._targets[partition])
+            if not steps:
+                del self._targets[partition]
+            elif partition in unpublished or not self._may_start(owner, steps[0], ready, now):
+                cannot.append(partition)
+            elif steps[0].destination is None:
+                over.append(self._clear(table, partition, owner, steps[0], now))
+            else:
+                self._order(table, partition, owner, steps[0], now)
+        for owner, cannot in blocked.items():
+            self._due[owner].extendleft(reversed(cannot))
+            if not self._due[owner]:
+                del self._due[owner]
+        return over
+
+    def _has_room(self, member: MemberId) -> bool:
+        return self._busy[member] < self._per_member and not 0 < self._in_all <= len(self.underway)
+
+    def _may_start(
+        self, owner: MemberId, step: Migration[MemberId], ready: Collection[MemberId], now: Millis
+    ) -> bool:  # fmt: skip
+        destination = step.destination
+        return destination is None or (
+            destination in ready
+            and self._busy[destination] < self._per_member
+            and self._pauses.get((owner, destination), (0, 0))[0] <= now
+        )
+
+    def _order(
+        self, table: PartitionTable, partition: int, owner: MemberId, step: Migration[MemberId], now: Millis
+    ) -> None:
+        underway = Underway(partition, table.versions[partition], step, owner, now, now)
+        self.underway[partition] = underway
+        self._busy[owner] += 1
+        self._busy[underway.destination] += 1
+        self._out.record(events.MigrationStarted(*_facts(underway, table), owner))
+        self._out.send(owner, MigrationOrder(partition, underway.base_version, step))
+
+    def _clear(
+        self, table: PartitionTable, partition: int, owner: MemberId, step: Migration[MemberId], now: Millis
+    ) -> MigrationOutcome:
+        underway = Underway(partition, table.versions[partition], step, owner, now, now)
+        self._out.record(events.MigrationStarted(*_facts(underway, table), owner))
+        return self._committed(underway, _after(table.slots(partition), step), table, now)
+
+    def unreachable(self, now: Millis) -> set[tuple[MemberId, MemberId]]:
+        """Owners and destinations between which migrations have failed again and again, and that pause."""
+        often = 4 * FIRST_PAUSE_MS
+        return {pair for pair, (until, following) in self._pauses.items() if now < until and following >= often}
+
+    # --- one migration ---------------------------------------------------------------------------------------------
+
+    def on_ready(
+        self, sender: MemberId, message: MigrationReady, table: PartitionTable, now: Millis
+    ) -> MigrationOutcome | None:
+        """The owner says that the destination holds everything: let it commit. Or that it gave up."""
+        underway = self.underway.get(message.partition)
+        if (
+            underway is None
+            or underway.phase is not MigrationPhase.ORDERED
+            or (underway.base_version, underway.owner, underway.destination)
+            != (message.base_version, sender, message.destination)
+        ):
+            return None
+        if not message.done:
+            self._pause(underway, now)
+            return self._rolled_back(underway, message.reason or "the owner gave it up", table)
+        partition, step = underway.partition, underway.migration
+        slots = _after(table.slots(partition), step)
+        row = RowChange(partition, underway.base_version + 1, table.births[partition], slots)
+        commit = MigrationCommit(partition, underway.base_version, step, row, message.epoch, message.seq)
+        underway.phase, underway.commit, underway.told_at = MigrationPhase.COMMITTING, commit, now
+        self._out.send(underway.destination, commit)
+        return None
+
+    def on_answer(
+        self, sender: MemberId, message: MigrationAnswer, table: PartitionTable, now: Millis
+    ) -> MigrationOutcome | None:  # fmt: skip
+        """The destination has committed, or never will."""
+        underway = self.underway.get(message.partition)
+        if (
+            underway is None
+            or underway.commit is None
+            or (underway.base_version, underway.destination) != (message.base_version, sender)
+        ):
+            return None
+        if message.accepted:
+            return self._committed(underway, underway.commit.row.slots, table, now)
+        self._pause(underway, now)
+        return self._rolled_back(underway, f"the destination refused: {message.reason}", table)
+
+    def on_departures(self, members: Collection[MemberId], table: PartitionTable) -> list[MigrationOutcome]:
+        """Members have left: what they took part in is rolled back, unless the destination may have committed it."""
+        self._pauses = {pair: pause for pair, pause in self._pauses.items() if all(m in members for m in pair)}
+        over = []
+        for underway in list(self.underway.values()):
+            decided_by = [underway.destination]
+            if underway.phase is MigrationPhase.ORDERED:
+                # Whoever takes no part, but holds a replica, changes the row by leaving.
+                decided_by += table.replicas(underway.partition)
+            gone = [member for member in decided_by if member not in members]
+            if gone:
+                over.append(self._rolled_back(underway, f"{gone[0]} left", table))
+        return over
+
+    def went_on(self, partition: int, table: PartitionTable) -> None:
+        """The row of a partition has changed: its next migration is due."""
+        if partition in self._targets:
+            if table.slots(partition) == self._targets[partition]:
+                del self._targets[partition]
+                self.arrived += 1
+            else:
+                waiting = self._due.setdefault(_owner(table, partition), deque())
+                # Ahead of its equals, so that a partition gets to its end, but not of one that has fewer replicas.
+                waiting.insert(bisect_left(waiting, table.replica_count(partition), key=table.replica_count), partition)
+
+    def _committed(self, underway: Underway, row: Slots, table: PartitionTable, now: Millis) -> MigrationOutcome:
+        self._end(underway)
+        if underway.migration.destination is not None:
+            self._pauses.pop((underway.owner, underway.migration.destination), None)
+        self.done += 1
+        self._out.record(events.MigrationCommitted(*_facts(underway, table), now - underway.began_at, row))
+        return MigrationOutcome(underway, row)
+
+    def _rolled_back(self, underway: Underway, reason: str, table: PartitionTable) -> MigrationOutcome:
+        self._end(underway)
+        self._out.record(events.MigrationRolledBack(*_facts(underway, table), reason))
+        return MigrationOutcome(underway, None, reason)
+
+    def _end(self, underway: Underway) -> None:
+        if self.underway.pop(underway.partition, None) is not None:
+            for member in (underway.owner, underway.destination):
+                self._busy[member] -= 1
+                if not self._busy[member]:
+                    del self._busy[member]
+
+    def _pause(self, underway: Underway, now: Millis) -> None:
+        pair = underway.owner, underway.destination
+        pause_ms = self._pauses.get(pair, (0, FIRST_PAUSE_MS))[1]
+        self._pauses[pair] = now + pause_ms, min(2 * pause_ms, LONGEST_PAUSE_MS)
+
+    # --- time ------------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> Millis | None:
+        deadlines = [self._repeat_at(underway) for underway in self.underway.values()]
+        if self._next_pause_end is not None:
+            deadlines.append(self._next_pause_end)
+        return min(deadlines, default=None)
+
+    def repeat(self, now: Millis) -> None:
+        """Orders and commits that may have been lost are sent again; both may be heard twice."""
+        for underway in self.underway.values():
+            if now < self._repeat_at(underway):
+                continue
+            underway.told_at = now
+            if underway.commit is not None:
+                self._out.send(underway.destination, underway.commit)
+            else:
+                order = MigrationOrder(underway.partition, underway.base_version, underway.migration)
+                self._out.send(underway.owner, order)
+
+    def _repeat_at(self, underway: Underway) -> Millis:
+        # A commit is repeated soon: where the ownership moves nobody answers meanwhile.
+        is_order = underway.phase is MigrationPhase.ORDERED
+        return underway.told_at + (REPEAT_ORDER_AFTER_MS if is_order else self._retry_ms)
+
+
+def plan_steps(current: Slots, target: Slots) -> list[Migration[MemberId]]:
+    """What is to be done, in order, so that a partition gets its target (DL-62 to DL-82).
+
+    Where only an owner and its backup are to change places, and the planner cancels that as a cycle, they do so in one
+    step: no replica is missing meanwhile.
+    """
+    length = max(len(current), len(target))
+    now = [*current, *[None] * (length - len(current))]
+    then = [*target, *[None] * (length - len(target))]
+    steps = prioritize(plan_migrations(now, then))
+    if not steps:
+        exchange = plan_exchange(now, then)
+        return [exchange] if exchange is not None else []
+    return steps
+
+
+def _after(slots: Slots, step: Migration[MemberId]) -> Slots:
+    """The row behind the step, without holes at its end."""
+    length = max(len(slots), step.destination_new_index + 1, step.source_new_index + 1)
+    row: list[MemberId | None] = apply_migration([*slots, *[None] * (length - len(slots))], step)
+    while row and row[-1] is None:
+        row.pop()
+    return tuple(row)
+
+
+def _owner(table: PartitionTable, partition: int) -> MemberId:
+    owner = table.owner(partition)
+    invariant(owner is not None, "a partition with a target has an owner", partition=partition)
+    return owner  # type: ignore[return-value]  # held by the invariant
+
+
+def _facts(
+    underway: Underway, table: PartitionTable
+) -> tuple[int, str, MemberId | None, int, int, MemberId | None, int, int, int, int]:  # fmt: skip
+    """What every event about a migration tells."""
+    step = underway.migration
+    return (
+        underway.partition, str(step.kind.value), step.source, step.source_current_index, step.source_new_index,
+        step.destination, step.destination_current_index, step.destination_new_index, underway.base_version,
+        table.version,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Parts of `partition.assignment`: shares of the members, and balancing."""

@@ -1,0 +1,1 @@
+"""How a new master finds the most recent partition table, and mends it."""

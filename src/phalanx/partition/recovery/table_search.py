@@ -1,0 +1,65 @@
+"""A new master looks for the most recent partition table before it publishes any (docs/protocol/partition-table.md).
+
+Every other member of the view is asked for its table and for the migrations that it knows of; the search ends when
+each has answered or has left the view. Until then the master publishes nothing, and nothing is repaired or migrated.
+What the answers add up to: `recovery`.
+"""
+
+from __future__ import annotations
+
+from phalanx.common.ids import MemberId, Millis
+from phalanx.common.view import MembersView
+from phalanx.machine.outbox import Outbox
+from phalanx.partition.recovery.most_recent_table import Recovery, recover
+from phalanx.wire.messages import FetchedTable, FetchTable
+
+
+class TableSearch:
+    """One search, from a change of master to the table that the new master goes on with."""
+
+    def __init__(
+        self, this: MemberId, own: FetchedTable, view: MembersView, retry_ms: Millis, outbox: Outbox
+    ) -> None:  # fmt: skip
+        self._search_id = own.search_id
+        self._out = outbox
+        self._retry_ms = retry_ms
+        self._answers = {this: own}
+        self.waiting_for: dict[MemberId, None] = dict.fromkeys(view.others(this))
+        """In the order of age."""
+        self._ask_at = 0
+
+    def __repr__(self) -> str:
+        return f"TableSearch({self._search_id}, waiting_for={list(self.waiting_for)})"
+
+    def ask(self, now: Millis) -> None:
+        """Ask those that have not answered, if it is time."""
+        if now < self._ask_at:
+            return
+        self._ask_at = now + self._retry_ms
+        for member in self.waiting_for:
+            self._out.send(member, FetchTable(self._search_id))
+
+    def next_deadline(self) -> Millis:
+        return self._ask_at
+
+    def on_answer(self, sender: MemberId, message: FetchedTable) -> None:
+        if message.search_id == self._search_id and sender in self.waiting_for:
+            del self.waiting_for[sender]
+            self._answers[sender] = message
+
+    def on_view(self, view: MembersView) -> None:
+        """Members that left will not answer, and what they have answered does not count any more.
+
+        1. D has committed the move of a partition from S to D, and says so. 2. D leaves before the search is over. 3. By
+        D's table nobody would be left who holds the partition; but S holds it still, and waits for the outcome. Whoever
+        acted upon a row has it himself, so a row that only those have who left binds nobody.
+        """
+        self.waiting_for = dict.fromkeys(member for member in view.members if member in self.waiting_for)
+        self._answers = {member: answer for member, answer in self._answers.items() if member in view}
+
+    def is_over(self) -> bool:
+        return not self.waiting_for
+
+    def result(self) -> Recovery:
+        """What the new master goes on with."""
+        return recover(self._answers)
