@@ -9,21 +9,32 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from phalanx.grid.migration_source import STAGE_CHANGES
+from phalanx.grid.replica.staged import STAGED_CHANGES
 from phalanx.grid.replication.progress import STREAM_CHANGES
-from phalanx.membership.claim.mastership_claim import STANDINGS
+from phalanx.membership.claim.mastership_claim import CLAIM_CHANGES
 from phalanx.membership.detect.suspicion import TRUST_CHANGES
-from phalanx.membership.partial.resolution import STEPS
-from phalanx.membership.role import TRANSITIONS
+from phalanx.membership.partial.resolution import RESOLUTION_CHANGES
+from phalanx.membership.role import ROLE_CHANGES
+from phalanx.partition.migrations import MIGRATION_CHANGES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-PAGES = (DOCS / "membership.md", DOCS / "migrations.md")
+PAGES = (DOCS / "membership.md", DOCS / "migrations.md", DOCS / "staged_writes.md")
 TABLES: dict[str, Mapping[tuple[enum.StrEnum, enum.StrEnum], enum.StrEnum]] = {
-    "role": TRANSITIONS,  # type: ignore[dict-item]  # each has enums of its own
+    "role": ROLE_CHANGES,  # type: ignore[dict-item]  # each has enums of its own
     "trust": TRUST_CHANGES,  # type: ignore[dict-item]
-    "claim": STANDINGS,  # type: ignore[dict-item]
-    "resolution": STEPS,  # type: ignore[dict-item]
+    "claim": CLAIM_CHANGES,  # type: ignore[dict-item]
+    "resolution": RESOLUTION_CHANGES,  # type: ignore[dict-item]
     "stream": STREAM_CHANGES,  # type: ignore[dict-item]
+    "migration": MIGRATION_CHANGES,  # type: ignore[dict-item]
+    "stage": STAGE_CHANGES,  # type: ignore[dict-item]
+    "staged": STAGED_CHANGES,  # type: ignore[dict-item]
 }
+
+
+def words_of(turn: enum.Enum) -> str:
+    """What a turn says of itself; of one that travels as a number, its name."""
+    return turn.value if isinstance(turn.value, str) else turn.name
 
 
 def draw(table: Mapping[tuple[enum.StrEnum, enum.StrEnum], enum.StrEnum]) -> str:
@@ -31,7 +42,7 @@ def draw(table: Mapping[tuple[enum.StrEnum, enum.StrEnum], enum.StrEnum]) -> str
     states = list(dict.fromkeys(state for (before, _), after in table.items() for state in (before, after)))
     lines = ["```mermaid", "stateDiagram-v2", *(f"    {state.name}: {state.value}" for state in states)]
     lines.append(f"    [*] --> {states[0].name}")
-    lines += [f"    {before.name} --> {after.name}: {turn.value}" for (before, turn), after in table.items()]
+    lines += [f"    {before.name} --> {after.name}: {words_of(turn)}" for (before, turn), after in table.items()]
     return "\n".join([*lines, "```"])
 
 

@@ -22,11 +22,12 @@ SKIPPED: dict[str, dict[str, int]] = {
     "docs/journal.md": {"no-run": 2},
     "docs/large-clusters.md": {"no-run": 1},
     "docs/membership.md": {"mermaid": 4},
-    "docs/migrations.md": {"mermaid": 2, "no-run": 1},
+    "docs/migrations.md": {"mermaid": 4, "no-run": 1},
     "docs/scenarios.md": {"no-run": 1, "text": 1, "none": 1},
     "docs/simulation.md": {"no-run": 2},
     "docs/spark.md": {"no-run": 6},
     "docs/split_brain.md": {"no-run": 2},
+    "docs/staged_writes.md": {"mermaid": 1},
     "examples/README.md": {"no-run": 1},
 }
 """Blocks of each page that are not executed: those marked no-run, and by language those that are no code."""

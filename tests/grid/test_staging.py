@@ -20,7 +20,7 @@ from phalanx.common.hidden_maps import (
     kind_of,
     target_of,
 )
-from phalanx.grid.replica.staged import MAX_JOBS, MAX_SNAPSHOTS, Staged
+from phalanx.grid.replica.staged import MAX_JOBS, MAX_SNAPSHOTS, JobStage, Staged
 from phalanx.grid.replica.staged_steps import REMOVES
 from phalanx.maps.requests import check_map_name
 from phalanx.wire import messages as m
@@ -680,15 +680,15 @@ def test_nobody_writes_into_hidden_maps_but_rows_into_attempts(kind: HiddenKind)
 
 def test_of_jobs_that_are_over_the_last_ones_are_remembered_and_of_snapshots_too() -> None:
     staged = Staged()
-    staged.note_job(MAP, "snapshot", StagedStep.SNAPSHOT)
+    staged.note_step(MAP, "snapshot", StagedStep.SNAPSHOT)
     for number in range(MAX_JOBS + 10):
-        staged.note_job(MAP, f"j{number}", StagedStep.APPLY)
-    assert staged.jobs.get((MAP, "snapshot")) is StagedStep.SNAPSHOT
+        staged.note_step(MAP, f"j{number}", StagedStep.APPLY)
+    assert staged.stage_of(MAP, "snapshot") is JobStage.SNAPSHOT_KEPT
     assert not staged.has_ended(MAP, "snapshot")
     assert not staged.has_ended(MAP, "j9")
     assert staged.has_ended(MAP, "j10")
     for number in range(MAX_SNAPSHOTS):
-        staged.note_job(MAP, f"s{number}", StagedStep.SNAPSHOT)
+        staged.note_step(MAP, f"s{number}", StagedStep.SNAPSHOT)
     assert (MAP, "snapshot") not in staged.jobs
     assert len(staged.jobs) == MAX_JOBS + MAX_SNAPSHOTS
     assert Staged(staged.export()).export() == staged.export()

@@ -12,7 +12,7 @@ from phalanx.common.evacuation import Evacuation
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.membership.connectivity import Search
-from phalanx.membership.partial.resolution import STEPS, Resolution, ResolutionStage
+from phalanx.membership.partial.resolution import RESOLUTION_CHANGES, Resolution, ResolutionStage
 from phalanx.wire import events
 from phalanx.wire import messages as m
 
@@ -373,8 +373,8 @@ def test_in_a_large_cluster_neighbours_that_cannot_reach_each_other_are_parted()
 
 
 def test_every_stage_is_left_again_and_the_table_names_no_other() -> None:
-    assert {before for before, _ in STEPS} == set(ResolutionStage)
-    assert set(STEPS.values()) == set(ResolutionStage)
+    assert {before for before, _ in RESOLUTION_CHANGES} == set(ResolutionStage)
+    assert set(RESOLUTION_CHANGES.values()) == set(ResolutionStage)
 
 
 def test_who_is_apart_is_asked_in_either_order() -> None:

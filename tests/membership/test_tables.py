@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,11 +11,18 @@ from hypothesis import strategies as st
 
 from harness import Lone, lone_id, lone_view
 from phalanx.common.errors import InvariantViolation
+from phalanx.common.hidden_maps import StagedStep
+from phalanx.common.transitions import TransitionTable
+from phalanx.grid.migration_source import STAGE_CHANGES
+from phalanx.grid.replica.staged import STAGED_CHANGES
+from phalanx.grid.replication.progress import STREAM_CHANGES, StreamState
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
 from phalanx.machine.outbox import Outbox
-from phalanx.membership.claim.mastership_claim import STANDINGS, Claim, ClaimStanding, ClaimStep
-from phalanx.membership.detect.suspicion import TRUST_CHANGES, Sign, Trust
-from phalanx.membership.role import TRANSITIONS, Role, RoleTurn, next_role
+from phalanx.membership.claim.mastership_claim import CLAIM_CHANGES, Claim, ClaimStanding
+from phalanx.membership.detect.suspicion import TRUST_CHANGES, Trust
+from phalanx.membership.partial.resolution import RESOLUTION_CHANGES
+from phalanx.membership.role import ROLE_CHANGES, Role, RoleTurn
+from phalanx.partition.migrations import MIGRATION_CHANGES
 from phalanx.wire import messages as m
 
 NAMES = "ABDE"
@@ -24,16 +32,16 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize("role", Role)
 @pytest.mark.parametrize("turn", RoleTurn)
 def test_a_turn_that_is_not_in_the_table_is_refused_with_its_story(role: Role, turn: RoleTurn) -> None:
-    if (role, turn) in TRANSITIONS:
-        assert next_role(role, turn) is TRANSITIONS[role, turn]
+    if (role, turn) in ROLE_CHANGES:
+        assert ROLE_CHANGES.next(role, turn) is ROLE_CHANGES[role, turn]
     else:
-        with pytest.raises(InvariantViolation, match=f"role=.*{role.name}.*turn=.*{turn.name}"):
-            next_role(role, turn)
+        with pytest.raises(InvariantViolation, match=f"state=.*{role.name}.*turn=.*{turn.name}"):
+            ROLE_CHANGES.next(role, turn)
 
 
 def test_every_role_is_reached_and_only_the_end_is_final() -> None:
-    assert {*TRANSITIONS.values(), Role.JOINING} == set(Role)
-    assert {role for role, _ in TRANSITIONS} == set(Role) - {Role.OVER}
+    assert {*ROLE_CHANGES.values(), Role.JOINING} == set(Role)
+    assert {role for role, _ in ROLE_CHANGES} == set(Role) - {Role.OVER}
 
 
 @settings(max_examples=150)
@@ -69,16 +77,37 @@ def test_what_a_member_thinks_of_others_changes_as_the_table_says(data: st.DataO
             assert before[other] is now or steps <= allowed | {(now, now)} or (before[other], now) in allowed
 
 
-def test_every_sign_and_every_step_is_of_use() -> None:
-    assert {sign for _, sign in TRUST_CHANGES} == set(Sign)
-    assert {step for _, step in STANDINGS} == set(ClaimStep)
+ALL_TABLES = [
+    ROLE_CHANGES,
+    TRUST_CHANGES,
+    CLAIM_CHANGES,
+    RESOLUTION_CHANGES,
+    STREAM_CHANGES,
+    MIGRATION_CHANGES,
+    STAGE_CHANGES,
+    STAGED_CHANGES,
+]
+
+
+@pytest.mark.parametrize("table", ALL_TABLES, ids=repr)
+def test_each_state_of_a_table_is_reached_and_each_turn_is_of_use(table: TransitionTable[Any, Any]) -> None:
+    (first, turn), *_ = table
+    reached = {first, StreamState.COPYING} if table is STREAM_CHANGES else {first}
+    for _ in table:
+        reached |= {after for (before, _), after in table.items() if before in reached}
+    assert reached == set(type(first))
+    assert {each for _, each in table} == USED.get(id(table), set(type(turn)))
+
+
+USED = {id(STAGED_CHANGES): set(StagedStep) - {StagedStep.REPLACE, StagedStep.CHECK}}
+"""Turns that change nothing by their table."""
 
 
 @settings(max_examples=150)
 @given(st.data())
 def test_members_stand_to_a_claim_as_the_table_says(data: st.DataObject) -> None:
     claim = Claim(lone_id("B"), 1, lone_view("ABCDE", 5), (10_000, 100), Outbox())
-    allowed = {(before, after) for (before, _), after in STANDINGS.items()}
+    allowed = {(before, after) for (before, _), after in CLAIM_CHANGES.items()}
     claim.ask_younger(lone_view("ABCD", 5), (), 0)
     for now in range(data.draw(st.integers(1, 20))):
         before = {name: claim.standing_of(lone_id(name)) for name in "CDE"}

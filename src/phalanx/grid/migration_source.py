@@ -20,6 +20,7 @@ import msgspec
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.table import PartitionTable
+from phalanx.common.transitions import TransitionTable
 from phalanx.grid.replication.copying import Destination
 from phalanx.grid.replication.journal_settings import JournalChanges
 from phalanx.grid.replication.leader import Leader
@@ -38,10 +39,33 @@ Outcomes = Mapping[tuple[int, int], bool]
 """Partition and the version that a migration was ordered for, to whether it was committed (DL-24)."""
 
 
-class MigrationStage(enum.Enum):
-    COPYING = enum.auto()
-    SEALED = enum.auto()
-    REPORTED = enum.auto()
+class MigrationStage(enum.StrEnum):
+    """How far one migration is, for the owner."""
+
+    COPYING = "the destination is brought up to date"
+    SEALED = "requests for the partition wait"
+    REPORTED = "the master decides"
+
+
+class StageTurn(enum.StrEnum):
+    """What leads on, or back."""
+
+    LAGS = "the destination, or with the ownership any backup, has yet to tell what it has"
+    SEALS = "all are in step, and the ownership moves"
+    HAS_ALL = "the destination has everything that was confirmed"
+
+
+STAGE_CHANGES = TransitionTable[MigrationStage, StageTurn](
+    "the owner's part in a migration",
+    {
+        (MigrationStage.COPYING, StageTurn.LAGS): MigrationStage.COPYING,
+        (MigrationStage.COPYING, StageTurn.SEALS): MigrationStage.SEALED,
+        (MigrationStage.COPYING, StageTurn.HAS_ALL): MigrationStage.REPORTED,
+        (MigrationStage.SEALED, StageTurn.LAGS): MigrationStage.COPYING,
+        (MigrationStage.SEALED, StageTurn.HAS_ALL): MigrationStage.REPORTED,
+    },
+)
+"""The table of partitions alone ends a migration that was reported."""
 
 
 class Outgoing(msgspec.Struct, gc=False):
@@ -58,6 +82,9 @@ class Outgoing(msgspec.Struct, gc=False):
     @property
     def moves_ownership(self) -> bool:
         return self.destination.migration.destination_new_index == 0
+
+    def turn(self, turn: StageTurn) -> None:
+        self.stage = STAGE_CHANGES.next(self.stage, turn, migration=self)
 
 
 class OutgoingMigrations:
@@ -126,22 +153,22 @@ class OutgoingMigrations:
             return
         if stream.state is not StreamState.IN_SYNC:
             self._unseal(owned.number)
-            outgoing.stage = MigrationStage.COPYING
+            outgoing.turn(StageTurn.LAGS)
             return
         self._note_copied(owned, outgoing, now)
         if not outgoing.moves_ownership:
-            outgoing.stage = MigrationStage.REPORTED
+            outgoing.turn(StageTurn.HAS_ALL)
             self._report(owned, outgoing, done=True)
         elif not owned.all_in_step():
             # Another backup has yet to tell what it has: sealing would make everybody wait for that.
             self._unseal(owned.number)
-            outgoing.stage = MigrationStage.COPYING
+            outgoing.turn(StageTurn.LAGS)
         else:
             if outgoing.stage is MigrationStage.COPYING:
-                outgoing.stage = MigrationStage.SEALED
+                outgoing.turn(StageTurn.SEALS)
                 self._seal(owned, outgoing)
             if owned.is_settled:
-                outgoing.stage = MigrationStage.REPORTED
+                outgoing.turn(StageTurn.HAS_ALL)
                 self._report(owned, outgoing, done=True)
 
     def on_table(

@@ -1,14 +1,10 @@
-"""What a member is in its cluster, as a table: from which role which turn leads to which other.
-
-Whatever is not in the table cannot happen; if it does, the member stops with its story rather than go on in a state
-that nobody thought of. The diagrams of the documentation are drawn from this table.
-"""
+"""What a member is in its cluster, as a table: from which role which turn leads to which other."""
 
 from __future__ import annotations
 
 import enum
 
-from phalanx.common.invariant import invariant
+from phalanx.common.transitions import TransitionTable
 
 
 class Role(enum.StrEnum):
@@ -41,24 +37,21 @@ class RoleTurn(enum.StrEnum):
     ENDS = "has left, failed to join, or others went on without it"
 
 
-TRANSITIONS: dict[tuple[Role, RoleTurn], Role] = {
-    (Role.JOINING, RoleTurn.FORMS): Role.MASTER,
-    (Role.JOINING, RoleTurn.ADMITTED): Role.SLAVE,
-    (Role.JOINING, RoleTurn.ENDS): Role.OVER,
-    (Role.SLAVE, RoleTurn.CLAIMS): Role.CLAIMING,
-    (Role.SLAVE, RoleTurn.AGREES): Role.SLAVE,
-    (Role.SLAVE, RoleTurn.SUCCEEDS): Role.MASTER,
-    (Role.SLAVE, RoleTurn.ENDS): Role.OVER,
-    (Role.CLAIMING, RoleTurn.AGREES): Role.SLAVE,
-    (Role.CLAIMING, RoleTurn.WINS): Role.MASTER,
-    (Role.CLAIMING, RoleTurn.ENDS): Role.OVER,
-    (Role.MASTER, RoleTurn.HANDS_OVER): Role.HANDING_OVER,
-    (Role.MASTER, RoleTurn.ENDS): Role.OVER,
-    (Role.HANDING_OVER, RoleTurn.ENDS): Role.OVER,
-}
-
-
-def next_role(role: Role, turn: RoleTurn) -> Role:
-    """The role after a turn. Raises `InvariantViolation` for a turn that this role has not."""
-    invariant((role, turn) in TRANSITIONS, "a role changes as its table says", role=role, turn=turn)
-    return TRANSITIONS[role, turn]
+ROLE_CHANGES = TransitionTable[Role, RoleTurn](
+    "a role",
+    {
+        (Role.JOINING, RoleTurn.FORMS): Role.MASTER,
+        (Role.JOINING, RoleTurn.ADMITTED): Role.SLAVE,
+        (Role.JOINING, RoleTurn.ENDS): Role.OVER,
+        (Role.SLAVE, RoleTurn.CLAIMS): Role.CLAIMING,
+        (Role.SLAVE, RoleTurn.AGREES): Role.SLAVE,
+        (Role.SLAVE, RoleTurn.SUCCEEDS): Role.MASTER,
+        (Role.SLAVE, RoleTurn.ENDS): Role.OVER,
+        (Role.CLAIMING, RoleTurn.AGREES): Role.SLAVE,
+        (Role.CLAIMING, RoleTurn.WINS): Role.MASTER,
+        (Role.CLAIMING, RoleTurn.ENDS): Role.OVER,
+        (Role.MASTER, RoleTurn.HANDS_OVER): Role.HANDING_OVER,
+        (Role.MASTER, RoleTurn.ENDS): Role.OVER,
+        (Role.HANDING_OVER, RoleTurn.ENDS): Role.OVER,
+    },
+)

@@ -25,7 +25,7 @@ from phalanx.membership.detect.suspicion import Suspicions
 from phalanx.membership.quorum.exclusion import Exclusion
 from phalanx.membership.quorum.lease import Lease
 from phalanx.membership.quorum.quorum_state import QuorumState
-from phalanx.membership.role import Role, RoleTurn, next_role
+from phalanx.membership.role import ROLE_CHANGES, Role, RoleTurn
 from phalanx.wire import events
 from phalanx.wire.messages import (
     ExplicitSuspicion,
@@ -131,7 +131,7 @@ class MembershipState:
 
     def turn(self, turn: RoleTurn) -> None:
         was_master = self.is_master
-        self.role = next_role(self.role, turn)
+        self.role = ROLE_CHANGES.next(self.role, turn)
         if self.is_master != was_master:
             self.tell_change()
 

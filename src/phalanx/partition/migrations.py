@@ -3,13 +3,14 @@
 `plan` works out the target of every partition (`assignment`) and keeps nothing else: which migration comes next for a
 partition is worked out from its row of that moment (`planner`), so a join, a departure or a failure only means another
 target (DL-59). Partitions change independently, at most `migrations_per_member` at a time at each member; those that
-have the fewest replicas come first, after each step anew. One migration goes
+have the fewest replicas come first, after each step anew. One migration goes, as its table `MIGRATION_CHANGES` says:
 
-    ORDERED     the partition's owner brings the destination's replica up to date; writes go on, and reach it too
-    COMMITTING  the destination is told the next row, and installs it; only its answer, or its departure, decides
+    ORDERED      the partition's owner brings the destination's replica up to date; writes go on, and reach it too
+    COMMITTING   the destination is told the next row, and installs it; only its answer, or its departure, decides
+    COMMITTED    the row is in the table, version + 1
+    ROLLED_BACK  the row stays, version + 2
 
-and ends committed (the row is in the table, version + 1) or rolled back (the row stays, version + 2). A migration that
-was only ordered ends as soon as one who takes part has left. What the master does with a result stands in `installed_table`.
+What the master does with a result stands in `coordinator`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import PartitionTable, Slots
+from phalanx.common.transitions import TransitionTable
 from phalanx.machine.outbox import Outbox
 from phalanx.partition.planner import apply_migration, plan_exchange, plan_migrations, prioritize
 from phalanx.wire import events
@@ -41,9 +43,41 @@ LOOK_AHEAD = 16
 """Partitions of one owner that are looked at for one whose destination has room."""
 
 
-class MigrationPhase(enum.Enum):
-    ORDERED = enum.auto()
-    COMMITTING = enum.auto()
+class MigrationPhase(enum.StrEnum):
+    """How far one migration is, for the master."""
+
+    ORDERED = "the owner brings the destination up to date"
+    COMMITTING = "the destination is told to commit"
+    COMMITTED = "the row is in the table"
+    ROLLED_BACK = "the row stays as it was"
+
+
+class MigrationTurn(enum.StrEnum):
+    """What leads on."""
+
+    READY = "the owner says that the destination has everything"
+    NEEDS_NOBODY = "a replica is cleared: nobody has to do anything"
+    GIVEN_UP = "the owner gave it up"
+    UNWANTED = "the targets have changed"
+    DEPARTED = "the destination has left, or, while only ordered, any holder of the partition"
+    ACCEPTED = "the destination has committed"
+    REFUSED = "the destination never will"
+
+
+MIGRATION_CHANGES = TransitionTable[MigrationPhase, MigrationTurn](
+    "a migration",
+    {
+        (MigrationPhase.ORDERED, MigrationTurn.READY): MigrationPhase.COMMITTING,
+        (MigrationPhase.ORDERED, MigrationTurn.NEEDS_NOBODY): MigrationPhase.COMMITTED,
+        (MigrationPhase.ORDERED, MigrationTurn.GIVEN_UP): MigrationPhase.ROLLED_BACK,
+        (MigrationPhase.ORDERED, MigrationTurn.UNWANTED): MigrationPhase.ROLLED_BACK,
+        (MigrationPhase.ORDERED, MigrationTurn.DEPARTED): MigrationPhase.ROLLED_BACK,
+        (MigrationPhase.COMMITTING, MigrationTurn.ACCEPTED): MigrationPhase.COMMITTED,
+        (MigrationPhase.COMMITTING, MigrationTurn.REFUSED): MigrationPhase.ROLLED_BACK,
+        (MigrationPhase.COMMITTING, MigrationTurn.DEPARTED): MigrationPhase.ROLLED_BACK,
+    },
+)
+"""A migration that commits is never ended by time: only by its destination's answer, or its departure."""
 
 
 class Underway(msgspec.Struct, gc=False):
@@ -59,6 +93,9 @@ class Underway(msgspec.Struct, gc=False):
     """When the order or the commit was last sent."""
     phase: MigrationPhase = MigrationPhase.ORDERED
     commit: MigrationCommit | None = None
+
+    def turn(self, turn: MigrationTurn) -> None:
+        self.phase = MIGRATION_CHANGES.next(self.phase, turn, migration=self)
 
     @property
     def destination(self) -> MemberId:
@@ -167,7 +204,7 @@ class Migrating:
         if order:
             self._out.record(events.MigrationsPlanned(table.version, len(order), steps, lacking, reason))
         return [
-            self._rolled_back(underway, "it is not wanted any more", table)
+            self._rolled_back(underway, MigrationTurn.UNWANTED, "it is not wanted any more", table)
             for underway in list(self.underway.values())
             if underway.phase is MigrationPhase.ORDERED and underway.lowers and not self._is_wanted(underway, table)
         ]
@@ -241,7 +278,7 @@ class Migrating:
     ) -> MigrationOutcome:
         underway = Underway(partition, table.versions[partition], step, owner, now, now)
         self._out.record(events.MigrationStarted(*_facts(underway, table), owner))
-        return self._committed(underway, _after(table.slots(partition), step), table, now)
+        return self._committed(underway, MigrationTurn.NEEDS_NOBODY, _after(table.slots(partition), step), table, now)
 
     def unreachable(self, now: Millis) -> set[tuple[MemberId, MemberId]]:
         """Owners and destinations between which migrations have failed again and again, and that pause."""
@@ -264,12 +301,13 @@ class Migrating:
             return None
         if not message.done:
             self._pause(underway, now)
-            return self._rolled_back(underway, message.reason or "the owner gave it up", table)
+            return self._rolled_back(underway, MigrationTurn.GIVEN_UP, message.reason or "the owner gave it up", table)
         partition, step = underway.partition, underway.migration
         slots = _after(table.slots(partition), step)
         row = RowChange(partition, underway.base_version + 1, table.births[partition], slots)
         commit = MigrationCommit(partition, underway.base_version, step, row, message.epoch, message.seq)
-        underway.phase, underway.commit, underway.told_at = MigrationPhase.COMMITTING, commit, now
+        underway.turn(MigrationTurn.READY)
+        underway.commit, underway.told_at = commit, now
         self._out.send(underway.destination, commit)
         return None
 
@@ -285,9 +323,9 @@ class Migrating:
         ):
             return None
         if message.accepted:
-            return self._committed(underway, underway.commit.row.slots, table, now)
+            return self._committed(underway, MigrationTurn.ACCEPTED, underway.commit.row.slots, table, now)
         self._pause(underway, now)
-        return self._rolled_back(underway, f"the destination refused: {message.reason}", table)
+        return self._rolled_back(underway, MigrationTurn.REFUSED, f"the destination refused: {message.reason}", table)
 
     def on_departures(self, members: Collection[MemberId], table: PartitionTable) -> list[MigrationOutcome]:
         """Members have left: what they took part in is rolled back, unless the destination may have committed it."""
@@ -300,7 +338,7 @@ class Migrating:
                 decided_by += table.replicas(underway.partition)
             gone = [member for member in decided_by if member not in members]
             if gone:
-                over.append(self._rolled_back(underway, f"{gone[0]} left", table))
+                over.append(self._rolled_back(underway, MigrationTurn.DEPARTED, f"{gone[0]} left", table))
         return over
 
     def went_on(self, partition: int, table: PartitionTable) -> None:
@@ -314,7 +352,10 @@ class Migrating:
                 # Ahead of its equals, so that a partition gets to its end, but not of one that has fewer replicas.
                 waiting.insert(bisect_left(waiting, table.replica_count(partition), key=table.replica_count), partition)
 
-    def _committed(self, underway: Underway, row: Slots, table: PartitionTable, now: Millis) -> MigrationOutcome:
+    def _committed(
+        self, underway: Underway, turn: MigrationTurn, row: Slots, table: PartitionTable, now: Millis
+    ) -> MigrationOutcome:
+        underway.turn(turn)
         self._end(underway)
         if underway.migration.destination is not None:
             self._pauses.pop((underway.owner, underway.migration.destination), None)
@@ -322,7 +363,10 @@ class Migrating:
         self._out.record(events.MigrationCommitted(*_facts(underway, table), now - underway.began_at, row))
         return MigrationOutcome(underway, row)
 
-    def _rolled_back(self, underway: Underway, reason: str, table: PartitionTable) -> MigrationOutcome:
+    def _rolled_back(
+        self, underway: Underway, turn: MigrationTurn, reason: str, table: PartitionTable
+    ) -> MigrationOutcome:
+        underway.turn(turn)
         self._end(underway)
         self._out.record(events.MigrationRolledBack(*_facts(underway, table), reason))
         return MigrationOutcome(underway, None, reason)

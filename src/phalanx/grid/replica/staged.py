@@ -11,9 +11,11 @@ are remembered: nobody asks again after so many others.
 
 from __future__ import annotations
 
+import enum
 from typing import TypeVar
 
 from phalanx.common.hidden_maps import StagedStep, job_of, target_of
+from phalanx.common.transitions import TransitionTable
 from phalanx.wire.replication_messages import (
     AppliedBatch,
     PlacedContent,
@@ -30,6 +32,48 @@ MAX_SNAPSHOTS = 64
 MAX_QUERIES = 1_000
 """Queries of which one partition remembers the batch."""
 
+
+class JobStage(enum.StrEnum):
+    """What became of a job that stages writes for a map, in one partition."""
+
+    STAGING = "nothing yet: it stages rows"
+    SNAPSHOT_KEPT = "the map is kept for it as it was at one moment"
+    APPLIED = "its rows are in the map"
+    ASSEMBLED = "its rows are to take the place of the map, or have"
+    DROPPED = "what it had staged is dropped"
+
+
+STAGED_CHANGES = TransitionTable[JobStage, StagedStep](
+    "a job that stages writes",
+    {
+        (JobStage.STAGING, StagedStep.APPLY): JobStage.APPLIED,
+        (JobStage.STAGING, StagedStep.ASSEMBLE): JobStage.ASSEMBLED,
+        (JobStage.STAGING, StagedStep.SNAPSHOT): JobStage.SNAPSHOT_KEPT,
+        (JobStage.STAGING, StagedStep.DROP): JobStage.DROPPED,
+        (JobStage.STAGING, StagedStep.DISCARD): JobStage.DROPPED,
+        (JobStage.SNAPSHOT_KEPT, StagedStep.APPLY): JobStage.APPLIED,
+        (JobStage.SNAPSHOT_KEPT, StagedStep.ASSEMBLE): JobStage.ASSEMBLED,
+        (JobStage.SNAPSHOT_KEPT, StagedStep.DROP): JobStage.DROPPED,
+        (JobStage.SNAPSHOT_KEPT, StagedStep.DISCARD): JobStage.DROPPED,
+        (JobStage.APPLIED, StagedStep.DROP): JobStage.DROPPED,
+        (JobStage.APPLIED, StagedStep.DISCARD): JobStage.DROPPED,
+        (JobStage.ASSEMBLED, StagedStep.ASSEMBLE): JobStage.ASSEMBLED,
+        (JobStage.ASSEMBLED, StagedStep.DROP): JobStage.ASSEMBLED,
+        (JobStage.ASSEMBLED, StagedStep.DISCARD): JobStage.DROPPED,
+        (JobStage.DROPPED, StagedStep.DROP): JobStage.DROPPED,
+        (JobStage.DROPPED, StagedStep.DISCARD): JobStage.DROPPED,
+    },
+)
+"""A job that is not remembered any more is STAGING again. `REPLACE` and `CHECK` change nothing of this."""
+_STEP_TO: dict[JobStage, StagedStep] = {
+    JobStage.SNAPSHOT_KEPT: StagedStep.SNAPSHOT,
+    JobStage.APPLIED: StagedStep.APPLY,
+    JobStage.ASSEMBLED: StagedStep.ASSEMBLE,
+    JobStage.DROPPED: StagedStep.DROP,
+}
+"""How a copy names a stage: by the step that leads there."""
+_STAGE_AFTER = {step: stage for stage, step in _STEP_TO.items()}
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -41,8 +85,10 @@ class Staged:
 
     def __init__(self, past: StagedPast | None = None) -> None:
         past = past if past is not None else StagedPast()
-        self.jobs: dict[tuple[str, str], StagedStep] = {(each.map, each.job): each.step for each in past.jobs}
-        """Map and job to the last step that was done for it."""
+        self.jobs: dict[tuple[str, str], JobStage] = {
+            (each.map, each.job): _STAGE_AFTER[each.step] for each in past.jobs
+        }
+        """Map and job to what became of the job; `note_step` alone changes it."""
         self.batches: dict[tuple[str, str], int] = {(each.map, each.query): each.number for each in past.batches}
         """Map and query to the greatest number of its batches that was applied."""
         self.contents: dict[str, tuple[int, str]] = {each.map: (each.stamp, each.job) for each in past.contents}
@@ -58,7 +104,7 @@ class Staged:
     def export(self) -> StagedPast:
         """Everything, for a copy."""
         return StagedPast(
-            tuple(StagedJob(*names, step) for names, step in self.jobs.items()),
+            tuple(StagedJob(*names, _STEP_TO[stage]) for names, stage in self.jobs.items()),
             tuple(AppliedBatch(*names, number) for names, number in self.batches.items()),
             tuple(PlacedContent(name, job, stamp) for name, (stamp, job) in self.contents.items()),
             tuple(StagedPages(name, last) for name, last in self.pages.items()),
@@ -67,20 +113,29 @@ class Staged:
 
     def has_ended(self, name: str, job: str) -> bool:
         """Whether nothing can be staged by a job for a map any more, because the job is over here."""
-        step = self.jobs.get((name, job))
-        return step is not None and step is not StagedStep.SNAPSHOT
+        return self.stage_of(name, job) not in (JobStage.STAGING, JobStage.SNAPSHOT_KEPT)
+
+    def stage_of(self, name: str, job: str) -> JobStage:
+        return self.jobs.get((name, job), JobStage.STAGING)
 
     def has_applied(self, name: str, query: str, number: int) -> bool:
         """Whether a batch of a query was applied here, or a later one."""
         return bool(query) and number <= self.batches.get((name, query), number - 1)
 
-    def note_job(self, name: str, job: str, step: StagedStep) -> None:
-        """Jobs that are over never push out what tells of a snapshot: it is in use, perhaps for hours."""
-        _put_last(self.jobs, (name, job), step, MAX_JOBS + MAX_SNAPSHOTS)
-        is_snapshot = step is StagedStep.SNAPSHOT
+    def note_step(self, name: str, job: str, step: StagedStep) -> None:
+        """A step was done for a job: the job's stage is what the table says.
+
+        Jobs that are over never push out what tells of a snapshot: it is in use, perhaps for hours.
+        """
+        before = self.stage_of(name, job)
+        stage = STAGED_CHANGES.next(before, step, map=name, job=job)
+        if stage is before:
+            return
+        _put_last(self.jobs, (name, job), stage, MAX_JOBS + MAX_SNAPSHOTS)
+        is_snapshot = stage is JobStage.SNAPSHOT_KEPT
         most = MAX_SNAPSHOTS if is_snapshot else MAX_JOBS
         if len(self.jobs) > most:
-            alike = [names for names, last in self.jobs.items() if (last is StagedStep.SNAPSHOT) == is_snapshot]
+            alike = [names for names, last in self.jobs.items() if (last is JobStage.SNAPSHOT_KEPT) == is_snapshot]
             for names in alike[:-most]:
                 del self.jobs[names]
 

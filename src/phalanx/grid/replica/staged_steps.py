@@ -68,7 +68,7 @@ def carry_out(replica: Replica, message: ReplicateStaged, now: Millis) -> list[M
             if message.pages:
                 return _leave_rest(replica, message)
             staged.rest = None
-            staged.note_job(name, job, StagedStep.APPLY)
+            staged.note_step(name, job, message.step)
             staged.forget_pages(name, job)
             return _take_out(replica, hidden_of(replica, name, job))
         case StagedStep.ASSEMBLE:
@@ -81,22 +81,21 @@ def carry_out(replica: Replica, message: ReplicateStaged, now: Millis) -> list[M
             if message.pages:
                 return _leave_rest(replica, message)
             staged.rest = None
-            staged.note_job(name, job, StagedStep.ASSEMBLE)
+            staged.note_step(name, job, message.step)
             staged.forget_pages(name, job)
             return _take_out(replica, [each for each in hidden_of(replica, name, job) if each != whole])
         case StagedStep.SNAPSHOT:
             if (present := replica.maps.get(name)) is not None and present.entries:
                 replica.maps[hidden_name(name, job, HiddenKind.SNAPSHOT)] = present.copy()
-            staged.note_job(name, job, StagedStep.SNAPSHOT)
+            staged.note_step(name, job, message.step)
             return []
         case StagedStep.DROP:
             whole = hidden_name(name, job, HiddenKind.WHOLE)
-            if staged.jobs.get((name, job)) is not StagedStep.ASSEMBLE:
-                staged.note_job(name, job, StagedStep.DROP)
+            staged.note_step(name, job, message.step)
             staged.forget_pages(name, job)
             return _take_out(replica, [each for each in hidden_of(replica, name, job) if each != whole])
         case StagedStep.DISCARD:
-            staged.note_job(name, job, StagedStep.DROP)
+            staged.note_step(name, job, message.step)
             return _take_out(replica, [hidden_name(name, job, HiddenKind.WHOLE)])
         case StagedStep.REPLACE:
             return _replace(replica, message)

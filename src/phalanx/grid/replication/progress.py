@@ -17,7 +17,7 @@ from __future__ import annotations
 import enum
 
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.invariant import invariant
+from phalanx.common.transitions import TransitionTable
 from phalanx.grid.replication.copying import CopySender, Destination
 
 RESEND_AFTER_MS = 1_000
@@ -54,21 +54,24 @@ class StreamTurn(enum.StrEnum):
     DOUBTED = "its connection broke, it is silent, or it has less than it said"
 
 
-STREAM_CHANGES: dict[tuple[StreamState, StreamTurn], StreamState] = {
-    (StreamState.PROBING, StreamTurn.LACKS_LITTLE): StreamState.IN_SYNC,
-    (StreamState.PROBING, StreamTurn.OWES): StreamState.CATCHING_UP,
-    (StreamState.PROBING, StreamTurn.LACKS_MUCH): StreamState.COPYING,
-    (StreamState.PROBING, StreamTurn.DOUBTED): StreamState.PROBING,
-    (StreamState.COPYING, StreamTurn.BEGINS_ANEW): StreamState.COPYING,
-    (StreamState.COPYING, StreamTurn.COPIED): StreamState.IN_SYNC,
-    (StreamState.COPYING, StreamTurn.COUNTS): StreamState.CATCHING_UP,
-    (StreamState.COPYING, StreamTurn.DOUBTED): StreamState.PROBING,
-    (StreamState.CATCHING_UP, StreamTurn.CAUGHT_UP): StreamState.IN_SYNC,
-    (StreamState.CATCHING_UP, StreamTurn.DOUBTED): StreamState.PROBING,
-    (StreamState.IN_SYNC, StreamTurn.GETS_HOTTER): StreamState.CATCHING_UP,
-    (StreamState.IN_SYNC, StreamTurn.DOUBTED): StreamState.PROBING,
-}
-"""A backup begins with PROBING, a migration's destination with COPYING. Whatever is not here cannot happen."""
+STREAM_CHANGES = TransitionTable[StreamState, StreamTurn](
+    "a stream",
+    {
+        (StreamState.PROBING, StreamTurn.LACKS_LITTLE): StreamState.IN_SYNC,
+        (StreamState.PROBING, StreamTurn.OWES): StreamState.CATCHING_UP,
+        (StreamState.PROBING, StreamTurn.LACKS_MUCH): StreamState.COPYING,
+        (StreamState.PROBING, StreamTurn.DOUBTED): StreamState.PROBING,
+        (StreamState.COPYING, StreamTurn.BEGINS_ANEW): StreamState.COPYING,
+        (StreamState.COPYING, StreamTurn.COPIED): StreamState.IN_SYNC,
+        (StreamState.COPYING, StreamTurn.COUNTS): StreamState.CATCHING_UP,
+        (StreamState.COPYING, StreamTurn.DOUBTED): StreamState.PROBING,
+        (StreamState.CATCHING_UP, StreamTurn.CAUGHT_UP): StreamState.IN_SYNC,
+        (StreamState.CATCHING_UP, StreamTurn.DOUBTED): StreamState.PROBING,
+        (StreamState.IN_SYNC, StreamTurn.GETS_HOTTER): StreamState.CATCHING_UP,
+        (StreamState.IN_SYNC, StreamTurn.DOUBTED): StreamState.PROBING,
+    },
+)
+"""A backup begins with PROBING, a migration's destination with COPYING."""
 
 
 class Stream:
@@ -105,8 +108,7 @@ class Stream:
 
     def turn(self, turn: StreamTurn) -> None:
         """Go on as the table says. Raises `InvariantViolation` for a turn that this state has not."""
-        invariant((self.state, turn) in STREAM_CHANGES, "a stream changes as its table says", stream=self, turn=turn)
-        self.state = STREAM_CHANGES[self.state, turn]
+        self.state = STREAM_CHANGES.next(self.state, turn, stream=self)
 
     # --- a copy, and what follows it -------------------------------------------------------------------------------
 

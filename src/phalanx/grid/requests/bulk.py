@@ -9,8 +9,9 @@ from phalanx.codec.hashing import partition_of, partitions_of
 from phalanx.codec.rows import BadRows, extent_of, extents_of, first_key, together, unpack_rows
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
-from phalanx.common.hidden_maps import HiddenKind, StagedStep, is_hidden, job_of, kind_of, target_of
+from phalanx.common.hidden_maps import HiddenKind, is_hidden, job_of, kind_of, target_of
 from phalanx.common.ids import Millis, Target
+from phalanx.grid.replica.staged import JobStage
 from phalanx.grid.replica.staged_steps import header_of, page_key
 from phalanx.grid.replica.store import Replica
 from phalanx.grid.replication.expired import end_before_write
@@ -266,7 +267,7 @@ def _is_there(grid: GridService, replica: Replica, name: str, now: Millis) -> bo
         return True
     return (
         kind_of(name) is not HiddenKind.SNAPSHOT
-        or replica.staged.jobs.get((target_of(name), job_of(name))) is StagedStep.SNAPSHOT
+        or replica.staged.stage_of(target_of(name), job_of(name)) is JobStage.SNAPSHOT_KEPT
     )
 
 

@@ -6,6 +6,7 @@ from itertools import islice
 
 from phalanx.common.clock import stamp_of
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name, is_hidden
+from phalanx.grid.replica.staged import JobStage
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.wire.messages import ChangeStaged
@@ -16,7 +17,16 @@ WHY_GONE = (
 )
 NOTHING_DONE = "nothing of it is in the map; "
 _TAKES_ROWS = (StagedStep.APPLY, StagedStep.ASSEMBLE)
-_DONE = {StagedStep.APPLY: "applied", StagedStep.ASSEMBLE: "made ready to replace the map", StagedStep.DROP: "dropped"}
+_STAGE_AFTER = {
+    StagedStep.APPLY: JobStage.APPLIED,
+    StagedStep.ASSEMBLE: JobStage.ASSEMBLED,
+    StagedStep.SNAPSHOT: JobStage.SNAPSHOT_KEPT,
+}
+_DONE = {
+    JobStage.APPLIED: "applied",
+    JobStage.ASSEMBLED: "made ready to replace the map",
+    JobStage.DROPPED: "dropped",
+}
 
 
 def is_due(leader: Leader, owned: OwnedPartition, request: ChangeStaged) -> bool:
@@ -43,9 +53,10 @@ def why_impossible(leader: Leader, request: ChangeStaged, owned_ones: list[Owned
     if step is StagedStep.ASSEMBLE and job not in (content.pending, content.job):
         return f"job {job} does not replace the map {name!r} any more: another one does, or it waited too long"
     for owned in owned_ones:
-        last = owned.replica.staged.jobs.get((name, job))
-        if last is not None and last is not step and step is not StagedStep.DROP and last is not StagedStep.SNAPSHOT:
-            return f"job {job} for the map {name!r} is over: what it had staged was {_DONE[last]}"
+        staged = owned.replica.staged
+        stage = staged.stage_of(name, job)
+        if staged.has_ended(name, job) and step is not StagedStep.DROP and stage is not _STAGE_AFTER[step]:
+            return f"job {job} for the map {name!r} is over: what it had staged was {_DONE[stage]}"
     return _what_is_gone(request, owned_ones) if step in _TAKES_ROWS else ""
 
 
@@ -70,16 +81,16 @@ def _what_is_gone(request: ChangeStaged, owned_ones: list[OwnedPartition]) -> st
 def was_done(owned: OwnedPartition, request: ChangeStaged) -> bool:
     """Whether this owner, or one before it, has done a step."""
     name, job, replica = request.map, request.job, owned.replica
-    last = replica.staged.jobs.get((name, job))
+    stage = replica.staged.stage_of(name, job)
     if request.step is StagedStep.CHECK:
-        return last is StagedStep.APPLY
+        return stage is JobStage.APPLIED
     if request.step is StagedStep.DROP:
-        return last is not None and last is not StagedStep.SNAPSHOT
+        return replica.staged.has_ended(name, job)
     if request.step is StagedStep.ASSEMBLE and (
         replica.staged.contents.get(name, (0, ""))[1] == job or hidden_name(name, job, HiddenKind.WHOLE) in replica.maps
     ):
         return True
-    return last is request.step
+    return stage is _STAGE_AFTER.get(request.step)
 
 
 def _is_stale(leader: Leader, owned: OwnedPartition, request: ChangeStaged) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.quorum import Memory
+from phalanx.common.transitions import TransitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.quorum.lease import with_margin
@@ -39,14 +40,17 @@ class ClaimStep(enum.StrEnum):
     FAILS = "it is suspected, unreachable, or has not answered when the claim times out"
 
 
-STANDINGS: dict[tuple[ClaimStanding, ClaimStep], ClaimStanding] = {
-    (ClaimStanding.UNKNOWN, ClaimStep.FOUND): ClaimStanding.ASKED,
-    (ClaimStanding.ASKED, ClaimStep.NOT_YET): ClaimStanding.ASKED,
-    (ClaimStanding.ASKED, ClaimStep.AGREES): ClaimStanding.AGREED,
-    (ClaimStanding.ASKED, ClaimStep.FAILS): ClaimStanding.LEFT_OUT,
-    (ClaimStanding.AGREED, ClaimStep.FAILS): ClaimStanding.LEFT_OUT,
-}
-"""What leads from which to which; the claim is over when nobody is asked any more, or its time is over."""
+CLAIM_CHANGES = TransitionTable[ClaimStanding, ClaimStep](
+    "how a member stands to a claim",
+    {
+        (ClaimStanding.UNKNOWN, ClaimStep.FOUND): ClaimStanding.ASKED,
+        (ClaimStanding.ASKED, ClaimStep.NOT_YET): ClaimStanding.ASKED,
+        (ClaimStanding.ASKED, ClaimStep.AGREES): ClaimStanding.AGREED,
+        (ClaimStanding.ASKED, ClaimStep.FAILS): ClaimStanding.LEFT_OUT,
+        (ClaimStanding.AGREED, ClaimStep.FAILS): ClaimStanding.LEFT_OUT,
+    },
+)
+"""The claim is over when nobody is asked any more, or its time is over."""
 
 
 class Claim:
@@ -67,8 +71,9 @@ class Claim:
         self._promised_until: dict[MemberId, Millis] = {}
         """Until when those that agreed follow nobody but their former master, by this member's clock."""
         self._ask_at: dict[MemberId, Millis] = {}
-        """Members that have not agreed yet, and when to ask them again."""
-        self._asked: set[MemberId] = set()
+        """ASKED members, and when to ask them again."""
+        self._standings: dict[MemberId, ClaimStanding] = {}
+        """Members that were found, and how each stands to this claim. `_turn` alone changes it."""
         self._newest = view
         """Of the lists of those that agreed, at any time."""
         self._greatest = view.version
@@ -80,11 +85,10 @@ class Claim:
         return f"Claim({self.claim_id}, agreed={list(self._views)}, waiting_for={list(self._ask_at)})"
 
     def standing_of(self, member: MemberId) -> ClaimStanding:
-        if member in self._views:
-            return ClaimStanding.AGREED
-        if member in self._ask_at:
-            return ClaimStanding.ASKED
-        return ClaimStanding.LEFT_OUT if member in self._asked else ClaimStanding.UNKNOWN
+        return self._standings.get(member, ClaimStanding.UNKNOWN)
+
+    def _turn(self, member: MemberId, step: ClaimStep) -> None:
+        self._standings[member] = CLAIM_CHANGES.next(self.standing_of(member), step, member=member, claim=self)
 
     def next_deadline(self) -> Millis:
         return min([self.deadline, *self._ask_at.values()])
@@ -99,12 +103,14 @@ class Claim:
         younger = view.younger_than(self._this) if self._this in view else ()
         for member in younger:
             was_removed = view.version < self._newest.version and member not in self._newest
-            if member not in suspected and member not in self._asked and not was_removed:
+            if member not in suspected and member not in self._standings and not was_removed:
+                self._turn(member, ClaimStep.FOUND)
                 self._ask(member, now)
 
     def ask_again(self, now: Millis) -> None:
         """Repeat the claim to members whose time has come."""
         for member in [member for member, at in self._ask_at.items() if at <= now]:
+            self._turn(member, ClaimStep.NOT_YET)
             self._ask(member, now)
 
     def on_answer(self, sender: MemberId, answer: ClaimAnswer, suspected: Collection[MemberId], now: Millis) -> None:
@@ -113,13 +119,14 @@ class Claim:
             return
         if answer.view is not None:
             self._greatest = max(self._greatest, answer.view.version)
-        if sender not in self._ask_at:
+        if self.standing_of(sender) is not ClaimStanding.ASKED:
             return
         if answer.is_joining:
             self.leave_out(sender)
             return
         if not answer.accepted or answer.view is None:
             return
+        self._turn(sender, ClaimStep.AGREES)
         del self._ask_at[sender]
         self._refused_since.pop(sender, None)
         self._views[sender] = answer.view
@@ -134,8 +141,9 @@ class Claim:
 
     def leave_out(self, member: MemberId) -> None:
         """The member is suspected now: do not wait for it."""
-        self._ask_at.pop(member, None)
-        if member != self._this:
+        if self.standing_of(member) in (ClaimStanding.ASKED, ClaimStanding.AGREED):
+            self._turn(member, ClaimStep.FAILS)
+            self._ask_at.pop(member, None)
             self._views.pop(member, None)
 
     def is_over(self, now: Millis) -> bool:
@@ -169,9 +177,8 @@ class Claim:
 
     def left_out(self) -> tuple[MemberId, ...]:
         """Members that were asked and are not in the final list."""
-        return tuple(sorted(self._asked.difference(self.final_view().members)))
+        return tuple(sorted(self._standings.keys() - set(self.final_view().members)))
 
     def _ask(self, member: MemberId, now: Millis) -> None:
-        self._asked.add(member)
         self._ask_at[member] = now + self._retry_ms
         self._out.send(member, MastershipClaim(self.claim_id))

@@ -13,6 +13,7 @@ from collections.abc import Collection
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.transitions import TransitionTable
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.detect.connection_evidence import ConnectionEvidence
 from phalanx.membership.detect.failure_detector import FailureDetector, make_failure_detector
@@ -34,25 +35,27 @@ class Sign(enum.StrEnum):
     """What changes that."""
 
     IN_VIEW = "a view with it is installed"
-    SILENCE = "silence, a refused connection, missing confirmations, or its own word"
+    SILENCE = "silence, a refused connection, missing confirmations, no answer, or its own word"
     REPORT = "another member suspects it, and this one does not watch it"
-    NO_ANSWER = "no answer, or a refused connection"
     LIFE = "a heartbeat, a list or a claim of it, or its answer to a probe"
     OUT_OF_VIEW = "a view without it is installed"
 
 
-TRUST_CHANGES: dict[tuple[Trust, Sign], Trust] = {
-    (Trust.GONE, Sign.IN_VIEW): Trust.TRUSTED,
-    (Trust.TRUSTED, Sign.SILENCE): Trust.SUSPECTED,
-    (Trust.TRUSTED, Sign.REPORT): Trust.QUESTIONED,
-    (Trust.QUESTIONED, Sign.LIFE): Trust.TRUSTED,
-    (Trust.QUESTIONED, Sign.NO_ANSWER): Trust.SUSPECTED,
-    (Trust.SUSPECTED, Sign.LIFE): Trust.TRUSTED,
-    (Trust.SUSPECTED, Sign.OUT_OF_VIEW): Trust.GONE,
-    (Trust.TRUSTED, Sign.OUT_OF_VIEW): Trust.GONE,
-    (Trust.QUESTIONED, Sign.OUT_OF_VIEW): Trust.GONE,
-}
-"""What leads from which to which; a suspected member stays suspected whatever else is said against it."""
+TRUST_CHANGES = TransitionTable[Trust, Sign](
+    "what a member thinks of another",
+    {
+        (Trust.GONE, Sign.IN_VIEW): Trust.TRUSTED,
+        (Trust.TRUSTED, Sign.SILENCE): Trust.SUSPECTED,
+        (Trust.TRUSTED, Sign.REPORT): Trust.QUESTIONED,
+        (Trust.QUESTIONED, Sign.LIFE): Trust.TRUSTED,
+        (Trust.QUESTIONED, Sign.SILENCE): Trust.SUSPECTED,
+        (Trust.SUSPECTED, Sign.LIFE): Trust.TRUSTED,
+        (Trust.SUSPECTED, Sign.OUT_OF_VIEW): Trust.GONE,
+        (Trust.TRUSTED, Sign.OUT_OF_VIEW): Trust.GONE,
+        (Trust.QUESTIONED, Sign.OUT_OF_VIEW): Trust.GONE,
+    },
+)
+"""A suspected member stays suspected whatever else is said against it."""
 
 
 class Suspicions:
@@ -66,12 +69,12 @@ class Suspicions:
         self._detector: FailureDetector = make_failure_detector(config)
         self._evidence = ConnectionEvidence(config.connection_grace_ms, config.retry_interval_ms)
         self._confirmations = Confirmations()
-        self._members: frozenset[MemberId] = frozenset()
-        """The other members of the view."""
+        self._trust: dict[MemberId, Trust] = {}
+        """The other members of the view, and what this one thinks of each. `_turn` alone changes it."""
         self._watched: frozenset[MemberId] = frozenset()
         """Those whose heartbeats are expected."""
         self._questioned: dict[MemberId, tuple[Millis, Millis]] = {}
-        """Members that were asked whether they live: when that is over, and how long they were given."""
+        """Of QUESTIONED members: when their time to answer is over, and how long it was."""
         self._answered: dict[MemberId, Millis] = {}
         """Members that have answered such a question, and when they did last."""
         self._together_at: Millis | None = None
@@ -79,31 +82,40 @@ class Suspicions:
         self._due = 0
         """When the driver was last told to come back; coming much later means that this member was away."""
         self.suspected: dict[MemberId, str] = {}
-        """Member to reason."""
+        """SUSPECTED members, and why."""
 
     def trust_in(self, member: MemberId) -> Trust:
         """What this member thinks of another one now."""
-        if member not in self._members:
-            return Trust.GONE
-        if member in self.suspected:
-            return Trust.SUSPECTED
-        return Trust.QUESTIONED if member in self._questioned else Trust.TRUSTED
+        return self._trust.get(member, Trust.GONE)
+
+    def _turn(self, member: MemberId, sign: Sign) -> None:
+        """Think of a member as the table says. What is known only of a state goes with the state."""
+        trust = TRUST_CHANGES.next(self.trust_in(member), sign, member=member)
+        if trust is Trust.GONE:
+            del self._trust[member]
+        else:
+            self._trust[member] = trust
+        if trust is not Trust.QUESTIONED:
+            self._questioned.pop(member, None)
+        if trust is not Trust.SUSPECTED:
+            self.suspected.pop(member, None)
 
     # --- whom ------------------------------------------------------------------------------------------------------
 
     def watch(self, members: Collection[MemberId], watched: Collection[MemberId], now: Millis) -> None:
         """Judge the other members of this view; expect heartbeats of exactly the watched ones."""
         others = frozenset(members) - {self._this}
-        for gone in sorted(self._members - others):
+        for gone in sorted(self._trust.keys() - others):
+            self._turn(gone, Sign.OUT_OF_VIEW)
             self._evidence.reached(gone)
-            self._questioned.pop(gone, None)
             self._answered.pop(gone, None)
-            self.suspected.pop(gone, None)
+        for new in sorted(others - self._trust.keys()):
+            self._turn(new, Sign.IN_VIEW)
         for gone in sorted(self._watched - frozenset(watched)):
             self._detector.forget(gone)
         for member in watched:
             self._detector.watch(member, now)
-        self._members, self._watched = others, frozenset(watched)
+        self._watched = frozenset(watched)
 
     def expect_confirmations(self, members: Collection[MemberId], timeout_ms: Millis, now: Millis) -> None:
         """From now on these are to confirm this master, or, on a slave of a large cluster, the master is to answer."""
@@ -111,9 +123,7 @@ class Suspicions:
 
     def question(self, member: MemberId, now: Millis) -> bool:
         """Whether to ask a member if it lives: it is not suspected, not watched here, and not being asked already."""
-        if member not in self._members or member in self.suspected or member in self._watched:
-            return False
-        if member in self._questioned:
+        if self.trust_in(member) is not Trust.TRUSTED or member in self._watched:
             return False
         # Who has just proved its accuser wrong may pause like anybody else: 1. nothing of E reaches its watcher H, which
         # reports it for ever; 2. the master asks, and E answers; 3. E pauses for three seconds.
@@ -121,20 +131,22 @@ class Suspicions:
         answered = self._answered.get(member)
         is_accused_wrongly = answered is not None and now - answered < 2 * timeout_ms
         patience_ms = max(timeout_ms if is_accused_wrongly else 0, 2 * self._interval_ms)
+        self._turn(member, Sign.REPORT)
         self._questioned[member] = now + patience_ms, patience_ms
         return True
 
     def _take_answer(self, member: MemberId, now: Millis) -> None:
-        if self._questioned.pop(member, None) is not None:
+        if self.trust_in(member) is Trust.QUESTIONED:
+            self._turn(member, Sign.LIFE)
             self._answered[member] = now
 
     def is_questioned(self, member: MemberId) -> bool:
         """Whether the member has been asked if it lives, and may still answer."""
-        return member in self._questioned
+        return self.trust_in(member) is Trust.QUESTIONED
 
     def is_in_doubt(self, member: MemberId, now: Millis) -> bool:
         """Whether the member may be dead, and it will soon be known: it has to answer, or should have been heard since."""
-        if member in self.suspected or member in self._questioned:
+        if self.trust_in(member) in (Trust.SUSPECTED, Trust.QUESTIONED):
             return True
         return member in self._watched and not self._detector.was_heard(member, 2 * self._interval_ms, now)
 
@@ -145,7 +157,8 @@ class Suspicions:
         self._detector.heartbeat(member, now)
         self._evidence.reached(member)
         self._take_answer(member, now)
-        if self.suspected.pop(member, None) is not None:
+        if self.trust_in(member) is Trust.SUSPECTED:
+            self._turn(member, Sign.LIFE)
             self._out.record(SuspicionRemoved(member, rule))
 
     def confirmed(self, member: MemberId, now: Millis) -> None:
@@ -156,7 +169,7 @@ class Suspicions:
     # --- connections -----------------------------------------------------------------------------------------------
 
     def connection_refused(self, member: MemberId, now: Millis) -> None:
-        if member in self._members and member not in self.suspected:
+        if self.trust_in(member) in (Trust.TRUSTED, Trust.QUESTIONED):
             self._evidence.refused(member, now)
 
     def connection_open(self, member: MemberId) -> None:
@@ -170,9 +183,9 @@ class Suspicions:
 
     def suspect(self, member: MemberId, reason: str, rule: str) -> bool:
         """Suspect a member of the view; True if that is new."""
-        if member not in self._members or member in self.suspected:
+        if self.trust_in(member) not in (Trust.TRUSTED, Trust.QUESTIONED):
             return False
-        self._questioned.pop(member, None)
+        self._turn(member, Sign.SILENCE)
         self._evidence.reached(member)
         self.suspected[member] = reason
         self._out.record(MemberSuspected(member, reason, rule))

@@ -28,6 +28,7 @@ import enum
 from phalanx.common.evacuation import Evacuation, Link
 from phalanx.common.ids import MemberId, Millis, address_of
 from phalanx.common.invariant import invariant
+from phalanx.common.transitions import TransitionTable
 from phalanx.common.view import MembersView
 from phalanx.membership.connectivity import ConnectedSet, Search, count_holders
 from phalanx.membership.partial.connectivity_reports import Reports
@@ -56,21 +57,28 @@ class ResolutionStep(enum.StrEnum):
     QUIET = "there was no news for so many heartbeats, or it was waited long enough"
     FOUND = "the best set is found, or the time for that is over"
     REMOVED = "nothing is left to move, or the time for that is over: a view without them is published"
+    DEMOTED = "this member is no master any more"
 
 
-STEPS: dict[tuple[ResolutionStage, ResolutionStep], ResolutionStage] = {
-    (ResolutionStage.WHOLE, ResolutionStep.REPORT): ResolutionStage.REPORTED,
-    (ResolutionStage.REPORTED, ResolutionStep.CHANGE): ResolutionStage.REPORTED,
-    (ResolutionStage.REPORTED, ResolutionStep.WITHDRAWN): ResolutionStage.WHOLE,
-    (ResolutionStage.REPORTED, ResolutionStep.QUIET): ResolutionStage.SEARCHING,
-    (ResolutionStage.SEARCHING, ResolutionStep.CHANGE): ResolutionStage.REPORTED,
-    (ResolutionStage.SEARCHING, ResolutionStep.WITHDRAWN): ResolutionStage.WHOLE,
-    (ResolutionStage.SEARCHING, ResolutionStep.FOUND): ResolutionStage.EVACUATING,
-    (ResolutionStage.EVACUATING, ResolutionStep.CHANGE): ResolutionStage.REPORTED,
-    (ResolutionStage.EVACUATING, ResolutionStep.WITHDRAWN): ResolutionStage.WHOLE,
-    (ResolutionStage.EVACUATING, ResolutionStep.REMOVED): ResolutionStage.WHOLE,
-}
-"""Whatever is not here cannot happen. A master that is none any more begins with WHOLE when it is one again."""
+RESOLUTION_CHANGES = TransitionTable[ResolutionStage, ResolutionStep](
+    "a resolution",
+    {
+        (ResolutionStage.WHOLE, ResolutionStep.REPORT): ResolutionStage.REPORTED,
+        (ResolutionStage.REPORTED, ResolutionStep.CHANGE): ResolutionStage.REPORTED,
+        (ResolutionStage.REPORTED, ResolutionStep.WITHDRAWN): ResolutionStage.WHOLE,
+        (ResolutionStage.REPORTED, ResolutionStep.QUIET): ResolutionStage.SEARCHING,
+        (ResolutionStage.SEARCHING, ResolutionStep.CHANGE): ResolutionStage.REPORTED,
+        (ResolutionStage.SEARCHING, ResolutionStep.WITHDRAWN): ResolutionStage.WHOLE,
+        (ResolutionStage.SEARCHING, ResolutionStep.FOUND): ResolutionStage.EVACUATING,
+        (ResolutionStage.EVACUATING, ResolutionStep.CHANGE): ResolutionStage.REPORTED,
+        (ResolutionStage.EVACUATING, ResolutionStep.WITHDRAWN): ResolutionStage.WHOLE,
+        (ResolutionStage.EVACUATING, ResolutionStep.REMOVED): ResolutionStage.WHOLE,
+        (ResolutionStage.WHOLE, ResolutionStep.DEMOTED): ResolutionStage.WHOLE,
+        (ResolutionStage.REPORTED, ResolutionStep.DEMOTED): ResolutionStage.WHOLE,
+        (ResolutionStage.SEARCHING, ResolutionStep.DEMOTED): ResolutionStage.WHOLE,
+        (ResolutionStage.EVACUATING, ResolutionStep.DEMOTED): ResolutionStage.WHOLE,
+    },
+)
 
 
 class Resolution:
@@ -173,7 +181,8 @@ class Resolution:
 
     def _forget(self) -> None:
         """Another master begins without reports: members repeat theirs to it."""
-        self.stage, self.reports = ResolutionStage.WHOLE, self._no_reports()
+        self._turn(ResolutionStep.DEMOTED)
+        self.reports = self._no_reports()
         self._search = self._view = self._due_since = None
         self._state.evacuate(None)
 
@@ -183,8 +192,7 @@ class Resolution:
             self._follows()
 
     def _turn(self, step: ResolutionStep) -> None:
-        invariant((self.stage, step) in STEPS, "a resolution goes on as its table says", me=self, step=step)
-        self.stage = STEPS[self.stage, step]
+        self.stage = RESOLUTION_CHANGES.next(self.stage, step, me=self)
 
     def _on_change(self) -> None:
         """Links were added or taken back."""

@@ -11,7 +11,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.grid.migration_source import MigrationStage, Outgoing
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.node.node import Node
-from phalanx.partition.migrations import Migrating, MigrationOutcome, plan_steps
+from phalanx.partition.migrations import Migrating, MigrationOutcome, MigrationTurn, plan_steps
 from phalanx.wire import messages as m
 
 
@@ -25,7 +25,7 @@ def commit_without_asking(node: Node) -> None:
         outcome = original(sender, message, table, now)
         underway = migrating.underway.get(message.partition)
         if outcome is None and underway is not None and underway.commit is not None:
-            return migrating._committed(underway, underway.commit.row.slots, table, now)
+            return migrating._committed(underway, MigrationTurn.ACCEPTED, underway.commit.row.slots, table, now)
         return outcome
 
     _replace(migrating, "on_ready", on_ready)

@@ -80,9 +80,9 @@ class _Careless(Staged):
 
     __slots__ = ()
 
-    def note_job(self, name: str, job: str, step: StagedStep) -> None:
-        if step is not StagedStep.DROP:
-            super().note_job(name, job, step)
+    def note_step(self, name: str, job: str, step: StagedStep) -> None:
+        if step not in (StagedStep.DROP, StagedStep.DISCARD):
+            super().note_step(name, job, step)
 
 
 def forget_what_is_gone(node: Node) -> None:

@@ -1,0 +1,35 @@
+"""State machines as tables: which turn leads from which state to which other.
+
+A machine that has such a table changes its state by `TransitionTable.next` and in no other way. Whatever is not in the table
+cannot happen; if it does, the member stops with its story rather than go on in a state that nobody thought of. The diagrams
+of the documentation are drawn from the tables.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+from phalanx.common.invariant import invariant
+
+State = TypeVar("State", bound=enum.Enum)
+Turn = TypeVar("Turn", bound=enum.Enum)
+
+
+class TransitionTable(dict[tuple[State, Turn], State], Generic[State, Turn]):
+    """State and turn to the next state. The first state that it names is the one with which each machine begins."""
+
+    def __init__(self, what: str, rows: Mapping[tuple[State, Turn], State]) -> None:
+        """`what`: that which has these states, in words, for the story."""
+        super().__init__(rows)
+        self._what = what
+
+    def __repr__(self) -> str:
+        return f"TransitionTable({self._what})"
+
+    def next(self, state: State, turn: Turn, **story: object) -> State:
+        """The state after a turn. Raises `InvariantViolation`, with the story, for a turn that this state has not."""
+        after = self.get((state, turn))
+        invariant(after is not None, f"{self._what} changes as its table says", state=state, turn=turn, **story)
+        return after  # type: ignore[return-value]  # held by the invariant
