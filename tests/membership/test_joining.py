@@ -68,7 +68,7 @@ def test_the_seed_forms_the_cluster_at_once_and_without_a_message(seeds: str) ->
     joined = [event for event in a.events if isinstance(event, events.Joined)]
     assert [(event.view_version, event.members) for event in joined] == [(1, (lone_id("A"),))]
     a.feed(Received(lone_id("B"), m.JoinRequest(7, lone_id("B"), "phalanx", m.PROTOCOL_VERSION, 1)))
-    footing = a.node.membership.state.standing.footing
+    footing = a.node.membership.state.quorum.footing
     assert (lone_id("B"), m.JoinResponse(7, lone_view("AB", 2), footing=footing)) in a.sent
 
 
@@ -385,7 +385,7 @@ def test_a_repeated_request_of_a_member_does_not_admit_it_twice() -> None:
     c.say("B", "A", request)
     assert c.version("A") == version
     a = c.nodes["A"]
-    response = m.JoinResponse(9, a.membership.view, True, a.clock.read(c.now), a.membership.state.standing.footing)
+    response = m.JoinResponse(9, a.membership.view, True, a.clock.read(c.now), a.membership.state.quorum.footing)
     assert c.pending("A", "B", m.JoinResponse) == [response]
 
 

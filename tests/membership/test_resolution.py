@@ -12,7 +12,9 @@ from phalanx.common.evacuation import Evacuation
 from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.membership.connectivity import Search
+from phalanx.membership.outgoing import send_heartbeat
 from phalanx.membership.partial.resolution import RESOLUTION_CHANGES, Resolution, ResolutionStage
+from phalanx.membership.view_installation import install_view
 from phalanx.wire import events
 from phalanx.wire import messages as m
 
@@ -171,7 +173,7 @@ def test_every_heartbeat_to_the_master_repeats_the_list() -> None:
     slave = Lone("B", "ABCD", 4)
     slave.refuse("CD", hearing="A")
     slave.sent.clear()
-    slave.membership.state.send_heartbeat(lone_id("A"))
+    send_heartbeat(slave.membership.state, lone_id("A"))
     slave.membership.pulse.answer(lone_id("A"), slave.now)
     slave.advance(10_000, hearing="A")
     told = slave.sent_to("A", m.Heartbeat)
@@ -244,7 +246,7 @@ def test_lite_members_do_not_outvote_one_that_holds_data() -> None:
     assert view is not None
     lite = tuple((lone_id(name), Traits(lite=True)) for name in "CDE")
     lite_view = MembersView(view.version + 1, lone_id("A"), view.members, lite)
-    master.membership.state.install(lite_view, "planted", master.now)
+    install_view(master.membership.state, lite_view, "planted", master.now)
     master.report(B="CDE")
     master.beats_until_removed()
     assert master.view() == "AB"

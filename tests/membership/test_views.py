@@ -6,6 +6,7 @@ import pytest
 
 from harness import Cluster, Lone, lone_id, lone_view
 from phalanx.common.config import NodeConfig
+from phalanx.membership.outgoing import members_update
 from phalanx.wire import events
 from phalanx.wire import messages as m
 
@@ -63,7 +64,7 @@ def test_only_the_master_heals_and_only_the_member_that_is_behind() -> None:
     c = Cluster("ABC")
     c.hold_all()
     c.say("C", "A", m.Heartbeat(2, c.id("A")))
-    assert c.pending("A", "C") == [c.nodes["A"].membership.state.update(c.nodes["A"].membership.view)]
+    assert c.pending("A", "C") == [members_update(c.nodes["A"].membership.state, c.nodes["A"].membership.view)]
     assert c.pending("A", "B") == []
     c.say("B", "A", m.Heartbeat(3, c.id("A")))
     assert c.pending("A", "B") == []

@@ -9,11 +9,13 @@ from phalanx.common.view import MembersView, only_special
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.heartbeats.ticker import Ticker
+from phalanx.membership.incarnation_end import end_incarnation
 from phalanx.membership.join.joining import Joining, JoinOutcome
 from phalanx.membership.merge.divergence import Divergence
 from phalanx.membership.merge.rejoin import Rejoining
 from phalanx.membership.role import RoleTurn
 from phalanx.membership.state import MembershipState
+from phalanx.membership.view_installation import install_view
 from phalanx.wire import events
 from phalanx.wire.messages import JoinRedirect, JoinRefused, JoinResponse, MembersAck, ReachAnswer
 
@@ -47,13 +49,13 @@ class Entry:
 
     def start(self, now: Millis, past: Past | None = None) -> None:
         """Begin to join, or form a cluster where this member is the seed; with a past: come back."""
-        memory = self._state.standing.memory()
+        memory = self._state.quorum.memory()
         if past is None:
             self._joining = Joining(self._this, self._config, self._out, now, memory)
         else:
-            self._state.looked_at = now
-            self._state.remember([address_of(member) for member in (*past.ask_first, *past.members)], now)
-            self._state.learn(past.former, now)
+            self._state.former.looked_at = now
+            self._state.former.remember([address_of(member) for member in (*past.ask_first, *past.members)], now)
+            self._state.former.learn(past.former, now)
             self._state.has_started = past.has_started
             self._state.lite_before = past.lite
             self._joining = Rejoining(self._this, self._config, self._out, now, past, memory)
@@ -86,7 +88,7 @@ class Entry:
         state.adopt_clock(message.clock, now)
         state.founded_at = now - message.age_ms
         self._begin(view, "EL-13 admitted", now, message)
-        state.learn(message.former, now)
+        state.former.learn(message.former, now)
         # A view that admits the next joiner may wait for this member, which could not take it before.
         self._out.send(sender, MembersAck(view.version, view.maker))
 
@@ -99,7 +101,7 @@ class Entry:
         if joining is None:
             return
         if message.come_back and joining.expects(message.request_id):
-            self._state.end("was removed before it knew that it had been admitted", rejoin=(sender,))
+            end_incarnation(self._state, "was removed before it knew that it had been admitted", rejoin=(sender,))
         else:
             self._follow_join(joining.on_refused(sender, message, now), now)
 
@@ -114,7 +116,7 @@ class Entry:
         self._joining = None
         if outcome is JoinOutcome.FAILED:
             self._out.record(events.JoinGivenUp(joining.failure))
-            state.end(joining.failure, failed=True)
+            end_incarnation(state, joining.failure, failed=True)
             return
         state.turn(RoleTurn.FORMS)
         state.master = self._this
@@ -125,6 +127,6 @@ class Entry:
         self._begin(MembersView(1, self._this, (self._this,), special), "EL-05 the seed forms the cluster", now)
 
     def _begin(self, view: MembersView, rule: str, now: Millis, told: JoinResponse | None = None) -> None:
-        self._state.install(view, rule, now, told)
+        install_view(self._state, view, rule, now, told)
         self._pulse.begin(now)
         self._out.record(events.Joined(view.version, view.master, view.members))

@@ -33,8 +33,11 @@ from phalanx.membership.detect.suspicion import Suspicions
 from phalanx.membership.entry import Entry
 from phalanx.membership.heartbeats.liveness import LivenessDispatch
 from phalanx.membership.heartbeats.ticker import Ticker
+from phalanx.membership.incarnation_end import end_incarnation
+from phalanx.membership.lease_exchange import renew_lease
 from phalanx.membership.merge.divergence import Divergence
 from phalanx.membership.merge.merging import Merging
+from phalanx.membership.outgoing import question, send_heartbeat, send_view
 from phalanx.membership.partial.resolution import Resolution
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
@@ -110,7 +113,7 @@ class MembershipService:
         return (
             f"MembershipService({self.this}, {state.role}, view={state.view}, master={state.master}, "
             f"{self._entering}, {self.succession}, {self.administration}, {self.resolution}, "
-            f"parting={state.parting}, "
+            f"parting={state.exclusion}, "
             f"suspected={state.suspicions.suspected})"
         )
 
@@ -148,20 +151,20 @@ class MembershipService:
     @property
     def has_majority(self) -> bool:
         """Whether this member's side has the majority of the last stable view. Changes with the view only."""
-        return self.state.standing.has_majority
+        return self.state.quorum.has_majority
 
     def may_acknowledge(self, now: Millis) -> bool:
         """Whether an owner may now acknowledge operations on maps that ask for the majority: asked for each of them."""
         state = self.state
-        return state.standing.has_majority and (not state.config.lease_ms or now < state.lease.until)
+        return state.quorum.has_majority and (not state.config.lease_ms or now < state.lease.until)
 
     def majority_words(self) -> str:
         """Of what the present view must have the majority, and what of it is here: for the caller that is refused."""
-        if self.state.standing.has_majority:
+        if self.state.quorum.has_majority:
             return (
                 f"it is there, but this member's lease of {self._config.lease_ms} ms is over or has yet to be granted"
             )
-        return self.state.standing.words()
+        return self.state.quorum.words()
 
     def accept_view(self, view_version: int, now: Millis) -> str:
         """On the master: an operator says that the present view is the stable one. Why not; empty: it is from now on."""
@@ -171,9 +174,9 @@ class MembershipService:
             return (
                 f"the member list has version {view.version} by now, not {view_version}: look at it, and say it again"
             )
-        state.standing.accept()
-        state.send_view(view)
-        state.renew_lease(now)
+        state.quorum.accept()
+        send_view(state, view)
+        renew_lease(state, now)
         return ""
 
     @property
@@ -278,7 +281,7 @@ class MembershipService:
             return None
         earliest = self.pulse.next_deadline()
         # While views are being told apart a claim waits for that.
-        claim = self.divergence.next_deadline() if self.state.parting is not None else self.succession.next_deadline()
+        claim = self.divergence.next_deadline() if self.state.exclusion is not None else self.succession.next_deadline()
         for deadline in (claim, self.administration.next_deadline(), self.merging.next_deadline(),
                          self.resolution.next_deadline()):  # fmt: skip
             if deadline is not None and deadline < earliest:
@@ -288,7 +291,7 @@ class MembershipService:
     def on_time(self, now: Millis) -> None:
         """Heartbeats, verdicts, and the ends of what waits."""
         state = self.state
-        state.looked_at = now
+        state.former.looked_at = now
         if self._entering.is_joining:
             self._entering.on_time(now)
             self._after()
@@ -328,7 +331,7 @@ class MembershipService:
             state.suspicions.connection_refused(member, now)
             self._verdicts.act_on(state.suspicions.review(now, is_master=state.is_master), now)
         elif member not in state.suspicions.suspected:
-            state.send_heartbeat(member)
+            send_heartbeat(state, member)
             self.administration.repeat_hand_over(member)
         self._after()
 
@@ -361,7 +364,7 @@ class MembershipService:
     def on_suspicion_report(self, sender: MemberId, message: SuspicionReport, now: Millis) -> None:
         """Large clusters: this member is to act on a suspicion, and asks for itself first."""
         if sender in self.state.members:
-            self.state.question((message.suspect,), sender, now)
+            question(self.state, (message.suspect,), sender, now)
             if self.state.watching.is_ring:
                 self.resolution.on_one(sender, message.suspect)
 
@@ -389,7 +392,7 @@ class MembershipService:
         if state.role is Role.OVER:
             return
         if state.view is None:
-            state.end("left before it had joined")
+            end_incarnation(state, "left before it had joined")
         else:
             state.wants_to_leave = True
             if state.is_master:

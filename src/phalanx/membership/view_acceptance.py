@@ -10,10 +10,13 @@ from __future__ import annotations
 from phalanx.common.ids import MemberId, Millis
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.claim.succession import Succession
+from phalanx.membership.incarnation_end import eject, leave_cluster
 from phalanx.membership.merge.divergence import Divergence
+from phalanx.membership.outgoing import send_view
 from phalanx.membership.role import RoleTurn
 from phalanx.membership.state import MembershipState
 from phalanx.membership.suspicion_handling import SuspicionHandling
+from phalanx.membership.view_installation import install_view
 from phalanx.wire import events
 from phalanx.wire.messages import MembersAck, MembersUpdate
 
@@ -48,9 +51,9 @@ class Lists:
             return False
         if (view.version, view.maker) == (current.version, current.maker):
             if sender == state.master and sender in state.members:
-                state.learn(message.former, now)
+                state.former.learn(message.former, now)
                 state.suspicions.heard(sender, now, "CS-50")
-                state.standing.hear(view, message.footing)
+                state.quorum.hear(view, message.footing)
             self._out.send(sender, MembersAck(current.version, current.maker))
             return False
         # Nobody passes on to a member a list that it made itself.
@@ -72,14 +75,14 @@ class Lists:
         elif state.wants_to_leave:
             # Its last word: the master may count its vote, which nobody else gets any more.
             self._out.send(sender, MembersAck(view.version, view.maker))
-            state.leave()
+            leave_cluster(state)
         else:
-            state.eject(sender, view, "M3 a view without this member")
+            eject(state, sender, view, "M3 a view without this member")
         return True
 
     def _take(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
         state, view = self._state, message.view
-        state.learn(message.former, now)
+        state.former.learn(message.former, now)
         state.suspicions.heard(sender, now, "CS-50")
         if view.maker != view.master:
             state.lease.inherit(view.maker, view.master)
@@ -88,12 +91,12 @@ class Lists:
         if view.master == self._this:
             state.turn(RoleTurn.SUCCEEDS)
             state.lease.reign(view.others(self._this), now, 0, inherits=True)
-        state.install(view, "CS-14 newer list of the master", now, message)
+        install_view(state, view, "CS-14 newer list of the master", now, message)
         self._out.send(sender, MembersAck(view.version, view.maker))
         if state.is_master:
             if state.wants_to_leave:
                 state.begin_leaving(self._this)
             # It was handed over to this member: others must have this view before they hear of the next one.
-            state.send_view(view)
+            send_view(state, view)
             # Whom it suspected as a slave is a member still, and no verdict will come anew.
             self._verdicts.act_on(list(state.suspicions.suspected), now)

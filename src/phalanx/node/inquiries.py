@@ -102,9 +102,9 @@ class Inquiries:
                 if request.assign:
                     self._duties.want_table(now)
                 state = self._membership.state
-                founders = state.standing.footing.founders if state.standing.footing is not None else ()
+                founders = state.quorum.footing.founders if state.quorum.footing is not None else ()
                 return TableReply(
-                    request.id, self._keeper.table, view, tuple(state.places(now)), founders, state.age_ms(now)
+                    request.id, self._keeper.table, view, tuple(state.former.places(now)), founders, state.age_ms(now)
                 )
             case GetSafety():
                 return self._safety(request.id, view, now)

@@ -13,8 +13,10 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 from phalanx.machine.inputs import LinkRefused
 from phalanx.membership.claim.mastership_claim import Claim
+from phalanx.membership.outgoing import question, send_view
 from phalanx.membership.role import Role, RoleTurn
 from phalanx.membership.state import MembershipState
+from phalanx.membership.view_installation import expect_confirmations, install_view
 from phalanx.wire import events
 from phalanx.wire.messages import ClaimAnswer, MastershipClaim
 
@@ -46,7 +48,7 @@ class Succession:
     def claim_if_due(self, now: Millis) -> None:
         """Claim when every older member is suspected. Also asked when a new view left only suspected ones in front."""
         state = self._state
-        if state.role is not Role.SLAVE or state.parting is not None:
+        if state.role is not Role.SLAVE or state.exclusion is not None:
             return
         view = state.joined()
         if all(older in state.suspicions.suspected for older in view.older_than(state.this)):
@@ -85,7 +87,7 @@ class Succession:
 
     def end_if_over(self, now: Millis) -> None:
         state, claim = self._state, self.claim
-        if claim is None or state.parting is not None or not claim.is_over(now):
+        if claim is None or state.exclusion is not None or not claim.is_over(now):
             return
         self.claim = None
         state.turn(RoleTurn.WINS)
@@ -95,16 +97,16 @@ class Succession:
             events.ClaimEnded(claim.claim_id, "this member is the master", claim.left_out(), took_ms, "CS-63 CS-65")
         )
         # Some of those that this list leaves out may never have been in a list of this member's own.
-        state.forget_members(claim.seen(), view.members, now)
+        state.former.forget_members(claim.seen(), view.members, now)
         state.lease.reign((), now, claim.promised_until(view.members), inherits=False)
-        state.standing.goes_on_alone()
+        state.quorum.goes_on_alone()
         for member, memory in claim.memories(view.members):
-            state.standing.told(member, memory)
-        state.install(view, "CS-66 mastership claimed", now)
+            state.quorum.told(member, memory)
+        install_view(state, view, "CS-66 mastership claimed", now)
         if state.wants_to_leave:
             # It asked a master that is gone, and is the master itself now.
             state.begin_leaving(state.this)
-        state.send_view(view)
+        send_view(state, view)
 
     # --- claims of others ------------------------------------------------------------------------------------------
 
@@ -128,11 +130,11 @@ class Succession:
             self.claim = None
             state.turn(RoleTurn.AGREES)
             state.master = sender
-            state.expect_confirmations(now)
+            expect_confirmations(state, now)
         else:
-            state.question(not_suspected, sender, now)
+            question(state, not_suspected, sender, now)
         self._out.record(events.ClaimAnswered(sender, agrees, not_suspected, "CS-57" if agrees else "CS-58"))
-        memory, bound_ms = (state.standing.memory(), state.lease.bound_ms(now)) if agrees else (None, 0)
+        memory, bound_ms = (state.quorum.memory(), state.lease.bound_ms(now)) if agrees else (None, 0)
         self._out.send(sender, ClaimAnswer(message.claim_id, agrees, view if agrees else None, False, memory, bound_ms))
 
     # --- lists of others -------------------------------------------------------------------------------------------

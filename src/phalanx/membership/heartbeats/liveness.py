@@ -5,6 +5,7 @@ from __future__ import annotations
 from phalanx.common.ids import MemberId, Millis
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.heartbeats.ticker import Ticker
+from phalanx.membership.lease_exchange import ask_for_lease, grant_lease, note_voter, renew_lease
 from phalanx.membership.merge.divergence import Divergence
 from phalanx.membership.partial.resolution import Resolution
 from phalanx.membership.role import Role
@@ -58,7 +59,7 @@ class LivenessDispatch:
         elif sender == state.master:
             state.suspicions.confirmed(sender, now)
             if message.is_stable:
-                state.standing.is_told_stable(message.view_version, message.view_maker)
+                state.quorum.is_told_stable(message.view_version, message.view_maker)
         if message.wants_answer:
             self._pulse.answer(sender, now)
         if message.view_version > view.version:
@@ -67,7 +68,7 @@ class LivenessDispatch:
 
     def on_view_is_stable(self, sender: MemberId, message: ViewIsStable) -> None:
         if sender == self._state.master:
-            self._state.standing.is_told_stable(message.version, message.maker)
+            self._state.quorum.is_told_stable(message.version, message.maker)
 
     def on_life_probe(self, sender: MemberId, message: LifeProbe, now: Millis) -> None:
         if sender in self._state.members:
@@ -95,13 +96,13 @@ class LivenessDispatch:
             return
         state.lease.on_request(sender, message.clock, message.echo)
         if message.echo:
-            state.note_voter(sender, message.view_version, message.view_maker)
-        state.renew_lease(now)
-        state.grant_lease(sender, now)
+            note_voter(state, sender, message.view_version, message.view_maker)
+        renew_lease(state, now)
+        grant_lease(state, sender, now)
 
     def on_lease_grant(self, sender: MemberId, message: LeaseGrant, now: Millis) -> None:
         state = self._state
         if state.role is not Role.SLAVE or sender != state.master:
             return
         if state.lease.on_grant(sender, message.stamp, message.clock, message.granted_ms):
-            state.ask_for_lease(sender, now)
+            ask_for_lease(state, sender, now)

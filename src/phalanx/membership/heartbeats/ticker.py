@@ -10,6 +10,8 @@ confirmed so much rarer that its load does not grow with the cluster; it answers
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.membership.lease_exchange import ask_for_lease, renew_lease
+from phalanx.membership.outgoing import heartbeat_to, send_heartbeat
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.wire.messages import (
@@ -53,21 +55,21 @@ class Ticker:
             self._next_heartbeat = now + state.config.heartbeat_interval_ms
             self._tick(now)
         for member in state.suspicions.to_reconnect(now):
-            state.send_heartbeat(member)
+            send_heartbeat(state, member)
         return is_due
 
     def _tick(self, now: Millis) -> None:
         state = self._state
         view, suspected = state.joined(), state.suspicions.suspected
         if state.is_master:
-            state.renew_lease(now)
-        is_stable = state.is_master and state.standing.is_stable
+            renew_lease(state, now)
+        is_stable = state.is_master and state.quorum.is_stable
         heartbeat = Heartbeat(view.version, view.maker, clock=state.read_clock(now), is_stable=is_stable)
         # Who hands the mastership over is in the others' list no more, and would be complained of.
         for member in state.watching.heartbeats_to if state.role is not Role.HANDING_OVER else ():
             if member not in suspected:
                 to_master = member == state.master
-                self._out.send(member, state.heartbeat_to(member, heartbeat.clock) if to_master else heartbeat)
+                self._out.send(member, heartbeat_to(state, member, heartbeat.clock) if to_master else heartbeat)
         probe = LifeProbe(view.version, view.maker)
         for member in suspected:
             self._out.send(member, probe)
@@ -96,7 +98,7 @@ class Ticker:
             view.version, view.maker, state.table_version, wants_answer, state.read_clock(now)
         )  # fmt: skip
         self._out.send(master, confirmation)
-        state.ask_for_lease(master, now)
+        ask_for_lease(state, master, now)
 
     def _report_suspects(self) -> None:
         """Tell the member that has to act: the master, or, if it is suspected too, who would follow it."""
@@ -108,7 +110,7 @@ class Ticker:
         if acts != state.this:
             if acts not in state.watching.heartbeats_to:
                 # It may have gone on without this member, and can tell it so only by the view that a heartbeat names.
-                state.send_heartbeat(acts)
+                send_heartbeat(state, acts)
             for suspect in sorted(suspected):
                 self._out.send(acts, SuspicionReport(suspect, suspected[suspect]))
 
@@ -128,4 +130,4 @@ class Ticker:
     def answer(self, sender: MemberId, now: Millis) -> None:
         """The sender asked whether this member lives."""
         if sender not in self._state.suspicions.suspected:
-            self._state.send_heartbeat(sender, self._state.read_clock(now))
+            send_heartbeat(self._state, sender, self._state.read_clock(now))

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
+from phalanx.membership.incarnation_end import eject
+from phalanx.membership.outgoing import tell_diverged
 from phalanx.membership.quorum.exclusion import Exclusion
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
@@ -39,7 +41,7 @@ class Divergence:
         self._out = state.out
 
     def next_deadline(self) -> Millis | None:
-        return self._state.parting.decide_at if self._state.parting is not None else None
+        return self._state.exclusion.decide_at if self._state.exclusion is not None else None
 
     # --- saying it -------------------------------------------------------------------------------------------------
 
@@ -47,7 +49,7 @@ class Divergence:
         """A heartbeat from somebody who is not in this member's list: the master answers it, a slave complains."""
         state = self._state
         if state.is_master:
-            state.tell_diverged(sender, message.view_version, message.view_maker,
+            tell_diverged(state, sender, message.view_version, message.view_maker,
                                 "told a member that is not in the list to go its own way", "CS-44")  # fmt: skip
         elif state.role is Role.SLAVE and state.master not in state.suspicions.suspected:
             view, master = state.joined(), state.master
@@ -57,7 +59,7 @@ class Divergence:
 
     def on_foreign_list(self, sender: MemberId, view: MembersView) -> None:
         """Case 3: a list from a member that is not this one's master, and cannot have become it."""
-        self._state.tell_diverged(sender, view.version, view.maker, "told a member that is not our master so", "CS-45")
+        tell_diverged(self._state, sender, view.version, view.maker, "told a member that is not our master so", "CS-45")
 
     def is_admission(self, sender: MemberId, message: JoinResponse, *, is_expected: bool) -> bool:
         """Whether an answer to a join request lets this member join. Case 4: an invalid master is told."""
@@ -65,7 +67,7 @@ class Divergence:
         if state.this not in view:
             return False
         if state.role is Role.JOINING and sender != view.master:
-            state.tell_diverged(sender, view.version, view.maker, "told an invalid master so", "CS-46")
+            tell_diverged(state, sender, view.version, view.maker, "told an invalid master so", "CS-46")
         elif state.role is Role.JOINING and is_expected:
             return True
         elif state.view is not None and sender not in (state.master, state.view.maker):
@@ -88,7 +90,7 @@ class Divergence:
             return []
         theirs = message.view
         if message.come_back and sender == state.master and theirs is not None and state.this not in theirs:
-            state.eject(sender, theirs, "PD-24 removed because others cannot be reached from here")
+            eject(state, sender, theirs, "PD-24 removed because others cannot be reached from here")
             return []
         if theirs is not None and theirs.members and state.this not in theirs and theirs.master in state.members:
             return self.part(sender, theirs, now)
@@ -102,29 +104,29 @@ class Divergence:
         return None
 
     def heard(self, member: MemberId) -> None:
-        if self._state.parting is not None:
-            self._state.parting.heard(member)
+        if self._state.exclusion is not None:
+            self._state.exclusion.heard(member)
 
     def part(self, sender: MemberId, view: MembersView, now: Millis) -> list[MemberId]:
         """The sender went on without this member."""
         state = self._state
-        if state.parting is None:
-            state.parting = Exclusion(state.this, now + 2 * state.config.heartbeat_interval_ms)
-        state.parting.told(sender, view)
+        if state.exclusion is None:
+            state.exclusion = Exclusion(state.this, now + 2 * state.config.heartbeat_interval_ms)
+        state.exclusion.told(sender, view)
         return self.decide(now)
 
     def decide(self, now: Millis) -> list[MemberId]:
         """Come back to those that went on, if they are the many; else suspect them, once it is clear. Returns whom."""
         state = self._state
-        parting = state.parting
+        parting = state.exclusion
         if parting is None:
             return []
         suspected = state.suspicions.suspected
         unsuspected = [m for m in state.joined().members if m not in suspected or m in parting.told_by]
         followed = parting.to_follow(unsuspected, now)
         if followed is not None:
-            state.eject(*followed, "CS-42 others went on without this member")
+            eject(state, *followed, "CS-42 others went on without this member")
         elif now >= parting.decide_at:
-            state.parting = None
+            state.exclusion = None
             return [m for m in parting.told_by if state.suspicions.suspect(m, SAID, "CS-40")]
         return []

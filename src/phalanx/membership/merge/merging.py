@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from phalanx.common.ids import Address, MemberId, Millis, address_of, may_be_member
 from phalanx.common.view import MembersView
+from phalanx.membership.incarnation_end import eject, end_or_leave
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.wire import events
@@ -64,7 +65,7 @@ class Merging:
 
     def __repr__(self) -> str:
         return (
-            f"Merging(next_look={self._next_look}, former={list(self._state.former)}, promised={list(self._promised)}, "
+            f"Merging(next_look={self._next_look}, former={list(self._state.former.addresses)}, promised={list(self._promised)}, "
             f"greater={self._greater})"
         )
 
@@ -87,7 +88,7 @@ class Merging:
 
     def _look(self, now: Millis) -> None:
         state = self._state
-        candidates = tuple(state.places(now))
+        candidates = tuple(state.former.places(now))
         self._rarity = min(2 * self._rarity, RAREST) if candidates == self._seen else 1
         self._seen = candidates
         at_once = max(PROBES_AT_ONCE, -(-len(candidates) // ROUNDS))
@@ -161,7 +162,7 @@ class Merging:
         self._record(message, "this side joins the other one")
         for member in state.joined().others(state.this):
             self._out.send(member, MergeOrder(theirs))
-        state.end_or_leave("merges with another side of its cluster", theirs)
+        end_or_leave(state, "merges with another side of its cluster", theirs)
 
     def _awaited(self, now: Millis) -> MemberId | None:
         """The master of a side that may be on its way here: it was told so a short while ago, and has not come yet."""
@@ -198,4 +199,4 @@ class Merging:
         state = self._state
         if state.view is None or sender != state.master or state.this in message.into:
             return
-        state.eject(sender, message.into, "EL-60 this side joins another one")
+        eject(state, sender, message.into, "EL-60 this side joins another one")

@@ -31,6 +31,7 @@ from phalanx.common.invariant import invariant
 from phalanx.common.transitions import TransitionTable
 from phalanx.common.view import MembersView
 from phalanx.membership.connectivity import ConnectedSet, Search, count_holders
+from phalanx.membership.outgoing import tell_diverged
 from phalanx.membership.partial.connectivity_reports import Reports
 from phalanx.membership.state import MembershipState
 from phalanx.membership.views.administration import Administration
@@ -328,10 +329,10 @@ class Resolution:
             reasons[member] = f"it and {', '.join(map(address_of, others))} cannot reach each other"
         if gone:
             self._administration.remove(gone, RULE, now, reasons=reasons)
-        state.parted.update(dict.fromkeys(gone))
+        state.former.parted.update(dict.fromkeys(gone))
         for member in gone:
             # It reaches this master: the sooner it knows, the shorter it takes itself for the owner of anything.
-            state.tell_diverged(member, before.version, before.maker, "told a member that was removed so", "PD-04")
+            tell_diverged(state, member, before.version, before.maker, "told a member that was removed so", "PD-04")
         self._view = state.joined()
         self.reports.keep_only(state.members)
         self.reports.begin_anew()

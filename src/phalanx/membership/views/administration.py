@@ -11,10 +11,14 @@ from collections.abc import Mapping, Sequence
 
 from phalanx.common.ids import MemberId, Millis, address_of, incarnation_of, may_be_member
 from phalanx.common.view import MembersView
+from phalanx.membership.incarnation_end import leave_cluster
 from phalanx.membership.join.joining import refusal_of
 from phalanx.membership.join.links_to_prove import BrokenLinks
+from phalanx.membership.lease_exchange import note_view
+from phalanx.membership.outgoing import members_update, send_view, tell_diverged
 from phalanx.membership.role import RoleTurn
 from phalanx.membership.state import MembershipState
+from phalanx.membership.view_installation import install_view
 from phalanx.membership.views.master_handover import HandOver
 from phalanx.membership.views.publication import Publication, Publications
 from phalanx.wire import events
@@ -70,7 +74,7 @@ class Administration:
             self.on_lite_wanted(state.this, state.wants_lite, now)
         if state.is_master and now >= self.next_publication:
             self.next_publication = now + state.config.publish_interval_ms
-            state.send_view(state.joined())
+            send_view(state, state.joined())
 
     # --- joining ---------------------------------------------------------------------------------------------------
 
@@ -83,7 +87,7 @@ class Administration:
             # Nothing but its being full says that it is the cluster that the joiner belongs to.
             is_full = view is not None and rule == FULL
             self._out.send(sender, JoinRefused(message.request_id, False, refusal, is_full))
-        elif state.is_master and message.member in state.removed:
+        elif state.is_master and message.member in state.former.removed:
             # 1. J asks, and hangs. 2. It is admitted and, silent, removed. 3. Its repeated request arrives: the same
             # incarnation would be a member again, at another age than those know that saw it before (EL-20).
             reason = "this incarnation was a member and has been removed"
@@ -156,17 +160,17 @@ class Administration:
         traits = ((joiner, request.traits) for joiner, request in requests.items())
         new = view.with_change(state.this, replaced, tuple(joiners), traits)
         for joiner, request in requests.items():
-            state.standing.told(joiner, request.memory)
+            state.quorum.told(joiner, request.memory)
             at = address_of(joiner)
             before = tuple(member for member in view.members if member in replaced and address_of(member) == at)
-            rejoins = bool(before) or state.former.pop(at, None) is not None
+            rejoins = bool(before) or state.former.addresses.pop(at, None) is not None
             self._out.record(events.MemberAdmitted(joiner, new.version, before, rejoins))
-        state.install(new, "CS-10 joined", now)
+        install_view(state, new, "CS-10 joined", now)
         for request in requests.values():
-            state.remember(request.known, now)
+            state.former.remember(request.known, now)
         deadline = now + state.config.join_acknowledgement_ms
         self._publications.wait(Publication(new, existing, deadline, joiners))
-        state.send_view(new, skip=joiners)
+        send_view(state, new, skip=joiners)
         self.end_publications(now)
 
     def on_unreachable(self, peer: MemberId) -> None:
@@ -205,20 +209,20 @@ class Administration:
     def _note_view(self, sender: MemberId, message: MembersAck, now: Millis) -> None:
         state = self._state
         if sender in state.members:
-            state.note_view(sender, message.version, message.maker)
+            note_view(state, sender, message.version, message.maker)
         elif self._let_go.get(sender) == message.version and message.maker == state.this:
             del self._let_go[sender]
-            if state.standing.has_left(sender):
+            if state.quorum.has_left(sender):
                 # 1. This view has no majority without D, which leaves. 2. C gets it, and D's last word comes. 3. C says that
                 # it has this view, and is cut off: it counts for those that are the majority of the view before.
                 new = state.joined().with_change(state.this, frozenset(), ())
-                state.install(new, LEFT, now)
-                state.send_view(new)
+                install_view(state, new, LEFT, now)
+                send_view(state, new)
 
     def _admission(self, request_id: int, view: MembersView, now: Millis) -> JoinResponse:
         state = self._state
-        clock, footing = state.read_clock(now), state.standing.footing
-        return JoinResponse(request_id, view, state.has_started, clock, footing, state.told_former(), state.age_ms(now))
+        clock, footing = state.read_clock(now), state.quorum.footing
+        return JoinResponse(request_id, view, state.has_started, clock, footing, state.former.told(), state.age_ms(now))
 
     # --- removal ---------------------------------------------------------------------------------------------------
 
@@ -237,8 +241,8 @@ class Administration:
         for member in gone:
             why = reason or (reasons or {}).get(member) or state.suspicions.suspected.get(member, "")
             self._out.record(events.MemberRemoved(member, new.version, why, rule))
-        state.install(new, "CS-11 removed", now)
-        state.send_view(new)
+        install_view(state, new, "CS-11 removed", now)
+        send_view(state, new)
         self.end_publications(now)
 
     def on_complaint(self, sender: MemberId, message: Complaint) -> None:
@@ -256,16 +260,16 @@ class Administration:
         self._out.record(events.ComplaintJudged(sender, message.complainee, tuple(told), "CS-49"))
         if not told:
             # Both are members: the complainer has an old list.
-            self._out.send(sender, state.update(state.joined()))
+            self._out.send(sender, members_update(state, state.joined()))
 
     def on_stranger(self, sender: MemberId, version: int, maker: MemberId, rule: str) -> None:
         """CS-42: somebody who is not in the master's list follows it, or takes it for one of its own."""
-        self._state.tell_diverged(
-            sender, version, maker, "told a member that is not in the list to go its own way", rule
+        tell_diverged(
+            self._state, sender, version, maker, "told a member that is not in the list to go its own way", rule
         )
 
     def _tell(self, peer: MemberId, version: int, maker: MemberId) -> None:
-        self._state.tell_diverged(peer, version, maker, "answered a complaint", "CS-49")
+        tell_diverged(self._state, peer, version, maker, "answered a complaint", "CS-49")
 
     def heal(self, sender: MemberId, version: int) -> None:
         """EL-32: a member that has an older list than this master gets the latest, it alone."""
@@ -273,14 +277,14 @@ class Administration:
         view = state.joined()
         if version < view.version:
             self._out.record(events.OutdatedViewHealed(sender, version, view.version))
-            self._out.send(sender, state.update(view))
+            self._out.send(sender, members_update(state, view))
 
     def on_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
         """CS-28: a slave says that it follows this master."""
         state = self._state
         if sender in state.members:
             state.suspicions.confirmed(sender, now)
-            state.note_view(sender, message.view_version, message.view_maker)
+            note_view(state, sender, message.view_version, message.view_maker)
             if state.watching.is_ring:
                 # Elsewhere the heartbeat that comes along says it.
                 self.heal(sender, message.view_version)
@@ -345,8 +349,8 @@ class Administration:
         state = self._state
         new = state.joined().with_lite(state.this, member, lite=lite)
         self._out.record(events.LiteChanged(member, lite, new.version))
-        state.install(new, "DESIGN 4 lite members", now)
-        state.send_view(new)
+        install_view(state, new, "DESIGN 4 lite members", now)
+        send_view(state, new)
         self.end_publications(now)
 
     def let_go(self, members: Sequence[MemberId], now: Millis) -> None:
@@ -363,7 +367,7 @@ class Administration:
             view = state.joined().with_change(state.this, frozenset(others), ())
             for member in others:
                 self._let_go[member] = view.version
-                self._out.send(member, MembersUpdate(view, state.has_started, former=state.told_former()))
+                self._out.send(member, MembersUpdate(view, state.has_started, former=state.former.told()))
             self.remove(others, LEFT, now, reason="it left")
         elif state.this in members:
             self._hand_over_mastership(now)
@@ -373,22 +377,22 @@ class Administration:
         state = self._state
         view = state.joined()
         if not view.others(state.this):
-            state.leave()
+            leave_cluster(state)
             return
         new = view.with_change(state.this, frozenset({state.this}), ())
         self._out.record(events.MemberRemoved(state.this, new.version, "it left", LEFT))
         self._queued.clear()
-        footing = state.standing.next_footing(new, left=state.standing.voter)
+        footing = state.quorum.next_footing(new, left=state.quorum.voter)
         state.turn(RoleTurn.HANDS_OVER)
         deadline = now + state.config.join_acknowledgement_ms
         self.hand_over = HandOver(
-            MembersUpdate(new, state.has_started, footing, state.told_former()), deadline, self._out
+            MembersUpdate(new, state.has_started, footing, state.former.told()), deadline, self._out
         )
 
     def _end_hand_over(self, now: Millis) -> None:
         if self.hand_over is not None and self.hand_over.is_over(now):
             self.hand_over = None
-            self._state.leave()
+            leave_cluster(self._state)
 
     def repeat_hand_over(self, member: MemberId) -> None:
         """Tell a member that may not have heard who is the master now."""

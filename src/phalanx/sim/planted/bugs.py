@@ -18,6 +18,7 @@ from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.progress import StreamState
 from phalanx.machine.routes import route, route_untimed
 from phalanx.membership.role import Role
+from phalanx.membership.view_installation import install_view
 from phalanx.node.node import Node
 from phalanx.sim.planted.cuts import CUT_CANARIES
 from phalanx.sim.planted.driver import DRIVER_CANARIES
@@ -56,7 +57,7 @@ def install_older_views(node: Node) -> None:
         state.suspicions.suspected.clear()
         state.role = Role.MASTER if view.master == node.this else Role.SLAVE
         state.master = view.master
-        state.install(view, "planted", now)
+        install_view(state, view, "planted", now)
 
     node._handlers.update([route(m.MembersUpdate, on_members_update)])
 

@@ -34,7 +34,7 @@ def majority_by_count(node: Node) -> None:
     def next_footing(view: MembersView, left: MemberId | None = None) -> Footing:
         return stable.found(view)
 
-    _replace(node.membership.state.standing, "next_footing", next_footing)
+    _replace(node.membership.state.quorum, "next_footing", next_footing)
 
 
 def serve_without_lease(node: Node) -> None:

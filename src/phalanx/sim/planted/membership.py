@@ -8,6 +8,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.view import MembersView
 from phalanx.machine.routes import route
 from phalanx.membership.role import Role, RoleTurn
+from phalanx.membership.view_installation import install_view
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 from phalanx.wire.events import ClaimAnswered
@@ -50,7 +51,7 @@ def _install(node: Node, view: MembersView, now: Millis) -> None:
     state.role = Role.MASTER if view.master == node.this else Role.SLAVE
     state.master = view.master
     state.suspicions.suspected.clear()
-    state.install(view, "planted", now)
+    install_view(state, view, "planted", now)
 
 
 def claim_trusting_some(node: Node) -> None:
@@ -58,7 +59,7 @@ def claim_trusting_some(node: Node) -> None:
     succession, state = node.membership.succession, node.membership.state
 
     def claim_if_due(now: Millis) -> None:
-        if state.role is Role.SLAVE and state.parting is None and state.master in state.suspicions.suspected:
+        if state.role is Role.SLAVE and state.exclusion is None and state.master in state.suspicions.suspected:
             succession._start(state.joined(), now)
 
     succession.claim_if_due = claim_if_due  # type: ignore[method-assign]  # the bug

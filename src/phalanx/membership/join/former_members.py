@@ -1,0 +1,89 @@
+"""Former members of whom something is kept: where another side of a cut may be, and incarnations that never come back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from phalanx.common.config import NodeConfig
+from phalanx.common.former_incarnation import Former
+from phalanx.common.ids import Address, MemberId, Millis, address_of, may_be_member
+
+REMEMBERED = 4_096
+"""Former members of whom something is kept; the oldest are forgotten first."""
+MINUTE_MS: Millis = 60_000
+TOLD = 256
+"""Addresses of former members that one message names: the latest."""
+
+
+class FormerMembers:
+    """What one member remembers of members that are in its view no more, and what others have told it."""
+
+    def __init__(self, this: MemberId, config: NodeConfig) -> None:
+        self._config = config
+        self._this_address = address_of(this)
+        self._present: frozenset[Address] = frozenset()
+        """Addresses of the members of the view."""
+        self.addresses: dict[Address, Millis] = {}
+        """Addresses of members that are in the view no more, to when they may be forgotten; the latest last."""
+        self.hints: dict[Address, Millis] = {}
+        """The same, of what others know: where members were, and their seeds."""
+        self.looked_at: Millis = 0
+        """When the clock was looked at last, here: often enough for times in hours."""
+        self.removed: dict[MemberId, None] = {}
+        """Incarnations that are in the view no more, the latest last: they never come back."""
+        self.parted: dict[MemberId, None] = {}
+        """Those of them that this member, as the master, removed because others could not reach them."""
+
+    def on_view(self, before: Collection[MemberId], members: Collection[MemberId], now: Millis) -> None:
+        """A view was installed: `before` are the members of the one before it."""
+        self.looked_at = now
+        self._present = frozenset(map(address_of, members))
+        self.forget_members(before, members, now)
+        for member in frozenset(members).difference(before):
+            # Its address is in use again: there is no other side to look for.
+            self.addresses.pop(address_of(member), None)
+            self.hints.pop(address_of(member), None)
+
+    def forget_members(self, before: Collection[MemberId], staying: Collection[MemberId], now: Millis) -> None:
+        """EL-22: who was a member and is no more may live on another side of a cut; and never comes back as the same."""
+        staying = frozenset(staying)
+        for member in before:
+            if member not in staying:
+                address = address_of(member)
+                self.addresses.pop(address, None)
+                self.addresses[address] = now + self._config.former_members_ms
+                self.removed[member] = None
+        while len(self.addresses) > REMEMBERED:
+            del self.addresses[next(iter(self.addresses))]
+        while len(self.removed) > REMEMBERED:
+            self.parted.pop(next(iter(self.removed)), None)
+            del self.removed[next(iter(self.removed))]
+
+    def remember(self, addresses: Iterable[Address], now: Millis) -> None:
+        """Somebody who knows the cluster says that members may be there."""
+        minutes = -(-self._config.former_members_ms // MINUTE_MS)
+        self.learn(tuple((address, minutes) for address in addresses), now)
+
+    def learn(self, former: Former, now: Millis) -> None:
+        """What others remember; whoever becomes the master looks everywhere where any member would have looked."""
+        for address, minutes in former:
+            until = now + min(minutes * MINUTE_MS, self._config.former_members_ms)
+            is_known = address in self._present or address == self._this_address
+            if until > self.hints.get(address, now) and not is_known and may_be_member(f"{address}/?"):
+                self.hints[address] = until
+        while len(self.hints) > REMEMBERED:
+            del self.hints[next(iter(self.hints))]
+
+    def places(self, now: Millis) -> list[Address]:
+        """Where members may be that are not in the view; what is too old is forgotten."""
+        for remembered in (self.addresses, self.hints):
+            for address in [address for address, until in remembered.items() if until <= now]:
+                del remembered[address]
+        known = dict.fromkeys([*self.addresses, *self.hints, *self._config.seeds])
+        return [address for address in known if address not in self._present]
+
+    def told(self) -> Former:
+        """What this member remembers, for others: their clocks show something else."""
+        latest = list((self.hints | self.addresses).items())[-TOLD:]
+        minutes = ((address, (until - self.looked_at) // MINUTE_MS) for address, until in latest)
+        return tuple((address, left) for address, left in minutes if left > 0)
