@@ -47,6 +47,12 @@ def test_with_leases_no_two_owners_acknowledge_at_the_same_time() -> None:
     assert sum(result.counts["conflicting acknowledgements"] for result in results) == 0
 
 
+def test_a_crashed_owner_is_none_any_more_when_its_side_has_joined_another_one() -> None:
+    """1. A cut; an owner on the side of the many answers, and crashes. 2. The side joins the other one, whose owner goes on."""
+    (result,) = play(range(277, 278))
+    assert result.counts["conflicting acknowledgements"] == 0
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(4))
 def test_the_same_in_many_more_histories(block: int) -> None:

@@ -166,6 +166,7 @@ class _Run:
             self._partitions_of,
             self._majorities.founder_of,
             lambda: self._world.now,
+            lambda: [host.node for host in self._world.hosts if host.node is not None],
             is_promised=options.lease_ms > 0,
         )
         self._faults = Faults(self._world, self._story)

@@ -4,11 +4,14 @@ An owner's rule over a partition begins and ends; a member may come to own it ag
 acknowledges, then another one does, and then the first one again under its old rule, while the other's goes on, then both
 were asked and both answered: a value that the one confirmed is not seen by who asks the other. How long that went on is the
 window; with leases there is none.
+
+The rule of an owner that has crashed goes on as long as any member's table names it: what it confirmed is seen of nobody else
+before. Then another owner of its side rules, or that side has joined another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from phalanx.common.ids import MemberId, Millis
 from phalanx.machine.effects import Answer, Effect, Send
@@ -29,9 +32,17 @@ class _Rule:
         self.first = self.last = now
         """When it acknowledged."""
 
-    def goes_on(self, partition: int) -> bool:
+    def goes_on(self, partition: int, running: Collection[Node]) -> bool:
+        if self.node not in running:
+            return any(self.node.this == _owner(node, partition) for node in running)
         owned = self.node.grid.owned
         return partition < len(owned) and owned[partition] is self.owned
+
+
+def _owner(node: Node, partition: int) -> MemberId | None:
+    """Who owns a partition, by the table of a member."""
+    table = node.keeper.table
+    return table.owner(partition) if partition < table.partition_count else None
 
 
 class AcknowledgementChecker:
@@ -43,11 +54,12 @@ class AcknowledgementChecker:
         partitions_of: Callable[[int], Sequence[int]],
         founder_of: Callable[[MemberId], MemberId | None],
         true_time: Callable[[], Millis],
+        running: Callable[[], Collection[Node]],
         *,
         is_promised: bool,
     ) -> None:
         """`partitions_of`: the number of a call to the partitions of its keys; `founder_of`: a member to who founded its
-        cluster: one that was founded apart knows nothing of this one. `is_promised`: whether two owners are a finding.
+        cluster: one that was founded apart knows nothing of this one; `running`: members that have not crashed. `is_promised`: whether two owners are a finding.
         """
         self.conflicts = 0
         self.longest_ms: Millis = 0
@@ -56,6 +68,7 @@ class AcknowledgementChecker:
         self._partitions_of = partitions_of
         self._founder_of = founder_of
         self._true_time = true_time
+        self._running = running
         self._is_promised = is_promised
         self._rules: dict[int, list[_Rule]] = {}
 
@@ -90,7 +103,7 @@ class AcknowledgementChecker:
         for other in rules:
             since = other.first if other.first > rule.last else other.last
             are_one = self._founder_of(other.node.this) == self._founder_of(node.this)
-            if other.node is not node and are_one and since > rule.last and other.goes_on(partition):
+            if other.node is not node and are_one and since > rule.last and other.goes_on(partition, self._running()):
                 self._found(rule, other, partition, reply, now)
         rule.last = now
 
