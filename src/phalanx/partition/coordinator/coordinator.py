@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.evacuation import Evacuation
-from phalanx.common.ids import NEVER, Address, MemberId, Millis
+from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.losses import LossBook
 from phalanx.common.map_settings import MapChange
@@ -28,6 +28,7 @@ from phalanx.partition.coordinator.eligibility import EligibleMembers
 from phalanx.partition.coordinator.evacuation import Evacuating, find_endangered
 from phalanx.partition.coordinator.loss_records import Departure, LossRecords
 from phalanx.partition.coordinator.map_replacement import Replacing
+from phalanx.partition.coordinator.promotion_hold import PromotionHold
 from phalanx.partition.coordinator.redundancy import Redundancy
 from phalanx.partition.coordinator.substitute_replicas import with_stand_ins
 from phalanx.partition.coordinator.table_publication import Publishing
@@ -64,19 +65,12 @@ class PartitionCoordinator:
         clock: GridClock | None = None,
         departure_of: Callable[[MemberId], Departure] = lambda member: Departure(),
     ) -> None:
-        """`holds_until`: before this time nothing may be given to anybody, because members that are gone may still own it
-        (`membership.quorum.lease`, `node.pause_detection`); `NEVER`: not time ends that. Nothing else waits for it but this object, and it
-        asks each time. `departure_of`: how a member went that is in the view no more.
-        """
+        """`holds_until`: as for `PromotionHold`; `departure_of`: how a member went that is in the view no more."""
         self.this = this
         self._config = config
         self._keeper = keeper
         self._out = outbox
-        self._holds_until = holds_until
-        self._is_held = False
-        """Whether it was found, when there was something to do, that it had to wait."""
-        self._held_for: tuple[MemberId, ...] = ()
-        """For the leases of whom."""
+        self._hold = PromotionHold(this, holds_until, outbox)
         self._has_started = True
         """False while the cluster has never had the members that it is to wait for."""
         self._leads = False
@@ -100,7 +94,7 @@ class PartitionCoordinator:
         """Whether somebody is to hold replicas in the place of a member that their owner cannot reach."""
 
     def __repr__(self) -> str:
-        return f"PartitionCoordinator(leads={self._leads}, held={self._is_held and self._holds_until()}, search={self._search}, {self.migrating!r})"
+        return f"PartitionCoordinator(leads={self._leads}, held={self._hold.is_active and self._hold.until()}, search={self._search}, {self.migrating!r})"
 
     @property
     def decides(self) -> bool:
@@ -277,14 +271,8 @@ class PartitionCoordinator:
         if not self._holders.leaving or not self.decides or not self._is_known_to_all():
             return []
         ready = [member for member in self._holders.leaving if not self.replicas_to_hand_over(member)]
-        return [member for member in ready if member != self.this or not self._waits_for_gone(now)]
-
-    def _waits_for_gone(self, now: Millis) -> bool:
-        """Whether members that are gone may still own what the table gives them: only this master knows until when."""
-        view = self._joined()
-        if now >= self._holds_until() or not view.others(self.this):
-            return False
-        return any(member not in view for member in self._keeper.table.members)
+        waits = self._hold.waits_for_gone(self._keeper.table, self._joined(), now)
+        return [member for member in ready if member != self.this or not waits]
 
     def _evacuate(self, order: Evacuation | None, table: PartitionTable, now: Millis) -> None:
         """Members will be removed that still reach this one: what only they hold comes first; None: it is over."""
@@ -315,7 +303,7 @@ class PartitionCoordinator:
         """Whether nothing is planned or moved any more, nobody leaves, and everybody knows."""
         # As long as nothing is assigned there is nothing to plan, whatever the reasons.
         has_plans = bool(self._plan_because) and self._keeper.is_assigned
-        is_planned = self.decides and not self._is_held and not has_plans and self.migrating.is_idle
+        is_planned = self.decides and not self._hold.is_active and not has_plans and self.migrating.is_idle
         return is_planned and not self._holders.leaving and not self.without_table()
 
     def kept(self, now: Millis) -> list[KeptByMember]:
@@ -348,8 +336,8 @@ class PartitionCoordinator:
         if self._search is not None:
             return self._search.next_deadline()
         deadline = self._publishing.next_deadline()
-        if self._is_held:
-            deadline = min(deadline, self._holds_until())
+        if self._hold.is_active:
+            deadline = min(deadline, self._hold.until())
         other = self.migrating.next_deadline()
         return deadline if other is None or other > deadline else other
 
@@ -359,25 +347,14 @@ class PartitionCoordinator:
         if not self.decides:
             return
         self.migrating.repeat(now)
-        if self._is_held:
+        if self._hold.is_active:
             self._repair(now)
         self._go_on(now)
         self._tell_handed_over(now)
 
     def _holds(self, now: Millis) -> bool:
         """Whether the table must stay as it is for a while."""
-        until = self._holds_until()
-        if now >= until:
-            self._is_held, self._held_for = False, ()
-            return False
-        self._is_held = True
-        view = self._joined()
-        gone = tuple(member for member in self._keeper.table.members if member not in view)
-        if gone != self._held_for:
-            self._held_for = gone
-            waits_ms = until - now if until < NEVER else 0
-            self._out.record(events.PromotionWaits(gone, waits_ms, "DL-05 EL-50"))
-        return True
+        return self._hold.holds(self._keeper.table, self._joined(), now)
 
     def _start_search(self, view: MembersView, now: Millis) -> None:
         self._searches_made += 1

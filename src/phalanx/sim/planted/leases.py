@@ -25,7 +25,7 @@ def grant_too_long(node: Node) -> None:
 
 def promote_too_early(node: Node) -> None:
     """What members held that are gone is given to others at once, whatever they were granted."""
-    _replace(node.duties, "_holds_until", lambda: 0)
+    _replace(node.duties._hold, "until", lambda: 0)
 
 
 def majority_by_count(node: Node) -> None:

@@ -1,0 +1,48 @@
+"""On the master: whether the table must stay as it is for a while, because members that are gone may still own what it gives them.
+
+Nothing may be given to anybody before that time is over (`membership.quorum.lease`, `node.pause_detection`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from phalanx.common.ids import NEVER, MemberId, Millis
+from phalanx.common.table import PartitionTable
+from phalanx.common.view import MembersView
+from phalanx.machine.outbox import Outbox
+from phalanx.wire import events
+
+
+class PromotionHold:
+    """Asks each time until when, for nothing tells that it has become another time."""
+
+    def __init__(self, this: MemberId, holds_until: Callable[[], Millis], outbox: Outbox) -> None:
+        """`holds_until`: before this time nothing may be given to anybody; `NEVER`: not time ends that."""
+        self._this = this
+        self.until = holds_until
+        self._out = outbox
+        self.is_active = False
+        """Whether it was found, when there was something to do, that it had to wait."""
+        self._gone: tuple[MemberId, ...] = ()
+        """For the leases of whom."""
+
+    def holds(self, table: PartitionTable, view: MembersView, now: Millis) -> bool:
+        """Whether the table must stay as it is."""
+        until = self.until()
+        if now >= until:
+            self.is_active, self._gone = False, ()
+            return False
+        self.is_active = True
+        gone = tuple(member for member in table.members if member not in view)
+        if gone != self._gone:
+            self._gone = gone
+            waits_ms = until - now if until < NEVER else 0
+            self._out.record(events.PromotionWaits(gone, waits_ms, "DL-05 EL-50"))
+        return True
+
+    def waits_for_gone(self, table: PartitionTable, view: MembersView, now: Millis) -> bool:
+        """Whether members that are gone may still own what the table gives them: only this master knows until when."""
+        if now >= self.until() or not view.others(self._this):
+            return False
+        return any(member not in view for member in table.members)
