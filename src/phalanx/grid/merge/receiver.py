@@ -17,6 +17,7 @@ from phalanx.grid.replica.merge_policies import Verdict, Version, decide
 from phalanx.grid.replica.versions import keys_written_before, version_of
 from phalanx.grid.replication.expired import end_before_write
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
+from phalanx.grid.serving.admission import has_as_many
 from phalanx.wire import events
 from phalanx.wire.messages import (
     CountReply,
@@ -58,9 +59,11 @@ def on_merge_request(grid: GridService, sender: MemberId, message: MergeRequest,
 
 def _on_find(grid: GridService, sender: MemberId, message: FindWrittenBefore, now: Millis) -> None:
     """Tell which keys have old values."""
-    if message.of != len(grid.owned) or not 0 <= message.partition < message.of:
-        text = f"there are {len(grid.owned)} partitions here, and {message.of} where the request comes from"
-        grid.fail(sender, message.id, ErrorCode.NOT_OWNER, text)
+    if not has_as_many(grid, sender, message.id, message.of):
+        return
+    if not 0 <= message.partition < message.of:
+        text = f"there is no partition {message.partition}: this cluster has {message.of}"
+        grid.fail(sender, message.id, ErrorCode.INVALID, text)
         return
     owned = grid.owned[message.partition]
     if owned is None:
