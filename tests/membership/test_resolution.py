@@ -174,7 +174,7 @@ def test_every_heartbeat_to_the_master_repeats_the_list() -> None:
     slave.refuse("CD", hearing="A")
     slave.sent.clear()
     send_heartbeat(slave.membership.state, lone_id("A"))
-    slave.membership.pulse.answer(lone_id("A"), slave.now)
+    slave.membership.ticker.answer(lone_id("A"), slave.now)
     slave.advance(10_000, hearing="A")
     told = slave.sent_to("A", m.Heartbeat)
     assert len(told) == 12

@@ -7,8 +7,8 @@ from phalanx.common.ids import Millis
 from phalanx.common.invariant import InvariantViolation
 from phalanx.common.table import unassigned_table
 from phalanx.machine.facts import Fact, IncarnationOver, KeptHandedIn, NewTable, NewView
+from phalanx.machine.interests import MOST_ROUNDS, Facts, Interest, interest, interest_in_both
 from phalanx.machine.outbox import Outbox
-from phalanx.node.interests import MOST_ROUNDS, Facts, Interest, interest, interest_in_both
 
 TABLE = NewTable(unassigned_table(4))
 

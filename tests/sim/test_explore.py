@@ -165,7 +165,7 @@ def low_version(self: Claim) -> object:
 def take_everybody(self: Claim) -> object:
     """Planted: the final list holds everybody that was asked."""
     view = final_view(self)
-    rest = tuple(sorted(self._asked.difference(view.members)))
+    rest = tuple(sorted(self._standings.keys() - set(view.members)))
     return type(view)(view.version, view.maker, view.members + rest)
 
 

@@ -29,14 +29,14 @@ class Entry:
         config: NodeConfig,
         state: MembershipState,
         divergence: Divergence,
-        pulse: Ticker,
+        ticker: Ticker,
         outbox: Outbox,
     ) -> None:
         self._this = this
         self._config = config
         self._state = state
         self._divergence = divergence
-        self._pulse = pulse
+        self._ticker = ticker
         self._out = outbox
         self._joining: Joining | None = None
 
@@ -128,5 +128,5 @@ class Entry:
 
     def _begin(self, view: MembersView, rule: str, now: Millis, told: JoinResponse | None = None) -> None:
         install_view(self._state, view, rule, now, told)
-        self._pulse.begin(now)
+        self._ticker.begin(now)
         self._out.record(events.Joined(view.version, view.master, view.members))

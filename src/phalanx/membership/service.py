@@ -13,8 +13,7 @@ sides become one (`merging`), what is sent by the clock (`ticker`). Here inputs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
@@ -24,8 +23,16 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.common.quorum import Carried
 from phalanx.common.view import MembersView
-from phalanx.machine.facts import EvacuationOver, KeptHandedIn, MembershipChanged, ReplicasHandedOver, TableConfirmed
+from phalanx.machine.facts import (
+    EvacuationOver,
+    IncarnationOver,
+    KeptHandedIn,
+    MembershipChanged,
+    ReplicasHandedOver,
+    TableConfirmed,
+)
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
+from phalanx.machine.interests import Interest, interest
 from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route, route_untimed
 from phalanx.membership.claim.succession import Succession
@@ -42,10 +49,9 @@ from phalanx.membership.partial.resolution import Resolution
 from phalanx.membership.role import Role
 from phalanx.membership.state import MembershipState
 from phalanx.membership.suspicion_handling import SuspicionHandling
-from phalanx.membership.view_acceptance import Lists
+from phalanx.membership.view_acceptance import ViewAcceptance
 from phalanx.membership.views.administration import Administration
 from phalanx.wire import events
-from phalanx.wire.message import WireMessage
 from phalanx.wire.messages import (
     ClaimAnswer,
     Complaint,
@@ -73,9 +79,6 @@ from phalanx.wire.messages import (
     ViewIsStable,
 )
 
-M = TypeVar("M", bound=WireMessage)
-Handle = Callable[[MemberId, M, Millis], None]
-
 
 class MembershipService:
     """Who is a member and who is master, as this member knows it."""
@@ -96,13 +99,15 @@ class MembershipService:
         self.divergence = Divergence(self.state)
         self.resolution = Resolution(self.state, self.administration)
         self.merging = Merging(self.state)
-        self.pulse = Ticker(self.state)
-        self._verdicts = SuspicionHandling(self.state, self.administration, self.succession, self.pulse)
-        self._lists = Lists(this, self.state, self.succession, self.divergence, self._verdicts, outbox)
-        self._hearing = LivenessDispatch(
-            self.state, self.administration, self.divergence, self.resolution, self.pulse, outbox
+        self.ticker = Ticker(self.state)
+        self._suspicion_handling = SuspicionHandling(self.state, self.administration, self.succession, self.ticker)
+        self.view_acceptance = ViewAcceptance(
+            this, self.state, self.succession, self.divergence, self._suspicion_handling, outbox
         )
-        self._entering = Entry(this, config, self.state, self.divergence, self.pulse, outbox)
+        self._liveness = LivenessDispatch(
+            self.state, self.administration, self.divergence, self.resolution, self.ticker, outbox
+        )
+        self._entry = Entry(this, config, self.state, self.divergence, self.ticker, outbox)
         self._config = config
         self._out = outbox
         self._is_started = False
@@ -112,7 +117,7 @@ class MembershipService:
         state = self.state
         return (
             f"MembershipService({self.this}, {state.role}, view={state.view}, master={state.master}, "
-            f"{self._entering}, {self.succession}, {self.administration}, {self.resolution}, "
+            f"{self._entry}, {self.succession}, {self.administration}, {self.resolution}, "
             f"parting={state.exclusion}, "
             f"suspected={state.suspicions.suspected})"
         )
@@ -232,54 +237,65 @@ class MembershipService:
 
     def routes(self) -> Routes:
         """The messages about membership, each with the rule that takes it."""
-        entering, hearing, administration = self._entering, self._hearing, self.administration
+        entry, liveness, administration = self._entry, self._liveness, self.administration
         return (
-            route(JoinRequest, self._with_consequences(administration.on_join_request)),
-            route(JoinResponse, self._with_consequences(entering.on_join_response)),
-            route(JoinRedirect, self._with_consequences(entering.on_join_redirect)),
-            route(JoinRefused, self._with_consequences(entering.on_join_refused)),
+            route(JoinRequest, administration.on_join_request),
+            route(JoinResponse, entry.on_join_response),
+            route(JoinRedirect, entry.on_join_redirect),
+            route(JoinRefused, entry.on_join_refused),
             route_untimed(ReachProbe, self.on_reach_probe),
-            route_untimed(ReachAnswer, entering.on_reach_answer),
-            route(MembersUpdate, self.on_members_update),
-            route(MembersAck, self._with_consequences(administration.on_members_ack)),
-            route(Heartbeat, hearing.on_heartbeat),
-            route_untimed(ViewIsStable, hearing.on_view_is_stable),
-            route(MasterConfirmation, hearing.on_master_confirmation),
-            route(LifeProbe, hearing.on_life_probe),
-            route(LifeAnswer, hearing.on_life_answer),
-            route(LeaseRequest, hearing.on_lease_request),
-            route(LeaseGrant, hearing.on_lease_grant),
+            route_untimed(ReachAnswer, entry.on_reach_answer),
+            route(MembersUpdate, self.view_acceptance.on_members_update),
+            route(MembersAck, administration.on_members_ack),
+            route(Heartbeat, liveness.on_heartbeat),
+            route_untimed(ViewIsStable, liveness.on_view_is_stable),
+            route(MasterConfirmation, liveness.on_master_confirmation),
+            route(LifeProbe, liveness.on_life_probe),
+            route(LifeAnswer, liveness.on_life_answer),
+            route(LeaseRequest, liveness.on_lease_request),
+            route(LeaseGrant, liveness.on_lease_grant),
             route(ExplicitSuspicion, self.on_explicit_suspicion),
             route_untimed(Complaint, administration.on_complaint),
             route(SuspicionReport, self.on_suspicion_report),
             route(MastershipClaim, self.succession.on_mastership_claim),
             route(ClaimAnswer, self.on_claim_answer),
-            route(MergeProbe, self._with_consequences(self.merging.on_merge_probe)),
-            route(MergeOrder, self._with_consequences(self.merging.on_merge_order)),
+            route(MergeProbe, self.merging.on_merge_probe),
+            route(MergeOrder, self.merging.on_merge_order),
             route_untimed(LeaveRequest, administration.on_leave_request),
             route(LiteRequest, self.on_lite_request),
         )
 
-    def _with_consequences(self, handler: Handle[M]) -> Handle[M]:
-        def handle(sender: MemberId, message: M, now: Millis) -> None:
-            handler(sender, message, now)
-            self._after()
+    def interests(self) -> list[Interest]:
+        """The facts of this machine that its own rules follow, before any other machine does."""
+        return [interest(MembershipChanged, self._on_change), interest(IncarnationOver, self._on_over)]
 
-        return handle
+    def _on_change(self, fact: MembershipChanged, now: Millis) -> None:
+        """The view or the role of this member may be another one; a full cluster begins to work."""
+        self.resolution.follow()
+        if fact.has_started and not self._is_started:
+            self._is_started = True
+            view, waited_for = fact.view, self._config.initial_members
+            self._out.record(events.ClusterStarted(view.version, len(view.members), waited_for))
+
+    def _on_over(self, fact: IncarnationOver, now: Millis) -> None:
+        """Nothing of an ended incarnation goes on."""
+        self.resolution.follow()
+        self._entry.end()
+        self.succession.end()
+        self.administration.end()
 
     # --- time and connections --------------------------------------------------------------------------------------
 
     def start(self, now: Millis, past: Past | None = None) -> None:
         """Begin to join, or form a cluster where this member is the seed; with a past: come back."""
-        self._entering.start(now, past)
-        self._after()
+        self._entry.start(now, past)
 
     def next_deadline(self) -> Millis | None:
-        if self._entering.is_joining:
-            return self._entering.next_deadline()
+        if self._entry.is_joining:
+            return self._entry.next_deadline()
         if self.state.view is None:
             return None
-        earliest = self.pulse.next_deadline()
+        earliest = self.ticker.next_deadline()
         # While views are being told apart a claim waits for that.
         claim = self.divergence.next_deadline() if self.state.exclusion is not None else self.succession.next_deadline()
         for deadline in (claim, self.administration.next_deadline(), self.merging.next_deadline(),
@@ -289,33 +305,29 @@ class MembershipService:
         return earliest
 
     def on_time(self, now: Millis) -> None:
-        """Heartbeats, verdicts, and the ends of what waits."""
+        """Heartbeats, verdicts of failure detectors, and the ends of what waits."""
         state = self.state
         state.former.looked_at = now
-        if self._entering.is_joining:
-            self._entering.on_time(now)
-            self._after()
+        if self._entry.is_joining:
+            self._entry.on_time(now)
         if state.view is None:
             return
-        self._verdicts.act_on(state.suspicions.review(now, is_master=state.is_master), now)
-        self._verdicts.act_on(self.divergence.decide(now), now)
+        self._suspicion_handling.act_on(state.suspicions.review(now, is_master=state.is_master), now)
+        self._suspicion_handling.act_on(self.divergence.decide(now), now)
         if state.view is None:
-            self._after()
             return
         self.succession.on_time(now)
-        if self.pulse.on_time(now):
+        if self.ticker.on_time(now):
             self.resolution.on_tick(now)
         self.resolution.on_time(now)
         self.administration.on_time(now)
         self.merging.on_time(now)
-        self._after()
 
     def on_link(self, event: LinkLost | LinkRefused | LinkUp, now: Millis) -> None:
         """A connection opened, broke or was refused. What breaks is reopened by a heartbeat: only then is it evidence."""
         state = self.state
-        if self._entering.is_joining:
-            self._entering.on_link(event, now)
-            self._after()
+        if self._entry.is_joining:
+            self._entry.on_link(event, now)
             return
         if state.view is None:
             return
@@ -329,30 +341,10 @@ class MembershipService:
             state.suspicions.connection_open(member)
         elif isinstance(event, LinkRefused):
             state.suspicions.connection_refused(member, now)
-            self._verdicts.act_on(state.suspicions.review(now, is_master=state.is_master), now)
+            self._suspicion_handling.act_on(state.suspicions.review(now, is_master=state.is_master), now)
         elif member not in state.suspicions.suspected:
             send_heartbeat(state, member)
             self.administration.repeat_hand_over(member)
-        self._after()
-
-    def _after(self) -> None:
-        """What follows from any change: nothing of an ended incarnation goes on; a full cluster begins to work."""
-        state = self.state
-        self.resolution.follow()
-        if state.role is Role.OVER:
-            self._entering.end()
-            self.succession.end()
-            self.administration.end()
-        elif state.has_started and not self._is_started and state.view is not None:
-            self._is_started = True
-            view, waited_for = state.view, self._config.initial_members
-            self._out.record(events.ClusterStarted(view.version, len(view.members), waited_for))
-
-    # --- views -----------------------------------------------------------------------------------------------------
-
-    def on_members_update(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
-        if self._lists.on_members_update(sender, message, now):
-            self._after()
 
     # --- signs of life, and doubts ---------------------------------------------------------------------------------
 
@@ -369,8 +361,7 @@ class MembershipService:
                 self.resolution.on_one(sender, message.suspect)
 
     def on_explicit_suspicion(self, sender: MemberId, message: ExplicitSuspicion, now: Millis) -> None:
-        self._verdicts.act_on(self.divergence.on_explicit_suspicion(sender, message, now), now)
-        self._after()
+        self._suspicion_handling.act_on(self.divergence.on_explicit_suspicion(sender, message, now), now)
 
     # --- mastership ------------------------------------------------------------------------------------------------
 
@@ -381,8 +372,7 @@ class MembershipService:
         if suspects is None:
             self.succession.on_claim_answer(sender, message, now)
         else:
-            self._verdicts.act_on(suspects, now)
-        self._after()
+            self._suspicion_handling.act_on(suspects, now)
 
     # --- leaving ---------------------------------------------------------------------------------------------------
 
@@ -399,7 +389,6 @@ class MembershipService:
                 state.begin_leaving(self.this)
             elif state.master is not None and state.master != self.this:
                 self._out.send(state.master, LeaveRequest())
-        self._after()
 
     def want_lite(self, lite: bool, now: Millis) -> str:
         """This member is to hold no data any more, or its share. The master sees to it that nothing is lost.
@@ -415,18 +404,15 @@ class MembershipService:
         elif state.master is not None and state.master != self.this:
             # Also when it is taken back.
             self._out.send(state.master, LiteRequest(lite))
-        self._after()
         return self.administration.why_not_lite(lite)
 
     def on_lite_request(self, sender: MemberId, message: LiteRequest, now: Millis) -> None:
         if self.is_master and sender in self.state.members:
             self.administration.on_lite_request(sender, message.lite, now)
-            self._after()
 
     def let_go(self, members: Sequence[MemberId], now: Millis) -> None:
         """On the master: these leaving members have handed over what they held. The master itself leaves last."""
         self.administration.let_go(members, now)
-        self._after()
 
     # --- facts of other machines -----------------------------------------------------------------------------------
 
@@ -446,7 +432,6 @@ class MembershipService:
     def on_evacuation_ended(self, fact: EvacuationOver, now: Millis) -> None:
         """What only the members held that are to be removed has been moved, as far as it can be."""
         self.resolution.on_evacuation_ended(fact.order, now)
-        self._after()
 
     def on_kept_handed_in(self, fact: KeptHandedIn, now: Millis) -> None:
         """What held this member back that is to leave is over."""

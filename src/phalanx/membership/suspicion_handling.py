@@ -14,15 +14,15 @@ class SuspicionHandling:
     """Carries out what the failure detectors found, and what others said."""
 
     def __init__(
-        self, state: MembershipState, administration: Administration, succession: Succession, pulse: Ticker
+        self, state: MembershipState, administration: Administration, succession: Succession, ticker: Ticker
     ) -> None:
         self._state = state
         self._administration = administration
         self._succession = succession
-        self._pulse = pulse
+        self._ticker = ticker
 
     def act_on(self, suspects: list[MemberId], now: Millis) -> None:
-        """The verdicts of the failure detector: removal on the master, a claim where every older member is suspected."""
+        """What follows from the verdicts of the failure detector: removal on the master, a claim where every older member is suspected."""
         state = self._state
         if not suspects or state.view is None:
             return
@@ -30,4 +30,4 @@ class SuspicionHandling:
             self._administration.remove(suspects, "CS-35", now)
         elif state.role in (Role.SLAVE, Role.CLAIMING):
             self._succession.leave_out(suspects, now)
-            self._pulse.report_now()
+            self._ticker.report_now()

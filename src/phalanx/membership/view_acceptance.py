@@ -21,7 +21,7 @@ from phalanx.wire import events
 from phalanx.wire.messages import MembersAck, MembersUpdate
 
 
-class Lists:
+class ViewAcceptance:
     """Takes lists, or says why not."""
 
     def __init__(
@@ -30,32 +30,29 @@ class Lists:
         state: MembershipState,
         succession: Succession,
         divergence: Divergence,
-        verdicts: SuspicionHandling,
+        suspicion_handling: SuspicionHandling,
         outbox: Outbox,
     ) -> None:
         self._this = this
         self._state = state
         self._succession = succession
         self._divergence = divergence
-        self._verdicts = verdicts
+        self._suspicion_handling = suspicion_handling
         self._out = outbox
 
-    def on_members_update(self, sender: MemberId, message: MembersUpdate, now: Millis) -> bool:
-        """A list: of this member's master, of its next master, or of nobody that it may follow.
-
-        True: something may have changed.
-        """
+    def on_members_update(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
+        """A list: of this member's master, of its next master, or of nobody that it may follow."""
         state = self._state
         view, current = message.view, state.view
         if current is None:
-            return False
+            return
         if (view.version, view.maker) == (current.version, current.maker):
             if sender == state.master and sender in state.members:
                 state.former.learn(message.former, now)
                 state.suspicions.heard(sender, now, "CS-50")
                 state.quorum.hear(view, message.footing)
             self._out.send(sender, MembersAck(current.version, current.maker))
-            return False
+            return
         # Nobody passes on to a member a list that it made itself.
         is_passed_on = view.maker == state.master != self._this and sender in state.members
         if sender != state.master and not is_passed_on:
@@ -67,7 +64,7 @@ class Lists:
                     events.StaleMessageIgnored(sender, "the list of a master that is not ours yet", "CS-58")
                 )
             if not may_follow:
-                return False
+                return
         if view.version <= current.version:
             self._out.send(sender, MembersAck(current.version, current.maker))
         elif self._this in view:
@@ -78,7 +75,6 @@ class Lists:
             leave_cluster(state)
         else:
             eject(state, sender, view, "M3 a view without this member")
-        return True
 
     def _take(self, sender: MemberId, message: MembersUpdate, now: Millis) -> None:
         state, view = self._state, message.view
@@ -99,4 +95,4 @@ class Lists:
             # It was handed over to this member: others must have this view before they hear of the next one.
             send_view(state, view)
             # Whom it suspected as a slave is a member still, and no verdict will come anew.
-            self._verdicts.act_on(list(state.suspicions.suspected), now)
+            self._suspicion_handling.act_on(list(state.suspicions.suspected), now)

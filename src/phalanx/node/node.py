@@ -47,13 +47,13 @@ from phalanx.machine.inputs import (
     Started,
     TimePassed,
 )
+from phalanx.machine.interests import Facts, Interest, interest, interest_in_both
 from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import handlers_of, route_each
 from phalanx.membership.service import MembershipService
 from phalanx.node.departures import Departures
 from phalanx.node.history import History
 from phalanx.node.inquiries import Inquiries
-from phalanx.node.interests import Facts, Interest, interest, interest_in_both
 from phalanx.node.operator_requests import OperatorRequests
 from phalanx.node.pause_detection import PauseDetection
 from phalanx.node.sender_rules import OF_CLIENTS, OF_MEMBERS_ONLY, admits_stranger
@@ -282,6 +282,7 @@ class Node:
             self.membership, self.keeper, self.duties, self.grid, self.keeping,
         )  # fmt: skip
         return [
+            *membership.interests(),
             interest_in_both(ReplicasHandedOver, TableConfirmed, membership.on_replicas_handed_over),
             interest(EvacuationOver, membership.on_evacuation_ended),
             interest(KeptHandedIn, self.loss_reports.on_kept_handed_in),

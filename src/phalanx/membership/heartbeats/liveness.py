@@ -31,14 +31,14 @@ class LivenessDispatch:
         administration: Administration,
         divergence: Divergence,
         resolution: Resolution,
-        pulse: Ticker,
+        ticker: Ticker,
         outbox: Outbox,
     ) -> None:
         self._state = state
         self._administration = administration
         self._divergence = divergence
         self._resolution = resolution
-        self._pulse = pulse
+        self._ticker = ticker
         self._out = outbox
 
     def on_heartbeat(self, sender: MemberId, message: Heartbeat, now: Millis) -> None:
@@ -61,9 +61,9 @@ class LivenessDispatch:
             if message.is_stable:
                 state.quorum.is_told_stable(message.view_version, message.view_maker)
         if message.wants_answer:
-            self._pulse.answer(sender, now)
+            self._ticker.answer(sender, now)
         if message.view_version > view.version:
-            self._pulse.on_newer_version(message.view_version, now)
+            self._ticker.on_newer_version(message.view_version, now)
         self._administration.repeat_hand_over(sender)
 
     def on_view_is_stable(self, sender: MemberId, message: ViewIsStable) -> None:
@@ -88,7 +88,7 @@ class LivenessDispatch:
         if sender in self._state.members:
             self._state.observe_clock(message.clock, now)
             if message.wants_answer:
-                self._pulse.answer(sender, now)
+                self._ticker.answer(sender, now)
 
     def on_lease_request(self, sender: MemberId, message: LeaseRequest, now: Millis) -> None:
         state = self._state

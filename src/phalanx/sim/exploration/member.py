@@ -17,6 +17,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis, Target, address_of
 from phalanx.common.invariant import invariant
 from phalanx.machine.effects import Finished, Record, Send
+from phalanx.machine.facts import IncarnationOver
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.service import MembershipService
@@ -69,7 +70,6 @@ class ExploredMember:
     def take(self) -> tuple[list[tuple[Target, Item]], list[Event], Finished | None]:
         """The effects so far: what is sent, what is recorded, and how the incarnation ended, if it did."""
         effects = self._out.take()
-        self._out.told.clear()  # nobody is here whom facts could concern
         sends: list[tuple[Target, Item]] = [(e.to, e.message) for e in effects if isinstance(e, Send)]
         events: list[Event] = [effect.event for effect in effects if isinstance(effect, Record)]
         return sends, events, next((effect for effect in effects if isinstance(effect, Finished)), None)
@@ -78,19 +78,20 @@ class ExploredMember:
 
     def start(self) -> None:
         self.service.start(self.now)
+        self._follow_up()
 
     def receive(self, sender: MemberId, item: Item) -> None:
         if isinstance(item, LinkLost | LinkRefused | LinkUp):
             self.service.on_link(item, self.now)
         else:
             self._dispatch(sender, item)
-        self._take_own_messages()
+        self._follow_up()
 
     def pass_time(self, ms: Millis) -> None:
         """The clock goes on and the driver says so. A deadline that stays due is due again a moment later."""
         self.now += ms
         self.service.on_time(self.now)
-        self._take_own_messages()
+        self._follow_up()
         deadline = self.service.next_deadline()
         if deadline is not None and deadline <= self.now:
             self.now += 1
@@ -98,15 +99,25 @@ class ExploredMember:
     def leave(self) -> None:
         """The operator wants this member to leave."""
         self.service.leave()
+        self._follow_up()
 
     def let_go(self) -> None:
         """On the master: all who want to leave have handed over what they held."""
         self.service.let_go(sorted(self.service.leaving), self.now)
-        self._take_own_messages()
+        self._follow_up()
 
-    def _take_own_messages(self) -> None:
-        while self._out.loopback:
-            self._dispatch(self.service.this, self._out.loopback.popleft())
+    def _follow_up(self) -> None:
+        """Let the machine follow its own facts, and take what it sent to itself. No other machine is here."""
+        out = self._out
+        while out.told or out.loopback:
+            if out.told:
+                told = dict(out.told)
+                out.told.clear()
+                for each in self.service.interests():
+                    if IncarnationOver not in told or IncarnationOver in each.kinds:
+                        each.give(told, self.now)
+            else:
+                self._dispatch(self.service.this, out.loopback.popleft())
 
     def _dispatch(self, sender: MemberId, message: m.Message) -> None:
         handlers = dict(self.service.routes())

@@ -45,7 +45,7 @@ def acknowledge_early(node: Node) -> None:
 
 def install_older_views(node: Node) -> None:
     """A published view is installed whatever its version is, and whoever sends it."""
-    membership, original = node.membership, node.membership.on_members_update
+    membership, original = node.membership, node.membership.view_acceptance.on_members_update
 
     def on_members_update(sender: MemberId, message: m.MembersUpdate, now: Millis) -> None:
         view, current = message.view, membership.view

@@ -16,7 +16,7 @@ from phalanx.wire.events import ClaimAnswered
 
 def accept_equal_version(node: Node) -> None:
     """Another list of the same version as the installed one is taken for a newer one."""
-    membership, original = node.membership, node.membership.on_members_update
+    membership, original = node.membership, node.membership.view_acceptance.on_members_update
 
     def on_members_update(sender: MemberId, message: m.MembersUpdate, now: Millis) -> None:
         view, current = message.view, membership.view
@@ -31,7 +31,7 @@ def accept_equal_version(node: Node) -> None:
 
 def accept_any_list(node: Node) -> None:
     """A newer list is installed whoever made it, the member's master or not."""
-    membership, original = node.membership, node.membership.on_members_update
+    membership, original = node.membership, node.membership.view_acceptance.on_members_update
 
     def on_members_update(sender: MemberId, message: m.MembersUpdate, now: Millis) -> None:
         view, current = message.view, membership.view

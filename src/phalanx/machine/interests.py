@@ -34,7 +34,7 @@ class Interest:
         """Use `interest` and `interest_in_both`, which check the types."""
         self.kinds = kinds
         self._take = take
-        self.given: list[Fact | None] = []
+        self.given: list[Fact | None] = [None] * len(kinds)
         """What is not new to the machine."""
 
     def latest(self, told: Mapping[type[Fact], Fact]) -> list[Fact | None]:
