@@ -4,7 +4,8 @@
 * A line `phalanx member …`, `… --watch` or `… --follow` keeps its terminal: it gets one of its own, and ends with the page.
 * A block `output` must be what the block before it has printed.
 * Ports 5701 to 5709 of a page are free ports of this machine instead, so pages are read beside each other.
-* A block marked `no-run` is not executed, nor is one of a language that is not code; `Page.skipped` counts them.
+* A block with `title="NAME"` is the file NAME: it is saved under that name, in the page's folder.
+* A block marked `no-run` is not executed, nor is one of a language that is not code and has no title; `skipped` counts them.
 """
 
 import contextlib
@@ -26,6 +27,7 @@ FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PORT = re.compile(r"\b570[1-9]\b")
 KEEPS_ITS_TERMINAL = re.compile(r"phalanx member\b[^&]*$|.* --(watch|follow)\b[^&]*$")
 EXECUTED = ("sh", "python", "output")
+TITLE = re.compile(r'title="(\w[\w.-]*)"')
 END = "--- end of the block, status "
 LIMIT_S = 180.0
 
@@ -70,7 +72,13 @@ class Block:
 
     @property
     def is_executed(self) -> bool:
-        return self.language in EXECUTED and self.mark != "no-run"
+        return bool(self.file_name) or (self.language in EXECUTED and self.mark != "no-run")
+
+    @property
+    def file_name(self) -> str:
+        """Under which name the block is to be saved; empty: it is no file."""
+        found = TITLE.fullmatch(self.mark)
+        return found[1] if found else ""
 
 
 def blocks_of(path: Path, name: str) -> list[Block]:
@@ -83,8 +91,10 @@ def blocks_of(path: Path, name: str) -> list[Block]:
     if text.count("```") != 2 * len(found):
         raise BlockFailed(f"{name}: a fence is indented or not closed: its code would not be executed")
     for block in found:
-        if block.mark not in ("", "no-run"):
-            raise BlockFailed(f"{name}:{block.line}: the mark {block.mark!r} means nothing; there is only no-run")
+        if block.mark not in ("", "no-run") and not block.file_name:
+            raise BlockFailed(
+                f'{name}:{block.line}: the mark {block.mark!r} means nothing; there are no-run and title="NAME"'
+            )
     return found
 
 
@@ -116,7 +126,9 @@ class Reader:
     def read(self, block: Block) -> None:
         """Execute one block. Raises `BlockFailed`."""
         code = PORT.sub(lambda port: self._port(port[0]), block.code)
-        if block.language == "output":
+        if block.file_name:
+            (self.folder / block.file_name).write_text(code, encoding="utf-8")
+        elif block.language == "output":
             if self._printed.strip() != code.strip():
                 raise BlockFailed(f"{block.page}:{block.line} shows\n{code}but this was printed:\n{self._printed}")
         elif block.language == "python":

@@ -1,4 +1,4 @@
-"""The table of settings names each setting once, with its present default."""
+"""The table of settings names each setting once, with its present default; a member loads the files that the page shows."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,10 @@ from typing import Any
 
 import msgspec
 
+from phalanx.cli.configuration import load_config
+from phalanx.common.map_settings import MapConfig
 from phalanx.runtime.config import Config
+from reader import blocks_of
 
 TABLE = Path(__file__).parent.parent / "docs" / "configuration.md"
 
@@ -28,3 +31,13 @@ def test_the_table_of_settings_is_complete_and_its_defaults_are_true() -> None:
     assert sorted(told) == sorted(true)
     for name, _, cells in rows:
         assert len([cell for cell in cells.split("|") if cell.strip()]) == 3, f"{name}: meaning, raising, lowering"
+
+
+def test_the_configuration_files_shown_are_loaded_by_a_member(tmp_path: Path) -> None:
+    shown_files = [block.code for block in blocks_of(TABLE, "docs/configuration.md") if block.language == "toml"]
+    assert len(shown_files) == 1
+    for text in shown_files:
+        file = tmp_path / "member.toml"
+        file.write_text(text, encoding="utf-8")
+        maps = load_config(file, {}).maps
+        assert maps["orders*"] == MapConfig(backup_count=2, minimum_members=3, merge_policy="put-if-absent")
