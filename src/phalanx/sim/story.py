@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.rules import cite
 from phalanx.wire.events import Event
 
 
@@ -24,8 +25,13 @@ class Story:
 
     def tell_event(self, now: Millis, member: MemberId, event: Event) -> None:
         if self.is_told:
-            fields = ", ".join(f"{name}={_shown(getattr(event, name))}" for name in event.__struct_fields__)
+            fields = ", ".join(f"{name}={_told(name, getattr(event, name))}" for name in event.__struct_fields__)
             self.tell(now, member, f"{type(event).__name__}({fields})")
+
+
+def _told(field: str, value: object) -> str:
+    """A field of an event; a rule in words, with its id behind them."""
+    return cite(value) if field == "rule" and isinstance(value, str) and value else _shown(value)
 
 
 def _shown(value: object) -> str:
