@@ -16,7 +16,9 @@ import phalanx.archive
 import phalanx.cli.app
 import phalanx.client.staging
 import phalanx.maps.async_journal
+import phalanx.maps.journals
 import phalanx.spark
+from phalanx.archive.source import Source
 from phalanx.cli.main import app
 from phalanx.client.journal import Journal
 from phalanx.client.sync_map import SyncMap
@@ -32,16 +34,55 @@ PUBLIC: dict[str, tuple[Any, ...]] = {
     "A member in your process": (phalanx.start_member, phalanx.Member, phalanx.Config, phalanx.MapConfig),
     "Clients": (phalanx.Client, phalanx.connect, phalanx.AsyncClient),
     "Maps": (SyncMap, AsyncMap),
-    "Journals": (Journal, phalanx.maps.async_journal.AsyncJournal, phalanx.maps.async_journal.Change),
+    "Journals": (
+        Journal,
+        phalanx.maps.async_journal.AsyncJournal,
+        phalanx.maps.async_journal.Change,
+        phalanx.maps.journals.Bounds,
+        phalanx.maps.journals.Position,
+        phalanx.maps.journals.JournalPage,
+        phalanx.maps.journals.JournalEvent,
+    ),
     "Staged writes": (
         phalanx.client.staging.Staging,
         phalanx.client.staging.StagedAttempt,
         phalanx.client.staging.new_job_id,
     ),
     "Spark": (phalanx.spark.register, phalanx.spark.each_batch),
-    "Archives": (phalanx.archive.export_maps, phalanx.archive.restore_maps),
+    "Archives": (phalanx.archive.export_maps, phalanx.archive.restore_maps, Source),
 }
 """What programs use, by subject. Errors have a page of their own."""
+
+INTERNAL: dict[str, tuple[str, ...]] = {
+    "AsyncClient": ("call", "on_forked", "open_from", "refresh", "table", "wait_ready"),
+    "Client": (
+        *("ask", "call", "call_all", "founders", "members", "next_id", "put_packed", "refresh", "replicas"),
+        *("partition_table", "scan_packed"),
+    ),
+    "Config": ("address", "find_secret", "limits", "own_addresses", "warnings"),
+    "MapConfig": ("as_change",),
+    "Member": (
+        *(
+            "distrusted",
+            "fail",
+            "feed",
+            "flush_events",
+            "inbound_closed",
+            "inbound_opened",
+            "now",
+            "on_forked",
+            "overload",
+        ),
+        *("own_addresses", "receivers", "refused_strangers", "slow_turns", "start", "why_no_place"),
+    ),
+    "Source": ("connect",),
+    "StagedAttempt": ("put_packed",),
+    "SyncMap": ("everywhere", "put_packed", "scan_packed"),
+}
+"""What other modules of Phalanx call, and programs do not, by class: the reference leaves it out."""
+
+MADE_BY_PROGRAMS = (phalanx.Client, phalanx.client.staging.Staging)
+"""Classes whose constructor programs call; the others come from a function or a method."""
 
 EVENTS: dict[str, Any] = {
     "Membership": MembershipEvent,
@@ -53,7 +94,10 @@ EVENTS: dict[str, Any] = {
 
 def python_page() -> str:
     """Directives for mkdocstrings, by the place at which each class or function stands today."""
-    parts = ["# Python API", "", "`import phalanx` has all of this but what names another module."]
+    parts = ["# Python API", "", "`import phalanx` has all of this but what names another module. All errors have"]
+    parts += [
+        "[a page of their own](errors.md); settings of a member with their bounds are in [Settings](../configuration.md)."
+    ]
     for title, members in PUBLIC.items():
         parts += ["", f"## {title}"]
         for member in members:
@@ -74,7 +118,15 @@ def _door(member: Any) -> str:
 
 
 def _directive(member: Any) -> str:
-    return f"::: {member.__module__}.{member.__qualname__}"
+    lines = [f"::: {member.__module__}.{member.__qualname__}"]
+    hidden = INTERNAL.get(member.__name__, ())
+    if hidden or member in MADE_BY_PROGRAMS:
+        lines.append("    options:")
+    if hidden:
+        lines.append(f"      filters: ['!^_', '!^({'|'.join(hidden)})$']")
+    if member in MADE_BY_PROGRAMS:
+        lines.append("      merge_init_into_class: true")
+    return "\n".join(lines)
 
 
 def command_page() -> str:
@@ -115,11 +167,13 @@ def _default(option: Any) -> str:
 def options_page() -> str:
     """The options of the format `phalanx`, as the format itself checks them."""
     parts = ["# Spark options", "", 'Options of `format("phalanx")`; a wrong one is an error that lists them.', ""]
-    parts += ["| option | default | of | meaning |", "|---|---|---|---|"]
+    parts += ["| option | default | meaning, and what it is an option of |", "|---|---|---|"]
     for option in OPTIONS:
         if not option.is_ours:
             default = "required" if option.default is None else f"`{option.default}`" if option.default else "none"
-            parts.append(f"| `{option.name}` | {default} | {', '.join(option.applies_to)} | {_cell(option.meaning)} |")
+            parts.append(
+                f"| `{option.name}` | {default} | {_cell(option.meaning)} *({', '.join(option.applies_to)})* |"
+            )
     return "\n".join(parts) + "\n"
 
 

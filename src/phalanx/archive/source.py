@@ -12,10 +12,12 @@ from phalanx.common.errors import TwoClusters
 
 @dataclass(frozen=True)
 class Source:
-    """How tasks reach the cluster."""
+    """How an export or a restore, and its tasks on other machines, reach the cluster."""
 
     members: str
+    """`host:port,host:port` of any members."""
     cluster: str
+    """The name of the cluster; `phalanx` unless its members were given another one."""
     secret_file: str | None = None
     """At this path on the driver and on every worker; None: the one that the variable names there, if any."""
 

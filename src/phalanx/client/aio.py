@@ -89,11 +89,14 @@ class AsyncClient:
         await self.close()
 
     def map(self, name: str) -> AsyncMap:
-        """The distributed map of that name; it exists as soon as something is stored in it."""
+        """Return the distributed map of that name; it exists as soon as something is stored in it.
+
+        Raises `UsageError` for what cannot name a map.
+        """
         return AsyncMap(check_map_name(name), self)
 
     async def map_names(self, *, with_empty: bool = False) -> list[str]:
-        """Names of the maps that have entries, sorted; `with_empty`: and of those that had some, as far as members know."""
+        """Return the names of the maps that have entries, sorted; `with_empty`: and of those that had some, as far as members know."""
         table = await self.table()
         requests = [GetMapNames(self.next_id(), with_empty) for _ in table.members]
         calls = [self.call(0, r, member) for r, member in zip(requests, table.members, strict=True)]

@@ -40,7 +40,8 @@ from phalanx.wire.messages import (
 class Client:
     """A blocking connection to a cluster. Close it, or use it as a context manager.
 
-    `members`: `host:port,host:port` of any members, or a list of such. `secret_file` holds the cluster's secret; where
+    `members`: `host:port,host:port` of any members, or a list of such. `cluster` is the cluster's name. A call ends with an
+    error after `call_timeout_s` seconds at the latest. `secret_file` holds the cluster's secret; where
     it is not given, the variable PHALANX_SECRET_FILE names it. Raises `UsageError` for a malformed address,
     `ConnectError` when no member is ready within `connect_timeout_s` (unless given: 10 s, and no more than
     `call_timeout_s`), or the cluster has another name or secret, and `TwoClusters` when the members are of two.
@@ -104,15 +105,18 @@ class Client:
         self._lanes.close()
 
     def map(self, name: str) -> SyncMap:
-        """The distributed map of that name, as a `MutableMapping`; it exists as soon as something is stored in it."""
+        """Return the distributed map of that name, a `MutableMapping`; it exists as soon as something is stored in it.
+
+        Raises `UsageError` for what cannot name a map.
+        """
         return SyncMap(check_map_name(name), self)
 
     def journal(self, map_name: str) -> Journal:
-        """What happens to the entries of a map that has a journal (`phalanx map journal NAME --capacity N`)."""
+        """Return the journal of a map: what happens to its entries, if it has one (`phalanx map journal NAME --capacity N`)."""
         return Journal(map_name, self)
 
     def map_names(self, *, with_empty: bool = False) -> list[str]:
-        """Names of the maps that have entries, sorted; `with_empty`: and of those that had some, as far as members know.
+        """Return the names of the maps that have entries, sorted; `with_empty`: and of those that had some, as far as members know.
 
         What had entries once is forgotten when its partitions move to other members.
         """

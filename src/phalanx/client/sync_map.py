@@ -57,7 +57,7 @@ class _Values(ValuesView[Any]):
 
 
 class SyncMap(MutableMapping[Any, Any]):
-    """A map of the grid. Keys and values are what `phalanx.codec.values` can store.
+    """A map of the grid. Keys and values are what `phalanx.codec.values` can store; others raise `UsageError`.
 
     Every method raises `UnavailableError` when no owner could be asked in time (nothing was changed), and writes raise
     `IndeterminateWrite` when one was asked and no answer came in time. A write of one key is applied once, however many
@@ -106,22 +106,22 @@ class SyncMap(MutableMapping[Any, Any]):
         return hash((self.name, id(self.client)))
 
     def get(self, key: object, default: Any = None) -> Any:
-        """The value of the key, or the default."""
+        """Return the value of the key; the default if it has none."""
         data, client = to_key_data(key), self.client
         reply = client.call(partition_of(data, client.partition_count), Get(client.next_id(), self.name, data))
         value = expect(reply, ValueReply, "get").value
         return default if value is None else from_data(value)
 
     def items(self) -> ItemsView[Any, Any]:
-        """A view of all entries; iterated, they come with their keys: what is removed meanwhile comes or does not."""
+        """Return a view of all entries. What is removed while it is iterated comes or does not."""
         return _Items(self)
 
     def values(self) -> ValuesView[Any]:
-        """A view of all values; as `items`."""
+        """Return a view of all values, as `items` does of entries."""
         return _Values(self)
 
     def pop(self, key: object, default: Any = _NONE) -> Any:
-        """Remove the key. Returns the value that was removed; if there was none, the default. Raises `KeyError` without."""
+        """Remove the key. Returns its value, or the default if it had none. Raises `KeyError` if it had none and no default is given."""
         present = self._remove(key)
         if present is not None:
             return from_data(present)
@@ -138,12 +138,12 @@ class SyncMap(MutableMapping[Any, Any]):
         raise KeyError("popitem: the map is empty")
 
     def setdefault(self, key: object, default: Any = None) -> Any:
-        """The value of the key; if it has none, it gets the default."""
+        """Return the value of the key. If it has none, store the default, and return that."""
         present = self._put_if_absent(key, default, None)
         return default if present is None else from_data(present)
 
     def iter_items(self) -> Iterator[tuple[Any, Any]]:
-        """All entries, streamed, with one request a page."""
+        """Yield all entries, with one request for each page of them. Each that is there throughout comes exactly once."""
         for keys, values in self.scan_data():
             for key, value in zip(keys, values, strict=True):
                 yield from_key_data(key), from_data(value)
@@ -164,14 +164,14 @@ class SyncMap(MutableMapping[Any, Any]):
         return None if present is None else from_data(present)
 
     def replace(self, key: object, value: object, ttl: float | None = None) -> bool:
-        """Store a value only if the key has one. Whether it had."""
+        """Store a value only if the key has one. Returns whether it had."""
         data, client = to_key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
         request = Replace(number, self.name, data, None, to_data(value), ttl_ms, 0, number)
         return expect(self._call(data, request), FlagReply, "replace").flag
 
     def compare_and_set(self, key: object, expected: object, value: object, ttl: float | None = None) -> bool:
-        """Store a value only if the key has exactly the expected one (compared as stored). Whether it had."""
+        """Store a value only if the key has exactly the expected one (compared as stored). Returns whether it had."""
         data, client = to_key_data(key), self.client
         number, ttl_ms = client.next_id(), ttl_to_ms(ttl)
         request = Replace(number, self.name, data, to_data(expected), to_data(value), ttl_ms, 0, number)
@@ -183,23 +183,23 @@ class SyncMap(MutableMapping[Any, Any]):
         return None if present is None else from_data(present)
 
     def contains(self, key: object) -> bool:
-        """Whether the key has a value."""
+        """Return whether the key has a value."""
         data = to_key_data(key)
         return expect(self._call(data, Contains(self.client.next_id(), self.name, data)), FlagReply, "contains").flag
 
     def get_all(self, keys: Iterable[object]) -> dict[Any, Any]:
-        """The values of those of the keys that have one."""
+        """Return keys and values of those of the keys that have one."""
         wanted = list(keys)
         found = self.get_data(keys_to_data(wanted))
         return found_values(wanted, found)
 
     def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]], ttl: float | None = None) -> None:
-        """Store many values. On an error some of them may be stored, each of them whole."""
+        """Store many values; each lives for `ttl` seconds, or for ever. On an error some may be stored, each of them whole."""
         keys, values = entries_to_data(entries)
         self.put_data(keys, values, ttl_to_ms(ttl))
 
     def size(self) -> int:
-        """How many entries there are: the sum over partitions, each counted at its own moment."""
+        """Return the number of entries: the sum over partitions, each counted at a moment of its own."""
         return carry_out(self._plans.size(), self.client)
 
     def clear(self) -> None:
@@ -209,11 +209,11 @@ class SyncMap(MutableMapping[Any, Any]):
     # --- serialised entries ----------------------------------------------------------------------------------------
 
     def get_data(self, keys: list[bytes]) -> list[bytes | None]:
-        """The serialised values of serialised keys, None where there is none."""
+        """Return the serialised values of serialised keys (`phalanx.codec.values`), in their order; None where there is none."""
         return carry_out(self._plans.get_data(keys), self.client)
 
     def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
-        """Store serialised entries."""
+        """Store serialised entries; each lives for `ttl_ms` milliseconds (0: for ever). On an error some may be stored."""
         carry_out(self._plans.put_data(keys, values, ttl_ms), self.client)
 
     def put_packed(self, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
@@ -224,7 +224,7 @@ class SyncMap(MutableMapping[Any, Any]):
     def scan_data(
         self, partitions: Iterable[int] | None = None, of: int | None = None
     ) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """Pages of serialised keys and values of some partitions, or all; each entry exactly once.
+        """Yield pages of serialised keys and values of some partitions, or all; each entry exactly once.
 
         `of`: how many partitions there were when they were listed; None: as many as there are now.
         """

@@ -301,14 +301,23 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Settings of a map in the configuration of a member; what is left out is as usual."""
 
     backup_count: int | None = None
+    """Synchronous backups of each entry; None: as many as `Config.backup_count`."""
     async_backup_count: int | None = None
+    """Backups for which no write waits; None: as many as `Config.async_backup_count`."""
     minimum_members: int | None = None
+    """The map is refused while fewer members hold data; 0 or None: never."""
     majority: bool | None = None
+    """Whether the map is refused on a side without the majority of the last stable member list; None: no."""
     protects: str = "reads and writes"
+    """What is refused then: `reads`, `writes` or `reads and writes`."""
     merge_policy: str | None = None
+    """Which of two versions remains when two sides of a cut merge; None: `latest-update`."""
     journal_capacity: int | None = None
+    """Events that the journal of each partition keeps; 0 or None: no journal."""
     journal_max_bytes: int = JOURNAL_BYTES
+    """Bytes of keys and values that the journal of each partition keeps at most."""
     max_entries: int | None = None
+    """Entries that the map may have; what was written longest ago is evicted. 0 or None: any number."""
 
     def as_change(self, usual: BackupCount) -> MapChange:
         """Raises `UsageError` for what `protects` cannot be."""

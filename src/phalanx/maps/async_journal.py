@@ -21,21 +21,24 @@ class Change(NamedTuple):
     """One thing that happened to an entry."""
 
     kind: str
-    """`added`, `updated`, `removed`, `expired` or `merged` (another side's value was taken when a cut was healed)."""
+    """`added`, `updated`, `removed`, `expired`, `evicted` (from a bounded map) or `merged` (another side's value was taken when
+    a cut was healed)."""
     key: Any
+    """The key of the entry."""
     value: Any
-    """None where the entry is gone."""
+    """The new value; None where the entry is gone."""
     old_value: Any
     """What was there before; None where nothing was, and for an update of many megabytes."""
     stamp_ms: int
     """When it was written, by the grid's clock, in milliseconds since 1970."""
     partition: int
+    """The number of the key's partition."""
     place: Position
-    """Behind it: where to go on in this partition."""
+    """The place behind this change: where to go on in this partition."""
 
 
 class AsyncJournal:
-    """The journal of one map; see `phalanx.client.journal` for what is promised, and for what is raised."""
+    """The journal of one map. Made by `AsyncMap.journal`."""
 
     def __init__(self, map_name: str, caller: Caller) -> None:
         self.map_name = map_name
@@ -43,17 +46,26 @@ class AsyncJournal:
         self._plans = JournalPlans(map_name, caller)
 
     async def bounds(self) -> dict[int, Bounds]:
-        """What is kept of each partition, at its own moment: once its owner knows what of it may be read."""
+        """Return what the journal holds of each partition, by its number; each at a moment of its own.
+
+        Waits until the owners know what may be read. Raises `JournalNotEnabled` where the map has no journal, and
+        `UnavailableError` where an owner does not answer within the time limit of a call.
+        """
         return await carry_out(self._plans.bounds(None, {}), self._caller)
 
     async def read(self, partition: int, place: Position, limit: int = PAGE_EVENTS) -> JournalPage:
-        """The events from a place on, at most `limit` of them; none where there are no more as yet."""
+        """Return the events of a partition from a place on, at most `limit` of them; none where there are no more yet.
+
+        Raises `JournalNotEnabled`, `JournalOverrun` where events behind the place are not kept any more, and
+        `JournalLineageChanged` where the journal is not the one of which the place was told.
+        """
         return (await self._read({partition: place}, limit))[partition]
 
     async def changes(self, begin: dict[int, Position] | None = None) -> AsyncIterator[Change]:
-        """All changes from some places on, or from now on, for ever: those of one key in their order.
+        """Yield all changes from some places on, or from now on, for ever: those of one key in their order.
 
-        `begin`: a place for each partition, as `Change.place` or `bounds` said. Raises what a reader must be told.
+        `begin`: a place for each partition, as `Change.place` or `bounds` said. Raises what `read` raises, and `UsageError`
+        where `begin` does not have every partition.
         """
         count = (await self._caller.table()).partition_count
         if begin is None:

@@ -26,7 +26,7 @@ from phalanx.wire.messages import (
 
 
 class AsyncMap:
-    """A map of the grid. Keys and values are what `phalanx.codec.values` can store.
+    """A map of the grid. Keys and values are what `phalanx.codec.values` can store; others raise `UsageError`.
 
     Every method raises `UnavailableError` when no owner could be asked in time (nothing was changed), and writes raise
     `IndeterminateWrite` when one was asked and no answer came in time. A write of one key is applied once, however many
@@ -42,7 +42,7 @@ class AsyncMap:
         return f"{type(self).__name__}({self.name!r})"
 
     async def get(self, key: object, default: Any = None) -> Any:
-        """The value of the key, or the default."""
+        """Return the value of the key; the default if it has none."""
         data = to_key_data(key)
         caller = self._caller
         reply = await caller.call(partition_of(data, caller.partition_count), Get(caller.next_id(), self.name, data))
@@ -66,14 +66,14 @@ class AsyncMap:
         return None if present is None else from_data(present)
 
     async def replace(self, key: object, value: object, ttl: float | None = None) -> bool:
-        """Store a value only if the key has one. Whether it had."""
+        """Store a value only if the key has one. Returns whether it had."""
         data, caller = to_key_data(key), self._caller
         number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
         request = Replace(number, self.name, data, None, to_data(value), ttl_ms, 0, caller.open_from)
         return expect(await self._call(data, request), FlagReply, "replace").flag
 
     async def compare_and_set(self, key: object, expected: object, value: object, ttl: float | None = None) -> bool:
-        """Store a value only if the key has exactly the expected one (compared as stored). Whether it had."""
+        """Store a value only if the key has exactly the expected one (compared as stored). Returns whether it had."""
         data, caller = to_key_data(key), self._caller
         number, ttl_ms = caller.next_id(), ttl_to_ms(ttl)
         request = Replace(number, self.name, data, to_data(expected), to_data(value), ttl_ms, 0, caller.open_from)
@@ -87,24 +87,24 @@ class AsyncMap:
         return None if present is None else from_data(present)
 
     async def contains(self, key: object) -> bool:
-        """Whether the key has a value."""
+        """Return whether the key has a value."""
         data = to_key_data(key)
         request = Contains(self._caller.next_id(), self.name, data)
         return expect(await self._call(data, request), FlagReply, "contains").flag
 
     async def get_all(self, keys: Iterable[object]) -> dict[Any, Any]:
-        """The values of those of the keys that have one."""
+        """Return keys and values of those of the keys that have one."""
         wanted = list(keys)
         found = await self.get_data(keys_to_data(wanted))
         return found_values(wanted, found)
 
     async def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]], ttl: float | None = None) -> None:
-        """Store many values. On an error some of them may be stored, each of them whole."""
+        """Store many values; each lives for `ttl` seconds, or for ever. On an error some may be stored, each of them whole."""
         keys, values = entries_to_data(entries)
         await self.put_data(keys, values, ttl_to_ms(ttl))
 
     async def size(self) -> int:
-        """How many entries there are: the sum over partitions, each counted at its own moment."""
+        """Return the number of entries: the sum over partitions, each counted at a moment of its own."""
         return await carry_out(self._plans.size(), self._caller)
 
     async def clear(self) -> None:
@@ -112,19 +112,19 @@ class AsyncMap:
         await carry_out(self._plans.clear(), self._caller)
 
     async def items(self) -> AsyncIterator[tuple[Any, Any]]:
-        """All entries, streamed. Each that is there throughout comes exactly once, also when an owner dies."""
+        """Yield all entries. Each that is there throughout comes exactly once, also when an owner dies."""
         async for keys, values in self.scan_data():
             for key, value in zip(keys, values, strict=True):
                 yield from_key_data(key), from_data(value)
 
     async def keys(self) -> AsyncIterator[Any]:
-        """All keys, streamed as by `items`."""
+        """Yield all keys, as `items` does."""
         async for keys, _ in self.scan_data():
             for key in keys:
                 yield from_key_data(key)
 
     async def values(self) -> AsyncIterator[Any]:
-        """All values, streamed as by `items`."""
+        """Yield all values, as `items` does."""
         async for _, values in self.scan_data():
             for value in values:
                 yield from_data(value)
@@ -132,17 +132,17 @@ class AsyncMap:
     # --- serialised entries ----------------------------------------------------------------------------------------
 
     async def get_data(self, keys: list[bytes]) -> list[bytes | None]:
-        """The serialised values of serialised keys, None where there is none."""
+        """Return the serialised values of serialised keys (`phalanx.codec.values`), in their order; None where there is none."""
         return await carry_out(self._plans.get_data(keys), self._caller)
 
     async def put_data(self, keys: list[bytes], values: list[bytes], ttl_ms: int = 0) -> None:
-        """Store serialised entries."""
+        """Store serialised entries; each lives for `ttl_ms` milliseconds (0: for ever). On an error some may be stored."""
         await carry_out(self._plans.put_data(keys, values, ttl_ms), self._caller)
 
     async def scan_data(
         self, partitions: Iterable[int] | None = None, of: int | None = None
     ) -> AsyncIterator[tuple[list[bytes], list[bytes]]]:
-        """Pages of serialised keys and values of some partitions, or all; each entry exactly once.
+        """Yield pages of serialised keys and values of some partitions, or all; each entry exactly once.
 
         `of`: how many partitions there were when they were listed; None: as many as there are now.
         """
@@ -154,11 +154,11 @@ class AsyncMap:
                     yield page.keys, page.values
 
     def journal(self) -> AsyncJournal:
-        """What happened to the entries, if the map has a journal (`phalanx map journal NAME --capacity N`)."""
+        """Return the journal: what happens to entries, if the map has one (`phalanx map journal NAME --capacity N`)."""
         return AsyncJournal(self.name, self._caller)
 
     def changes(self, begin: dict[int, Position] | None = None) -> AsyncIterator[Change]:
-        """What happens to the entries, as it happens: see `AsyncJournal.changes`."""
+        """Yield what happens to the entries, as it happens: see `AsyncJournal.changes`."""
         return self.journal().changes(begin)
 
     def _call(self, key: bytes, request: Any) -> Awaitable[Any]:

@@ -23,6 +23,7 @@ class Position(NamedTuple):
     """A place in the journal of one partition: behind what was read."""
 
     lineage: int
+    """The name of the history to which the number belongs; a journal that begins anew has another one."""
     sequence: int
     """The number of the next event."""
 
@@ -31,7 +32,7 @@ class Bounds(NamedTuple):
     """What the journal of one partition holds."""
 
     lineage: int
-    """Of the newest event that may be read."""
+    """The lineage of the newest event that may be read."""
     oldest: int
     """The number of the oldest event that is kept; of the next one, where none is."""
     end: int
@@ -54,8 +55,9 @@ class JournalEvent(NamedTuple):
     """One thing that happened to an entry; key and values are serialised (`phalanx.codec.values`)."""
 
     kind: str
-    """One of `KINDS`."""
+    """`added`, `updated`, `removed`, `expired`, `evicted` or `merged`."""
     key: bytes
+    """The serialised key."""
     value: bytes | None
     """What the entry holds from then on; None: it is gone."""
     old_value: bytes | None
@@ -63,13 +65,16 @@ class JournalEvent(NamedTuple):
     stamp_ms: int
     """When it was written, by the grid's clock, in milliseconds since 1970; of one that was merged: on its former side."""
     sequence: int
+    """The number of the event in its partition."""
 
 
 class JournalPage(NamedTuple):
     """Events in their order, and where to go on."""
 
     events: list[JournalEvent]
+    """The events, oldest first; empty where there are no more yet."""
     next: Position
+    """The place to read on from."""
 
 
 def page_of(map_name: str, partition: int, at: Position, reply: JournalReply) -> JournalPage:

@@ -129,7 +129,7 @@ class Member:
 
     @property
     def address(self) -> str:
-        """`host:port` at which this member listens."""
+        """`host:port` under which others reach this member."""
         return address_of(self.node.this)
 
     @property
@@ -148,7 +148,7 @@ class Member:
         return self.table.loads().get(self.id, 0)
 
     def receivers(self) -> list[Address]:
-        """To whom this member sends replicas at this moment."""
+        """Return the addresses of the members to which this member sends replicas at this moment."""
         under_way = self.node.grid.outgoing.active.values()
         return sorted({address_of(each.destination.member) for each in under_way})
 
@@ -158,7 +158,10 @@ class Member:
         return self._has_left
 
     def map(self, name: str) -> EmbeddedMap:
-        """The distributed map of that name; it exists as soon as something is stored in it."""
+        """Return the distributed map of that name, an `AsyncMap`; it exists as soon as something is stored in it.
+
+        Raises `UsageError` for what cannot name a map.
+        """
         return EmbeddedMap(name, self.caller)
 
     async def promote(self, *, timeout_s: float = 60.0) -> None:
@@ -206,8 +209,11 @@ class Member:
         await self._events.wait_written(EVENTS_WRITTEN_WITHIN_S)
 
     async def wait_ended(self) -> None:
-        """Until this member is not running any more. Raises what ended it, if that was an error: `JoinFailed`, or
-        `MemberFailed` when it met something unexpected and ended as in a crash."""
+        """Wait until this member does not run any more.
+
+        Raises what ended it, if that was an error: `JoinFailed`, or `MemberFailed` when it met something unexpected and ended
+        as in a crash.
+        """
         await asyncio.shield(self._ended)
 
     def flush_events(self, within_s: float) -> bool:
@@ -463,7 +469,11 @@ async def start_member(
 ) -> Member:
     """Start a member in this event loop and wait until it has joined its cluster, and that has `initial_members`.
 
-    Raises `UsageError` when it cannot listen on its address, `JoinFailed` when no seed admits it. `on_failure`: see `Member`.
+    `config`: None is `Config()`, a cluster of one. `on_failure` is called with the member and the error when the member meets
+    something unexpected and ends as in a crash; a service may end its process there. Without it, only `Member.wait_ended` tells.
+
+    Raises `UsageError` when the member cannot listen on its address, or a setting is wrong, and `JoinFailed` when no seed
+    admits it within `join_attempts` tries.
     """
     member = Member(config if config is not None else Config(), on_failure)
     await member.start()
