@@ -2,8 +2,8 @@
 
 import pytest
 
-from phalanx.demo.compare import find_examples, fingerprint, mean_delays, sample
-from phalanx.demo.dataset import KEYS, NULL
+from phalanx.demo.compare import find_examples, fingerprint, mean_delays, read_csv, sample
+from phalanx.demo.dataset import KEYS
 from sparks import SHARED
 
 KEY = ("k", "l")
@@ -83,10 +83,7 @@ def test_values_that_changed_places_are_found(spark):
 
 @pytest.mark.long
 def test_the_question_is_answered_as_by_hand(spark, source):
-    tables = {
-        name: spark.read.csv(str(source / f"{name}.csv"), header=True, inferSchema=True, nullValue=NULL)
-        for name in KEYS
-    }
+    tables = {name: read_csv(spark, source / f"{name}.csv") for name in KEYS}
     answer = mean_delays(tables)
     assert answer == {("United Air Lines Inc.", 0): (15.5, 2), ("JetBlue Airways", 15): (-10.0, 1)}
 

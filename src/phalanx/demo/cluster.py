@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TypeVar
 
 from phalanx.client.ask import Inquirer, Placement
 from phalanx.common.errors import UnavailableError
-from phalanx.common.view import MembersView
-from phalanx.demo.report import Fall, MemberListSeen
+from phalanx.demo.report import DemoReport, Fall, MemberListSeen
 from phalanx.demo.writer import Writer
 from phalanx.runtime.processes import MemberProcess, start_member_process, stop_all
 
@@ -19,6 +19,8 @@ CLUSTER = "demo"
 DEADLINE_S = 60.0
 """For each thing that is waited for: it takes seconds where all is well."""
 LOOK_EVERY_S = 0.005
+
+T = TypeVar("T")
 
 
 class DemoStage(enum.IntEnum):
@@ -34,97 +36,93 @@ class DemoStage(enum.IntEnum):
 
 
 class DemoCluster:
-    """Members on this machine, and what those that live say of the cluster."""
+    """Members on this machine, and what those that live say of the cluster. All end with the stack."""
 
-    def __init__(self, folder: Path, backup_count: int, partition_count: int) -> None:
-        self._folder = folder
-        self._backup_count, self._partition_count = backup_count, partition_count
-        self._stack = ExitStack()
-        self._inquirers: dict[int, Inquirer] = {}
-        """Process id of a member to the connection on which it is asked."""
-        self.living: list[MemberProcess] = []
-        """Those that were started and not killed."""
+    def __init__(self, stack: ExitStack, folder: Path, report: DemoReport) -> None:
+        """Start the members on free ports: the first, and all others with it as their seed."""
+        members: list[MemberProcess] = []
+        stack.callback(stop_all, members)
+        for number in range(report.members):
+            members.append(
+                start_member_process(
+                    folder / f"member-{number}.log",
+                    seeds=[member.address for member in members[:1]],
+                    cluster=CLUSTER,
+                    backup_count=report.backup_count,
+                    partition_count=report.partitions,
+                )
+            )
+        self._living = {
+            member.member: (member, stack.enter_context(Inquirer(member.address, cluster=CLUSTER)))
+            for member in members
+        }
 
     @property
     def addresses(self) -> str:
         """Of all that live, as clients take them."""
-        return ",".join(member.address for member in self.living)
+        return ",".join(member.address for member, _ in self._living.values())
 
-    def start(self, count: int) -> None:
-        """Start so many members on free ports: the first, and all others with it as their seed."""
-        started: list[MemberProcess] = []
-        self._stack.callback(stop_all, started)
-        for number in range(count):
-            member = start_member_process(
-                self._folder / f"member-{number}.log",
-                seeds=[member.address for member in started[:1]],
-                cluster=CLUSTER,
-                backup_count=self._backup_count,
-                partition_count=self._partition_count,
-            )
-            started.append(member)
-        self.living = list(started)
-        for member in started:
-            self._inquirers[member.pid] = self._stack.enter_context(Inquirer(member.address, cluster=CLUSTER))
-
-    def stop(self) -> None:
-        """End all that this object started."""
-        self._stack.close()
-
-    def view(self) -> MembersView:
-        """The member list of the oldest process that lives. Raises `UnavailableError`."""
-        return self._placement(self.living[0]).view
+    def member_list(self) -> MemberListSeen:
+        """The list of the oldest process that lives. Raises `UnavailableError`."""
+        view = self._placements()[0].view
+        return MemberListSeen(len(view.members), view.version, view.log_lines())
 
     def stage(self) -> DemoStage:
         """How far the cluster is, asked of all living members."""
         try:
-            placements = [self._placement(member) for member in self.living]
+            placements = self._placements()
         except UnavailableError:
             return DemoStage.UNSETTLED
         view = placements[0].view
-        if any(p.view != view for p in placements) or set(view.members) != {member.member for member in self.living}:
+        if any(p.view != view for p in placements) or set(view.members) != self._living.keys():
             return DemoStage.UNSETTLED
         if not all(p.table.is_assigned and set(p.table.owners()) <= set(view.members) for p in placements):
             return DemoStage.ONE_LIST
         return DemoStage.OWNED if any(p.lacking() for p in placements) else DemoStage.REDUNDANT
 
-    def wait(self, stage: DemoStage, tick: Callable[[], None] = lambda: None) -> None:
-        """Wait until the cluster is so far, calling `tick` meanwhile. Raises `UnavailableError` at the deadline."""
-        deadline = time.monotonic() + DEADLINE_S
-        while self.stage() < stage:
-            if time.monotonic() >= deadline:
-                raise UnavailableError(f"the cluster was not {stage.name} within {DEADLINE_S:g} s")
-            tick()
-            time.sleep(LOOK_EVERY_S)
+    def wait(self, stage: DemoStage, since: float = 0.0) -> int:
+        """Wait until the cluster is so far: how many ms `since` then. Raises `UnavailableError` at the deadline."""
+        wait_until(lambda: self.stage() >= stage, f"the cluster was not {stage.name}")
+        return _ms(since, time.monotonic())
 
-    def kill_largest_owner(self, writer: Writer, tick: Callable[[], None]) -> Fall:
-        """Kill the member that owns the most partitions, and watch the others until all is well, or the deadline."""
-        placement = self._placement(self.living[0])
-        counts = placement.counts()
-        victim = max(self.living, key=lambda member: counts[member.member][0])
+    def kill_largest_owner(self, writer: Writer) -> Fall:
+        """Kill the member that owns the most partitions, and watch the others until all is well.
+
+        Raises `UnavailableError` at the deadline.
+        """
+        placement = self._placements()[0]
         owners = placement.table.owners()
-        lost = {partition for partition, owner in enumerate(owners) if owner == victim.member}
-        fall = Fall(victim.member, len(lost), len(owners), placement.view.master == victim.member)
-        self.living.remove(victim)
+        name = max(self._living, key=owners.count)
+        lost = {partition for partition, owner in enumerate(owners) if owner == name}
+        victim, _ = self._living.pop(name)
         killed_at = time.monotonic()
         victim.kill()
         victim.wait()  # until then it may have acknowledged a last write
         dead_at = time.monotonic()
-        while None in (fall.redundant_ms, fall.write_ms) and time.monotonic() - killed_at < DEADLINE_S:
-            stage, ms = self.stage(), round((time.monotonic() - killed_at) * 1000)
-            if stage >= DemoStage.ONE_LIST and fall.list_ms is None:
-                fall.list_ms, fall.member_list = ms, MemberListSeen.of(self.view())
-            if stage >= DemoStage.OWNED and fall.owners_ms is None:
-                fall.owners_ms = ms
-            if stage >= DemoStage.REDUNDANT and fall.redundant_ms is None:
-                fall.redundant_ms = ms
-            written_at = writer.first_acknowledged_after(dead_at, lost)
-            if written_at is not None:
-                fall.write_ms = round((written_at - killed_at) * 1000)
-            tick()
-            time.sleep(LOOK_EVERY_S)
-        return fall
+        list_ms, seen = self.wait(DemoStage.ONE_LIST, killed_at), self.member_list()
+        owners_ms, redundant_ms = (self.wait(stage, killed_at) for stage in (DemoStage.OWNED, DemoStage.REDUNDANT))
+        written_at = wait_until(
+            lambda: writer.first_acknowledged_after(dead_at, lost),
+            "no write was acknowledged for a key of the dead member",
+        )
+        return Fall(
+            name, len(lost), len(owners), placement.view.master == name,
+            seen, list_ms, owners_ms, _ms(killed_at, written_at), redundant_ms,
+        )  # fmt: skip
 
-    def _placement(self, member: MemberProcess) -> Placement:
-        reply = self._inquirers[member.pid].table()
-        return Placement(reply.view, reply.table, self._backup_count)
+    def _placements(self) -> list[Placement]:
+        return [inquirer.placement() for _, inquirer in self._living.values()]
+
+
+def wait_until(condition: Callable[[], T | None], problem: str) -> T:
+    """Ask until there is an answer, and return it. Raises `UnavailableError` with the problem at the deadline."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not (found := condition()):
+        if time.monotonic() >= deadline:
+            raise UnavailableError(f"{problem} within {DEADLINE_S:g} s")
+        time.sleep(LOOK_EVERY_S)
+    return found
+
+
+def _ms(began: float, ended: float) -> int:
+    return round((ended - began) * 1000)

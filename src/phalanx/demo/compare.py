@@ -5,13 +5,16 @@ Each side of a table is read once, for the number of rows and a checksum. Where 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from phalanx.demo.dataset import NULL
 
 EXAMPLES = 3
 WINDS = (0, 5, 10, 15, 20, 25)
@@ -22,13 +25,16 @@ Answer = dict[tuple[str, int], tuple[float | None, int]]
 """(airline's name, least wind speed of the bucket) to mean arrival delay in minutes, and number of flights."""
 
 
+def read_csv(spark: SparkSession, path: Path) -> DataFrame:
+    """Let Spark find the types of a file's columns."""
+    return spark.read.csv(str(path), header=True, inferSchema=True, nullValue=NULL, mode="FAILFAST")
+
+
 def fingerprint(frame: DataFrame, key: tuple[str, ...]) -> tuple[int, int]:
     """Read a DataFrame once: the number of rows, and the sum of the hashes of (column, key, value) of all rows.
 
     The sum does not depend on the order of rows, and changes when a value changes, or moves to another row or column.
     """
-    from pyspark.sql import functions as f
-
     hashes = [f.xxhash64(f.lit(i), _KEY_HASH, name).cast("decimal(38,0)") for i, name in enumerate(frame.columns)]
     keyed = frame.withColumn(_KEY_HASH, f.xxhash64(*key))
     found = keyed.agg(f.count(f.lit(1)).alias("rows"), f.sum(reduce(add, hashes)).alias("checksum")).collect()[0]
@@ -43,8 +49,6 @@ def find_examples(files: DataFrame, grid: DataFrame) -> list[str]:
 
 def mean_delays(tables: Mapping[str, DataFrame]) -> Answer:
     """Join three tables: mean arrival delay by airline and by wind speed at the origin in the hour of departure."""
-    from pyspark.sql import functions as f
-
     wind = (f.floor(f.col("wind_speed") / WINDS[1]) * WINDS[1]).cast("int")
     rows = (
         tables["flights"]
@@ -60,9 +64,9 @@ def mean_delays(tables: Mapping[str, DataFrame]) -> Answer:
 
 def sample(answer: Answer, rows: int = 5) -> list[list[str]]:
     """Choose the airlines with the most flights, each with its mean delay by wind speed, for people."""
-    flights: dict[str, int] = {}
+    flights: Counter[str] = Counter()
     for (airline, _), (_, count) in answer.items():
-        flights[airline] = flights.get(airline, 0) + count
+        flights[airline] += count
     largest = sorted(flights, key=lambda airline: (-flights[airline], airline))[:rows]
-    cells = {place: "" if delay is None else f"{delay:+.1f}" for place, (delay, _) in answer.items()}
+    cells = {place: f"{delay:+.1f}" for place, (delay, _) in answer.items() if delay is not None}
     return [[airline, *(cells.get((airline, wind), "") for wind in WINDS)] for airline in largest]

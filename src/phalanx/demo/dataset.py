@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import csv
 import shutil
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from phalanx.common.errors import PhalanxError
 
@@ -27,15 +27,13 @@ KEYS = {
 """Name of each file, and of its map, to the columns that together identify a row; from the smallest to the largest."""
 
 
-@dataclass(frozen=True)
-class File:
-    """A CSV file on this machine."""
+class File(NamedTuple):
+    """A CSV file on this machine; `rows`: counted without Spark."""
 
     name: str
     key: tuple[str, ...]
     path: Path
     rows: int
-    """Counted without Spark."""
 
 
 def find_files() -> Path:
@@ -47,13 +45,9 @@ def find_files() -> Path:
     raise PhalanxError(f"the demo reads the files of the package {PACKAGE}: pip install 'phalanx[demo]'")
 
 
-def unpack(folder: Path, source: Path) -> list[File]:
-    """Unpack into `folder` what is packed in `source`, and count rows. Raises `PhalanxError` for an unreadable file."""
-    return [_unpack_one(name, key, source, folder) for name, key in KEYS.items()]
-
-
-def _unpack_one(name: str, key: tuple[str, ...], source: Path, folder: Path) -> File:
-    path = source / f"{name}.csv"
+def unpack(name: str, source: Path, folder: Path) -> File:
+    """Unpack a file of `source` into `folder` if it is packed, and count rows. Raises `PhalanxError` if it is unreadable."""
+    key, path = KEYS[name], source / f"{name}.csv"
     try:
         if not path.is_file():
             shutil.unpack_archive(f"{path}.zip", folder)

@@ -1,11 +1,10 @@
-"""What the demo did and found, for machines. Milliseconds are counted from a kill; None: it did not happen."""
+"""What the demo did and found, for machines. Milliseconds are counted from a kill."""
 
 from __future__ import annotations
 
 import msgspec
 
 from phalanx.common.ids import MemberId
-from phalanx.common.view import MembersView
 
 
 class MemberListSeen(msgspec.Struct, frozen=True):
@@ -14,11 +13,6 @@ class MemberListSeen(msgspec.Struct, frozen=True):
     size: int
     version: int
     lines: list[str]
-
-    @classmethod
-    def of(cls, view: MembersView) -> MemberListSeen:
-        """Take a view's figures."""
-        return cls(len(view.members), view.version, view.log_lines())
 
 
 class MapResult(msgspec.Struct):
@@ -32,22 +26,27 @@ class MapResult(msgspec.Struct):
     equal: bool = False
 
 
-class Fall(msgspec.Struct):
-    """A member that was killed, which `owned` so many of the `partitions`, and how the others went on.
-
-    Until they had one list; every partition a living owner; the first write for a key that the dead member owned was
-    acknowledged; every partition had all its replicas.
-    """
+class Fall(msgspec.Struct, frozen=True):
+    """A member that was killed, which `owned` so many of the `partitions`, and when what `STEPS` says had happened."""
 
     member: MemberId
     owned: int
     partitions: int
     was_master: bool
-    member_list: MemberListSeen | None = None
-    list_ms: int | None = None
-    owners_ms: int | None = None
-    write_ms: int | None = None
-    redundant_ms: int | None = None
+    member_list: MemberListSeen
+    list_ms: int
+    owners_ms: int
+    write_ms: int
+    redundant_ms: int
+
+
+STEPS = {
+    "list_ms": "the others agree on a list without it",
+    "owners_ms": "every partition has a living owner again",
+    "write_ms": "the first write is acknowledged again for a key of the dead member",
+    "redundant_ms": "backups are rebuilt: every partition has all its replicas",
+}
+"""Field of a `Fall` to what happened then."""
 
 
 class WriterResult(msgspec.Struct, frozen=True):
@@ -69,7 +68,7 @@ class QuestionResult(msgspec.Struct, frozen=True):
 
 
 class DemoReport(msgspec.Struct):
-    """The whole demo. `ms_to_…`: the longest of all falls; `differences`: what did not hold, empty if all did."""
+    """The whole demo. `ms_to_…`: the longest of all falls, None if there was none; `differences`: what did not hold."""
 
     ok: bool = False
     members: int = 0
