@@ -230,8 +230,8 @@ def test_what_begins_and_ends_is_told_in_words(why) -> None:
         for each in why("127.0.0.1:1", A=[refuses(1, True), refuses(2, False), stable, woke, serves])["decisions"]
     ]
     assert told == [
-        "refuses m; 2 members that hold data are in view 7",
-        "refuses m no more; 3 members that hold data are in view 7",
+        "refuses reads and writes of map m from now on; 2 members that hold data are here in view 7",
+        "refuses map m no more; 3 members that hold data are here in view 7",
         "knows that all have view 8: majorities are of 127.0.0.1:1",
         "was away for 15000 ms, and serves nobody before it knows that it is still a member",
         "knows after 18 ms whether it is still a member; 1 requests were refused, to be asked again",

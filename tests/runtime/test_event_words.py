@@ -1,14 +1,16 @@
 """What a member's log tells of its decisions: each in words that say what happened to whom, and why."""
 
 import logging
+import re
 from typing import get_args
 
 import msgspec
 import pytest
 
 from phalanx.common.ids import Address, member_id
+from phalanx.runtime import event_words
 from phalanx.runtime.event_log import EventLog
-from phalanx.runtime.event_words import in_words
+from phalanx.runtime.event_words import SENTENCES, in_words
 from phalanx.wire import events as e
 
 A, B = (member_id(Address(f"10.0.0.{number}:5701"), "1") for number in (1, 2))
@@ -96,10 +98,80 @@ def test_maps_without_numbers_of_their_own_are_called_so() -> None:
 
 
 def test_an_event_without_words_is_told_field_by_field() -> None:
-    event = e.SuspicionRemoved(A, "CS-33")
+    event = e.TableSearchStarted((A, B))
     level, said = in_words(event)
     assert level == logging.INFO
     assert all(str(value) in said for value in msgspec.structs.astuple(event))
+
+
+@pytest.mark.parametrize("kind", SENTENCES)
+def test_a_sentence_names_an_event_and_fields_that_it_has(kind: str) -> None:
+    """A mistyped field would make the sentence disappear without a word: the event would be told field by field."""
+    told = SENTENCES[kind]
+    forms = (told,) if isinstance(told, str) else (told.true, told.false, f"{{{told.field}}}")
+    named = {field for form in forms for field in re.findall(r"{(\w+)", form)}
+    known = {"in_view", "which", "wish", "of_what", *getattr(e, kind).__struct_fields__}
+    assert named <= known
+
+
+@pytest.mark.parametrize(
+    ("event", "level", "said"),
+    [
+        (
+            e.EvacuationEnded((B,), (), 1500, 9),
+            logging.INFO,
+            "has let others take all that only 10.0.0.2:5701 had, after 1.5 s",
+        ),
+        (
+            e.EvacuationEnded((B,), tuple(range(30)), 1500, 9),
+            logging.WARNING,
+            "ends the move of what only others have; 10.0.0.2:5701 still had 30 partitions after 1.5 s: "
+            f"{', '.join(map(str, range(20)))}, ...",
+        ),
+        (e.LinksReported(A, (), (B,), "r"), logging.INFO, "hears that 10.0.0.1:5701 reaches everybody again"),
+        (e.LinksReported(A, (B,), (), "r"), logging.WARNING, "hears that 10.0.0.1:5701 cannot reach 10.0.0.2:5701"),
+        (e.MajorityChanged(4, True, "", "r"), logging.INFO, "has the majority again (member list ver 4)"),
+        (
+            e.MajorityChanged(4, False, "1 of 3", "r"),
+            logging.WARNING,
+            "has not the majority (member list ver 4): 1 of 3",
+        ),
+        (
+            e.PromotionWaits((A,), 2500, "r"),
+            logging.INFO,
+            "gives what 10.0.0.1:5701 held to nobody yet: it waits for 2.5 s, until no lease of theirs runs any more",
+        ),
+        (
+            e.MapProtected("*", 2, True, False, True, 9),
+            logging.INFO,
+            "lets all other maps need at least 2 members and the majority of the last stable view for writes "
+            "(partition table ver 9)",
+        ),
+        (e.MapProtected("m", 0, False, True, True, 9), logging.INFO, "protects map m no more (partition table ver 9)"),
+        (
+            e.ProtectionChanged("m", True, 2, False, False, True, 1, 3, "it needs 2"),
+            logging.WARNING,
+            "refuses writes of map m from now on; 1 member that holds data is here (member list ver 3): it needs 2",
+        ),
+        (e.SuspicionRemoved(A, "r"), logging.INFO, "suspects 10.0.0.1:5701 no more"),
+        (
+            e.KeptDropped((A,), 1, 2000),
+            logging.ERROR,
+            "leaves with 2,000 entries of 1 partition that it kept, and that nobody has taken: they are lost",
+        ),
+        (
+            e.EventsLost(1, 3000, "the disk is full"),
+            logging.WARNING,
+            "has a gap in its event log: 1 event is missing, the first of 3.0 s ago: the disk is full",
+        ),
+    ],
+)
+def test_what_depends_on_a_field_is_told_as_it_is(event: e.Event, level: int, said: str) -> None:
+    assert in_words(event) == (level, said)
+
+
+def test_only_events_have_levels() -> None:
+    assert [kind for kind in event_words._LEVELS if not hasattr(e, kind)] == []
 
 
 def test_the_same_is_told_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 
 from phalanx.cli.story import Decision, StorySource
-from phalanx.common.ids import MemberId, address_of, incarnation_of, may_be_member
+from phalanx.common.ids import MemberId, address_of, incarnation_of
 from phalanx.common.words import counted
 from phalanx.rules import cite
+from phalanx.runtime.event_words import show_value
 
 Held = tuple[str | None, ...]
 """Who holds the partition, by replica index; None where nobody does."""
@@ -125,7 +126,7 @@ class PartitionStory:
 
     def words(self, decision: Decision) -> str:
         """What was decided."""
-        fields = {name: self._shown(value) for name, value in decision.fields.items()}
+        fields = {name: show_value(value, self.name) for name, value in decision.fields.items()}
         try:
             said = self._said(decision, fields)
         except KeyError:  # another version's event: in its own words
@@ -181,11 +182,6 @@ class PartitionStory:
         kind = KINDS.get(str(decision.fields.get("kind")), "") if decision.event == "MigrationStarted" else ""
         rules = "; ".join(cite(rule) for rule in (kind, decision.rule) if rule)
         return "; ".join(part for part in (decision.reason, f"rule: {rules}" if rules else "") if part)
-
-    def _shown(self, value: object) -> str:
-        if isinstance(value, (list, tuple)):
-            return ", ".join(map(self._shown, value)) or "nobody"
-        return self.name(value) if isinstance(value, str) and may_be_member(value) else str(value)
 
     # --- the end ---------------------------------------------------------------------------------------------------
 

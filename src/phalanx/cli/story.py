@@ -7,7 +7,7 @@ as well. Only the conclusion looks for the kinds that end or begin a membership.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of, may_be_member
 from phalanx.rules import cite
+from phalanx.runtime.event_words import is_many, sentence_of, show_value
 
 NOT_ABOUT = ("master", "maker", "members", "by", "member", "other_master", "reported_by", "found_at")
 """Fields that name who decided, or everybody: an event is not about them."""
@@ -41,11 +42,12 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     def names(self, member: MemberId, *fields: str) -> bool:
         """Whether one of these fields (any that an event can be about, if none is given) holds the member."""
         chosen = fields or tuple(name for name in self.fields if name not in NOT_ABOUT)
-        return any(member == value or member in _many(value) for value in map(self.fields.get, chosen))
+        return any(member in _all_of(value) for value in map(self.fields.get, chosen))
 
 
-def _many(value: object) -> list[Any] | tuple[Any, ...]:
-    return value if isinstance(value, (list, tuple)) else ()
+def _all_of(value: Any) -> Sequence[Any]:
+    """The values of a field."""
+    return value if is_many(value) else (value,)
 
 
 class StorySource(msgspec.Struct, kw_only=True):
@@ -65,7 +67,7 @@ class StorySource(msgspec.Struct, kw_only=True):
         found: dict[MemberId, None] = {}
         for decision in self.decisions:
             for value in (decision.by, *decision.fields.values()):
-                for each in (value, *_many(value)):
+                for each in _all_of(value):
                     if isinstance(each, str) and may_be_member(each):
                         found.setdefault(MemberId(each))
         for _, members in self.views.values():
@@ -113,29 +115,20 @@ class EventStory:
 
     def words(self, decision: Decision) -> str:
         """What was decided, and from what."""
-        switch, otherwise = _OTHERWISE.get(decision.event, ("", ""))
-        form = otherwise if decision.fields.get(switch) is False else _SENTENCES.get(decision.event)
-        shown = {name: self._shown(value) for name, value in decision.fields.items()}
-        if form is not None:
-            try:
-                return "; ".join(part for part in form.format_map(shown).split("; ") if not part.endswith(" nobody"))
-            except KeyError:
-                pass  # another version's event: in its own words
-        said = re.sub(r"(?<!^)(?=[A-Z])", " ", decision.event).lower()
-        rest = [f"{name.replace('_', ' ')} {text}" for name, text in shown.items() if name not in ("rule", "reason")]
-        return ", ".join([said, *rest])
+        said = sentence_of(decision.event, decision.fields, self.name, "in view {}")
+        if said is not None:
+            return said
+        rest = [
+            f"{name.replace('_', ' ')} {show_value(value, self.name)}"
+            for name, value in decision.fields.items()
+            if name not in ("rule", "reason")
+        ]
+        return ", ".join([re.sub(r"(?<!^)(?=[A-Z])", " ", decision.event).lower(), *rest])
 
     def why(self, decision: Decision) -> str:
         """Return the reason with its figures, and the rule: words first, then the id."""
         rule = f"rule: {cite(decision.rule)}" if decision.rule else ""
         return "; ".join(part for part in (decision.reason, rule) if part)
-
-    def _shown(self, value: object) -> str:
-        if isinstance(value, str):
-            return self.name(value) if may_be_member(value) else value
-        if _many(value):
-            return ", ".join(self._shown(each) for each in _many(value))
-        return "nobody" if isinstance(value, (list, tuple)) else str(value)
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
@@ -246,65 +239,3 @@ def together(decisions: Iterable[Decision]) -> list[tuple[Decision, Decision]]:
 def _told_once(decisions: list[Decision]) -> Iterable[Decision]:
     """Without the lists that only repeat what the decision of their maker says, and without what is about one partition."""
     return (each for each in decisions if each.event != "ViewInstalled" and "partition" not in each.fields)
-
-
-_SENTENCES = {
-    "JoinAttemptFailed": "attempt {attempt} to join through {seed} failed",
-    "Joined": "joined in view {view_version} of {master}",
-    "JoinGivenUp": "gave up joining",
-    "MemberSuspected": "suspects {suspect}",
-    "SuspicionRemoved": "suspects {suspect} no more",
-    "MemberAdmitted": "admits {joiner} in view {view_version}; it replaces {replaced}",
-    "JoinRequestRefused": "refuses {joiner}",
-    "MemberRemoved": "removes {removed} in view {view_version}",
-    "JoinAnswered": "answers {joiner} with view {view_version}; late: {late}",
-    "OutdatedViewHealed": "sends view {view_version} to {member_behind}, which had {its_version}",
-    "ClaimStarted": "claims the mastership in view {view_version}, suspecting {suspected}",
-    "ClaimEnded": "ends its claim: {outcome}; leaves out {left_out}",
-    "ClaimAnswered": "answers the claim of {claimer}, agreed: {accepted}; not suspected: {not_suspected}",
-    "ComplaintJudged": "judges the complaint of {complainer} about {complainee}; tells {suspicion_sent_to}",
-    "ViewsDiverged": "{what}: {peer}",
-    "StaleMessageIgnored": "ignores from {peer}: {what}",
-    "ComplaintSent": "complains to {master} of {complainee}",
-    "LinksReported": "hears that {reporter} cannot reach {cannot_reach}; reaches again {reaches_again}",
-    "ResolutionDecided": "decides to keep {kept}; it will remove {removed}",
-    "ResolutionTakenBack": "takes back that it would remove {removed}",
-    "EvacuationStarted": "lets others take {partitions} partitions that only {removed} have",
-    "EvacuationEnded": "ends the move of what only {removed} had; partitions left with them: {left}",
-    "JoinHeldBack": "does not admit {joiner} yet; it has to reach {reach}",
-    "JoinWaits": "waits to be admitted by {held_back_by}; it has to reach {reach}",
-    "MemberQuestioned": "asks {suspect} whether it lives, for {reported_by} suspects it",
-    "ProtectionChanged": "refuses {map}; {present} members that hold data are in view {view_version}",
-    "LeaveStarted": "lets {leaver} leave: {replicas_to_hand_over} replicas to hand over",
-    "LiteChangeStarted": "lets {subject} hand over {replicas_to_hand_over} replicas, to hold no data any more",
-    "LiteChanged": "makes {subject} a member that holds no data, in view {view_version}",
-    "PromotionWaits": "waits {waits_ms} ms until no lease of {gone} can run any more; then others get what it held",
-    "ViewStable": "knows that all have view {view_version}: majorities are of {voters}; without data: {besides}",
-    "WokeUp": "was away for {away_ms} ms, and serves nobody before it knows that it is still a member",
-    "ServesAgain": "knows after {after_ms} ms whether it is still a member; {refused} requests were refused, to be asked again",
-    "Left": "left in view {view_version}",
-    "Ejected": "learns from {by} that others went on without it in view {view_version}",
-    "DataKept": "keeps {entries} entries in {partitions} partitions, to merge them where it rejoins",
-    "MergeStarted": "begins to merge what {former} held: {entries} entries in {partitions} partitions",
-    "MergeEnded": "has merged what {former} held: {sent} handed in, {taken} taken; left to others: {left_to_others} partitions",
-    "KeptDropped": "leaves with {entries} entries in {partitions} partitions that {former} had, and nobody has taken",
-    "WritesMayBeMissing": "goes on without {gone} from replicas that need not have all that was acknowledged",
-    "LossesAcknowledged": "tells {ids} no more: {operator} has taken note",
-    "MergeConflicts": "had {count} keys of map {map} that {former} had otherwise: {policy} took {kept_won} of its",
-    "MergedTooOld": "does not bring back {count} keys of map {map} that {former} had: they may have been removed long ago",
-    "PartitionsAssigned": "assigns the {partitions} partitions (table version {table_version})",
-    "PartitionsRepaired": "takes {gone} out of the table (version {table_version}); it had no other replica of {lost}",
-    "PartitionsDivided": "divides the {before} partitions into {after} (table version {table_version})",
-    "TableSearchEnded": "goes on with the table of {found_at} (version {table_version}) as the new master",
-    "ClusterStarted": "begins to work in view {view_version}: {size} members",
-}
-"""Of the kinds that are seen often. All others are told by their names and fields."""
-
-_OTHERWISE = {
-    "ProtectionChanged": (
-        "refuses",
-        "refuses {map} no more; {present} members that hold data are in view {view_version}",
-    ),
-    "LiteChanged": ("lite", "lets {subject} hold data, in view {view_version}"),
-}
-"""Of kinds that tell that something begins or ends: the field that is false in the end, and the sentence then."""
