@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from phalanx.audit.findings import Found
 from phalanx.audit.lives import FOREVER
+from phalanx.audit.tables import Tables
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of
-
-if TYPE_CHECKING:
-    from phalanx.audit.run import Tables
 
 PIECES = 240
 """Of the time that is shown."""

@@ -6,10 +6,9 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from phalanx.audit import detector, lives, migrations, replicas, views
@@ -17,33 +16,13 @@ from phalanx.audit.charts import gather
 from phalanx.audit.findings import Found, collect, merged
 from phalanx.audit.reading import Reading, read_events
 from phalanx.audit.scratch import Scratch, scratch, small
+from phalanx.audit.tables import Tables, make_tables
 from phalanx.audit.verdicts import PROPERTIES, TOLD_FINDINGS, AuditVerdict, Property, Report, Status
 from phalanx.rules import cite
 
 AT_ONCE = 3
 """So many queries: while one is planned, others keep the cores busy."""
 UNTOLD_DDL = "property string, history string, what string"
-
-
-class Tables(msgspec.Struct, frozen=True):
-    """What all parts of the audit look at."""
-
-    events: DataFrame
-    views: DataFrame
-    members: DataFrame
-    """See `lives`; with `removed_at`, when the line's list was without it."""
-    spans: DataFrame
-    reigns: DataFrame
-    gone: DataFrame
-    away: DataFrame
-    rows: DataFrame
-    held: DataFrame
-    moves: DataFrame
-    lost: DataFrame
-    waits: DataFrame
-    outages: DataFrame
-    judged: DataFrame
-    line: list[lives.Reign]
 
 
 def audit(spark: SparkSession, folder: str, *, with_charts: bool = False, history: str = "") -> Report:
@@ -53,7 +32,7 @@ def audit(spark: SparkSession, folder: str, *, with_charts: bool = False, histor
         reading = read_events(kept, folder)
         gaps = kept.save(lives.gaps(spark, reading.events), "gaps")
         on_tables = pool.submit(_found, lambda: views.table_findings(spark, reading.events), folder, gaps)
-        tables = _tables(kept, reading, pool)
+        tables = make_tables(kept, reading, pool)
         figures = pool.submit(_figures, spark, tables)
         circles, unsearched = views.order_findings(spark, tables.views)
         untold = pool.submit(_untold, spark, tables, reading, unsearched, gaps)
@@ -71,40 +50,6 @@ def _threads() -> Iterator[ThreadPoolExecutor]:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _tables(kept: Scratch, reading: Reading, pool: ThreadPoolExecutor) -> Tables:
-    """Those on which others stand are made one after another, and beside them those that nobody waits for."""
-    spark, events = kept.spark, reading.events
-
-    def later(name: str, make: Callable[..., DataFrame], *of: Any) -> Future[DataFrame]:
-        return pool.submit(lambda: kept.save(make(*of), name))
-
-    away = later("away", lives.absences, spark, events)
-    moves = later("moves", migrations.migrations, spark, events)
-    seen = kept.save(views.installed_views(spark, events), "views")
-    lived = kept.save(lives.lives(spark, reading.pieces), "lives")
-    line = lives.main_line(spark, seen, lived)
-    reigns = kept.save(small(spark, [msgspec.structs.astuple(each) for each in line], lives.REIGNS_DDL), "reigns")
-    rows = later("rows", replicas.rows_of_table, spark, events, reigns)
-    lost = later("lost", replicas.losses, spark, events, reigns)
-    gone = kept.save(replicas.departures(spark, seen, reigns), "gone")
-    removed = gone.selectExpr("history", "member", "at as removed_at")
-    members = kept.save(lived.join(removed, ["history", "member"], "left"), "members")
-    judged = later("judged", detector.suspicions, kept, events, members, away.result(), gone, seen)
-    waits = later("waits", replicas.refusals, spark, events, members)
-    spans = kept.save(
-        spark.sql("select history, min(first_at) as begins, max(last_at) as ends from {m} group by history", m=lived),
-        "spans",
-    )
-    held = kept.save(replicas.held(spark, rows.result(), gone), "held")
-    outages = kept.save(
-        replicas.outages(spark, events, held, gone, members, away.result(), reigns), "outages"
-    )  # fmt: skip
-    return Tables(
-        events, seen, members, spans, reigns, gone, away.result(), rows.result(), held, moves.result(), lost.result(),
-        waits.result(), outages, judged.result(), line,
-    )  # fmt: skip
 
 
 def _found(find: Callable[[], list[DataFrame]], folder: str, gaps: DataFrame) -> dict[str, Found]:

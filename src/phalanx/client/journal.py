@@ -29,9 +29,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
-from phalanx.client.plan_driver import carry_out
+from phalanx.client.plan_driver import PlanClient, carry_out
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.maps.journal_plans import JournalPlans
 from phalanx.maps.journals import PAGE_EVENTS, PAUSE_S
@@ -42,14 +41,11 @@ from phalanx.maps.journals import Position as Position
 from phalanx.maps.requests import check_map_name
 from phalanx.maps.time_limit import TimeLimit
 
-if TYPE_CHECKING:
-    from phalanx.client.sync import Client
-
 
 class Journal:
     """The journal of one map. Raises `UsageError` for what cannot name a map; nothing is asked yet."""
 
-    def __init__(self, map_name: str, client: Client) -> None:
+    def __init__(self, map_name: str, client: PlanClient) -> None:
         self.map_name = check_map_name(map_name)
         self._client = client
         self._plans = JournalPlans(self.map_name, client)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from phalanx.client.plan_driver import carry_out
+from phalanx.client.plan_driver import PlanClient, carry_out
 from phalanx.codec.rows import cut_rows, divided_rows, row_count
 from phalanx.common.errors import UsageError
 from phalanx.common.hidden_maps import is_hidden
@@ -16,9 +16,6 @@ from phalanx.maps.requests import expect, partitions_by_owner
 from phalanx.maps.time_limit import TimeLimit
 from phalanx.wire.limits import MAX_ROWS
 from phalanx.wire.messages import DoneReply, PackedRows, PutPacked
-
-if TYPE_CHECKING:
-    from phalanx.client.sync_map import SyncMap
 
 PageNumber = Callable[[int, int], int]
 """Of a partition of so many: the number of the page of rows that is put there."""
@@ -33,15 +30,14 @@ def rounds_of(parts: Mapping[int, bytes], most_rows: int) -> Iterator[dict[int, 
 
 
 def put_round(
-    rows_map: SyncMap, parts: Mapping[int, bytes], of: int, ttl_ms: int, number: PageNumber, what: str
+    client: PlanClient, name: str, parts: Mapping[int, bytes], of: int, ttl_ms: int, number: PageNumber, what: str
 ) -> list[tuple[int, int]]:
-    """Put rows of partitions of `of`; what one owner could not take is asked for again, within the time of one call.
+    """Put rows of partitions of `of` into the map of that name; what one owner could not take is asked for again, within the time of one call.
 
     Returns in which partitions, of how many, rows were put: the partitions may be divided in the middle of it.
     """
-    client = rows_map.client
     limit = TimeLimit(client.call_timeout_s)
-    plan = put_plan(rows_map.name, client.next_id, limit, parts, of, ttl_ms=ttl_ms, number=number, what=what)
+    plan = put_plan(name, client.next_id, limit, parts, of, ttl_ms=ttl_ms, number=number, what=what)
     return carry_out(plan, client)
 
 

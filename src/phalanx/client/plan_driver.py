@@ -1,19 +1,43 @@
-"""Carries out plans for the blocking client."""
+"""Carries out plans for the blocking client, and says what plans and maps need of it."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, assert_never
 
-from phalanx.maps.call_plans import CallOwners, CallPlan, FindTable, Pause, RefreshTable
-
-if TYPE_CHECKING:
-    from phalanx.client.sync import Client
+from phalanx.common.ids import Millis
+from phalanx.common.table import PartitionTable
+from phalanx.maps.call_plans import CallOwners, CallPlan, FindTable, Pause, RefreshTable, RequestNumbers
 
 T = TypeVar("T")
 
 
-def carry_out(plan: CallPlan[T], client: Client) -> T:
+class PlanClient(RequestNumbers, Protocol):
+    """What plans, maps and journals need of a blocking client (`client.sync.Client`)."""
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the cluster has, by the newest table known."""
+
+    @property
+    def call(self) -> Callable[[int, Any], Any]:
+        """Sends a request (the second argument) to the owner of a partition (the first), and waits for its one reply."""
+
+    def call_all(self, requests: list[tuple[int, Any]], within_ms: Millis = 0) -> list[Any]:
+        """Send requests to the owners of their partitions at once; their replies in the same order."""
+
+    def partition_table(self) -> PartitionTable:
+        """The newest partition table known."""
+
+    def refresh(self, within_s: float | None = None) -> PartitionTable:
+        """Ask a member for the table now."""
+
+    def map_names(self, *, with_empty: bool = False) -> list[str]:
+        """Names of the maps that have entries, sorted."""
+
+
+def carry_out(plan: CallPlan[T], client: PlanClient) -> T:
     """The result of a plan. Raises what the plan raises, and `UnavailableError` where no table is known in time."""
     outcome: Any = None
     while True:

@@ -133,7 +133,7 @@ class StagedAttempt:
         Where a page failed, the same may be asked for again, or another in its place.
         """
         for some in rounds_of(parts, BATCH_KEYS):
-            done = put_round(self._rows, some, of, ttl_ms, self._next_page, "staging rows")
+            done = put_round(self._rows.client, self._rows.name, some, of, ttl_ms, self._next_page, "staging rows")
             for partition, count in done:
                 self._follow_division(count)
                 for part in children_of(partition, self._of, count):

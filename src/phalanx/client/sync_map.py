@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, MutableMapping, Sequence, ValuesView
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from phalanx.client.packed_rows import put_round, rounds_of
-from phalanx.client.plan_driver import carry_out
+from phalanx.client.plan_driver import PlanClient, carry_out
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import from_data, from_key_data, keys_to_data, to_data, to_key_data
 from phalanx.grid.serving.judging import judged
@@ -26,9 +26,6 @@ from phalanx.wire.messages import (
     Replace,
     ValueReply,
 )
-
-if TYPE_CHECKING:
-    from phalanx.client.sync import Client
 
 T = TypeVar("T")
 
@@ -64,7 +61,7 @@ class SyncMap(MutableMapping[Any, Any]):
     owners had to be asked for it.
     """
 
-    def __init__(self, name: str, client: Client) -> None:
+    def __init__(self, name: str, client: PlanClient) -> None:
         self.name = name
         self.client = client
         self._plans = MapPlans(name, client)
@@ -219,7 +216,7 @@ class SyncMap(MutableMapping[Any, Any]):
     def put_packed(self, parts: Mapping[int, bytes], of: int, ttl_ms: int = 0) -> None:
         """Store serialised entries that are packed already (`grid.rows`), by their partitions among `of`."""
         for some in rounds_of(parts, MAX_ROWS):
-            put_round(self, some, of, ttl_ms, lambda partition, of: 0, "put_all")
+            put_round(self.client, self.name, some, of, ttl_ms, lambda partition, of: 0, "put_all")
 
     def scan_data(
         self, partitions: Iterable[int] | None = None, of: int | None = None

@@ -61,7 +61,7 @@ class ConnectionGroup:
         """The cluster's; None: it has none."""
         self.on_failure = on_failure
         self.loop = asyncio.get_running_loop()
-        self.flow = Flow(self.loop, self.call, limits, on_drop)
+        self.flow: Flow[FrameConnection] = Flow(self.loop, self.call, limits, on_drop)
         self.on_no_descriptor = on_no_descriptor
         self._due: list[FrameConnection] = []
         self.open: set[FrameConnection] = set()

@@ -17,15 +17,12 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from phalanx.common.errors import UnavailableError
 from phalanx.common.ids import Millis
 from phalanx.net.budgets import Backlogs, Pace, Reservations
-
-if TYPE_CHECKING:
-    from phalanx.net.connection import FrameConnection
 
 MIB = 1024 * 1024
 TICKS = 8
@@ -51,6 +48,45 @@ class Limits(NamedTuple):
     slow_peer_timeout_ms: Millis = 30_000
 
 
+class MeteredConnection(Hashable, Protocol):
+    """What budgets need of a connection (`net.connection.FrameConnection`)."""
+
+    written: int
+    """Bytes that were written, in all."""
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that were written, and that the kernel has not taken yet."""
+
+    @property
+    def part_bytes(self) -> int:
+        """Bytes that have come of a frame that is not whole."""
+
+    @property
+    def is_of_member(self) -> bool:
+        """Whether the peer is a member."""
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing is read any more."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is read for now."""
+
+    def pause(self, why: int) -> None:
+        """Do not read, for one reason more."""
+
+    def resume(self, why: int) -> None:
+        """Read, unless there is another reason not to."""
+
+    def reset(self) -> None:
+        """Break the connection off."""
+
+
+C = TypeVar("C", bound=MeteredConnection)
+
+
 class BacklogFull(UnavailableError):
     """So much waits for a member that nothing more is taken for it. What was to be sent was not."""
 
@@ -68,7 +104,7 @@ class _Part:
         """None: from the next tick on."""
 
 
-class Flow:
+class Flow(Generic[C]):
     """The budgets of one group of connections."""
 
     def __init__(
@@ -76,18 +112,18 @@ class Flow:
         loop: asyncio.AbstractEventLoop,
         call: Callable[[Callable[[], None]], None],
         limits: Limits,
-        on_drop: Callable[[FrameConnection, Drop, str], None] = lambda connection, why, text: None,
+        on_drop: Callable[[C, Drop, str], None] = lambda connection, why, text: None,
     ) -> None:
         """`call` calls what the loop is to call later. `on_drop` is told before a connection is dropped: why, and in figures."""
         self.limits = limits
         self._loop = loop
         self._call = call
         self._on_drop = on_drop
-        self.backlogs: Backlogs[FrameConnection] = Backlogs(limits.client_backlog_bytes, limits.total_backlog_bytes)
-        self._room: Reservations[FrameConnection] = Reservations(limits.partial_frame_bytes)
-        self._writing: dict[FrameConnection, Pace] = {}
+        self.backlogs: Backlogs[C] = Backlogs(limits.client_backlog_bytes, limits.total_backlog_bytes)
+        self._room: Reservations[C] = Reservations(limits.partial_frame_bytes)
+        self._writing: dict[C, Pace] = {}
         """Connections with a backlog."""
-        self._parts: dict[FrameConnection, _Part] = {}
+        self._parts: dict[C, _Part] = {}
         self._now: Millis = 0
         self._tick_ms = min(max(limits.slow_peer_timeout_ms // TICKS, 10), MAX_TICK_MS)
         self._timer: asyncio.TimerHandle | None = None
@@ -95,7 +131,7 @@ class Flow:
 
     # --- what waits to be written ------------------------------------------------------------------------------------
 
-    def wrote(self, connection: FrameConnection) -> None:
+    def wrote(self, connection: C) -> None:
         """Something was written that the kernel has not taken yet."""
         size = connection.backlog
         if connection.is_of_member:
@@ -110,12 +146,12 @@ class Flow:
         if self.backlogs.is_over:
             self._make_room()
 
-    def drained(self, connection: FrameConnection) -> None:
+    def drained(self, connection: C) -> None:
         """The kernel has taken what waited for this connection, or it will never be written."""
         if self._writing.pop(connection, None) is not None:
             self.backlogs.note(connection, 0)
 
-    def must_wait(self, connection: FrameConnection) -> bool:
+    def must_wait(self, connection: C) -> bool:
         """Whether requests of this connection wait, until its backlog is written or dropped connections are gone."""
         return self.backlogs.must_wait(connection)
 
@@ -130,7 +166,7 @@ class Flow:
 
     # --- frames that have come in part -------------------------------------------------------------------------------
 
-    def part_came(self, connection: FrameConnection, length: int) -> None:
+    def part_came(self, connection: C, length: int) -> None:
         """The first part of a frame of that length is here. The connection is paused until there is room for the rest."""
         waits = not self._room.ask(connection, length, self._now)
         self._parts[connection] = _Part(length, waits=waits)
@@ -138,7 +174,7 @@ class Flow:
             connection.pause(WAITS_FOR_ROOM)
         self._arm()
 
-    def part_grew(self, connection: FrameConnection, length: int) -> None:
+    def part_grew(self, connection: C, length: int) -> None:
         """More has come of what a part was told of, and it is the beginning of a frame of that length.
 
         Its time goes on: what a record or a header says by and by must not begin it anew.
@@ -153,17 +189,17 @@ class Flow:
         else:
             connection.resume(WAITS_FOR_ROOM)
 
-    def part_ended(self, connection: FrameConnection, *, is_whole: bool) -> None:
+    def part_ended(self, connection: C, *, is_whole: bool) -> None:
         """The frame is whole, or will never be."""
         if self._parts.pop(connection, None) is not None:
             self._give_back(connection, is_whole=is_whole)
 
-    def _give_back(self, connection: FrameConnection, *, is_whole: bool) -> None:
+    def _give_back(self, connection: C, *, is_whole: bool) -> None:
         for other in self._room.give_back(connection, self._now, is_whole=is_whole):
             self._parts[other].waits = False
             other.resume(WAITS_FOR_ROOM)
 
-    def gone(self, connection: FrameConnection) -> None:
+    def gone(self, connection: C) -> None:
         """The connection is closed: nothing of it is counted any more."""
         self._writing.pop(connection, None)
         self.backlogs.note(connection, 0)
@@ -195,7 +231,7 @@ class Flow:
         if self._writing or self._parts:
             self._arm()
 
-    def _is_too_slow(self, connection: FrameConnection, part: _Part) -> bool:
+    def _is_too_slow(self, connection: C, part: _Part) -> bool:
         """Whether too little of a frame came, though it could."""
         limit_ms, came = self.limits.slow_peer_timeout_ms, connection.part_bytes
         if self._room.is_late(connection, self._now, limit_ms):
@@ -206,7 +242,7 @@ class Flow:
             return False
         return not part.pace.is_kept(came, part.length - came, self._now, limit_ms)
 
-    def _drop(self, connection: FrameConnection, why: Drop, text: str) -> None:
+    def _drop(self, connection: C, why: Drop, text: str) -> None:
         self._writing.pop(connection, None)
         self.backlogs.drop(connection)
         self.part_ended(connection, is_whole=False)

@@ -24,13 +24,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from phalanx.common.errors import InvariantViolation
+from phalanx.common.ids import Address
+from phalanx.node.node import Node
 from phalanx.runtime.safe_logger import SafeLogger
-
-if TYPE_CHECKING:
-    from phalanx.runtime.member import Member
 
 logger = SafeLogger("phalanx.member")
 
@@ -49,7 +48,20 @@ _LAST_WORD = (
 )
 
 
-def tell_failure(member: Member | None, error: BaseException) -> None:
+class FailingMember(Protocol):
+    """What is told of a member that fails (`runtime.member.Member`)."""
+
+    node: Node
+
+    @property
+    def address(self) -> Address:
+        """Where it listens."""
+
+    def flush_events(self, within_s: float) -> bool:
+        """Close the event log, and wait in this thread for so many seconds at most. Whether all of it is written."""
+
+
+def tell_failure(member: FailingMember | None, error: BaseException) -> None:
     """Say for people why a member ends, what that means, and what they can do. None: there is none yet."""
     what = _what(error)
     logger.critical(
@@ -110,7 +122,7 @@ class ProcessEnd:
         self._armed.acquire()
         threading.Thread(target=self._end_late, name="failure", daemon=True).start()
 
-    def __call__(self, member: Member | None, error: BaseException) -> None:
+    def __call__(self, member: FailingMember | None, error: BaseException) -> None:
         """End the process. Does not return."""
         try:
             self._armed.release()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Set
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, Protocol, get_args
 
 from phalanx.common.errors import EntryTooLarge, ErrorCode, OutOfMemory, ProtocolError
 from phalanx.common.ids import Address, ClientId, MemberId, is_client
@@ -18,6 +18,9 @@ from phalanx.net.addresses import socket_address
 from phalanx.net.connection import ConnectionGroup, FrameConnection
 from phalanx.net.flow import WAITS_FOR_READER
 from phalanx.net.greeting import GREETING_TIMEOUT_S, Accepting
+from phalanx.node.node import Node
+from phalanx.runtime.connection_owner import ConnectionOwner
+from phalanx.runtime.failure import MemoryShortage
 from phalanx.wire.codec import request_decoder
 from phalanx.wire.messages import (
     Challenge,
@@ -41,9 +44,6 @@ from phalanx.wire.messages import (
     ValueReply,
 )
 from phalanx.wire.refused import UnreadRequest
-
-if TYPE_CHECKING:
-    from phalanx.runtime.member import Member
 
 CHEAP = frozenset(
     [
@@ -90,10 +90,28 @@ def end_of_lot(messages: list[Message], start: int, stop: int) -> int:
     return stop
 
 
+class Acceptor(ConnectionOwner, Protocol):
+    """What a connection that somebody opened needs of its member besides."""
+
+    node: Node
+    memory_shortage: MemoryShortage
+    own_addresses: frozenset[Address]
+    """Under which others may dial this member, normalised."""
+
+    def why_no_place(self, connection: Inbound, sender: str) -> str:
+        """Why a peer that has greeted is not taken; empty: it is."""
+
+    def inbound_opened(self, connection: Inbound) -> None:
+        """A peer greeted."""
+
+    def inbound_closed(self, connection: Inbound) -> None:
+        """The connection is closed."""
+
+
 class Inbound(FrameConnection):
     """A connection that somebody opened to this member: a client, or another member that sends on it."""
 
-    def __init__(self, member: Member, group: ConnectionGroup) -> None:
+    def __init__(self, member: Acceptor, group: ConnectionGroup) -> None:
         super().__init__(group)
         self._member = member
         self.sender: MemberId | ClientId | None = None

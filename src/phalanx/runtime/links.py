@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from phalanx.common.errors import EntryTooLarge, ErrorCode, ProtocolError
 from phalanx.common.ids import Target, address_of, host_and_port, is_client
@@ -13,11 +13,9 @@ from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp, Received
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.flow import BacklogFull, Drop
 from phalanx.net.link import Link
+from phalanx.runtime.connection_owner import ConnectionOwner
 from phalanx.runtime.safe_logger import SafeLogger
 from phalanx.wire.messages import ErrorReply, MembersUpdate, Message, Reply, Request, TableUpdate
-
-if TYPE_CHECKING:
-    from phalanx.runtime.member import Member
 
 logger = SafeLogger("phalanx.member")
 
@@ -30,7 +28,7 @@ _REQUESTS = frozenset(get_args(Request))
 class Links:
     """Sends the messages of one member to others, and tells it what becomes of the connections."""
 
-    def __init__(self, member: Member, group: ConnectionGroup) -> None:
+    def __init__(self, member: ConnectionOwner, group: ConnectionGroup) -> None:
         self._member = member
         self._group = group
         self._of: dict[Target, Link] = {}

@@ -128,7 +128,7 @@ class Member:
         return self.node.this
 
     @property
-    def address(self) -> str:
+    def address(self) -> Address:
         """`host:port` under which others reach this member."""
         return address_of(self.node.this)
 
