@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from phalanx.cli.lite import change_lite
 from phalanx.cli.losses import as_objects, show_losses
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json, table
+from phalanx.cli.until_done import change_lite
 from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of, incarnation_of

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
 import typer
 
-from phalanx.cli.dividing import divide
 from phalanx.cli.losses import acknowledge, as_objects, show_losses
 from phalanx.cli.options import At, ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json, table
 from phalanx.cli.progress import NEVER_S, Seen, Until, Watched, as_object, in_one_line, watch
-from phalanx.client.ask import Inquirer, Placement
-from phalanx.common.errors import UnavailableError, UsageError
+from phalanx.cli.until_done import divide
+from phalanx.client.ask import Inquirer, Placement, ask_each
+from phalanx.common.errors import UsageError
 from phalanx.common.ids import MemberId, address_of, parse_addresses
 from phalanx.common.words import counted
 from phalanx.wire.messages import ReplicasReply
 
-ASKED_AT_ONCE = 16
 Holdings = dict[MemberId, ReplicasReply | None]
 """Of each member of the view: what it says that it holds; None if it does not answer."""
 
@@ -102,17 +100,7 @@ def _tell(seen: Seen, cluster: str, *, every: bool) -> None:
 
 
 def _holdings(placement: Placement, cluster: str) -> Holdings:
-    members = placement.view.members
-    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:  # one that hangs delays no other
-        return dict(zip(members, pool.map(lambda member: _held_by(member, cluster), members), strict=True))
-
-
-def _held_by(member: MemberId, cluster: str) -> ReplicasReply | None:
-    try:
-        with Inquirer(address_of(member), cluster=cluster) as inquirer:
-            return inquirer.replicas()
-    except UnavailableError:
-        return None
+    return ask_each(placement.view.members, cluster, Inquirer.replicas)
 
 
 def _as_object(seen: Seen, holdings: Holdings, *, every: bool) -> dict[str, Any]:

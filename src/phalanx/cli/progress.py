@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from phalanx.cli.output import Console, Text, console
-from phalanx.client.ask import Inquirer, Placement, ask_any
+from phalanx.client.ask import Inquirer, Placement, ask_any, ask_member
 from phalanx.client.wire import RefusedByPeer
 from phalanx.common.errors import TwoClusters, UnavailableError
 from phalanx.common.ids import Address, MemberId, address_of
@@ -72,12 +72,8 @@ class Watched:
         return Seen(placement, told, losses)
 
     def _ask(self, master: MemberId) -> MigrationsReply | None:
-        try:
-            with Inquirer(address_of(master), cluster=self._cluster) as inquirer:
-                told = inquirer.migrations()
-        except UnavailableError:
-            return None
-        return told if told.is_master else None
+        told = ask_member(master, self._cluster, Inquirer.migrations)
+        return told if told is not None and told.is_master else None
 
     def _note(self, answered: Address, placement: Placement, told: MigrationsReply | None) -> None:
         # Whoever was asked may leave next: the others are asked then.

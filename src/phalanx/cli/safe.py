@@ -12,8 +12,8 @@ from phalanx.cli.losses import as_objects, show_losses
 from phalanx.cli.options import ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json
 from phalanx.cli.safety import Judgement, MasterSays, Reason, judge
-from phalanx.client.ask import Inquirer
-from phalanx.common.errors import UnavailableError, UsageError
+from phalanx.client.ask import Inquirer, ask_member
+from phalanx.common.errors import UsageError
 from phalanx.common.ids import Address, MemberId, address_of, parse_addresses
 from phalanx.runtime.config import DEFAULT_PORT
 from phalanx.wire.messages import LossesReply, SafetyReply
@@ -65,13 +65,9 @@ def _ask(address: Address, cluster: str) -> tuple[Judgement, SafetyReply, Losses
 
 
 def _ask_master(master: MemberId, cluster: str) -> MasterSays | None:
-    try:
-        with Inquirer(address_of(master), cluster=cluster) as inquirer:
-            says = MasterSays(inquirer.member(), inquirer.migrations(), inquirer.safety())
-    except UnavailableError:
-        return None
+    says = ask_member(master, cluster, lambda asked: MasterSays(asked.member(), asked.migrations(), asked.safety()))
     # Another incarnation at its address: that one follows whoever is the master now.
-    return says if says.member == master else None
+    return says if says is not None and says.member == master else None
 
 
 def _show(found: Judgement) -> None:
@@ -107,16 +103,13 @@ def _as_object(found: Judgement, own: SafetyReply) -> dict[str, Any]:
         "against_kill": found.against_kill,
         "against_leaving": found.against_leaving,
         "notes": found.notes,
-        "owned": own.owned,
-        "backups": own.backups,
-        "only_here": own.only_here,
-        "lacking": own.lacking,
-        "unconfirmed": own.unconfirmed,
-        "kept": own.kept,
-        "kept_entries": own.kept_entries,
-        "migrating": own.migrating,
-        "wanted_replicas": own.wanted_replicas,
-        "configured_replicas": own.configured_replicas,
-        "table_version": own.table_version,
+        **{name: getattr(own, name) for name in _OWN},
         "view_version": own.view.version,
     }
+
+
+_OWN = (
+    "owned", "backups", "only_here", "lacking", "unconfirmed", "kept", "kept_entries", "migrating", "wanted_replicas",
+    "configured_replicas", "table_version",
+)  # fmt: skip
+"""Fields of what the member says that machines are told."""

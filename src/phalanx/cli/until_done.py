@@ -1,4 +1,7 @@
-"""An operator's wish that a member fulfils when it can: asked again until it is so, or for long enough."""
+"""An operator's wish that a member fulfils when it can: asked again until it is so, or for long enough.
+
+`phalanx members --promote|--demote`, `phalanx partitions --set-count`.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from phalanx.client.ask import Inquirer, ask_any
-from phalanx.common.errors import ConnectError, UnavailableError
-from phalanx.common.ids import Address
+from phalanx.client.ask import Inquirer, ask_any, find_master
+from phalanx.common.errors import ConnectError, UnavailableError, UsageError
+from phalanx.common.ids import Address, address_of, parse_address
 
 WITHIN_S = 60.0
 ASK_AGAIN_AFTER_S = 0.2
@@ -33,3 +36,36 @@ def ask_until_done(
             time.sleep(ASK_AGAIN_AFTER_S)
         else:
             return
+
+
+def change_lite(at: str, cluster: str, of: str, *, lite: bool) -> None:
+    """Ask the member at an address until it is so, and its data, if it is to hold none any more, is with others.
+
+    Raises `UsageError` where no member of the cluster is there, and `UnavailableError` where it takes too
+    long, for example because no other member holds data.
+    """
+    address = parse_address(of)
+    view = ask_any(at, cluster, Inquirer.members).view
+    if address not in [address_of(member) for member in view.members]:
+        there = ", ".join(address_of(member) for member in view.members)
+        raise UsageError(f"{of!r} is no member of this cluster: give one of {there}")
+    ask_until_done(
+        lambda: address,
+        cluster,
+        lambda inquirer: inquirer.change_lite(lite),
+        "it goes on waiting, and the opposite takes it back",
+    )
+
+
+def divide(at: str, cluster: str, count: int) -> None:
+    """Ask the master until there are so many. Raises `UsageError` for a count that cannot be.
+
+    Migrations under way have to end first, and no other begins meanwhile: so that ends the wait, or its time does, with
+    `UnavailableError`.
+    """
+    ask_until_done(
+        lambda: find_master(at, cluster),
+        cluster,
+        lambda inquirer: inquirer.change_partition_count(count),
+        "the master goes on waiting, ask again",
+    )

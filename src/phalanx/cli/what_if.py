@@ -11,7 +11,7 @@ import typer
 from phalanx.cli.cuts import Find, find_all, read_cuts
 from phalanx.cli.options import ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json, table
-from phalanx.client.ask import Inquirer, Placement, ask_any
+from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import UsageError
 from phalanx.common.ids import address_of
 from phalanx.common.words import quoted
@@ -110,10 +110,7 @@ def _draw(members: str | None) -> Given:
 
 
 def _ask(at: str, cluster: str) -> Given:
-    def ask(inquirer: Inquirer) -> Placement:
-        return inquirer.placement()
-
-    placement = ask_any(at, cluster, ask)
+    placement = ask_any(at, cluster, Inquirer.placement)
     view, partition_table = placement.view, placement.table
     names: list[str] = [address_of(member) for member in view.members]
     known = {name: name for name in names}
@@ -237,9 +234,5 @@ def _as_object(
         "narrowed": dict(best.narrowed),
         "tie_is_exact": best.tie_is_exact,
         "largest_count": _count(best),
-        "largest": [{"kept": kept, **_plain(search.find_standing(kept))} for kept in sets],
+        "largest": [{"kept": kept, **msgspec.structs.asdict(search.find_standing(kept))} for kept in sets],
     }
-
-
-def _plain(value: msgspec.Struct) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__struct_fields__}

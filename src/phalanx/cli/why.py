@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,14 +18,13 @@ from phalanx.cli.options import ClusterName, Json, SecretFile
 from phalanx.cli.output import Text, console, print_json
 from phalanx.cli.partition_story import ABOUT_MANY, Held, PartitionStory
 from phalanx.cli.story import LISTS, Decision, EventStory, StorySource, find_incarnations, together
-from phalanx.client.ask import Inquirer, ask_any
+from phalanx.client.ask import Inquirer, ask_any, ask_each
 from phalanx.common.errors import UnavailableError, UsageError
 from phalanx.common.ids import MemberId, address_of
 from phalanx.common.words import counted
 from phalanx.rules import words_of
 from phalanx.wire.messages import HistoryReply, LossesReply
 
-ASKED_AT_ONCE = 16
 PARTITION = re.compile(r"\d{1,6}")
 """More digits are the beginning of an incarnation."""
 
@@ -128,9 +126,11 @@ def ask_members(at: str, cluster: str, partition: int | None = None) -> StorySou
     of = -1 if partition is None else partition
     asked, first, at_ms = ask_any(at, cluster, lambda inquirer: (inquirer.member(), inquirer.history(of), _now()))
     others = [other for other in (first.view.members if first.view is not None else ()) if other != asked]
-    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        answers = pool.map(lambda other: _history_of(other, cluster, of), others)
-        replies = {asked: (first, at_ms)} | dict(zip(others, answers, strict=True))
+    told = ask_each(others, cluster, lambda inquirer: (inquirer.member(), inquirer.history(of), _now()))
+    replies: dict[MemberId, tuple[HistoryReply, int] | None] = {asked: (first, at_ms)}
+    for other, answer in told.items():
+        # Another incarnation that has come to the address meanwhile knows nothing of what this one decided.
+        replies[other] = answer[1:] if answer is not None and answer[0] == other else None
     source = StorySource(decisions=[])
     for member, reply in replies.items():
         if reply is None:
@@ -139,16 +139,6 @@ def ask_members(at: str, cluster: str, partition: int | None = None) -> StorySou
         _add_reply(source, member, *reply)
     source.decisions.sort(key=lambda decision: decision.at_ms)
     return source
-
-
-def _history_of(member: MemberId, cluster: str, partition: int) -> tuple[HistoryReply, int] | None:
-    """What the member remembers, and when it said so: ages count from then."""
-    try:
-        with Inquirer(address_of(member), cluster=cluster) as inquirer:
-            # Another incarnation has come to the address meanwhile: it knows nothing of what this one decided.
-            return (inquirer.history(partition), _now()) if inquirer.member() == member else None
-    except UnavailableError:
-        return None
 
 
 def _add_reply(source: StorySource, member: MemberId, history: HistoryReply, at_ms: int) -> None:

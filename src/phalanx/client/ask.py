@@ -11,6 +11,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
@@ -52,6 +53,7 @@ from phalanx.wire.messages import (
 )
 
 DEFAULT_TIMEOUT_S = 3.0
+ASKED_AT_ONCE = 16
 
 
 class _Reply(Protocol):
@@ -313,6 +315,21 @@ def _check_one_cluster(
     for other, reply in as_they_answer(asked, Inquirer.table, WAIT_MS / 1000):
         if conflict := conflict_of_seeds(first.cluster, side, side_of(reply), other.address):
             raise TwoClusters(conflict)
+
+
+def ask_member(member: MemberId, cluster: str, ask: Callable[[Inquirer], T]) -> T | None:
+    """What the member at an address answers; None: nobody does. Whether it is that incarnation, `ask` has to look at."""
+    try:
+        with Inquirer(address_of(member), cluster=cluster) as inquirer:
+            return ask(inquirer)
+    except UnavailableError:
+        return None
+
+
+def ask_each(members: Sequence[MemberId], cluster: str, ask: Callable[[Inquirer], T]) -> dict[MemberId, T | None]:
+    """As `ask_member`, of all members side by side: one that hangs delays no other."""
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        return dict(zip(members, pool.map(lambda member: ask_member(member, cluster, ask), members), strict=True))
 
 
 def put_living_first(

@@ -83,11 +83,6 @@ class Opening:
         return self._reader.rest
 
     @property
-    def waits_to_read(self) -> bool:
-        """Whether the socket is ready when it can be read; else when it can be written."""
-        return self._is_connected
-
-    @property
     def waits_for(self) -> int:
         """The event of `select.poll` at which the socket is ready."""
         return select.POLLIN if self._is_connected else select.POLLOUT
