@@ -8,7 +8,6 @@ import os
 import uuid
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, NoReturn
 
 from phalanx.client.core import ClientCore
@@ -83,9 +82,7 @@ class AsyncClient:
     async def __aenter__(self) -> AsyncClient:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     def map(self, name: str) -> AsyncMap:
@@ -354,9 +351,7 @@ class _Connecting:
         self._client = await self._connect()
         return self._client
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if self._client is not None:
             await self._client.close()
 
