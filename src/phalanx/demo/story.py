@@ -58,7 +58,7 @@ class DemoStory:
     def run(self) -> None:
         """Tell it all. No member and no session of Spark is left when this returns or raises."""
         report, began = self.report, time.monotonic()
-        with ExitStack() as stack:
+        with ExitStack() as stack, self._console.status("at work"):
             try:
                 self._start_members(stack)
                 self._load(_start_spark(self._folder, stack))
@@ -113,10 +113,9 @@ class DemoStory:
 
     def _write_while_members_die(self) -> Writer:
         report = self.report
-        victims = {0: "nobody", 1: "the member that owns most"}.get(
-            report.killed, f"one after the other of {report.killed}"
-        )
-        self._heading(3, f"A program keeps writing to a sixth map, {MAP}, while {victims} is killed")
+        killing = {0: "nobody is", 1: "the member that owns most is"}
+        who = killing.get(report.killed, f"{report.killed} members, one after the other, are")
+        self._heading(3, f"A program keeps writing to a sixth map, {MAP}, while {who} killed")
         writer = Writer(self._cluster.addresses, CLUSTER)
         writer.start()
         time.sleep(WRITE_FOR_S)
