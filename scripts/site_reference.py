@@ -24,6 +24,8 @@ from phalanx.client.journal import Journal
 from phalanx.client.sync_map import SyncMap
 from phalanx.common import errors
 from phalanx.maps.async_map import AsyncMap
+from phalanx.runtime.overload import Overload
+from phalanx.runtime.slow_turns import SlowTurns
 from phalanx.spark.options import OPTIONS
 from phalanx.wire.log_events import LogEvent
 from phalanx.wire.membership_events import MembershipEvent
@@ -31,7 +33,14 @@ from phalanx.wire.merge_events import MergeEvent
 from phalanx.wire.table_events import TableEvent
 
 PUBLIC: dict[str, tuple[Any, ...]] = {
-    "A member in your process": (phalanx.start_member, phalanx.Member, phalanx.Config, phalanx.MapConfig),
+    "A member in your process": (
+        phalanx.start_member,
+        phalanx.Member,
+        Overload,
+        SlowTurns,
+        phalanx.Config,
+        phalanx.MapConfig,
+    ),
     "Clients": (phalanx.Client, phalanx.connect, phalanx.AsyncClient),
     "Maps": (SyncMap, AsyncMap),
     "Journals": (
@@ -62,19 +71,11 @@ INTERNAL: dict[str, tuple[str, ...]] = {
     "Config": ("address", "find_secret", "limits", "own_addresses", "warnings"),
     "MapConfig": ("as_change",),
     "Member": (
-        *(
-            "distrusted",
-            "fail",
-            "feed",
-            "flush_events",
-            "inbound_closed",
-            "inbound_opened",
-            "now",
-            "on_forked",
-            "overload",
-        ),
-        *("own_addresses", "receivers", "refused_strangers", "slow_turns", "start", "why_no_place"),
+        *("distrusted", "fail", "feed", "flush_events", "inbound_closed", "inbound_opened", "now", "on_forked"),
+        *("own_addresses", "receivers", "start", "why_no_place"),
     ),
+    "Overload": ("broke_protocol", "crowded", "dropped", "no_descriptor", "refused"),
+    "SlowTurns": ("limit_s", "note"),
     "Source": ("connect",),
     "StagedAttempt": ("put_packed",),
     "SyncMap": ("everywhere", "put_packed", "scan_packed"),

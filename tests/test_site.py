@@ -1,6 +1,7 @@
 """The documentation builds as a site without a warning, loads nothing from elsewhere, and says what the code says."""
 
 import importlib.util
+import inspect
 import re
 import subprocess
 import sys
@@ -56,6 +57,21 @@ def test_the_reference_has_what_the_code_has(site: Path) -> None:
         assert words in commands
     assert "ViewInstalled" in (site / "reference" / "events.html").read_text(encoding="utf-8")
     assert "startingOffsets" in (site / "reference" / "spark-options.html").read_text(encoding="utf-8")
+
+
+def test_the_reference_of_python_has_no_internals(site: Path, hooks: ModuleType) -> None:
+    reference = hooks.site_reference
+    page = (site / "reference" / "python.html").read_text(encoding="utf-8")
+    kinds = {kind.__name__: kind for group in reference.PUBLIC.values() for kind in group}
+    for name, hidden in reference.INTERNAL.items():
+        place = f"{kinds[name].__module__}.{name}"
+        source = inspect.getsource(inspect.getmodule(kinds[name]))
+        assert f'id="{place}"' in page
+        for each in hidden:
+            assert f'id="{place}.{each}"' not in page
+            assert each in source, f"{name}.{each} is gone: INTERNAL need not name it"
+    assert f'id="{kinds["Member"].__module__}.Member.stop"' in page
+    assert "call_timeout_s" in page, "the constructor of a client"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ logger = SafeLogger("phalanx.member")
 
 
 class Overload:
-    """Counters of one member; each has a `total`, and tells of one host once a minute at most."""
+    """Counters of one member, `Member.overload`: each has a `total`, and is logged once a minute for each host at most."""
 
     def __init__(self, address: Callable[[], str], now_s: Callable[[], float]) -> None:
         self._address, self._now_s = address, now_s

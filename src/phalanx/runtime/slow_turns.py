@@ -22,13 +22,15 @@ SHOWN_CHARACTERS = 60
 
 
 class SlowTurns:
-    """Of one member."""
+    """The turns of one member that took longer than `slow_turn_warning_ms`. See `Member.slow_turns`."""
 
     def __init__(self, warning_ms: int) -> None:
         self.limit_s = warning_ms / 1000 if warning_ms else NEVER_S
         """A turn that takes longer is to be noted."""
         self.total = 0
+        """How many there were."""
         self.longest_s = 0.0
+        """How long the longest took, in seconds."""
         self._untold = 0
         """Since the last line, which told of one more."""
         self._told_s = -NEVER_S
