@@ -68,7 +68,7 @@ INTERNAL: dict[str, tuple[str, ...]] = {
         *("ask", "call", "call_all", "founders", "members", "next_id", "put_packed", "refresh", "replicas"),
         *("partition_table", "scan_packed"),
     ),
-    "Config": ("address", "find_secret", "limits", "own_addresses", "warnings"),
+    "Config": ("address", "find_secret", "limits", "own_addresses"),
     "MapConfig": ("as_change",),
     "Member": (
         *("distrusted", "fail", "feed", "flush_events", "inbound_closed", "inbound_opened", "now", "on_forked"),
@@ -203,11 +203,15 @@ def events_page() -> str:
     for title, union in EVENTS.items():
         parts += ["", f"## {title}"]
         for kind in get_args(union) if isinstance(union, UnionType) else (union,):
-            parts += ["", f"### {kind.__name__}", "", _text(inspect.getdoc(kind) or "")]
+            own = inspect.cleandoc(vars(kind).get("__doc__") or "")  # a base class says nothing of this event
+            parts += ["", f"### {kind.__name__}", "", _text(own)]
             told, fields = _field_docs(kind), msgspec.structs.fields(kind)
-            if fields:
+            types = inspect.get_annotations(kind)
+            if fields and not told:
+                parts += ["", "| field | type |", "|---|---|"]
+                parts += [f"| `{f.name}` | `{_type(types, f)}` |" for f in fields]
+            elif fields:
                 parts += ["", "| field | type | meaning |", "|---|---|---|"]
-                types = inspect.get_annotations(kind)
                 parts += [f"| `{f.name}` | `{_type(types, f)}` | {_cell(told.get(f.name))} |" for f in fields]
     return "\n".join(parts) + "\n"
 
