@@ -88,14 +88,14 @@ def held_halfway(batch: int) -> Iterator[None]:
     """Of the requests that make rows the map's, only half are sent before it may stop."""
     plain = Client.call_all
 
-    def call_all(self: Client, requests: list[tuple[int, Any]]) -> list[Any]:
+    def call_all(self: Client, requests: list[tuple[int, Any]], within_ms: int = 0) -> list[Any]:
         if not (isinstance(requests[0][1], ChangeStaged) and requests[0][1].step is StagedStep.APPLY):
-            return plain(self, requests)
+            return plain(self, requests, within_ms)
         assert len(requests) > 1, "with one owner there is no half"
         half = len(requests) // 2
-        first = plain(self, requests[:half])
+        first = plain(self, requests[:half], within_ms)
         hold("inside", batch)
-        return first + plain(self, requests[half:])
+        return first + plain(self, requests[half:], within_ms)
 
     Client.call_all = call_all  # type: ignore[method-assign]  # in a process that Spark made for this writer
     try:
