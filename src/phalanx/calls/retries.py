@@ -39,7 +39,7 @@ SPARE_ENDS = 64
 
 
 def why_no_owners(view: MembersView) -> str:
-    """What to tell those who wait for an owner where there can be none; empty: there can."""
+    """Return what to tell callers that wait for an owner where there can be none; empty: there can be one."""
     return "" if view.data_members else "no member of the cluster holds data: all are lite members; start another"
 
 
@@ -235,11 +235,11 @@ class CallRouter:
         return min(first, self._retry_at) if self.waiting else first
 
     def waiting_since(self) -> Millis | None:
-        """When the oldest call under way began."""
+        """Return when the oldest call under way began."""
         return next(iter(self._pending.values())).deadline - self._timeout_ms if self._pending else None
 
     def waited_for_longest(self) -> Target | None:
-        """Who is asked by the oldest call under way."""
+        """Return who is asked by the oldest call under way."""
         return next(iter(self._pending.values())).target if self._pending else None
 
     def on_time(self, now: Millis) -> None:
@@ -256,7 +256,7 @@ class CallRouter:
                 self._send(pending, now)
 
     def end(self, reason: str) -> None:
-        """Nobody is asked any more: what is open ends."""
+        """End all open calls: nobody is asked any more."""
         self._ended = reason
         for pending in list(self._pending.values()):
             self._fail(pending, self._code_without_answer(pending), reason)
@@ -338,7 +338,7 @@ class CallRouter:
         self._fail(pending, self._code_without_answer(pending), why)
 
     def code_without_answer(self, request_id: int) -> ErrorCode:
-        """What to tell the caller of a call that gets no answer any more."""
+        """Return the error code for a call that gets no answer any more."""
         pending = self._pending.get(request_id)
         return self._code_without_answer(pending) if pending is not None else ErrorCode.INDETERMINATE
 

@@ -63,7 +63,7 @@ def fields_of(packed: Packed, names: Collection[str]) -> Mapping[str, msgspec.Ra
 
 
 def key_of(data: bytes) -> Any:
-    """As `from_key_data`, but a list or map within the key is a `CONTAINER`. Raises `UNREADABLE` and `CorruptDataError`."""
+    """Decode a key; a list or map within it becomes a `CONTAINER`. Raises `UNREADABLE` and `CorruptDataError`."""
     if data[:4] != MSGPACK_PREFIX:
         return from_key_data(data)
     payload = data[4:]

@@ -49,5 +49,5 @@ def partitions_of(keys_data: Sequence[bytes], partition_count: int) -> list[int]
 
 
 def scan_position(key_data: bytes) -> int:
-    """Where a scan meets the serialised key: the hash as an unsigned number. Keys of one position follow by their bytes."""
+    """Return the position of a serialised key in a scan: its hash as an unsigned number; equal ones go by bytes."""
     return mmh3_32_uintdigest(key_data[4:], HASH_SEED)

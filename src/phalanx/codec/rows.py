@@ -40,13 +40,13 @@ NOTHING: Final = Extent(0, 0, 0, 0)
 
 
 def extent_of(sizes: Collection[int]) -> Extent:
-    """Of what has these sizes."""
+    """Return the number of items with these sizes, and their bytes in total."""
     different = set(sizes)
     return Extent(len(sizes), sum(sizes), min(different), max(different)) if sizes else NOTHING
 
 
 def together(extents: Iterable[Extent]) -> Extent:
-    """Of all of them."""
+    """Return the extent of all of them."""
     some = [each for each in extents if each.many]
     if not some:
         return NOTHING
@@ -55,7 +55,7 @@ def together(extents: Iterable[Extent]) -> Extent:
 
 
 def extents_of(data: bytes, start: int = 0) -> tuple[Extent, Extent]:
-    """Of the keys and the values of rows, from a place on. Raises `BadRows` unless exactly the rest has these sizes."""
+    """Return the extents of keys and values from a place on. Raises `BadRows` unless the sizes fit the rest exactly."""
     if len(data) < start + NUMBER_BYTES:
         raise BadRows(f"{len(data) - start} bytes do not say how many rows they are")
     count = row_count(data, start)
@@ -70,7 +70,7 @@ def extents_of(data: bytes, start: int = 0) -> tuple[Extent, Extent]:
 
 
 def _extent(sizes: bytes) -> Extent:
-    """Of what has these sizes, which are often all the same."""
+    """Return the extent of items with these sizes, which are often all the same."""
     first, many = sizes[:NUMBER_BYTES], len(sizes) // NUMBER_BYTES
     if sizes == first * many:
         size = int.from_bytes(first, "little")
@@ -79,7 +79,7 @@ def _extent(sizes: bytes) -> Extent:
 
 
 def row_count(data: bytes, start: int = 0) -> int:
-    """How many rows they say that they are."""
+    """Return the number of rows that they say they are."""
     return int.from_bytes(data[start : start + NUMBER_BYTES], "little")
 
 
@@ -183,7 +183,7 @@ def divided_rows(rows: Mapping[int, bytes], partition_count: int) -> dict[int, b
 
 
 def cut_rows(data: bytes, max_bytes: int, max_rows: int | None = None) -> list[bytes]:
-    """The same rows in pieces of about so many bytes, and so many rows, at most; of at least one row."""
+    """Cut rows into pieces of at most about so many bytes and so many rows; each has at least one row."""
     if len(data) <= max_bytes and (max_rows is None or row_count(data) <= max_rows):
         return [data]
     keys, values = unpack_rows(data)

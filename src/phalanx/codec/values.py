@@ -167,7 +167,7 @@ def from_key_data(key_data: bytes) -> Any:
 
 
 def keys_to_data(keys: Sequence[object]) -> list[bytes]:
-    """As `to_key_data` of each."""
+    """Serialise keys like `to_key_data`."""
     if {*map(type, keys)} == {str}:
         heads = _STR_HEADS
         try:
@@ -178,7 +178,7 @@ def keys_to_data(keys: Sequence[object]) -> list[bytes]:
 
 
 def values_to_data(values: Sequence[object]) -> list[bytes]:
-    """As `to_data` of each."""
+    """Serialise values like `to_data`."""
     heads = _BYTES_HEADS
     return [
         heads[len(value)] + value if type(value) is bytes and len(value) < _READY else to_data(value)
@@ -187,7 +187,7 @@ def values_to_data(values: Sequence[object]) -> list[bytes]:
 
 
 def values_from_data(datas: Sequence[bytes]) -> list[Any]:
-    """As `from_data` of each."""
+    """Deserialise values like `from_data`."""
     heads = _BYTES_HEADS_BY_SIZE
     return [
         data[8:] if (size := len(data)) < _READY and data[:8] == heads[size] else from_data(data)

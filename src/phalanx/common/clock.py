@@ -81,7 +81,7 @@ class GridClock:
         return _PACK(stamp) + value
 
     def read(self, now: Millis) -> int:
-        """What others are told of this clock: no stamp that was given or seen here is greater."""
+        """Return what to tell others of this clock: no stamp that was given or seen here is greater."""
         return max((now + self.offset_ms) << COUNTER_BITS, self._last)
 
     def adopt(self, stamp: int, now: Millis) -> None:
@@ -110,6 +110,6 @@ class GridClock:
         return True
 
     def observe_stored(self, stored: list[bytes], now: Millis) -> None:
-        """As `observe`, of several stored values: by their first bytes, the greatest has the greatest stamp."""
+        """Observe the stamps of several stored values: the value with the greatest first bytes has the greatest stamp."""
         if stored:
             self.observe(stamp_of(max(stored)), now)

@@ -211,7 +211,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.max_key_bytes + self.max_value_bytes, MIN_BULK_BYTES)
 
     def warnings(self) -> list[str]:
-        """What works, and is hardly meant so."""
+        """Return warnings about settings that work but are hardly intended."""
         if self.partial_resolution_heartbeats not in (1, 2):
             return []
         return [

@@ -75,7 +75,7 @@ def job_of(name: str) -> str:
 
 
 def kind_of(name: str) -> HiddenKind | None:
-    """What a hidden map is; None: it is none."""
+    """Return the kind of a hidden map; None: the map is not hidden."""
     if not name.startswith(HIDDEN):
         return None
     return next((kind for kind in HiddenKind if name[1:].startswith(f"{kind}/")), None)

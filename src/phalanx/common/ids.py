@@ -111,6 +111,6 @@ def may_be_member(text: str) -> bool:
 
 
 def log_form(member: MemberId) -> str:
-    """How member lists and log lines show a member: `Member [host]:port - incarnation`."""
+    """Return a member as member lists and log lines show it: `Member [host]:port - incarnation`."""
     host, _, port = address_of(member).rpartition(":")
     return f"Member [{host.strip('[]')}]:{port} - {incarnation_of(member)}"

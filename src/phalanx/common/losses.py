@@ -115,7 +115,7 @@ class LossBook(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def ids(self) -> frozenset[str]:
-        """Of the losses that this knows of, acknowledged ones too."""
+        """Return the ids of all known losses, acknowledged ones too."""
         return frozenset(loss.id for loss in self.losses) | frozenset(self.settled)
 
     def find(self, loss_id: str) -> Loss | None:
@@ -164,7 +164,7 @@ class LossBook(msgspec.Struct, frozen=True, array_like=True):
         return book._with(earlier=0, earlier_partitions=0) if EARLIER in ids else book  # its own class
 
     def united_with(self, other: LossBook) -> LossBook:
-        """What both know. Members that are away are those of the newer one: the older one may still have some that came back."""
+        """Return what both know. Members that are away are those of the newer book: some of the older may be back."""
         newer, older = (self, other) if self.version >= other.version else (other, self)
         settled = tuple(dict.fromkeys([*older.settled, *newer.settled]))[-MAX_SETTLED:]
         book = newer

@@ -114,7 +114,7 @@ class MapSettings(msgspec.Struct, frozen=True, array_like=True):
     """In all partitions together; 0: any number."""
 
     def share(self, partition_count: int) -> int:
-        """How many entries one partition may hold: all of them together no more than the map, but for one in each. 0: any."""
+        """Return how many entries one partition may hold, at least one: together no more than the map may. 0: any number."""
         return max(self.max_entries // partition_count, 1) if self.max_entries else 0
 
     def with_change(self, change: MapChange) -> MapSettings:
@@ -204,17 +204,17 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
     @property
     def depth(self) -> int:
-        """How many backups every partition has, as far as there are members for them."""
+        """Return how many backups every partition has, as far as there are members for them."""
         return max(count.total for count in self.backup_counts)
 
     @property
     def backup_counts(self) -> list[BackupCount]:
-        """Those that some map may have."""
+        """Return the numbers of backups that some map may have."""
         return [self.usual.backups, *(change.backups for _, change in self.maps if change.backups is not None)]
 
     @property
     def protections(self) -> list[Protection]:
-        """Those that some map may have, the ones that never refuse left out."""
+        """Return the protections that some map may have, without those that never refuse."""
         all_of_them = [self.usual.protection, *(c.protection for _, c in self.maps if c.protection is not None)]
         return [protection for protection in dict.fromkeys(all_of_them) if protection.is_on]
 
@@ -280,7 +280,7 @@ class MapPlan(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return MapPlan(self.version + 1, self.usual, tuple(sorted(maps.items(), key=_by_name)), self.contents)
 
     def content_of(self, name: str) -> Content:
-        """What is known of a map's content."""
+        """Return what is known of a map's content."""
         return next((content for content in self.contents if content.map == name), Content(name))
 
     def with_content(self, content: Content) -> MapPlan:
@@ -337,7 +337,7 @@ class MapConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def plan_of(usual: BackupCount, maps: Mapping[str, MapConfig]) -> MapPlan:
-    """What a cluster begins with whose first member was configured so. Raises `UsageError` for what cannot be."""
+    """Return the settings of a cluster whose first member was configured so. Raises `UsageError` for impossible ones."""
     plan = MapPlan(0, MapSettings(usual))
     for name, config in maps.items():
         try:
@@ -348,7 +348,7 @@ def plan_of(usual: BackupCount, maps: Mapping[str, MapConfig]) -> MapPlan:
 
 
 def differences(configured: MapPlan, present: MapPlan) -> list[str]:
-    """Where settings that a member was configured with are not the cluster's: one sentence each."""
+    """Return one sentence for each setting of a member's configuration that is not the cluster's."""
     found = []
     wanted, default = configured.usual, MapSettings()
     usual = MapChange(

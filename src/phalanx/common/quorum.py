@@ -48,7 +48,7 @@ class StableView(msgspec.Struct, frozen=True, array_like=True):
         return 2 * self.count(present) > len(self.voters)
 
     def count(self, present: frozenset[MemberId]) -> int:
-        """How many of its voters are among those present."""
+        """Return how many of its voters are among those present."""
         return sum(1 for voter in self.voters if voter in present)
 
 
@@ -70,7 +70,7 @@ class Footing(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def founders(self) -> tuple[MemberId, ...]:
-        """Who founded this cluster, and those that have come to it."""
+        """Return the founders of this cluster, and of those that have merged into it."""
         return (self.root, *self.merged)
 
     @property
@@ -104,13 +104,13 @@ class Carried(msgspec.Struct, frozen=True):
 
 
 def voters_of(view: MembersView, former: Former) -> tuple[MemberId, ...]:
-    """Whose votes the view has when it is counted of."""
+    """Return the members whose votes this view counts towards a majority."""
     voices = dict(former)
     return tuple(voices.get(member, member) for member in view.data_members or view.members)
 
 
 def present_in(view: MembersView, former: Former) -> frozenset[MemberId]:
-    """Whose votes the view has when it is counted: also those of members that hold no data any more."""
+    """Return the members whose votes this view brings along: also those that hold no data any more."""
     voices = dict(former)
     return frozenset(voices.get(member, member) for member in view.members)
 
@@ -145,12 +145,12 @@ def settled(footing: Footing, view: MembersView) -> Footing:
 
 
 def without_view(footing: Footing) -> Footing:
-    """What the master knows that goes on from its present view: if that one is not stable yet, it will never be."""
+    """Return what a master knows that goes on from a view which is not stable yet: that one never will be."""
     return Footing(footing.root, footing.stable, 0, footing.pending, merged=footing.merged)
 
 
 def closed(footing: Footing, view: MembersView) -> Footing:
-    """What somebody knows who goes on from this view without its master: whether it became stable is open."""
+    """Return what a member knows that goes on from this view without its master: whether it became stable is open."""
     if not footing.has_majority or footing.is_stable:
         return without_view(footing)
     present = StableView(footing.number, view.version, view.maker, voters_of(view, footing.former))
@@ -158,7 +158,7 @@ def closed(footing: Footing, view: MembersView) -> Footing:
 
 
 def gathered(footings: Iterable[Footing]) -> Footing:
-    """What several of one cluster know together: the latest stable view, and all that may be later (or as late)."""
+    """Combine what members of one cluster know: the latest stable view, and all that may be as late or later."""
     known = list(footings)
     stable = max((footing.stable for footing in known), key=_place)
     others = {each for footing in known for each in (footing.stable, *footing.pending)}

@@ -57,21 +57,21 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def version_of_parts(self) -> int:
-        """What `version` must be."""
+        """Return what `version` must be."""
         return sum(self.versions) + self.maps.version + self.losses.version
 
     def replicas(self, partition: int) -> Replicas:
-        """Who holds the partition, owner first."""
+        """Return the members that hold the partition, owner first."""
         members = self.members
         return tuple([members[index] for index in self.rows[partition] if index != HOLE])
 
     def slots(self, partition: int) -> Slots:
-        """Who holds which replica of the partition, by replica index."""
+        """Return which member holds which replica of the partition, by replica index."""
         members = self.members
         return tuple([members[index] if index != HOLE else None for index in self.rows[partition]])
 
     def owner(self, partition: int) -> MemberId | None:
-        """Who owns the partition; None when all its replicas were lost or it was never assigned."""
+        """Return the owner of the partition; None if all its replicas were lost or it was never assigned."""
         row = self.rows[partition]
         return self.members[row[0]] if row else None
 
@@ -81,7 +81,7 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         return [members[row[0]] if row else None for row in self.rows]
 
     def loads(self) -> dict[MemberId, int]:
-        """How many replicas each member named here holds."""
+        """Return how many replicas each member named here holds."""
         counts = dict.fromkeys(self.members, 0)
         for row in self.rows:
             for index in row:
@@ -90,7 +90,7 @@ class PartitionTable(msgspec.Struct, frozen=True, array_like=True):
         return counts
 
     def replica_count(self, partition: int) -> int:
-        """How many replicas of the partition are available."""
+        """Return how many replicas of the partition are available."""
         return sum(1 for index in self.rows[partition] if index != HOLE)
 
     def with_changes(
@@ -208,7 +208,7 @@ def _row(slots: Slots, index_of: Mapping[MemberId, int]) -> tuple[int, ...]:
 
 
 def _with_members(table: PartitionTable, members: tuple[MemberId, ...]) -> PartitionTable:
-    """The same rows by other indexes: `members` names all that hold something."""
+    """Return the same rows by other indexes: `members` names all that hold something."""
     index_of = {member: index for index, member in enumerate(members)}
     moved = [index_of.get(member, HOLE) for member in table.members]
     rows = tuple([tuple([moved[index] if index != HOLE else HOLE for index in row]) for row in table.rows])

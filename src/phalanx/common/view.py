@@ -60,12 +60,12 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
         return member in self.members
 
     def traits_of(self, member: MemberId) -> Traits:
-        """What a member said of itself when it asked to join."""
+        """Return what a member said of itself when it asked to join."""
         return next((traits for special, traits in self.traits if special == member), USUAL)
 
     @property
     def data_members(self) -> tuple[MemberId, ...]:
-        """Those that may hold replicas, oldest first."""
+        """Return the members that may hold replicas, oldest first."""
         lite = {member for member, traits in self.traits if traits.lite}
         return tuple(member for member in self.members if member not in lite) if lite else self.members
 
@@ -113,5 +113,5 @@ class MembersView(msgspec.Struct, frozen=True, array_like=True):
 
 
 def only_special(traits: Iterable[tuple[MemberId, Traits]]) -> tuple[tuple[MemberId, Traits], ...]:
-    """Without members that are as usual: as a view has them."""
+    """Return the traits that are not the usual ones, as a view has them."""
     return tuple((member, its) for member, its in traits if its != USUAL)

@@ -37,7 +37,7 @@ def shown(text: str, limit: int = 0) -> str:
 
 
 def quoted(value: object, limit: int = 200) -> str:
-    """What the value looks like in Python, on one line and never longer than about `limit`; for messages of errors."""
+    """Return the value as Python writes it, on one line and never longer than about `limit`; for messages of errors."""
     if isinstance(value, int) and value.bit_length() > LONG_BITS:
         return f"<int of {value.bit_length():,} bits>"
     if isinstance(value, str):

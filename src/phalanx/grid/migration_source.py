@@ -112,7 +112,7 @@ class OutgoingMigrations:
         return f"OutgoingMigrations({self.active}, sealed={list(self.sealed)})"
 
     def states(self) -> list[ActiveMigration]:
-        """What a new master is told of."""
+        """Return the migrations under way, for a new master."""
         return [
             ActiveMigration(partition, outgoing.destination.base_version, outgoing.destination.migration)
             for partition, outgoing in self.active.items()

@@ -106,7 +106,7 @@ class GridService(Leader):
         return [*(owned.replica for owned in self.all_owned()), *self.followed.replicas.values()]
 
     def validate(self) -> None:
-        """What must hold between any two inputs."""
+        """Raise `InvariantViolation` unless what must hold between any two inputs does."""
         for owned in self.all_owned():
             partition = owned.number
             invariant(self.table.owner(partition) == self.this, "an owner owns by the table", partition=partition)
@@ -151,7 +151,7 @@ class GridService(Leader):
             replica.readings.note(name, key, replica.maps[name].entries, self.clock.read(now) >> COUNTER_BITS)
 
     def read_journal(self, owned: OwnedPartition, request: ReadJournal) -> JournalReply:
-        """What a reader of a journal is told."""
+        """Answer a reader of a journal."""
         return read_journal(owned, request)
 
     # --- the table -------------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ class GridService(Leader):
         self._answer_early()
 
     def _answer_early(self) -> None:
-        """What was asked too early may be known now; else it waits on. Who has left is told nothing."""
+        """Answer probes that came before it was known who owns the partition. Who has left gets no answer."""
         early, self._early = self._early, {}
         for sender, probe in early.values():
             self._answer(sender, probe)
@@ -294,7 +294,7 @@ class GridService(Leader):
             self.on_probe(sender, probe)
 
     def on_over(self, fact: IncarnationOver, now: Millis) -> None:
-        """What this incarnation held is served by others."""
+        """Drop what this incarnation held: others serve it."""
         self.outgoing.end()
         self.owned_later.drop_all()
         for owned in self.all_owned():
@@ -386,7 +386,7 @@ class GridService(Leader):
         return master != self._confirmed_by and master not in self._members
 
     def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[Rule, ...]]:
-        """What a new master must know besides the table (DL-29)."""
+        """Return what a new master must know besides the table (DL-29)."""
         states = [*self.outgoing.states(), *self.followed.incoming.values()]
         return tuple(states), tuple(self.followed.unknown_rules())
 

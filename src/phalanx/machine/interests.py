@@ -55,7 +55,7 @@ def interest(kind: type[F], take: Callable[[F, Millis], None]) -> Interest:
 
 
 def interest_in_both(one: type[F], other: type[G], take: Callable[[F, G, Millis], None]) -> Interest:
-    """For a machine that works from two facts, and looks again when either of them is new."""
+    """Make the interest of a machine that works from two facts, and looks again when either is new."""
     return Interest((one, other), take)
 
 

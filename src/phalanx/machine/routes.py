@@ -36,7 +36,7 @@ def route(kind: type[M], handler: Callable[[S, M, Millis], None]) -> Route:
 
 
 def route_untimed(kind: type[M], handler: Callable[[S, M], None]) -> Route:
-    """For a handler that does the same at any time."""
+    """Make a route for a handler that does not need the time."""
 
     def handle(sender: S, message: M, now: Millis) -> None:
         handler(sender, message)
@@ -45,7 +45,7 @@ def route_untimed(kind: type[M], handler: Callable[[S, M], None]) -> Route:
 
 
 def route_each(kinds: object, handler: Callable[[S, M, Millis], None]) -> Routes:
-    """For all kinds of a union of messages."""
+    """Make a route for each kind of a union of messages."""
     return tuple(Route(kind, cast(Handler, handler)) for kind in get_args(kinds))
 
 

@@ -177,7 +177,7 @@ class Search(Generic[M]):
         return [self._name(kept) for kept in sets]
 
     def find_standing(self, kept: Iterable[M]) -> ConnectivityStanding:
-        """What the criteria say of a set."""
+        """Return how a set does by each criterion."""
         lost, size, zones, whole, _ = self._stakes.key(sum(1 << self._bit[member] for member in kept))
         return ConnectivityStanding(lost, -size, -zones, -whole)
 

@@ -131,12 +131,12 @@ class MembershipService:
 
     @property
     def master(self) -> MemberId | None:
-        """Whom this member follows: itself, the master of its view, or a claimer that it agreed with."""
+        """Return whom this member follows: itself, the master of its view, or a claimer that it agreed with."""
         return self.state.master
 
     @property
     def members(self) -> frozenset[MemberId]:
-        """Those of the view."""
+        """Return the members of the view."""
         return self.state.members
 
     @property
@@ -164,7 +164,7 @@ class MembershipService:
         return state.quorum.has_majority and (not state.config.lease_ms or now < state.lease.until)
 
     def majority_words(self) -> str:
-        """Of what the present view must have the majority, and what of it is here: for the caller that is refused."""
+        """Say in words which majority is needed and how much of it is here, for a caller that is refused."""
         if self.state.quorum.has_majority:
             return (
                 f"it is there, but this member's lease of {self._config.lease_ms} ms is over or has yet to be granted"
@@ -214,7 +214,7 @@ class MembershipService:
         return self.state.suspicions
 
     def validate(self) -> None:
-        """What must hold between any two inputs."""
+        """Raise `InvariantViolation` unless what must hold between any two inputs does."""
         state = self.state
         view = state.view
         self.resolution.validate()
@@ -417,7 +417,7 @@ class MembershipService:
     # --- facts of other machines -----------------------------------------------------------------------------------
 
     def on_table(self, membership: MembershipChanged, fact: TableConfirmed, now: Millis) -> None:
-        """What this member has of its master's partition table (-1: nothing that it has confirmed), and of any."""
+        """Note the partition table that is installed, and which version the present master has confirmed (-1: none)."""
         state, table = self.state, fact.table
         state.table = table
         state.partition_count = table.partition_count
@@ -430,9 +430,9 @@ class MembershipService:
             self.let_go(fact.members, now)
 
     def on_evacuation_ended(self, fact: EvacuationOver, now: Millis) -> None:
-        """What only the members held that are to be removed has been moved, as far as it can be."""
+        """Go on with a removal: what only those members held has been moved, as far as it can be."""
         self.resolution.on_evacuation_ended(fact.order, now)
 
     def on_kept_handed_in(self, fact: KeptHandedIn, now: Millis) -> None:
-        """What held this member back that is to leave is over."""
+        """Leave: the merge that held this member back is over."""
         self.leave()

@@ -138,11 +138,11 @@ class MembershipState:
     # --- clocks ----------------------------------------------------------------------------------------------------
 
     def age_ms(self, now: Millis) -> Millis:
-        """For how long this member's cluster has existed at least; members of it differ by what their messages took."""
+        """Return for how long this member's cluster has existed at least. Members differ in it by the delays of messages."""
         return max(now - self.founded_at, 0) if self.founded_at is not None else 0
 
     def read_clock(self, now: Millis) -> int:
-        """What others are told of this member's clock."""
+        """Return what to tell others of this member's clock."""
         return self.clock.read(now) if self.clock is not None else 0
 
     def adopt_clock(self, told: int, now: Millis) -> None:

@@ -22,7 +22,7 @@ class SuspicionHandling:
         self._ticker = ticker
 
     def act_on(self, suspects: list[MemberId], now: Millis) -> None:
-        """What follows from the verdicts of the failure detector: removal on the master, a claim where every older member is suspected."""
+        """Act on new suspicions: the master removes; a slave claims where it suspects every older member, and reports."""
         state = self._state
         if not suspects or state.view is None:
             return

@@ -42,7 +42,7 @@ class Departures:
         return None
 
     def of(self, member: MemberId) -> Departure:
-        """How a member went; where nothing is known of that, it is taken to have left."""
+        """Return how a member went; where nothing is known of that, it counts as left."""
         for event in self._latest():
             if isinstance(event, MemberRemoved) and event.removed == member:
                 return Departure(event.reason, event.reason != LEFT and address_of(member) not in self._deserted)

@@ -70,7 +70,7 @@ class History:
     def tell_of(
         self, partition: int, now: Millis, most_bytes: int = MOST_BYTES
     ) -> tuple[list[Millis], list[bytes], int]:  # fmt: skip
-        """As `tell`, for one partition, and for the table as a whole. The count is of forgotten ones about any partition."""
+        """Tell the events of one partition and of the whole table. The count is of forgotten events of any partition."""
         own = [entry for entry in self._of_partitions if getattr(entry[2], "partition", -1) == partition]
         of_many = [entry for entry in self._decisions if isinstance(entry[2], _ABOUT_MANY)]
         chosen = list(merge(own, of_many, key=lambda entry: entry[0]))

@@ -117,7 +117,7 @@ class Inquiries:
                 assert_never(request)
 
     def _safety(self, request_id: int, view: MembersView, now: Millis) -> SafetyReply:
-        """By the table, and by what this member knows itself: nobody else is asked."""
+        """Answer by the table and by what this member knows itself: nobody else is asked."""
         grid, table = self._grid, self._keeper.table
         configured = table.maps.depth + 1
         wanted = min(configured, max(len(view.data_members), 1))

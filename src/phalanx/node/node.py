@@ -211,7 +211,7 @@ class Node:
                 break
 
     def next_deadline(self) -> Millis | None:
-        """When time alone will matter next; an input `TimePassed` is due then."""
+        """Return when time alone will matter next; an input `TimePassed` is due then."""
         # Asked after every turn of a driver, so without lists and generators.
         earliest = self.membership.next_deadline()
         for machine in (self.duties, self.grid, self.calls, self.keeping, self.loss_reports, self._inquiries):
@@ -337,4 +337,4 @@ class Node:
 
 
 def _ignore(sender: Target, message: WireMessage, now: Millis) -> None:
-    """What comes for an incarnation that is over concerns nobody."""
+    """Ignore what comes for an incarnation that is over."""

@@ -78,7 +78,7 @@ def count_moves(table: Sequence[Sequence[M | None]], rows: Sequence[Sequence[M]]
 
 
 def find_fewest_moves(table: Sequence[Sequence[M | None]], members: Sequence[M], backup_count: int) -> int:
-    """What any balance needs in theory, with equal weights and one zone: see above."""
+    """Return how many moves any balance needs in theory, with equal weights and one zone: see above."""
     if not members:
         return 0
     held = dict.fromkeys(members, 0)
@@ -188,7 +188,7 @@ def _fill(draft: Draft, quotas: Sequence[int]) -> None:
 
 
 def _anybody(draft: Draft, partition: int, quotas: Sequence[int]) -> int:
-    """Who takes a place for which all that lack replicas are out of the question; chains set the balance right."""
+    """Return a member for a place for which every member that lacks replicas is excluded; chains set the balance right."""
     row = draft.rows[partition]
     allowed = [zone for zone in range(len(draft.bounds.most)) if draft.has_place_in(partition, zone)]
     places = set(allowed)

@@ -43,7 +43,7 @@ class Replicas(Protocol):
     table: PartitionTable
 
     def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[Rule, ...]]:
-        """What the replicas know that no table tells."""
+        """Return what the replicas know that no table tells."""
 
     def on_migration_order(self, sender: MemberId, message: MigrationOrder, now: Millis) -> None:
         """The master of the installed table orders the owner here to begin a migration, or to end it."""
@@ -83,7 +83,7 @@ class InstalledTable:
         return self.table.is_assigned
 
     def validate(self) -> None:
-        """What must hold between any two inputs."""
+        """Raise `InvariantViolation` unless what must hold between any two inputs does."""
         table = self.table
         what = "the table's version is the sum of its partitions', its plan's and its losses'"
         invariant(table.version == table.version_of_parts, what)
@@ -165,7 +165,7 @@ class InstalledTable:
         self._out.send(sender, TableAck(self.installed_version))
 
     def on_table_changes(self, sender: MemberId, message: TableChanges) -> None:
-        """What has changed since the table that this member should have."""
+        """Apply the changes since the table that this member should have."""
         if not self._is_for_this_member(sender, message):
             return
         is_behind = self.confirmed_by != sender or message.from_version > self.installed_version
@@ -196,7 +196,7 @@ class InstalledTable:
             self._out.send(sender, self.answer_search(message.search_id))
 
     def answer_search(self, search_id: int) -> FetchedTable:
-        """What a new master must know of this member."""
+        """Return what a new master must know of this member."""
         return FetchedTable(search_id, self.table, self.completed, *self._replicas.undecided())
 
     # --- orders of the master --------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ class InstalledTable:
             self._set_ahead(self.ahead | {row.partition})
 
     def ask_for_table(self, now: Millis) -> None:
-        """Somebody wants to use the data and there is no assignment yet: ask the master, now and then."""
+        """Ask the master now and then for a first assignment: somebody wants to use the data."""
         if self._master is None or self._leads:
             return
         if self._asked_for_table_at is None or now - self._asked_for_table_at >= self._config.retry_interval_ms:

@@ -159,7 +159,7 @@ class Migrating:
         return {*self._targets, *self.underway}
 
     def remaining(self) -> int:
-        """How many partitions are not where they should be."""
+        """Return how many partitions are not where they should be."""
         return len(self._targets)
 
     def forget_all(self) -> None:
@@ -410,7 +410,7 @@ class Migrating:
 
 
 def plan_steps(current: Slots, target: Slots) -> list[Migration[MemberId]]:
-    """What is to be done, in order, so that a partition gets its target (DL-62 to DL-82).
+    """Return the migrations, in order, by which a partition gets its target (DL-62 to DL-82).
 
     Where only an owner and its backup are to change places, and the planner cancels that as a cycle, they do so in one
     step: no replica is missing meanwhile.
@@ -443,7 +443,7 @@ def _owner(table: PartitionTable, partition: int) -> MemberId:
 def _facts(
     underway: Underway, table: PartitionTable
 ) -> tuple[int, str, MemberId | None, int, int, MemberId | None, int, int, int, int]:  # fmt: skip
-    """What every event about a migration tells."""
+    """Return the fields that every event about a migration has."""
     step = underway.migration
     return (
         underway.partition, str(step.kind.value), step.source, step.source_current_index, step.source_new_index,

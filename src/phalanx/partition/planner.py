@@ -176,7 +176,7 @@ def _steps(
 
 
 def _move(chain: Sequence[int], state: list[M | None], wanted: Sequence[M | None]) -> Iterator[Migration[M]]:
-    """From the head: each MOVE puts out the member that the next one brings in again (3.1.3.2, 3.1.4.2)."""
+    """Follow MOVEs from the head: each puts out the member that the next one brings in again (3.1.3.2, 3.1.4.2)."""
     for index in chain:
         yield _step(MigrationKind.MOVE, state, leaves=index, to=index, new=wanted[index])
 
@@ -198,7 +198,7 @@ def _grow(chain: list[int], state: list[M | None], wanted: Sequence[M | None]) -
 
 
 def _wander(chain: list[int], state: list[M | None], wanted: Sequence[M | None]) -> Iterator[Migration[M]]:
-    """Nobody at the head, empty at the tail: the hole wanders to the head (the coldest, if the target has no holes).
+    """Let the hole wander from the empty tail to the head (the coldest, if the target has no holes): nobody is at the head.
 
     Where it would come to a hotter index on its way, and break a replica there, the member at the head fills it at
     once instead. A ring of full indexes is left, and exchanges put it right.
@@ -230,7 +230,7 @@ def _exchange(ring: Sequence[int], state: list[M | None], wanted: Sequence[M | N
 def _shrink(
     chain: list[int], state: list[M | None], wanted: Sequence[M | None], raising: list[Iterator[Migration[M]]]
 ) -> Iterator[Migration[M]]:
-    """Nobody at the head, somebody leaves at the tail: first all that raises the number, then the step that lowers it.
+    """Lower the number of replicas last: nobody is at the head, and a replica leaves at the tail.
 
     Members A, B, C and C's way from 2 to 0 in A's place, B to the empty 1: with C first, C alone would be left in
     between. The coldest index is given up (DL-77), but never the owner's before the end.

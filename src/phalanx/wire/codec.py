@@ -76,7 +76,7 @@ class FrameReader(Generic[M]):
 
     @property
     def announced_bytes(self) -> int:
-        """How long the frame is of which a part has arrived, header and all; 0: its length has not arrived."""
+        """Return the length of the frame of which a part has arrived, with its header; 0: the length has not arrived."""
         if len(self.rest) < HEADER_BYTES:
             return 0
         (length,) = _length_at(self.rest)
@@ -117,7 +117,7 @@ class FrameReader(Generic[M]):
         return messages
 
     def room(self) -> memoryview | None:
-        """Where what comes next may be put, for `filled`, when it is the rest of a long frame; None: it goes to `feed`.
+        """Return where to put what comes next, for `filled`, if it is the rest of a long frame; None: it goes to `feed`.
 
         For one who trusts its peer: the room is as large as the peer says that the frame is.
         """
@@ -145,7 +145,7 @@ class FrameReader(Generic[M]):
         return self.feed(long)
 
     def _join(self, data: bytes | bytearray) -> bytes:
-        """What was left over and what has come; nothing while a frame is not whole: it would be copied each time."""
+        """Join what was left over and what has come; nothing while a frame is not whole: it would be copied each time."""
         rest = self.rest
         rest += data
         if len(rest) >= HEADER_BYTES:

@@ -42,7 +42,7 @@ _head_of = msgspec.msgpack.Decoder(_Head).decode
 
 
 def refusal_by_length(frame: bytes | bytearray | memoryview) -> UnreadRequest | None:
-    """What to say instead of decoding a frame over `MAX_PLAIN_FRAME_BYTES`; None: it may be so long.
+    """Return the refusal of a frame over `MAX_PLAIN_FRAME_BYTES`, without decoding it; None: it may be so long.
 
     Raises `msgspec.MsgspecError` for what is no message at all.
     """
@@ -54,7 +54,7 @@ def refusal_by_length(frame: bytes | bytearray | memoryview) -> UnreadRequest | 
 
 
 def refusal_of(frame: bytes | bytearray | memoryview, error: Exception) -> UnreadRequest | None:
-    """What to say of a request that could not be decoded because it is over a limit; None: something else is wrong."""
+    """Return the refusal of a request that was not decoded because it is over a limit; None: something else is wrong."""
     found = _TOO_LONG.match(str(error))
     if found is None:
         return None

@@ -138,7 +138,7 @@ class DataMerging:
         self.go_on(now)
 
     def on_link_lost(self, peer: MemberId, now: Millis) -> None:
-        """What was asked of a peer, and its answer, may be lost."""
+        """Ask again what was asked of this peer: the question, or its answer, may be lost."""
         if self._open:
             self._send_again(lambda handed: handed.target == peer, now)
 
@@ -178,7 +178,7 @@ class DataMerging:
         self._let_leave(now)
 
     def _ask(self, now: Millis) -> None:
-        """What became of the replicas of those that come before?"""
+        """Ask the incarnations that rank before this one what became of their replicas."""
         for side in self.kept.unmerged():
             for former, partitions in side.ahead().items():
                 present = self._at.get(address_of(former))
@@ -342,7 +342,7 @@ class DataMerging:
     # --- again -----------------------------------------------------------------------------------------------------
 
     def _put_off(self, handed: Handed, now: Millis) -> None:
-        """Nobody takes it at present: it is sent again after a pause, or with the next table."""
+        """Send a batch again later: after a pause, or with the next table. Nobody takes it at present."""
         handed.target = None
         if self._retry_at is None or self._retry_at <= now:
             self._retry_at = now + RETRY_PAUSE_MS
@@ -355,7 +355,7 @@ class DataMerging:
     # --- ends ------------------------------------------------------------------------------------------------------
 
     def on_over(self, fact: IncarnationOver, now: Millis) -> None:
-        """Where another incarnation of this process follows, that is given what there is."""
+        """Hand the orphaned replicas to the next incarnation of this process, where there is one."""
         effects = self._out.effects
         for index, effect in enumerate(effects):
             if isinstance(effect, Finished) and (effect.rejoin or effect.failed):

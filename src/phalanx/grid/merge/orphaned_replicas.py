@@ -103,12 +103,12 @@ class OrphanedSide:
         return f"OrphanedSide({self.former}, {len(self.replicas)} of {self.of} partitions, entries={self.entries})"
 
     def rank(self, partition: int) -> tuple[int, int, str]:
-        """Of those who wait, the one with the greatest is the first to take over."""
+        """Return the rank among those that wait: the one with the greatest is the first to take over."""
         kept = self.replicas[partition]
         return kept.version, -kept.index, self.former
 
     def answer(self, asked: Iterable[Mark]) -> KeptAnswer:
-        """What became of these."""
+        """Return what became of these replicas."""
         sending, done, waiting = [], [], []
         for mark in asked:
             partition = mark.partition
@@ -185,7 +185,7 @@ class OrphanedReplicas(KeptData):
         return [side for side in self.sides.values() if side.replicas]
 
     def only_here(self, members: Collection[MemberId]) -> dict[OrphanedSide, list[int]]:
-        """What is kept here, and by nobody else of these members who has said so."""
+        """Return what is kept here and, as far as members have said, by none of these members."""
         found = {
             side: [p for p, kept in side.replicas.items() if not (kept.ahead and kept.told_by in members)]
             for side in self.unmerged()
@@ -193,7 +193,7 @@ class OrphanedReplicas(KeptData):
         return {side: partitions for side, partitions in found.items() if partitions}
 
     def partition_count(self) -> int:
-        """Of how many replicas the data is not merged yet."""
+        """Return the number of replicas whose data is not merged yet."""
         return sum(len(side.replicas) for side in self.sides.values())
 
     def entry_count(self) -> int:
@@ -207,7 +207,7 @@ class OrphanedReplicas(KeptData):
 
 
 def keep(former: MemberId, table: PartitionTable, held: dict[int, Replica], ended: int) -> OrphanedSide:
-    """What an incarnation that ends leaves to the next one: of its last table, what it holds that is not empty.
+    """Return what an incarnation that ends leaves to the next one: its last table, and its replicas that are not empty.
 
     What jobs have staged ends here: who staged it asks the cluster that goes on.
     """

@@ -51,7 +51,7 @@ class AccessStatistics:
         return of.get(key, NEVER) if of is not None else NEVER
 
     def columns(self, name: str, keys: Sequence[bytes]) -> tuple[tuple[int, ...], tuple[Millis, ...]]:
-        """Of several keys; empty if none of them was read."""
+        """Return the statistics of several keys; nothing if none of them was read."""
         of = self.of.get(name)
         if not of:
             return (), ()
@@ -61,7 +61,7 @@ class AccessStatistics:
         return tuple([hits for hits, _ in found]), tuple([at for _, at in found])
 
     def take(self, name: str, keys: Sequence[bytes], hits: Sequence[int], accessed: Sequence[Millis]) -> None:
-        """What a copy, or a merge, brings along; without `hits`: nothing is known of these."""
+        """Store statistics that a copy or a merge brings; without `hits`: nothing is known of these keys."""
         if not hits and name not in self.of:
             return
         of = self.of.setdefault(name, {})

@@ -86,7 +86,7 @@ class Deduplication:
         return f"Deduplication({self.export()})"
 
     def find(self, caller: Target, number: int) -> OutcomeValue | OperationStanding:
-        """What became of an operation."""
+        """Tell what became of an operation."""
         record = self.callers.get(caller)
         if record is None or number > record.number:
             return OperationStanding.NEW
@@ -154,7 +154,7 @@ class Deduplication:
         return len(self.callers) < most
 
     def export(self, callers: Iterable[str] | None = None) -> tuple[RecordedCaller, ...]:
-        """What is recorded of some callers; without, of all."""
+        """Return what is recorded of these callers; without an argument, of all callers."""
         exported = []
         for caller in self.callers if callers is None else callers:
             record = self.callers[caller]

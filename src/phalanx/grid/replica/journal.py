@@ -76,7 +76,7 @@ class MapJournal:
         return f"MapJournal({self.first} to {self.next}, capacity={self.capacity}, lineages={self.lineages})"
 
     def begin_rule(self, epoch: int, ruler: str) -> None:
-        """What is written from now on, is written under this rule."""
+        """Record that what is written from now on is written in this epoch."""
         self._rule = epoch, ruler
 
     # --- writing ---------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class MapJournal:
         self._drop_old()
 
     def _last_events(self, keys: Collection[bytes], event_of: Callable[[bytes], Event]) -> tuple[list[Event], int]:
-        """As many of the events as the journal has room for, the last of them, at least one; and how many bytes they count."""
+        """Return the last events that the journal has room for, at least one, and how many bytes they take."""
         most = min(len(keys), self.capacity)
         # How many events have room is known when they are made; one of them tells how many that may be.
         tried = most and self.max_bytes // _size(event_of(next(iter(keys)))) + SAMPLE_KEYS
@@ -164,7 +164,7 @@ class MapJournal:
                 self._forget_lineages()
 
     def _forget_lineages(self) -> None:
-        """Of those that no event is left of, remember the last."""
+        """Forget lineages of which no event is left, except the last one."""
         lineages = self.lineages
         while len(lineages) > ENDED_LINEAGES and lineages[1][1] < self.first:
             del lineages[0]
@@ -201,7 +201,7 @@ class MapJournal:
     # --- copying ---------------------------------------------------------------------------------------------------
 
     def part(self, name: str, end: int, max_bytes: int, *, is_first: bool) -> tuple[JournalPart, int]:
-        """What goes into one chunk of a copy: the events before a number, the newest of them; and about how many bytes."""
+        """Return the part for one chunk of a copy: the newest events before a number; and about how many bytes they take."""
         events: list[Event] = []
         size = 0
         for event in reversed(self.read(max(self.first, end - max_bytes // EVENT_BYTES - 1), end)):

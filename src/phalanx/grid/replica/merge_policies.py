@@ -83,7 +83,7 @@ def _latest_update(kept: Version, here: Version) -> Version:
 
 
 def _by(measure: Callable[[Version], int]) -> Callable[[Version, Version], Version]:
-    """Of two values the one that measures more."""
+    """Make a policy that takes the value which measures more."""
 
     def policy(kept: Version, here: Version) -> Version:
         if kept.is_removal or here.is_removal:
@@ -119,7 +119,7 @@ COUNTING = frozenset({"latest-access", "higher-hits"})
 
 
 def merge(policy: str, kept: Version | None, here: Version | None) -> Version | None:
-    """What remains of a key; None: there is nothing of it on the side (None) whose word counts."""
+    """Return what remains of a key after a merge; None: the side that wins has nothing of it."""
     if kept is None or (here is None and policy == "discard"):
         return here
     if here is None:
@@ -161,7 +161,7 @@ class Verdict(enum.Enum):
 def decide(
     policy: str, kept: Version, here: Version | None, ended: int, purged_to: int, evicted_to: int = 0
 ) -> Verdict:
-    """What becomes of a version of a side that has ended, when its clock showed `ended`.
+    """Decide what becomes of a version of a side that has ended when its clock showed `ended`.
 
     `purged_to`: the stamp of the newest removal that the side which goes on has forgotten, of the key's partition.
     `evicted_to`: the stamp of the newest entry that it has evicted there.

@@ -80,7 +80,7 @@ def divide(replica: Replica, partition: int, of: int, partition_count: int) -> d
 
 
 def _child_of(replica: Replica, of: int) -> Replica:
-    """What a child has from the beginning.
+    """Make a child replica with all that it has from the beginning.
 
     Its ruler names the old count as well: a late write of the old rule belongs to no child.
     """

@@ -109,5 +109,5 @@ class ScanOrder:
                     last = position
 
     def take_apart(self) -> list[list[Position]]:
-        """What is to be freed, piece by piece."""
+        """Give up the order, piece by piece, to be freed."""
         return [run for runs in self._buckets for run in runs if run]

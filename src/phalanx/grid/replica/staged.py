@@ -140,7 +140,7 @@ class Staged:
                 del self.jobs[names]
 
     def forget_pages(self, name: str, job: str) -> None:
-        """What the job had staged for the map is taken out."""
+        """Forget the pages of a job for a map: they are taken out."""
         for hidden in [each for each in self.pages if job_of(each) == job and target_of(each) == name]:
             del self.pages[hidden]
 

@@ -52,7 +52,7 @@ def divided_page(page: bytes, partition_count: int, rows_at_once: int) -> Genera
 
 
 def header_of(ttl_ms: Millis) -> bytes:
-    """What a page of staged rows has before them."""
+    """Return the header of a page of staged rows."""
     return REMOVAL if ttl_ms == REMOVES else ttl_ms.to_bytes(HEADER_BYTES, "big")
 
 
@@ -135,7 +135,7 @@ def rows_of(replica: Replica, message: ReplicateStaged) -> int:
 
 
 def pages_of_part(replica: Replica, message: ReplicateStaged, rows_at_once: int) -> int:
-    """How many pages a step takes up in one turn, at least one; 0: all that are left."""
+    """Return how many pages a step takes up in one turn, at least one; 0: all that are left."""
     if message.step not in (StagedStep.APPLY, StagedStep.ASSEMBLE) or _is_applied(replica, message):
         return 0
     left = rows_at_once
@@ -147,7 +147,7 @@ def pages_of_part(replica: Replica, message: ReplicateStaged, rows_at_once: int)
 
 
 def _rows_of_pages(replica: Replica, message: ReplicateStaged) -> list[int]:
-    """Of the pages of the attempts, in their order, how many rows each has."""
+    """Return the number of rows of each page of the attempts, in the order of the pages."""
     taken = _pages_taken(replica, message)
     return [row_count(replica.maps[name].entries[key], PREFIX_BYTES) for name, keys in taken for key in keys]
 
@@ -158,7 +158,7 @@ def _leave_rest(replica: Replica, message: ReplicateStaged) -> list[MapStore]:
 
 
 def attempts_here(replica: Replica, name: str, job: str, attempts: Iterable[str]) -> list[str]:
-    """Those of the attempts that have staged anything in this partition."""
+    """Return the attempts that have staged rows in this partition."""
     return [attempt for attempt in attempts if hidden_name(name, job, HiddenKind.ATTEMPT, attempt) in replica.maps]
 
 
@@ -168,14 +168,14 @@ def hidden_of(replica: Replica, name: str, job: str) -> list[str]:
 
 
 def drop_hidden(replica: Replica) -> None:
-    """Of a replica that nobody follows any more: what was staged ends with its side of the cluster."""
+    """Drop what is staged in a replica that nobody follows any more: it ends with its side of the cluster."""
     _take_out(replica, [name for name in replica.maps if is_hidden(name)])
     replica.staged.pages.clear()
     replica.staged.rest = None
 
 
 def place_decided(replica: Replica, contents: Iterable[Content]) -> None:
-    """Of such a replica: put in the place of maps what is to be there by the plan."""
+    """Put decided contents in the place of maps, in a replica that nobody follows any more."""
     for content in contents:
         if is_newer(replica, content):
             _replace(replica, replacement(0, replica, content))

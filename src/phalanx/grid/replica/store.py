@@ -164,7 +164,7 @@ class MapStore:
             self.covering.add(key)
 
     def copy(self) -> MapStore:
-        """The same entries, without what tells of removals."""
+        """Return a store with the same entries, without tombstones."""
         copied = MapStore()
         copied.entries, copied.expires_at = self.entries.copy(), self.expires_at.copy()
         copied._due = self._due.copy()
@@ -225,12 +225,12 @@ class MapStore:
         return found
 
     def ended(self, keys: Iterable[bytes], now: Millis) -> list[bytes]:
-        """Those of the keys whose time is over, and which are still stored."""
+        """Return the keys whose time is over and which are still stored."""
         expires_at = self.expires_at
         return [key for key in keys if expires_at.get(key, now + 1) <= now] if expires_at else []
 
     def state_of(self, key: bytes, now: Millis) -> tuple[int, bytes | None]:
-        """What is known of a key: the stamp of its last write, and the stamped value; or the stamp of its removal and
+        """Return what is known of a key: the stamp of its last write, and the stamped value; or the stamp of its removal and
         None; 0 and None: nothing. An entry whose time is over is as it will be when it has been dropped.
         """
         stored = self.entries.get(key)
@@ -271,14 +271,14 @@ class MapStore:
         return not self.entries and not self.tombstones and not self.cleared_at and not self.evicted_to
 
     def size(self, now: Millis) -> int:
-        """How many entries there are whose time is not over."""
+        """Return the number of entries whose time is not over."""
         if not self.expires_at or (self._due and self._due[0][0] > now):
             return len(self.entries)
         # For a tenth of a second at most: then what is over is dropped, or begins to be.
         return len(self.entries) - sum(1 for at in self.expires_at.values() if at <= now)
 
     def remaining_ms(self, key: bytes, now: Millis) -> Millis:
-        """How much longer the entry lives (at least 1); 0: for ever."""
+        """Return how much longer the entry lives (at least 1); 0: for ever."""
         at = self.expires_at.get(key)
         return 0 if at is None else max(at - now, 1)
 
@@ -302,7 +302,7 @@ class MapStore:
         return order if order.is_ready else None
 
     def forget_order(self, limit: int) -> None:
-        """Of entries that nobody will look at again: give back some of what tells their expiry."""
+        """Free a part of the expiry order of entries that nobody will look at again."""
         del self._due[-limit:]
 
     def page(self, after_key: bytes, max_bytes: int, now: Millis) -> tuple[list[bytes], list[bytes], bytes] | None:
@@ -401,7 +401,7 @@ class Replica:
         return store
 
     def state_of(self, name: str, key: bytes, now: Millis) -> tuple[int, bytes | None]:
-        """As `MapStore.state_of`."""
+        """Return what is known of a key, like `MapStore.state_of`."""
         store = self.maps.get(name)
         return store.state_of(key, now) if store is not None else (0, None)
 

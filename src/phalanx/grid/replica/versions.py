@@ -24,7 +24,7 @@ class Versions(NamedTuple):
 
 
 def keys_by_map(replica: Replica) -> list[tuple[str, Iterator[bytes]]]:
-    """Of each map the keys of which the replica has a version of its own."""
+    """Return, by map, the keys of which the replica has a version of its own."""
     return [(name, chain(store.entries, store.tombstones)) for name, store in sorted(replica.maps.items())]
 
 
@@ -40,7 +40,7 @@ def has_version(replica: Replica, name: str, key: bytes) -> bool:
 
 
 def version_of(replica: Replica, name: str, key: bytes, now: Millis) -> Version | None:
-    """What the replica has of a key; None: nothing. A value whose time is over is none, but where it stands over an older
+    """Return the replica's version of a key; None: it has none. An expired value is none, unless it stands over an older
     one, which may live longer elsewhere, it is a removal."""
     stamp, stored = replica.state_of(name, key, now)
     if stored is None:
@@ -50,13 +50,13 @@ def version_of(replica: Replica, name: str, key: bytes, now: Millis) -> Version 
 
 
 def stored_bytes(replica: Replica, name: str, key: bytes) -> int:
-    """How long the version is."""
+    """Return the length of the version in bytes."""
     stored = replica.maps[name].entries.get(key)
     return len(stored) if stored is not None else STAMP_BYTES
 
 
 def versions_of(replica: Replica, name: str, keys: Sequence[bytes], removed_at: int, now: Millis) -> Versions:
-    """What the replica has of these keys, and hands in; of those of which it has nothing, that they were removed then."""
+    """Return the versions that the replica hands in of these keys; a key of which it has nothing counts as removed then."""
     columns = Versions([], [], [], [], [])
     for key in keys:
         version = version_of(replica, name, key, now) if has_version(replica, name, key) else _removal(removed_at)

@@ -27,7 +27,7 @@ class JournalMarks:
         return self._readable
 
     def forget(self, seq: int) -> bool:
-        """Of the writes up to this number only the last one counts. Whether there are others besides."""
+        """Keep only the last of the writes up to this number. True: there are others besides."""
         marks = self._marks
         while len(marks) > 1 and marks[1][0] <= seq:
             marks.popleft()
@@ -57,7 +57,7 @@ class CommittedOffsets:
         """Whether all of that may be read; else nothing is known."""
 
     def note_alone(self) -> None:
-        """Until now nobody else had the partition: all that is in its journals may be read."""
+        """Let all events be read that are in the journals so far: nobody else had the partition."""
         self._begin(is_alone=True)
 
     def _marks_of(self, name: str) -> JournalMarks | None:

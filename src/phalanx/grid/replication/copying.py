@@ -141,7 +141,7 @@ class CopySender:
         outbox.send(self._member, start)
 
     def on_ack(self, message: CopyAck) -> Millis | None:
-        """When the chunk was sent; None: it is not the one whose acknowledgement is next."""
+        """Return when the chunk was sent; None: it is not the chunk whose acknowledgement is next."""
         expected = self._sent - len(self._on_the_way)
         if message.copy_id != self._copy_id or message.index != expected or not self._on_the_way:
             return None
@@ -224,7 +224,7 @@ class CopySender:
         removed: tuple[list[bytes], list[int]],
         entries: tuple[list[bytes], list[bytes]],
     ) -> int:
-        """As `_gather`, of tombstones. What was put since then has gone along with the writes.
+        """Gather tombstones, like `_gather`. What was put since then has gone along with the writes.
 
         What was put for a time goes once more: the destination did not know that it stands over a tombstone.
         """
@@ -244,7 +244,7 @@ class CopySender:
 
 
 def _ttls(store: MapStore, keys: list[bytes], now: Millis) -> list[Millis]:
-    """How much longer each entry lives, as a chunk says it."""
+    """Return how much longer each entry lives, in the form of a chunk."""
     covering = store.covering
     ttls = [store.remaining_ms(key, now) * (-1 if key in covering else 1) for key in keys]
     return ttls if any(ttls) else []

@@ -72,7 +72,7 @@ class Evictor:
         self.is_on = plan.has_bounds
 
     def share(self, name: str) -> int:
-        """How many entries of a map a partition may hold; 0: any number, as of hidden ones."""
+        """Return how many entries of a map a partition may hold; 0: any number, as for hidden maps."""
         table = self._leader.table
         return 0 if is_hidden(name) else table.maps.of(name).share(table.partition_count)
 

@@ -21,7 +21,7 @@ def remove_ended(leader: Leader, owned: OwnedPartition, name: str, keys: list[by
 def end_before_write(
     leader: Leader, owned: OwnedPartition, name: str, keys: Iterable[bytes] | None, now: Millis
 ) -> None:
-    """Before entries of a map with a journal are written: those whose time is over end first, with an event each.
+    """Remove expired entries of a map with a journal before they are written over, with an event each.
 
     `keys`: what will be written; None: all. Whose time is over, the owner says: a backup must not work it out by itself.
     """

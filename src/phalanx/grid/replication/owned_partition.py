@@ -122,7 +122,7 @@ class OwnedPartition:
     # --- writes ----------------------------------------------------------------------------------------------------
 
     def next_head(self) -> tuple[int, int, int]:
-        """What the next mutation begins with: partition, epoch and number."""
+        """Return the first fields of the next mutation: partition, epoch and sequence number."""
         replica = self.replica
         return self.number, replica.epoch, replica.seq + 1
 
@@ -430,7 +430,7 @@ class OwnedPartition:
             self._doubt(stream, now)
 
     def _doubt(self, stream: Stream, now: Millis, *, is_refused: bool = False) -> None:
-        """What a stream has is not known any more: send nothing until it has told."""
+        """Send a stream nothing until it has told what it has: that is not known any more."""
         stream.copy = None
         stream.turn(StreamTurn.DOUBTED)
         stream.heard_at = now

@@ -89,7 +89,7 @@ class UndividedReplicas:
         self.follow_table(table)
 
     def follow_table(self, table: PartitionTable) -> None:
-        """Where the table tells more of a child than the division, the children go ways of their own."""
+        """Give up a division where the table tells more of a child: the children then go ways of their own."""
         for partition, undivided in list(self._waiting.items()):
             versions = {table.versions[child] for child in children_of(partition, self._count, self._of)}
             if versions != {undivided.version}:
@@ -107,7 +107,7 @@ class UndividedReplicas:
         return partition in self._division_of or bool(self._waiting and partition % self._of in self._waiting)
 
     def children(self) -> dict[int, Replica]:
-        """Of what is being divided: what tells whom they have followed, and not all of their entries."""
+        """Return the children of what is being divided: they know whom they have followed, but have not all entries."""
         return {child: division.children[child] for child, division in self._division_of.items()}
 
     def child(self, partition: int) -> Replica | None:
@@ -116,7 +116,7 @@ class UndividedReplicas:
         return division.children[partition] if division is not None else None
 
     def begin_for(self, partition: int) -> bool:
-        """Somebody needs the replica of this partition: what it comes from takes no write any more, and is divided.
+        """Begin to divide the replica from which this partition comes; it takes no writes any more.
 
         Returns whether that begins only now.
         """
@@ -133,7 +133,7 @@ class UndividedReplicas:
             self.begin_for(partition)
 
     def drop(self, partition: int) -> None:
-        """Nobody needs this child any more, if it is being made."""
+        """Drop a child that is being made and that nobody needs any more."""
         division = self._division_of.pop(partition, None)
         if division is not None:
             self._discarded.add(division.children.pop(partition))
@@ -165,7 +165,7 @@ class UndividedReplicas:
             self.go_on(())
 
     def replicas(self) -> Iterable[Replica]:
-        """What is not divided, or not yet to the end."""
+        """Return the replicas that are not divided, or not completely."""
         waiting = [undivided.replica for undivided in self._waiting.values()]
         return [*waiting, *(division.replica for division in self._under_way)]
 

@@ -37,7 +37,7 @@ class MajorityQuestion(Protocol):
         ...
 
     def majority_words(self) -> str:
-        """What is required, and what is here."""
+        """Say in words which majority is required and how much of it is here."""
         ...
 
 
@@ -105,7 +105,7 @@ class Guard:
         return f"it was applied here and is not confirmed: {refusal}" if refusal else ""
 
     def _lacking(self, protection: Protection, now: Millis) -> str:
-        """What is required and not here; empty: nothing."""
+        """Say in words what is required and not here; empty: nothing."""
         if self._is_too_small(protection):
             by = f" by member list ver {self._view.version}" if self._view is not None else ""
             verb = "is" if self.live == 1 else "are"

@@ -118,7 +118,7 @@ def _is_bulk_refused(leader: Leader, caller: Target, request: BulkRequest, now: 
 
 
 def fits_one(leader: Leader, caller: Target, request: Put | PutIfAbsent | Replace) -> bool:
-    """As `_fits`, without its cost where all is well."""
+    """Check a request of one key like `fits`, without its cost where all is well."""
     config = leader.config
     if (
         TYPE_ID_BYTES <= len(request.key) <= config.max_key_bytes

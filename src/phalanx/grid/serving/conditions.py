@@ -92,7 +92,7 @@ def fit_one_scan(conditions: Sequence[Condition]) -> bool:
 
 
 def wanted_by(conditions: Sequence[Condition], key_parts: int, *, judge_all: bool = False) -> Wanted:
-    """What decides whether an entry fulfils all conditions. Raises `BadCondition`.
+    """Compile conditions into a function that tells whether an entry fulfils them all. Raises `BadCondition`.
 
     `judge_all`: long values, too.
     """
@@ -138,7 +138,7 @@ def _of_key(checks: Sequence[tuple[int, _Check]], key_parts: int) -> Callable[[b
 
 
 def _field_at(fields: dict[str, _Field], path: Sequence[str]) -> _Field:
-    """What is asked of the field at the path, to add to."""
+    """Return the checks of the field at the path, to add to them."""
     field = fields.setdefault(path[0], _Field([], {}))
     for name in path[1:]:
         field = field.within.setdefault(name, _Field([], {}))

@@ -79,7 +79,7 @@ def was_noted(owned: OwnedPartition, caller: Target, request: KeyWrite) -> bool:
 def applied_as(
     leader: Leader, owned: OwnedPartition, caller: Target, request: KeyWrite, outcome: OutcomeValue
 ) -> AppliedOperation | None:
-    """What all replicas are to remember of a write that is about to be applied. None: nobody can ask for it again.
+    """Return what all replicas are to remember of a write that is about to be applied; None: nobody can ask for it again.
 
     That is so if it has no number, and of this member's own program while nobody else has the partition: it is answered
     within the same input.

@@ -43,12 +43,12 @@ NOTHING: Final = PackedPage(b"", b"", b"", b"", False, b"")
 
 
 def examined_at_most(conditions: int) -> int:
-    """How many entries are looked at for one page with so many conditions."""
+    """Return how many entries are looked at for one page with so many conditions."""
     return EXAMINED_AT_MOST * 22 // (10 + 3 * max(conditions, 4))
 
 
 def _examined_bytes(most: int) -> int:
-    """How many bytes of entries are looked at for one page that looks at so many entries."""
+    """Return how many bytes of entries are looked at for one page that looks at so many entries."""
     return EXAMINED_BYTES * most // EXAMINED_AT_MOST
 
 

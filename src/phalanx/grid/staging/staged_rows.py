@@ -35,7 +35,7 @@ LOOK_EVERY_MS: Millis = 60_000
 
 
 def _hidden_in(owned: OwnedPartition) -> dict[tuple[str, str, bool], None]:
-    """Of what is hidden in a partition the maps and jobs, and whether it was assembled."""
+    """Return the maps and jobs of which something is hidden in a partition, and whether it was assembled."""
     replica = owned.replica
     names = [*filter(is_hidden, replica.maps), *replica.staged.pages]
     return dict.fromkeys((target_of(each), job_of(each), kind_of(each) is HiddenKind.WHOLE) for each in names)
@@ -99,7 +99,7 @@ class StagingKeeper:
         return entries
 
     def place_all(self, now: Millis) -> None:
-        """The same in all partitions; what is too much for one turn is done in later ones."""
+        """Do `place` in all partitions; what is too much for one turn is done in later ones."""
         leader, room = self._leader, self._turns.rows_at_once
         for owned in [owned for owned in leader.owned if owned is not None]:
             if room > 0:

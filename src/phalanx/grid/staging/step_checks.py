@@ -61,7 +61,7 @@ def why_impossible(leader: Leader, request: ChangeStaged, owned_ones: list[Owned
 
 
 def _what_is_gone(request: ChangeStaged, owned_ones: list[OwnedPartition]) -> str:
-    """What was staged, and is not here any more; empty: nothing."""
+    """Say in words which staged rows are not here any more; empty: all are here."""
     places = {partition: place for place, partition in enumerate(request.partitions)}
     so_far = "" if request.step is StagedStep.APPLY else NOTHING_DONE
     for owned in owned_ones:

@@ -135,7 +135,7 @@ class Claim:
         self.ask_younger(answer.view, suspected, now)
 
     def on_refused(self, member: MemberId, grace_ms: Millis, now: Millis) -> None:
-        """Nobody accepts connections for a member that is not in the claimer's list: it is watched by this claim alone."""
+        """Leave out a member to which connecting has long been refused: only this claim watches it."""
         if now - self._refused_since.setdefault(member, now) >= grace_ms:
             self.leave_out(member)
 
@@ -168,11 +168,11 @@ class Claim:
         return list(dict.fromkeys(member for view in self._views.values() for member in view.members))
 
     def memories(self, members: Iterable[MemberId]) -> list[tuple[MemberId, Memory | None]]:
-        """What these of those that agreed know of views."""
+        """Return what these members, if they agreed, know of earlier views."""
         return [(member, self._memories[member]) for member in members if member in self._memories]
 
     def promised_until(self, members: Iterable[MemberId]) -> Millis:
-        """When none of these of those that agreed is bound any more."""
+        """Return the time from which on no lease binds any of these members that agreed."""
         return max((self._promised_until[member] for member in members if member in self._promised_until), default=0)
 
     def left_out(self) -> tuple[MemberId, ...]:

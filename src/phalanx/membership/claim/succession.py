@@ -80,7 +80,7 @@ class Succession:
             self.end_if_over(now)
 
     def on_refused(self, event: LinkRefused, now: Millis) -> None:
-        """Somebody outside this member's list cannot be reached: it is watched by the claim alone."""
+        """Note that a member outside this member's list cannot be reached; only the claim watches it."""
         if self.claim is not None:
             self.claim.on_refused(MemberId(event.peer), self._state.config.connection_grace_ms, now)
             self.end_if_over(now)

@@ -106,7 +106,7 @@ def _beside(adjacent: Sequence[int], gone: int) -> int:
 
 
 def _find_mirrors(adjacent: Sequence[int], weights: Sequence[int], alive: int, vertex: int, near: int) -> int:
-    """Who is out if every heaviest set is without the vertex: then it has neighbours of it that weigh more together."""
+    """Return vertices that are out if every heaviest set is without this one: its neighbours then weigh more together."""
     second = 0
     for other in bits(near):
         second |= adjacent[other]
@@ -123,7 +123,7 @@ def _find_mirrors(adjacent: Sequence[int], weights: Sequence[int], alive: int, v
 
 
 def cover(adjacent: Sequence[int], weights: Sequence[int], alive: int) -> Work[int]:
-    """What an independent set weighs at most: odd cycles of which it has less than half, pairs of which it has one."""
+    """Return a bound for the weight of an independent set: less than half of an odd cycle, and one of a pair."""
     left = list(weights)
     most = looked = 0
     rest = alive

@@ -38,7 +38,7 @@ def bits(mask: int) -> Iterator[int]:
 
 
 def span(mask: int, adjacent: Sequence[int]) -> int:
-    """What is next to a vertex of the set."""
+    """Return the neighbours of all vertices of the set."""
     found = 0
     for vertex in bits(mask):
         found |= adjacent[vertex]

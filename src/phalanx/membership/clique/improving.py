@@ -73,7 +73,7 @@ def exchange(
 def bound_by_pieces(
     adjacent: Sequence[int], weights: Sequence[int], alive: int, size: int, most_work: int
 ) -> Work[int]:
-    """What an independent set weighs at most, from pieces of so many vertices, each as dense as it can be grown."""
+    """Return a bound for the weight of an independent set, from pieces of so many vertices, grown dense."""
     most = 0
     while alive:
         start = min(bits(alive), key=lambda vertex: (adjacent[vertex] & alive).bit_count())

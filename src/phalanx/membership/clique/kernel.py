@@ -157,7 +157,7 @@ class Kernel:
         return (adjacent[one] | adjacent[other] | 1 << one | 1 << other) & self.alive
 
     def _join(self, one: int, other: int) -> None:
-        """What is next to one of them is now next to the one that is left of both, or to both."""
+        """Let the one vertex that stands for both have the neighbours of either."""
         adjacent, alive = self.adjacent, self.alive
         if alive >> other & 1:
             for near in bits(adjacent[one] & ~adjacent[other] & alive):

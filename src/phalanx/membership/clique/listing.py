@@ -53,7 +53,7 @@ def list_largest(graph: Graph, most_work: int | None = None, most_sets: int | No
 
 
 def cover_with_pairs(adjacent: Sequence[int], weights: Sequence[int], alive: int) -> int:
-    """What an independent set weighs at most: of two neighbours it has one."""
+    """Return an upper bound for the weight of an independent set: it has one of two neighbours."""
     most = 0
     while alive:
         low = alive & -alive

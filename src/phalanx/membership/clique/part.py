@@ -119,7 +119,7 @@ class GraphPart:
         return most_work - walk.left
 
     def _exchange(self) -> Work[None]:
-        """For a while, the best that fits around one vertex after the other; a shorter while once that is of no use."""
+        """Look for a while for the best set around one vertex after the other; for less long once that finds nothing."""
         graph = self.graph
         budget = Budget(IMPROVING if self._hood == HOOD else IMPROVING // 4)
         while budget.left > 0:
@@ -133,7 +133,7 @@ class GraphPart:
                 self._hood, self._useless_exchanges = self._hood + self._hood // 4, 0
 
     def _bound(self) -> Work[None]:
-        """For a while, bounds by larger and larger pieces, until that is of no use."""
+        """Work out bounds by larger and larger pieces for a while, until they do not improve."""
         if self._kernel is None:
             self._kernel = Kernel(self.graph.adjacent, self.graph.counted, self._all)
             self._kernel.merge_twins()

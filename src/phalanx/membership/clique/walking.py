@@ -29,7 +29,7 @@ class Walk:
 
     @property
     def left(self) -> int:
-        """How much work was not used."""
+        """Return how much work was not used."""
         return self._budget.left
 
     def go(self) -> Work[None]:

@@ -45,7 +45,7 @@ class FailureDetector(Protocol):
         """Whether a watched member was heard lately, or has only just begun to be watched."""
 
     def next_deadline(self) -> Millis | None:
-        """Before this time silence alone adds nobody to the answer of `silent`; None: it never does."""
+        """Return the time before which silence alone adds nobody to the answer of `silent`; None: it never does."""
 
 
 def make_failure_detector(config: NodeConfig) -> FailureDetector:

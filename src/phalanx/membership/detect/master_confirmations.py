@@ -19,7 +19,7 @@ class Confirmations:
         self._last: dict[MemberId, Millis] = {}
 
     def expect(self, members: Collection[MemberId], timeout_ms: Millis, now: Millis) -> None:
-        """From now on expect exactly these to confirm; for those that are new to it, counting from now."""
+        """Expect exactly these members to confirm from now on; time counts from now for those that are new."""
         self._timeout_ms = timeout_ms
         self._last = {member: self._last.get(member, now) for member in members}
 

@@ -130,7 +130,7 @@ class PhiFailureDetector:
         return self._silence.next_deadline()
 
     def phi(self, member: MemberId, now: Millis) -> float:
-        """How improbable it is that the watched member still lives, as the number of zeros; for people."""
+        """Return how improbable it is that the watched member still lives, as the number of zeros; for people."""
         rhythm = self._rhythms[member]
         pause, deviation, _ = self._scaled(rhythm)
         y = (now - self._silence.heard[member] - rhythm.mean_ms - pause) / deviation

@@ -49,7 +49,7 @@ class SilenceLimits:
         return any(now - heard > than_ms and self._due[member] > now for member, heard in self.heard.items())
 
     def was_heard(self, member: MemberId, within_ms: Millis, now: Millis) -> bool:
-        """Of a watched member."""
+        """Tell whether a watched member was heard lately."""
         return now - self.heard.get(member, now) <= within_ms
 
     def next_deadline(self) -> Millis | None:

@@ -85,7 +85,7 @@ class Suspicions:
         """SUSPECTED members, and why."""
 
     def trust_in(self, member: MemberId) -> Trust:
-        """What this member thinks of another one now."""
+        """Return what this member thinks of another one now."""
         return self._trust.get(member, Trust.GONE)
 
     def _turn(self, member: MemberId, sign: Sign) -> None:
@@ -118,7 +118,7 @@ class Suspicions:
         self._watched = frozenset(watched)
 
     def expect_confirmations(self, members: Collection[MemberId], timeout_ms: Millis, now: Millis) -> None:
-        """From now on these are to confirm this master, or, on a slave of a large cluster, the master is to answer."""
+        """Expect these members to confirm this master; on a slave of a large cluster: expect the master to answer."""
         self._confirmations.expect(members, timeout_ms, now)
 
     def question(self, member: MemberId, now: Millis) -> bool:

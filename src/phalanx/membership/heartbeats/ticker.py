@@ -115,7 +115,7 @@ class Ticker:
                 self._out.send(acts, SuspicionReport(suspect, suspected[suspect]))
 
     def report_now(self) -> None:
-        """Somebody has just been suspected: large clusters do not wait for the tick."""
+        """Report new suspicions at once: large clusters do not wait for the tick."""
         if self._state.watching.is_ring and self._state.view is not None:
             self._report_suspects()
 

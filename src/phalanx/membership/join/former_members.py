@@ -60,12 +60,12 @@ class FormerMembers:
             del self.removed[next(iter(self.removed))]
 
     def remember(self, addresses: Iterable[Address], now: Millis) -> None:
-        """Somebody who knows the cluster says that members may be there."""
+        """Note addresses where members may be, as somebody says who knows the cluster."""
         minutes = -(-self._config.former_members_ms // MINUTE_MS)
         self.learn(tuple((address, minutes) for address in addresses), now)
 
     def learn(self, former: Former, now: Millis) -> None:
-        """What others remember; whoever becomes the master looks everywhere where any member would have looked."""
+        """Take over what others remember: whoever becomes the master looks everywhere where any member would have looked."""
         for address, minutes in former:
             until = now + min(minutes * MINUTE_MS, self._config.former_members_ms)
             is_known = address in self._present or address == self._this_address
@@ -75,7 +75,7 @@ class FormerMembers:
             del self.hints[next(iter(self.hints))]
 
     def places(self, now: Millis) -> list[Address]:
-        """Where members may be that are not in the view; what is too old is forgotten."""
+        """Return the addresses where members may be that are not in the view; forget what is too old."""
         for remembered in (self.addresses, self.hints):
             for address in [address for address, until in remembered.items() if until <= now]:
                 del remembered[address]
@@ -83,7 +83,7 @@ class FormerMembers:
         return [address for address in known if address not in self._present]
 
     def told(self) -> Former:
-        """What this member remembers, for others: their clocks show something else."""
+        """Return what this member remembers, for others, in minutes: their clocks show something else."""
         latest = list((self.hints | self.addresses).items())[-TOLD:]
         minutes = ((address, (until - self.looked_at) // MINUTE_MS) for address, until in latest)
         return tuple((address, left) for address, left in minutes if left > 0)

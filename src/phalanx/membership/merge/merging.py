@@ -71,7 +71,7 @@ class Merging:
 
     @property
     def _patience_ms(self) -> Millis:
-        """How old an answer may be, from the question on."""
+        """Return how old an answer may be, counted from the question."""
         return self._state.config.heartbeat_timeout_ms // 2
 
     def next_deadline(self) -> Millis | None:

@@ -48,7 +48,7 @@ class Reports:
 
     @property
     def links(self) -> list[Link]:
-        """Those that are reported now, in a fixed order."""
+        """Return the links that are reported now, in a fixed order."""
         return sorted(self._since)
 
     @property
@@ -56,7 +56,7 @@ class Reports:
         return {reporter: self._by[reporter] for reporter in sorted(self._by)}
 
     def of(self, reporter: MemberId) -> tuple[MemberId, ...]:
-        """Whom the member said that it cannot reach."""
+        """Return the members that this one said it cannot reach."""
         return self._by.get(reporter, ())
 
     # --- what is reported ------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class Reports:
         return []
 
     def begin_anew(self) -> None:
-        """What was decided has been done: the waiting for what is left begins now."""
+        """Begin to wait anew for what is left: what was decided has been done."""
         self._changed = self._began = self._ticks
         self._gone.clear()
         self._since = dict.fromkeys(self._since, self._ticks)

@@ -105,7 +105,7 @@ class Resolution:
 
     @property
     def evacuation(self) -> Evacuation | None:
-        """What is to be moved before members are removed, while EVACUATING."""
+        """Return what is to be moved before members are removed, while EVACUATING."""
         return self._state.evacuation
 
     def _no_reports(self) -> Reports:
@@ -114,7 +114,7 @@ class Resolution:
         return Reports(rounds, rounds + -(-config.heartbeat_timeout_ms // config.heartbeat_interval_ms))
 
     def validate(self) -> None:
-        """What must hold between any two inputs."""
+        """Raise `InvariantViolation` unless what must hold between any two inputs does."""
         state, reports, evacuation = self._state, self.reports, self.evacuation
         invariant(state.is_master or not reports, "only the master keeps reports", me=self)
         invariant(bool(reports) == (self.stage is not ResolutionStage.WHOLE), "broken links are worked on", me=self)
@@ -154,7 +154,7 @@ class Resolution:
             self._note(reporter, before, is_changed)
 
     def _told(self, reporter: MemberId, suspects: tuple[MemberId, ...]) -> list[MemberId]:
-        """Without what is not about two slaves of the view: the reporter's list may be older or newer than this one."""
+        """Return the suspects that are slaves of the view: the reporter's list may be older or newer than this one."""
         state = self._state
         return [each for each in suspects if each in state.members and each not in (reporter, state.this)]
 
@@ -253,7 +253,7 @@ class Resolution:
         return not is_in_doubt or now - self._due_since >= self._state.config.heartbeat_timeout_ms
 
     def next_deadline(self) -> Millis | None:
-        """When to go on; the ticks come by themselves."""
+        """Return when to go on; the ticks come by themselves."""
         if self._search is not None:
             return self._go_on_at
         return self.evacuation.until if self.evacuation is not None else None

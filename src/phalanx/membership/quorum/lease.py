@@ -36,7 +36,7 @@ MOMENT_MS = 2
 
 
 def with_margin(ms: Millis) -> Millis:
-    """How long to wait by this clock for what may last so long by another one."""
+    """Return how long to wait by this clock for what may last that long by another clock."""
     return ms + ms * MARGIN_PERCENT // 100 + MOMENT_MS
 
 
@@ -74,7 +74,7 @@ class Lease:
         return self.bound_to not in (None, to) and now < self.bound_until
 
     def bound_ms(self, now: Millis) -> Millis:
-        """For how long this member's promise goes on."""
+        """Return for how long this member's promise still holds."""
         return max(0, self.bound_until - now) if self.bound_to is not None else 0
 
     # --- the slave -------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Lease:
         return now < self.until and not had
 
     def grant(self, member: MemberId, now: Millis) -> tuple[Millis, Millis]:
-        """What its clock showed, and for how long from there the member may acknowledge."""
+        """Return what the member's clock showed, and for how long from then on it may acknowledge."""
         granted_ms = max(0, min(self.lease_ms, self.until - now))
         if granted_ms:
             self._granted[member] = max(self._granted.get(member, 0), now + with_margin(granted_ms))

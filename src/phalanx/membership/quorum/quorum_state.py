@@ -60,7 +60,7 @@ class QuorumState:
     # --- views -----------------------------------------------------------------------------------------------------
 
     def told(self, member: MemberId, memory: Memory | None) -> None:
-        """What a member knows that comes under this master with the next view."""
+        """Note what a member knows that comes under this master with the next view."""
         if memory is not None and self._is_of_ours(memory.footing):
             self._told.append(memory.footing)
             if memory.voter != member:
@@ -91,7 +91,7 @@ class QuorumState:
         self._await(view)
 
     def next_footing(self, view: MembersView, left: MemberId | None = None) -> Footing:
-        """What a view of this master stands on; `left`: who goes with it, in good order."""
+        """Return the footing of this master's next view; `left`: members that go with it in good order."""
         known = [*self._told]
         if self.footing is not None:
             # The number of the present view goes on to be known: no other view may have it.
@@ -208,13 +208,13 @@ class QuorumState:
         return self._voices
 
     def memory(self) -> Memory | None:
-        """What this member knows, for a master that it comes under, or for its next incarnation."""
+        """Return what this member knows, for a master that it comes under or for its next incarnation."""
         if self.footing is None or self._view is None:
             return Memory(self.voter, self._remembered) if self._remembered is not None else None
         return Memory(self.voter, rules.closed(self.footing, self._view))
 
     def words(self) -> str:
-        """Of what the present view must have the majority, and what of it is here."""
+        """Say in words of which stable view the present one needs the majority, and how many of its members are here."""
         footing, view = self.footing, self._view
         if footing is None or view is None:
             return "this member is in no cluster"

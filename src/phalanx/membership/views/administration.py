@@ -301,7 +301,7 @@ class Administration:
             self._out.record(events.LeaveStarted(sender, self._replicas_to_hand_over(sender)))
 
     def _replicas_to_hand_over(self, member: MemberId) -> int:
-        """How many replicas others must take over before this member may go."""
+        """Return how many replicas others must take over before this member may go."""
         table = self._state.table
         return table.loads().get(member, 0) if table is not None and self._others_hold(member) else 0
 

@@ -74,7 +74,7 @@ class Publications:
         return min(publication.deadline for publication in self._open) if self._open else None
 
     def take_ended(self, members: Collection[MemberId], now: Millis) -> list[Publication]:
-        """Those that every present member has acknowledged, or whose time is over; they are waited for no more."""
+        """Remove and return the publications that every present member has acknowledged, or whose time is over."""
         ended = [publication for publication in self._open if publication.is_over(members, now)]
         if ended:
             self._open = [publication for publication in self._open if publication not in ended]

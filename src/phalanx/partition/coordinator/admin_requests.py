@@ -63,7 +63,7 @@ class AdminRequests:
         return True
 
     def divide(self, now: Millis) -> None:
-        """As asked: one version of the table, and no data moves for it."""
+        """Divide the partitions as asked: one version of the table, and no data moves."""
         count, self.count = self.count, 0
         before = self._keeper.table
         table = before.with_partition_count(count)

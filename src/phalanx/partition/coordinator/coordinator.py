@@ -217,7 +217,7 @@ class PartitionCoordinator:
         return refusal
 
     def replace_content(self, request: ReplaceContent, stamp: int, now: Millis) -> tuple[str, bool, int]:
-        """What a job wishes to become of a map's content (`replacing`): why it is not so yet (empty: it is), whether the
+        """Take a job's request to replace a map's content: why it is not so yet (empty: it is), whether the
         job's content was decided upon, and the stamp with which it began. Raises `UsageError` for what cannot be any more."""
         invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
         refusal = self._replacing.ask(request, stamp, self._joined().others(self.this), now)
@@ -291,7 +291,7 @@ class PartitionCoordinator:
         return not find_endangered(table, order.kept, self.migrating.on_the_way())
 
     def replicas_to_hand_over(self, member: MemberId) -> int:
-        """How many replicas others must take over before this member may go."""
+        """Return how many replicas others must take over before this member may go."""
         return self._holders.to_hand_over(member)
 
     @property
@@ -316,7 +316,7 @@ class PartitionCoordinator:
         return [member for member in others if not self._publishing.is_known_to([member], self._keeper.table.version)]
 
     def lacking(self) -> int:
-        """How many partitions miss replicas on members that stay."""
+        """Return how many partitions miss replicas on members that stay."""
         return self._holders.lacking()
 
     def handing_over(self) -> list[tuple[MemberId, int]]:
@@ -377,7 +377,7 @@ class PartitionCoordinator:
         self._publish(now)
 
     def want_table(self, now: Millis) -> None:
-        """Somebody wants to use the data: the first assignment is due, or to be asked for."""
+        """Make the first assignment, or ask the master for it: somebody wants to use the data."""
         if self._leads:
             self._assign_first(now)
         elif not self._keeper.is_assigned:
@@ -396,7 +396,7 @@ class PartitionCoordinator:
     def _assign_all(
         self, rows: Sequence[Slots], members: list[MemberId], now: Millis, *, lost: Collection[int] = ()
     ) -> None:  # fmt: skip
-        """Nobody holds any partition: give each its first replicas, or, where they were `lost`, new ones that are empty."""
+        """Give each partition its first replicas, as nobody holds any; where they were `lost`, new ones that are empty."""
         self._change(dict(enumerate(rows)), now, at_once=True, lost=lost)
         place = {member: index for index, member in enumerate(members)}
         held = tuple(tuple([place[member] for member in row if member is not None]) for row in rows)

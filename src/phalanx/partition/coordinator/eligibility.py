@@ -53,7 +53,7 @@ class EligibleMembers:
         return [member for member in self.joined().data_members if member not in self.leaving]
 
     def ready(self) -> Collection[MemberId]:
-        """Who can be given replicas: a member that was admitted a moment ago can when it has first been heard."""
+        """Return who can be given replicas. A member that was just admitted can when it has first been heard."""
         return {self._this, *self._publishing.confirmed}
 
     def sharing(self) -> list[MemberId]:
@@ -67,21 +67,21 @@ class EligibleMembers:
         return members
 
     def takers(self, kept: Collection[MemberId]) -> list[MemberId]:
-        """Who can be given what members hold that others cannot reach."""
+        """Return who can be given the replicas of members that others cannot reach."""
         ready = self.ready()
         takers = [m for m in self.joined().data_members if m in kept and m in ready]
         return [m for m in takers if m not in self.leaving] or takers
 
     def wanted(self) -> int:
-        """How many replicas each partition should have."""
+        """Return how many replicas each partition should have."""
         return min(self._keeper.table.maps.depth + 1, len(self.staying()))
 
     def lacking(self) -> int:
-        """How many partitions miss replicas on members that stay."""
+        """Return how many partitions miss replicas on members that stay."""
         return lacking(self._keeper.table, self.wanted(), self.leaving) if self._keeper.is_assigned else 0
 
     def to_hand_over(self, member: MemberId) -> int:
-        """How many replicas others must take over before this member may go."""
+        """Return how many replicas others must take over before this member may go."""
         if all(other in self.leaving or other == member for other in self.joined().data_members):
             return 0
         return self._keeper.table.loads().get(member, 0)
@@ -89,7 +89,7 @@ class EligibleMembers:
     # --- who should have what --------------------------------------------------------------------------------------
 
     def rows_for(self, members: list[MemberId], rows: Sequence[Slots]) -> list[tuple[MemberId, ...]]:
-        """Of each partition the replicas that it should have, shared among these members, by those that it has."""
+        """Return the replicas that each partition should have, shared among these members with few moves."""
         special = dict(self.joined().traits)
         all_traits = [(member, special.get(member, USUAL)) for member in members]
         candidates = [Candidate(member, traits.weight, traits.zone, host_of(member)) for member, traits in all_traits]

@@ -83,7 +83,7 @@ def _with_backups(slots: Slots, spare: list[MemberId], are_apart: Callable[[Memb
 
 
 def _cut(row: list[MemberId | None]) -> Slots:
-    """Without holes at the end."""
+    """Return the row without holes at its end."""
     while row and row[-1] is None:
         row.pop()
     return tuple(row)
@@ -140,7 +140,7 @@ class Evacuating:
         doubtful: Collection[tuple[MemberId, MemberId]],
         now: Millis,
     ) -> list[Slots]:
-        """What every partition should have as long as this lasts: nothing else moves meanwhile."""
+        """Return the replicas that every partition should have during the evacuation: nothing else moves meanwhile."""
         rows = [table.slots(partition) for partition in range(table.partition_count)]
         order = self.order
         if order is None:

@@ -89,7 +89,7 @@ class LossRecords:
     # --- what is lost ----------------------------------------------------------------------------------------------
 
     def after_repair(self, before: PartitionTable, result: Repair, view: MembersView, now: Millis) -> LossBook:
-        """What to tell from the table on in which members that left are replaced."""
+        """Return the losses to tell from the table on in which members that left are replaced."""
         if not result.lost and not result.behind:
             return self._book
         # The repair, and this, make one version of the table: nobody else ever tells it.
@@ -121,7 +121,7 @@ class LossRecords:
         return members if version == table.versions[partition] else ()
 
     def _gone(self, table: PartitionTable, partitions: Iterable[int], view: MembersView) -> list[MemberId]:
-        """Those by whose going the partitions have no replica that has all."""
+        """Return the members by whose departure the partitions have no complete replica."""
         held = dict.fromkeys(member for p in partitions for member in table.replicas(p) if member not in view)
         earlier = dict.fromkeys(member for p in partitions for member in self._taken_out_of(table, p))
         return sorted(held | earlier)

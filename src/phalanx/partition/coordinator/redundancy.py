@@ -11,7 +11,7 @@ from phalanx.wire import events
 
 
 def lacking(table: PartitionTable, wanted: int, leaving: Collection[MemberId] = ()) -> int:
-    """How many partitions have fewer replicas than wanted on members that stay."""
+    """Return how many partitions have fewer replicas than wanted on members that stay."""
     stays = [member not in leaving for member in table.members]
     return sum(1 for row in table.rows if sum(1 for index in row if index != HOLE and stays[index]) < wanted)
 

@@ -53,7 +53,7 @@ class Publishing:
 
     @property
     def outcomes(self) -> tuple[CompletedMigration, ...]:
-        """How the latest migrations ended."""
+        """Return how the latest migrations ended."""
         return tuple(outcome for outcome, _ in self.completed.values())
 
     @property
@@ -106,7 +106,7 @@ class Publishing:
         self._out.send(member, TableUpdate(table, self.outcomes, self.view))
 
     def on_confirmation(self, member: MemberId, version: int, table: PartitionTable, now: Millis) -> bool:
-        """What a member says to have now and then; a publication that it missed is repeated. True: it is new here."""
+        """Note which version a member has, and repeat a publication that it missed. True: the member is new here."""
         is_new = self.note_confirmed(member, version)
         # What was published a moment ago is still on its way.
         if version < self._published and (is_new or now >= self._published_at + self._retry_ms):

@@ -44,7 +44,7 @@ class Draft:
         self.loads[member] += 1
 
     def in_zones(self, partition: int) -> list[int]:
-        """How many replicas of the partition each zone holds."""
+        """Return how many replicas of the partition each zone holds."""
         counts = [0] * len(self.bounds.most)
         for member in self.rows[partition]:
             counts[self.zones[member]] += 1

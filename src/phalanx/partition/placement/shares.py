@@ -52,7 +52,7 @@ def number_zones(candidates: Sequence[Candidate[M]]) -> list[int]:
 
 
 def bound_zones(zones: Sequence[int], replicas: int) -> ZoneBounds:
-    """As even as the sizes of the zones allow: none holds two more than another that could hold one more."""
+    """Return bounds as even as the sizes of the zones allow: none holds two more than another that could hold one more."""
     sizes = [0] * (max(zones) + 1)
     for zone in zones:
         sizes[zone] += 1
@@ -70,7 +70,7 @@ def find_quotas(
     replicas: int,
     held: Sequence[int],
 ) -> list[int]:
-    """How many replicas each member is to hold: its fair share, rounded down or up.
+    """Return how many replicas each member is to hold: its fair share, rounded down or up.
 
     Rounded up first where it saves a move: for members that hold as many already. Zones keep to their bounds.
     """

@@ -39,7 +39,7 @@ class Recovery(NamedTuple):
 
 
 def recover(answers: Mapping[MemberId, FetchedTable]) -> Recovery:
-    """What the answers of all members, the new master's own first, add up to."""
+    """Combine the answers of all members, the new master's own first, into the table with which it goes on."""
     # Partitions are divided when no migration is under way, and whoever acts upon it has that table: so nothing newer is
     # told of the undivided ones.
     divided_into = max(_divided_into(answer) for answer in answers.values())
@@ -80,7 +80,7 @@ def recover(answers: Mapping[MemberId, FetchedTable]) -> Recovery:
 
 
 def _divided_into(answer: FetchedTable) -> int:
-    """How many partitions the table knows; a table that assigns none knows nothing."""
+    """Return how many partitions the table knows; a table that assigns none knows nothing."""
     return answer.table.partition_count if answer.table.version else 0
 
 

@@ -61,5 +61,5 @@ class TableSearch:
         return not self.waiting_for
 
     def result(self) -> Recovery:
-        """What the new master goes on with."""
+        """Return the table and the outcomes with which the new master goes on."""
         return recover(self._answers)
