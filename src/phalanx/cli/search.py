@@ -123,7 +123,7 @@ def _play(search: HistorySearch, crew: LateCrew) -> bool:
                 )
     except KeyboardInterrupt:
         with contextlib.suppress(KeyboardInterrupt):
-            steps.close()  # type: ignore[attr-defined]  # it generates
+            steps.close()
         return True
     return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, NamedTuple
 
 from phalanx.codec.values import from_data, from_key_data
@@ -61,7 +61,7 @@ class AsyncJournal:
         """
         return (await self._read({partition: place}, limit))[partition]
 
-    async def changes(self, begin: dict[int, Position] | None = None) -> AsyncIterator[Change]:
+    async def changes(self, begin: dict[int, Position] | None = None) -> AsyncGenerator[Change, None]:
         """Yield all changes from some places on, or from now on, for ever: those of one key in their order.
 
         `begin`: a place for each partition, as `Change.place` or `bounds` said. Raises what `read` raises, and `UsageError`

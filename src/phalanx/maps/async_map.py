@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping
 from typing import Any
 
 from phalanx.codec.hashing import partition_of
@@ -157,7 +157,7 @@ class AsyncMap:
         """Return the journal: what happens to entries, if the map has one (`phalanx map journal NAME --capacity N`)."""
         return AsyncJournal(self.name, self._caller)
 
-    def changes(self, begin: dict[int, Position] | None = None) -> AsyncIterator[Change]:
+    def changes(self, begin: dict[int, Position] | None = None) -> AsyncGenerator[Change, None]:
         """Yield what happens to the entries, as it happens: see `AsyncJournal.changes`."""
         return self.journal().changes(begin)
 

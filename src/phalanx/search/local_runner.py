@@ -6,7 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
@@ -31,7 +31,7 @@ class ProcessCrew:
     def cores(self) -> int:
         return self._jobs
 
-    def each(self, function: Callable[[Work], Made], pieces: Iterable[Work]) -> Iterator[Done[Work, Made]]:
+    def each(self, function: Callable[[Work], Made], pieces: Iterable[Work]) -> Generator[Done[Work, Made], None, None]:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(self._jobs, context, initializer=_follow_the_parent)

@@ -13,7 +13,7 @@ import os
 import queue
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from itertools import islice
 from threading import Thread
@@ -89,7 +89,7 @@ class SparkCrew:
     def cores(self) -> int:
         return max(1, self._context.defaultParallelism)
 
-    def each(self, function: Callable[[Work], Made], pieces: Iterable[Work]) -> Iterator[Done[Work, Made]]:
+    def each(self, function: Callable[[Work], Made], pieces: Iterable[Work]) -> Generator[Done[Work, Made], None, None]:
         waiting = iter(pieces)
         width = math.ceil(self.cores * TASKS_PER_CORE / JOBS_AHEAD)
         finished: queue.SimpleQueue[list[Done[Work, Made]]] = queue.SimpleQueue()

@@ -7,7 +7,7 @@ Configurations take turns, so that a search that was ended early has compared al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -115,7 +115,7 @@ class HistorySearch:
 
     # --- playing ----------------------------------------------------------------------------------------------------
 
-    def play(self) -> Iterator[SearchStep]:
+    def play(self) -> Generator[SearchStep, None, None]:
         """Play what is left. What has become done is kept, also if nobody asks any further."""
         chunks = Chunks(self.plan, self._left, self._crew.cores)
         work = self._crew.each(play_chunk, chunks)
@@ -132,7 +132,7 @@ class HistorySearch:
                 if error and not done.error:
                     return  # Another version: what it is told next it would not play either.
         finally:
-            work.close()  # type: ignore[attr-defined]  # crews generate
+            work.close()
             self._store.flush()
 
     # --- a closer look ----------------------------------------------------------------------------------------------

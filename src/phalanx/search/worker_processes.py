@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -27,7 +27,7 @@ class Crew(Protocol):
     def cores(self) -> int:
         """How many pieces are worked on at the same time."""
 
-    def each(self, function: Callable[[Work], Made], pieces: Iterable[Work]) -> Iterator[Done[Work, Made]]:
+    def each(self, function: Callable[[Work], Made], pieces: Iterable[Work]) -> Generator[Done[Work, Made], None, None]:
         """The function of each piece, as they become done. A piece is asked for shortly before its turn: so it may depend
         on what was done before. To close the iterator ends all work that is under way.
         """
@@ -52,7 +52,7 @@ class LateCrew:
     def cores(self) -> int:
         return self._called().cores
 
-    def each(self, function: Callable[[Work], Made], pieces: Iterable[Work]) -> Iterator[Done[Work, Made]]:
+    def each(self, function: Callable[[Work], Made], pieces: Iterable[Work]) -> Generator[Done[Work, Made], None, None]:
         return self._called().each(function, pieces)
 
     def close(self) -> None:
