@@ -14,15 +14,16 @@ member's own `validate` and by the checks of `_check` that span members.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 from phalanx.codec.hashing import partition_of
 from phalanx.common.clock import value_of
 from phalanx.common.config import NodeConfig
-from phalanx.common.ids import Address, ClientId, MemberId, address_of, is_client, is_member, member_id
+from phalanx.common.ids import Address, ClientId, MemberId, Target, address_of, is_client, is_member, member_id
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.view import MembersView
+from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.machine.effects import Answer, Finished, Record, Send
 from phalanx.machine.inputs import (
     Call,
@@ -38,6 +39,8 @@ from phalanx.machine.inputs import (
 from phalanx.membership.service import MembershipService
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
+
+Kind = TypeVar("Kind", bound=m.Reply)
 
 PORT = 5701
 MAP = "m"
@@ -76,7 +79,7 @@ def name_of(target: str) -> str:
 class Link:
     """One connection in one direction; `queue` holds messages, and at its end perhaps the news that it broke."""
 
-    def __init__(self, sender: MemberId, target: str) -> None:
+    def __init__(self, sender: MemberId, target: Target) -> None:
         self.sender = sender
         self.target = target
         self.queue: deque[tuple[int, m.Message | LinkLost]] = deque()
@@ -95,7 +98,7 @@ class Cluster:
         self.settings = {"partition_count": 1, "backup_count": 1} | settings
         self.seeds = names[:1] if seeds is None else seeds
         self.nodes: dict[str, Node] = {}
-        self.links: dict[tuple[MemberId, str], Link] = {}
+        self.links: dict[tuple[MemberId, Target], Link] = {}
         self.held: set[tuple[str, str]] = set()
         self.hung: set[str] = set()
         self.cuts: set[frozenset[str]] = set()
@@ -189,6 +192,7 @@ class Cluster:
     def _carry_out(self, name: str, node: Node, effect: Any) -> None:
         if isinstance(effect, Send):
             if is_client(effect.to):
+                assert isinstance(effect.message, m.Reply), f"a client is sent what is no reply: {effect.message}"
                 self._answered(effect.message)
             else:
                 self._link(node.this, effect.to).queue.append((self._next_serial(), effect.message))
@@ -204,7 +208,7 @@ class Cluster:
         assert reply.id not in self.replies, f"two answers to one call: {self.replies[reply.id]}, {reply}"
         self.replies[reply.id] = reply
 
-    def _link(self, sender: MemberId, target: str) -> Link:
+    def _link(self, sender: MemberId, target: Target) -> Link:
         return self.links.setdefault((sender, target), Link(sender, target))
 
     def _next_serial(self) -> int:
@@ -438,9 +442,13 @@ class Cluster:
 
     def get(self, name: str, key: bytes) -> bytes | None:
         """What a member answers to a Get at once. It must own the key's partition."""
-        reply = self.replies[self.ask(name, m.Get, MAP, key)]
-        assert isinstance(reply, m.ValueReply), reply
-        return reply.value
+        return self.reply(self.ask(name, m.Get, MAP, key), m.ValueReply).value
+
+    def reply(self, request_id: int, kind: type[Kind]) -> Kind:
+        """The reply to a request, which must be there and of this kind."""
+        reply = self.replies[request_id]
+        assert isinstance(reply, kind), reply
+        return reply
 
     def is_done(self, request_id: int) -> bool:
         """Whether a write was confirmed."""
@@ -460,6 +468,12 @@ class Cluster:
         """The names in a member's view, oldest first; empty when it has none."""
         view = self.nodes[name].membership.view
         return "".join(name_of(member) for member in view.members) if view is not None else ""
+
+    def members_view(self, name: str) -> MembersView:
+        """The view of a member, which must have one."""
+        view = self.nodes[name].membership.view
+        assert view is not None, f"{name} has no view"
+        return view
 
     def views_of(self, names: str) -> list[str]:
         return [self.view(name) for name in names]
@@ -489,6 +503,12 @@ class Cluster:
 
     def events_of(self, name: str, kind: Any) -> list[Any]:
         return [event for who, event in self.events if who == name and isinstance(event, kind)]
+
+    def owned(self, name: str, partition: int = 0) -> OwnedPartition:
+        """What a member has of a partition that it must own."""
+        owned = self.nodes[name].grid.find_owned(partition)
+        assert owned is not None, f"{name} does not own partition {partition}"
+        return owned
 
     def partition_of(self, replicas: str) -> int:
         """The first partition whose replicas begin with these members, by the table of the first of them."""

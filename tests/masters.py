@@ -70,7 +70,7 @@ class HeldReplicas:
         return None
 
 
-def follower(name: str, master: str, **settings: int) -> InstalledTable:
+def follower(name: str, master: str, **settings: Any) -> InstalledTable:
     """The keeper of a member that follows the master, and has no table yet."""
     config = NodeConfig(**({"partition_count": 1} | settings))
     keeper = InstalledTable(lone_id(name), config, Outbox(), HeldReplicas(config))

@@ -1,5 +1,7 @@
 """Clusters in the hands of a test that fall apart, write on both sides, and come together again."""
 
+from typing import Any
+
 from harness import MAP, TEXT, Cluster, key_of
 from phalanx.codec.hashing import partition_of
 from phalanx.common.map_settings import MapChange
@@ -9,7 +11,7 @@ COUNT = 5
 """Partitions."""
 
 
-def cluster(names: str, **settings: object) -> Cluster:
+def cluster(names: str, **settings: Any) -> Cluster:
     c = Cluster(names, **({"partition_count": COUNT} | settings))
     c.advance(2_000)
     return c

@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import phalanx
 from phalanx.client.ask import Inquirer
@@ -139,7 +139,7 @@ class Cluster:
         self.members.remove(member)
         return status
 
-    def client(self, **options: float) -> phalanx.Client:
+    def client(self, **options: Any) -> phalanx.Client:
         """A blocking client."""
         return phalanx.Client(self.addresses, cluster=self.name, **options)
 

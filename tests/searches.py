@@ -1,6 +1,6 @@
 """Searches without other processes: a crew that works in this one, and counts what it is given."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
 from phalanx.search.findings import SearchFindings, find
@@ -22,7 +22,7 @@ class HereAndNow:
         self.played: list[tuple[str, int]] = []
         """Settings and seed of every history."""
 
-    def each(self, function: Callable[[Work], Made], pieces: Iterable[Work]) -> Iterator[Done[Work, Made]]:
+    def each(self, function: Callable[[Work], Made], pieces: Iterable[Work]) -> Generator[Done[Work, Made], None, None]:
         for piece in pieces:
             if isinstance(piece, Chunk):
                 self.played += [(piece.configuration.label, seed) for seed in piece.seeds]

@@ -31,8 +31,8 @@ async def members(count: int, **settings: Any) -> AsyncIterator[list[Member]]:
     try:
         for _ in range(count):
             seeds = tuple(member.address for member in found[:1])
-            config = phalanx.Config(**({"port": 0, "secret": SECRET, "seeds": seeds} | HASTY | settings))
-            found.append(await phalanx.start_member(config))
+            with_all: dict[str, Any] = {"port": 0, "secret": SECRET, "seeds": seeds} | HASTY | settings
+            found.append(await phalanx.start_member(phalanx.Config(**with_all)))
         await until(lambda: all(member.view and len(member.view.members) == count for member in found), "one list")
         yield found
     finally:

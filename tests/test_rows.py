@@ -12,7 +12,7 @@ from rows import RowsPlugin, load_rows, load_titles, report_held
 pytest_plugins = ["pytester"]
 
 
-def collect_in(pytester: pytest.Pytester, source: str) -> tuple[pytest.ExitCode | int, RowsPlugin]:
+def collect_in(pytester: pytest.Pytester, source: str) -> tuple[pytest.ExitCode | int | None, RowsPlugin]:
     pytester.makepyfile(source)
     plugin = RowsPlugin({"CS-01": "first", "CS-02": "second"})
     status = pytester.inline_run("--collect-only", "-p", "no:cacheprovider", plugins=[plugin]).ret

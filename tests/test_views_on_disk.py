@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,5 +34,5 @@ def test_a_good_history_is_good_also_with_a_line_cut_short_and_a_view_missed(tmp
         ([("A", 1, "A", "A"), ("A", 2, "A", "AB")], "M2: A installed"),
     ],
 )
-def test_a_broken_history_is_told(tmp_path: Path, installed: list, found: str) -> None:
+def test_a_broken_history_is_told(tmp_path: Path, installed: list[Any], found: str) -> None:
     assert found in judge(tmp_path, "AB", *installed)

@@ -7,7 +7,7 @@ every view is whole, so who missed one and installed a later one has got what it
 import json
 from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class View(NamedTuple):
@@ -31,7 +31,7 @@ class ViewsOnDisk:
                 if line.endswith("\n"):
                     self._read(json.loads(line))
 
-    def _read(self, event: dict) -> None:
+    def _read(self, event: dict[str, Any]) -> None:
         if event["event"] != "ViewInstalled":
             return
         view, this = View(event["view_version"], event["maker"]), event["member"]
