@@ -34,7 +34,12 @@ def test_a_move_of_a_backup_never_waits_for_it() -> None:
     c.put("A", KEY, VALUE)
     c.settle()
     seen: list[type] = []
-    c.swallow = lambda sender, receiver, message: bool(seen.append(type(message)))
+
+    def look(sender: str, receiver: str, message: m.Message) -> bool:
+        seen.append(type(message))
+        return False
+
+    c.swallow = look
     c.leave("C")
     c.advance(2_000)
     assert m.CopyStart in seen
@@ -47,7 +52,12 @@ def test_backups_in_step_are_asked_once_in_each_interval_and_nothing_is_copied()
     c.assign(rows=["AB"] * 6)
     c.advance(3_000)
     seen: list[m.Message] = []
-    c.swallow = lambda sender, receiver, message: bool(seen.append(message))
+
+    def look(sender: str, receiver: str, message: m.Message) -> bool:
+        seen.append(message)
+        return False
+
+    c.swallow = look
     c.advance(6_000)
     asked = [message.partition for message in seen if isinstance(message, m.Probe)]
     assert sorted(asked) == sorted([0, 1, 2, 3, 4, 5] * 2)

@@ -504,7 +504,8 @@ class Several:
             told = [each.reply for each in self.out.take() if isinstance(each, Answer)]
             assert told, "a deadline at which nothing ends"
             self.ended += [(deadline, reply.id) for reply in told]
-            assert {reply.code for reply in told} == {ErrorCode.UNAVAILABLE}
+            assert {reply.code for reply in told if isinstance(reply, m.ErrorReply)} == {ErrorCode.UNAVAILABLE}
+            assert all(isinstance(reply, m.ErrorReply) for reply in told)
         return self.ended
 
 

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -73,7 +73,7 @@ def truth(kind: Kind, relation: Relation, value: Any, literals: Sequence[Any]) -
     if value is None or literals[0] is None:
         return None
     left, right = in_order(kind, value), in_order(kind, literals[0])
-    return {
+    results_by_relation: dict[Relation, Callable[[], bool]] = {
         Relation.EQUAL: lambda: left == right,
         Relation.SAME: lambda: left == right,
         Relation.LESS: lambda: left < right,
@@ -83,7 +83,8 @@ def truth(kind: Kind, relation: Relation, value: Any, literals: Sequence[Any]) -
         Relation.STARTS: lambda: left.startswith(right),
         Relation.ENDS: lambda: left.endswith(right),
         Relation.CONTAINS: lambda: right in left,
-    }[relation]()
+    }
+    return results_by_relation[relation]()
 
 
 @st.composite
@@ -265,6 +266,7 @@ def scan(c: Cluster, max_bytes: int, *conditions: Condition, between: Any = None
         keys = unpacked(page.key_data, page.key_sizes)
         values = unpacked(page.value_data, page.value_sizes)
         stored = c.entries("A")
+        assert stored is not None
         assert [value[8:] for value in values] == [stored[key] for key in keys]
         pages.append([from_key_data(key) for key in keys])
         assert page.more == bool(page.after_key)

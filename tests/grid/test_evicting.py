@@ -188,12 +188,12 @@ def test_a_bound_of_many_names_is_one_of_each_map() -> None:
     assert [len(replica(c, "B").maps[name].entries) for name in ("cache1", "cache2")] == [2, 2]
 
 
-def test_whose_time_is_over_ends_first_and_no_more_goes_than_must() -> None:
+def test_whose_time_is_over_ends_first_and_no_more_goes_than_must(monkeypatch: pytest.MonkeyPatch) -> None:
     c = cluster(3)
     fill(c, 0)
     for number in (1, 2):
         do(c, m.Put, K[number], V, 50)
-    c.nodes["A"].grid._expire = lambda owned, now: None  # type: ignore[method-assign]
+    monkeypatch.setattr(c.nodes["A"].grid._expirer, "on_time", lambda now: None)
     c.advance(60)
     fill(c, 3)
     assert numbers(c) == [0, 3]
@@ -320,7 +320,7 @@ def test_a_copy_that_is_under_way_hears_of_evictions() -> None:
     for chunks in range(1, 5):
         c = cluster(4, "A", copy_chunk_bytes=1)
         fill(c, 0, 1, 2, 3)
-        sent = []
+        sent: list[m.CopyChunk] = []
 
         def watch(sender: str, receiver: str, message: Any, c: Cluster = c, sent: list[Any] = sent) -> bool:
             if isinstance(message, m.CopyChunk):

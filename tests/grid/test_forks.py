@@ -60,7 +60,7 @@ def test_the_rule_of_a_lost_table_is_not_mistaken_for_the_rule_of_the_table_that
     owners: str, told: str
 ) -> None:
     c = rule_that_few_heard_of(owners, told)
-    owner, backup = c.replicas("C")
+    owner, backup = list(c.replicas("C"))
     before = c.get(owner, KEY)
     assert before == (UNHEARD if told else OLD)
     c.advance(3_000)
@@ -102,7 +102,7 @@ def test_nobody_follows_an_owner_whose_list_has_not_come(gone: str) -> None:
     assert c.events_of("X", events.TableSearchEnded)[-1].adopted == ()
     c.swallow = lambda *_: False
     c.advance(2_000)
-    owner, hotter, colder = c.replicas("X")
+    owner, hotter, colder = list(c.replicas("X"))
     assert owner == "X"
     assert c.get("X", KEY) == OLD
     assert unheard not in c.replies

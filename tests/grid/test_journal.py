@@ -170,12 +170,12 @@ def test_what_another_side_has_kept_says_so() -> None:
     assert content(journal(c, "A")) == content(journal(c, "B"))
 
 
-def test_the_embedding_programs_short_way_writes_events_too() -> None:
+def test_the_embedding_programs_short_way_writes_events_too(monkeypatch: pytest.MonkeyPatch) -> None:
     c = cluster("A", "A")
     grid = c.nodes["A"].grid
     assert grid.put_alone(0, MAP, KEY, V, c.now)
     do(c, "A", m.Put, KEY, V, 50)
-    c.nodes["A"].grid._expire = lambda owned, now: None  # type: ignore[method-assign]
+    monkeypatch.setattr(grid._expirer, "on_time", lambda now: None)
     c.advance(60)
     assert grid.put_alone(0, MAP, KEY, W, c.now)
     assert [kind for kind, *_ in told(read(c, "A"))] == ["added", "updated", "expired", "added"]
@@ -560,10 +560,10 @@ def test_events_of_what_is_merged_are_read_when_the_backups_have_them() -> None:
     c.settle()
     c.deliver("A", "B", m.ReplicateRemove)
     c.settle()
-    told = c.replies[c.ask("A", m.ReadJournal, MAP, 0, 1, 0, 0, 100, 9_999)]
+    told = c.reply(c.ask("A", m.ReadJournal, MAP, 0, 1, 0, 0, 100, 9_999), m.JournalReply)
     assert told.end == c.nodes["B"].grid.followed.replicas[0].journals[MAP].next == 3
     c.crash("A")
     c.release()
     c.advance(30_000)
-    again = c.replies[c.ask("B", m.ReadJournal, MAP, 0, 1, told.lineage, told.end, 100, 9_999)]
+    again = c.reply(c.ask("B", m.ReadJournal, MAP, 0, 1, told.lineage, told.end, 100, 9_999), m.JournalReply)
     assert again.known_to >= told.end

@@ -26,6 +26,7 @@ from phalanx.common.table import build_table
 from phalanx.grid.merge.merging import LEAVE_AFTER_MS
 from phalanx.grid.merge.orphaned_replicas import OrphanedReplicas, keep
 from phalanx.grid.replica.store import Replica
+from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.wire import events
 from phalanx.wire import messages as m
 
@@ -92,7 +93,7 @@ def test_sides_that_wrote_nothing_write_nothing_when_they_merge() -> None:
     assert all(after[number] <= seqs[number] + 1 for number in seqs), "nothing but what a new owner begins with"
 
 
-def owned_at(c: Cluster, name: str) -> dict[int, object]:
+def owned_at(c: Cluster, name: str) -> dict[int, OwnedPartition]:
     return {owned.number: owned for owned in c.nodes[name].grid.all_owned()}
 
 
@@ -294,7 +295,9 @@ def test_what_two_former_clusters_held_is_merged_by_itself() -> None:
     c.resume("E")
     meet(c, "E")
     c.swallow = lambda sender, receiver, message: False
-    assert len(c.finished["E"].kept.unmerged()) == 2
+    kept_by_e = c.finished["E"].kept
+    assert isinstance(kept_by_e, OrphanedReplicas)
+    assert len(kept_by_e.unmerged()) == 2
     go_on(c)
     assert [read(c, "A", key) for key in first + second] == [b"first"] * 5 + [b"second"] * len(second)
     assert read(c, "E", third[0]) == b"third"
@@ -548,7 +551,7 @@ def test_a_wish_to_leave_does_not_wait_for_what_another_one_keeps_too() -> None:
     """E has backups of what D is handing in: D is there, so E may go."""
     c = cluster("ABCDE", backup_count=1, partition_count=1)
     stored = losing_side_with_data(c, "ABC", "DE")
-    first, second = c.replicas("D")
+    first, second = list(c.replicas("D"))
     meet(c, "DE")
     c.swallow = lambda sender, receiver, message: isinstance(message, m.MergeEntries)
     for name in (first, second):
@@ -600,7 +603,7 @@ def test_a_wish_to_leave_waits_as_long_as_anything_is_taken() -> None:
         c.rejoin(name)
         c.leave(name)
     c.advance(LEAVE_AFTER_MS)
-    assert any(kept(c, [name for name in "DE" if name in c.nodes])), "it takes longer than the limit"
+    assert any(kept(c, "".join(name for name in "DE" if name in c.nodes))), "it takes longer than the limit"
     go_on(c, 60)
     assert c.view("A") == "ABC"
     assert {read(c, "A", key) for key in keys(100)} == {b"theirs"}

@@ -4,6 +4,7 @@ The model knows what each side was told to do, and when, and each policy in its 
 replicas and batches.
 """
 
+from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
@@ -63,7 +64,7 @@ def remains(policy: str, here: Known | None, there: Known | None) -> bytes | Non
         return newer.value
     if policy == "pass-through":
         return there.value
-    measures = {
+    measures: dict[str, Callable[[Known], int]] = {
         "higher-hits": lambda known: known.reads,
         "latest-access": lambda known: max(known.at, known.read_at),
         "expiration-time": lambda known: known.ends_at,

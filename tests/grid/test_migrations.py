@@ -142,25 +142,37 @@ def test_a_destination_counts_before_it_is_in_the_table() -> None:
 
 
 def others_of(kind: str) -> Callable[[Cluster], None]:
-    return {
+    def crash_and_restart(c: Cluster, crashing: str, name: str, seeds: str) -> None:
+        c.crash(crashing)
+        c.start(name, seeds=seeds)
+
+    def leave(c: Cluster, names: str) -> None:
+        for name in names:
+            c.leave(name)
+
+    def join(c: Cluster) -> None:
+        c.start("N", seeds="M")
+
+    events: dict[str, Callable[[Cluster], None]] = {
         "D dies": lambda c: c.crash("D"),
         "D dies, delivering": lambda c: c.crash("D", lose=False),
         "M dies": lambda c: c.crash("M"),
         "M dies, delivering": lambda c: c.crash("M", lose=False),
-        "D restarts": lambda c: (c.crash("D"), c.start("D", seeds="MO"))[0],
+        "D restarts": lambda c: crash_and_restart(c, "D", "D", "MO"),
         "O and D lose their link, O hears first": lambda c: c.lose_link("O", "D"),
         "O and D lose their link, D hears first": lambda c: c.lose_link("O", "D", tell="DO"),
         "O to D is lost": lambda c: c.lose_link("O", "D", one_way=True),
         "D to O is lost": lambda c: c.lose_link("D", "O", one_way=True),
         "M and O lose their link": lambda c: c.lose_link("M", "O"),
         "M and D lose their link": lambda c: c.lose_link("M", "D"),
-        "D joins again and M dies": lambda c: (c.crash("DM"), c.start("D", seeds="O"))[0],
+        "D joins again and M dies": lambda c: crash_and_restart(c, "DM", "D", "O"),
         "D leaves": lambda c: c.leave("D"),
         "M leaves": lambda c: c.leave("M"),
         "O leaves": lambda c: c.leave("O"),
-        "O and M leave": lambda c: (c.leave("O"), c.leave("M"))[0],
-        "N joins": lambda c: c.start("N", seeds="M"),
-    }[kind]  # type: ignore[return-value]
+        "O and M leave": lambda c: leave(c, "OM"),
+        "N joins": join,
+    }
+    return events[kind]
 
 
 @pytest.mark.rows("DL-33", "DL-57", "DL-55")
@@ -286,11 +298,9 @@ def test_an_order_of_an_earlier_master_or_for_an_earlier_version_is_ignored() ->
     c.deliver("M", "O", m.TableChanges)
     for sender, version in (("D", 2), ("M", 1), ("M", 3)):
         c.say(sender, "O", copying.order(version))
-        owned = c.nodes["O"].grid.owned[0]
-        assert owned is not None
-        assert owned.streams == {}
+        assert c.owned("O").streams == {}
     c.say("M", "O", copying.order(2))
-    assert list(owned.streams) == [c.id("D")]
+    assert list(c.owned("O").streams) == [c.id("D")]
 
 
 def test_a_new_master_ends_copies_that_the_old_one_ordered() -> None:
@@ -299,7 +309,7 @@ def test_a_new_master_ends_copies_that_the_old_one_ordered() -> None:
     copying.run(12)
     owned = c.nodes["O"].grid.owned[0]
     assert owned is not None
-    assert list(owned.streams) == [c.id("D")]
+    assert list(c.owned("O").streams) == [c.id("D")]
     c.crash("M")
     c.swallow = lambda sender, receiver, message: isinstance(message, m.MigrationOrder | m.CopyChunk)
     c.release()

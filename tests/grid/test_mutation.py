@@ -1,6 +1,7 @@
 """One door for what changes a replica: owner and backups apply it by one function, and the short way past it is no other."""
 
 import ast
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -44,12 +45,13 @@ def test_a_bug_in_how_a_mutation_is_applied_is_seen_at_the_owner_and_at_its_back
     c.put("A", KEY, VALUE)
     c.settle()
     monkeypatch.setitem(mutation.APPLY, kind, apply_twisted)
-    asked = {
-        m.ReplicatePut: (m.Put, MAP, KEY, OTHER, 0),
-        m.ReplicateRemove: (m.Remove, MAP, KEY),
-        m.ReplicateClear: (m.ClearPartitions, MAP, [0]),
-    }[kind]
-    write = c.ask("A", *asked)
+    asked: dict[object, tuple[Callable[..., m.Request], tuple[Any, ...]]] = {
+        m.ReplicatePut: (m.Put, (MAP, KEY, OTHER, 0)),
+        m.ReplicateRemove: (m.Remove, (MAP, KEY)),
+        m.ReplicateClear: (m.ClearPartitions, (MAP, [0])),
+    }
+    make, fields = asked[kind]
+    write = c.ask("A", make, *fields)
     c.settle()
     assert c.is_done(write)
     for name in "AB":

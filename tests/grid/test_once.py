@@ -1,5 +1,6 @@
 """A write that is asked for more than once is applied once, and answered as it was: at the same owner or at the next."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,14 +15,17 @@ OLD, NEW, LATER = (TEXT + value for value in (b"old", b"new", b"later"))
 NUMBER = 1_000
 """Of the operation that is asked for more than once; what the harness asks has lower numbers."""
 
-APPLIED = {
+Outcome = tuple[Callable[..., m.Request], tuple[Any, ...], type[m.Reply], tuple[Any, ...]]
+"""A kind of operation, its fields, the kind of its reply and that one's fields."""
+
+APPLIED: dict[str, Outcome] = {
     "put": (m.Put, (NEW, 0), m.DoneReply, ()),
     "put_if_absent": (m.PutIfAbsent, (NEW, 0), m.ValueReply, (None,)),
     "replace": (m.Replace, (None, NEW, 0), m.FlagReply, (True,)),
     "compare_and_set": (m.Replace, (OLD, NEW, 0), m.FlagReply, (True,)),
     "remove": (m.Remove, (), m.ValueReply, (OLD,)),
 }
-UNCHANGED = {
+UNCHANGED: dict[str, Outcome] = {
     "put_if_absent": (m.PutIfAbsent, (NEW, 0), m.ValueReply, (OLD,)),
     "replace": (m.Replace, (None, NEW, 0), m.FlagReply, (False,)),
     "compare_and_set": (m.Replace, (NEW, NEW, 0), m.FlagReply, (False,)),

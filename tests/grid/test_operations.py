@@ -73,7 +73,7 @@ def test_maps_are_apart() -> None:
     c = alone()
     ask(c, m.Put, KEY, ONE, 0)
     assert value(c.replies[c.ask("A", m.Get, "another", KEY)]) is None
-    assert c.replies[c.ask("A", m.SizeOf, "another", [0])].count == 0
+    assert c.reply(c.ask("A", m.SizeOf, "another", [0]), m.CountReply).count == 0
     c.ask("A", m.Put, "another", KEY, TWO, 0)
     c.ask("A", m.ClearPartitions, "another", [0])
     assert value(ask(c, m.Get, KEY)) == ONE

@@ -42,7 +42,7 @@ class Replacing:
         self.c.settle()
         return int.from_bytes(self.c.kept("A")[0][key][:8], "big")
 
-    def do(self, request: type[m.Message], *args: object) -> None:
+    def do(self, request: type[m.Request], *args: object) -> None:
         self.c.ask("A", request, MAP, *args)
         self.c.settle()
 

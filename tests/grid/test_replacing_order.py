@@ -126,7 +126,7 @@ def test_what_is_prepared_again_after_another_job_took_the_turn_is_newer_than_it
     job.wish_until("A", BEGIN)
     again = job.ask("A", StagedStep.ASSEMBLE, "t1")
     c.settle()
-    assert c.replies[again].count == 1
+    assert c.reply(again, m.CountReply).count == 1
     job.wish_until("A", DECIDE)
     entries, _, _, cleared_at, _ = c.kept("A")
     assert set(entries) == set(KEYS[:2])

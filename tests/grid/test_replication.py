@@ -1,5 +1,8 @@
 """When a write is confirmed: when every synchronous backup has it or has left the table, and for no other reason."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from harness import KEY, MAP, Cluster, key_of
@@ -12,7 +15,7 @@ from phalanx.wire import messages as m
 OLD, NEW, THIRD = b"\0\0\0\1old", b"\0\0\0\1new", b"\0\0\0\1third"
 
 
-def pair(**settings: object) -> Cluster:
+def pair(**settings: Any) -> Cluster:
     """A owns the only partition, B is its backup, C holds nothing."""
     cluster = Cluster("ABC", **settings)
     cluster.assign()
@@ -336,7 +339,9 @@ def test_under_a_steady_load_a_backup_catches_up_with_a_long_gap() -> None:
         (m.ClearPartitions, ([0],)),
     ],
 )
-def test_every_kind_of_write_is_confirmed_by_the_backup_and_does_the_same_there(make: type, fields: tuple) -> None:
+def test_every_kind_of_write_is_confirmed_by_the_backup_and_does_the_same_there(
+    make: Callable[..., m.Request], fields: tuple[Any, ...]
+) -> None:
     c = pair()
     c.put("A", KEY, OLD)
     c.settle()

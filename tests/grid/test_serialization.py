@@ -137,17 +137,17 @@ def same(left: object, right: object) -> bool:
     """Equal in type and content, all the way down: 1 is not True, 0.0 is not -0.0, NaN is NaN."""
     if type(left) is not type(right):
         return False
-    if isinstance(left, float):
+    if isinstance(left, float) and isinstance(right, float):
         return struct.pack(">d", left) == struct.pack(">d", right)
-    if isinstance(left, Decimal):
-        return left.as_tuple() == right.as_tuple()  # type: ignore[attr-defined]
-    if isinstance(left, list | tuple):
-        return len(left) == len(right) and all(map(same, left, right))  # type: ignore[arg-type]
-    if isinstance(left, dict):
-        return same(list(left.items()), list(right.items()))  # type: ignore[attr-defined]
-    if isinstance(left, dt.datetime):
+    if isinstance(left, Decimal) and isinstance(right, Decimal):
+        return left.as_tuple() == right.as_tuple()
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return same(list(left.items()), list(right.items()))
+    if isinstance(left, dt.datetime) and isinstance(right, dt.datetime):
         # Compared without zones: two moments in a fold compare unequal across zones.
-        return left.isoformat() == right.isoformat()  # type: ignore[attr-defined]
+        return left.isoformat() == right.isoformat()
     return left == right
 
 
@@ -304,6 +304,8 @@ class Opaque:
 class NoOffset(dt.tzinfo):
     def utcoffset(self, moment: dt.datetime | None) -> None:
         return None
+
+    dst = tzname = utcoffset
 
 
 def itself() -> list[Any]:

@@ -1,5 +1,7 @@
 """Pages of staged rows are counted: what is gone of a job is never taken for what there was of it."""
 
+from typing import Any
+
 import pytest
 
 import jobs
@@ -40,7 +42,7 @@ def count(c: Cluster, request: int) -> int:
     return reply.count
 
 
-def forgotten(**settings: int) -> tuple[Cluster, jobs.Job]:
+def forgotten(**settings: Any) -> tuple[Cluster, jobs.Job]:
     """Rows of a job were dropped because nobody touched them, and so many jobs have ended since that nobody knows of it."""
     c = Cluster("AB", staging_ms=STAGING_MS, **settings)
     c.assign(rows=["AB"])

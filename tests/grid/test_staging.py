@@ -133,7 +133,7 @@ def test_an_attempt_that_writes_on_after_its_job_is_told_that_the_job_is_over() 
     late = job.stage("A", "t1", KEYS[:2])
     c.settle()
     assert code(c.replies[late]) is ErrorCode.INVALID
-    assert "job j1 for the map 'm' is over" in c.replies[late].text
+    assert "job j1 for the map 'm' is over" in c.reply(late, m.ErrorReply).text
     assert hidden_at(c, "A") == {}
 
 
@@ -231,7 +231,7 @@ def test_a_job_that_was_dropped_can_not_be_applied() -> None:
     request = job.ask("A", StagedStep.APPLY, "t1")
     c.settle()
     assert code(c.replies[request]) is ErrorCode.INVALID
-    assert "what it had staged was dropped" in c.replies[request].text
+    assert "what it had staged was dropped" in c.reply(request, m.ErrorReply).text
 
 
 def test_a_step_waits_for_as_many_backups_as_the_map_has_and_a_protected_map_refuses_it() -> None:
@@ -322,7 +322,7 @@ def prepared(names: str = "ABC", rows: str = "BC") -> tuple[Cluster, Job]:
         c.put(rows[0], key, OLD)
     job.stage(rows[0], "t1", KEYS[2:4])
     job.stage(rows[0], "t2", KEYS[4:6], LATER)
-    assert c.replies[begun(c, job)].count == c.table("A").maps.content_of(MAP).pending_stamp > 0
+    assert c.reply(begun(c, job), m.CountReply).count == c.table("A").maps.content_of(MAP).pending_stamp > 0
     done = job.ask(rows[0], StagedStep.ASSEMBLE, "t1")
     c.settle()
     assert count(c, done) == 1
@@ -346,7 +346,7 @@ def test_what_is_prepared_is_seen_by_nobody_and_takes_the_place_of_all_when_it_i
     assert [kind_of(name) for name in hidden_at(c, "B")] == [HiddenKind.WHOLE]
     assert code(c.replies[job.wish("A", m.Replacement.DECIDE)]) is ErrorCode.NOT_READY
     c.settle()
-    assert c.replies[job.wish("A", m.Replacement.DECIDE)].flag
+    assert c.reply(job.wish("A", m.Replacement.DECIDE), m.FlagReply).flag
     assert c.entries("B") == c.entries("C") == CONTENT
     assert hidden_at(c, "B") == hidden_at(c, "C") == {}
     assert c.kept("B") == c.kept("C")
@@ -380,7 +380,7 @@ def test_the_next_master_completes_what_every_member_knows_to_be_decided() -> No
     c.advance(60_000)
     assert c.entries("B") == c.entries("C") == CONTENT
     c.settle()
-    assert c.replies[job.wish("B", m.Replacement.DECIDE)].flag
+    assert c.reply(job.wish("B", m.Replacement.DECIDE), m.FlagReply).flag
 
 
 def test_who_takes_over_from_an_owner_that_never_heard_of_the_new_content_puts_it_in_its_place() -> None:
@@ -416,7 +416,7 @@ def test_what_the_last_one_who_knows_of_is_prepared_is_lost_with_it_and_said_so(
     c.advance(60_000)
     assembled = job.ask("B", StagedStep.ASSEMBLE, "t1")
     assert code(c.replies[assembled]) is ErrorCode.INVALID
-    assert "job j1 does not replace the map 'm' any more" in c.replies[assembled].text
+    assert "job j1 does not replace the map 'm' any more" in c.reply(assembled, m.ErrorReply).text
     decided = job.wish("B", m.Replacement.DECIDE)
     assert code(c.replies[decided]) is ErrorCode.INVALID
     assert c.entries("B") == {KEYS[0]: OLD}
@@ -431,7 +431,7 @@ def test_of_two_jobs_that_replace_a_map_the_one_that_began_last_does() -> None:
     c.settle()
     refused = job.wish("A", m.Replacement.DECIDE)
     assert code(c.replies[refused]) is ErrorCode.INVALID
-    assert "was not replaced: job j1 is not about to do it any more" in c.replies[refused].text
+    assert "was not replaced: job j1 is not about to do it any more" in c.reply(refused, m.ErrorReply).text
     assert c.entries("B") == BEFORE
     other.wish("A", m.Replacement.DECIDE)
     c.settle()
@@ -447,12 +447,12 @@ def test_what_is_decided_can_not_be_taken_back_by_another_job_or_by_itself() -> 
     c.settle()
     other = Job(c, "j2").wish("A", m.Replacement.BEGIN)
     assert code(c.replies[other]) is ErrorCode.NOT_READY
-    assert "j1 is being put in its place" in c.replies[other].text
+    assert "j1 is being put in its place" in c.reply(other, m.ErrorReply).text
     aborted = job.wish("A", m.Replacement.ABORT)
     c.release()
     c.settle()
     assert code(c.replies[aborted]) is ErrorCode.NOT_READY
-    assert c.replies[job.wish("A", m.Replacement.ABORT)].flag, "it was decided"
+    assert c.reply(job.wish("A", m.Replacement.ABORT), m.FlagReply).flag, "it was decided"
     assert c.entries("B") == CONTENT
 
 
@@ -460,7 +460,7 @@ def test_a_job_that_aborts_leaves_the_old_content_and_can_not_decide_any_more() 
     c, job = prepared()
     job.wish("A", m.Replacement.ABORT)
     c.settle()
-    assert not c.replies[job.wish("A", m.Replacement.ABORT)].flag
+    assert not c.reply(job.wish("A", m.Replacement.ABORT), m.FlagReply).flag
     assert code(c.replies[job.wish("A", m.Replacement.DECIDE)]) is ErrorCode.INVALID
     c.advance(120_000)
     assert c.entries("B") == BEFORE
@@ -473,9 +473,9 @@ def test_asked_again_a_decision_replaces_nothing_again() -> None:
     c.settle()
     c.put("B", KEYS[0], LATER)
     c.settle()
-    assert c.replies[job.wish("A", m.Replacement.BEGIN)].count == c.table("A").maps.content_of(MAP).stamp
+    assert c.reply(job.wish("A", m.Replacement.BEGIN), m.CountReply).count == c.table("A").maps.content_of(MAP).stamp
     for wish in (m.Replacement.DECIDE, m.Replacement.ABORT):
-        assert c.replies[job.wish("A", wish)].flag
+        assert c.reply(job.wish("A", wish), m.FlagReply).flag
     again = job.ask("B", StagedStep.ASSEMBLE, "t1")
     c.settle()
     assert count(c, again) == 0
@@ -495,7 +495,7 @@ def test_prepared_again_it_is_prepared_once() -> None:
 def test_a_partition_that_is_sealed_when_the_decision_comes_is_replaced_before_it_answers_again() -> None:
     c, job = prepared()
     grid = c.nodes["B"].grid
-    owned = grid.outgoing.sealed[0] = grid.owned[0]  # type: ignore[assignment]  # it is owned there
+    owned = grid.outgoing.sealed[0] = c.owned("B")
     grid.owned[0] = None
     job.wish("A", m.Replacement.DECIDE)
     c.settle()
@@ -547,7 +547,7 @@ def test_what_is_hidden_in_a_partition_that_is_sealed_for_a_moment_is_dropped_so
     c.settle()
     grid = c.nodes["A"].grid
     c.advance(50_000)
-    owned = grid.outgoing.sealed[0] = grid.owned[0]  # type: ignore[assignment]  # it is owned there
+    owned = grid.outgoing.sealed[0] = c.owned("A")
     grid.owned[0] = None
     c.advance(2 * STAGING_MS)
     assert hidden_at(c, "A") != {}, "what is sealed stays as its next owner has it"
@@ -654,8 +654,8 @@ def test_hidden_maps_are_no_maps_in_what_a_member_tells() -> None:
     job.stage("A", "t1", KEYS[:3])
     c.settle()
     names, told = c.ask("A", m.GetMapNames), c.ask("B", m.GetReplicas)
-    assert c.replies[names].names == [MAP]
-    assert (c.replies[told].entries, c.replies[told].hidden_entries) == (1, 3)
+    assert c.reply(names, m.NamesReply).names == [MAP]
+    assert (c.reply(told, m.ReplicasReply).entries, c.reply(told, m.ReplicasReply).hidden_entries) == (1, 3)
 
 
 @pytest.mark.parametrize("kind", [HiddenKind.WHOLE, HiddenKind.SNAPSHOT])

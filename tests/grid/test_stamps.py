@@ -59,7 +59,7 @@ def test_limits_and_figures_are_about_what_callers_store() -> None:
     assert isinstance(replied(c, "A", m.Put, KEY, whole, 0), m.DoneReply)
     assert isinstance(replied(c, "A", m.Put, KEY, whole + b"x", 0), m.ErrorReply)
     request = c.ask("A", m.GetReplicas)
-    assert c.replies[request].bytes == len(KEY) + len(whole)
+    assert c.reply(request, m.ReplicasReply).bytes == len(KEY) + len(whole)
     c.put("A", TEXT + b"second", whole)
     both = 2 * len(whole) + len(KEY) + len(TEXT + b"second")
     assert not replied(c, "A", m.ScanPartition, 0, b"", both).more
@@ -88,7 +88,7 @@ def test_a_write_that_follows_another_one_has_the_greater_stamp_wherever_it_was_
 
 AHEAD = HOUR_MS << COUNTER_BITS
 VALUES = [with_stamp(5, ONE), with_stamp(AHEAD, ONE), with_stamp(7, TWO)]
-HELD = {
+HELD: dict[str, m.Mutation | m.CopyChunk] = {
     "a put": m.ReplicatePut(0, 1, 1, MAP, [KEY], VALUES[1:2], 0),
     "several puts": m.ReplicatePut(0, 1, 1, MAP, [TEXT + b"a", TEXT + b"b", TEXT + b"c"], VALUES, 0),
     "a removal": m.ReplicateRemove(0, 1, 1, MAP, [KEY], [AHEAD]),

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from harness import lone_id
-from phalanx.common.invariant import InvariantViolation
+from phalanx.common.errors import InvariantViolation
 from phalanx.grid.replication.progress import STREAM_CHANGES, Stream, StreamState, StreamTurn
 
 

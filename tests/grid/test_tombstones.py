@@ -94,8 +94,11 @@ def test_nobody_who_asks_sees_a_tombstone(how: str) -> None:
     assert replied(c, "A", m.SizeOf, [0]).count == 0
     assert replied(c, "A", m.ScanPartition, 0, b"", 1_000).keys == []
     assert replied(c, "A", m.Remove, KEY).value is None
-    assert c.replies[c.ask("A", m.GetMapNames)].names == []
-    assert (c.replies[c.ask("A", m.GetReplicas)].entries, c.replies[c.ask("A", m.GetReplicas)].bytes) == (0, 0)
+    assert c.reply(c.ask("A", m.GetMapNames), m.NamesReply).names == []
+    assert (
+        c.reply(c.ask("A", m.GetReplicas), m.ReplicasReply).entries,
+        c.reply(c.ask("A", m.GetReplicas), m.ReplicasReply).bytes,
+    ) == (0, 0)
     assert replied(c, "A", m.PutIfAbsent, KEY, VALUE, 0).value is None
 
 

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from harness import MAP, TEXT, Cluster, key_of
 from phalanx.common.clock import with_stamp
+from phalanx.common.ids import ClientId
 from phalanx.common.map_settings import JournalSettings, MapChange, MapPlan, MapSettings, matches
 from phalanx.grid.replication import journal_settings as journalling
 from phalanx.grid.replication.committed_offset import JournalMarks
 from phalanx.grid.replication.eviction import LOOKED_AT_IN_A_TURN
 from phalanx.machine.inputs import Received, TimePassed
-from phalanx.wire.messages import ChangeMap, Put, ReadJournal
+from phalanx.wire.messages import ChangeMap, JournalReply, Put, ReadJournal
 
 PARTITIONS = 10
 MAPS = 900
@@ -46,7 +47,7 @@ class Counted:
         """Change a setting; how many maps were looked at meanwhile."""
         before = self.looks
         request = ChangeMap(self.cluster.next_id(), name, MapChange(**aspects))
-        self.node.handle(Received("client/1", request), self.cluster.now)  # type: ignore[arg-type]
+        self.node.handle(Received(ClientId("client/1"), request), self.cluster.now)
         return self.looks - before
 
     def turns(self) -> Iterator[int]:
@@ -131,12 +132,21 @@ def test_another_maps_setting_costs_the_same_with_hundreds_of_journals(monkeypat
     followed: list[str] = []
     marks: list[int] = []
     follow, begin = journalling._follow, JournalMarks.__init__
-    monkeypatch.setattr(journalling, "_follow", lambda *args: (followed.append(args[2]), follow(*args)))
-    monkeypatch.setattr(JournalMarks, "__init__", lambda *args: (marks.append(1), begin(*args))[1])
+
+    def noted_follow(*args: Any) -> None:
+        followed.append(args[2])
+        follow(*args)
+
+    def noted_begin(*args: Any) -> None:
+        marks.append(1)
+        begin(*args)
+
+    monkeypatch.setattr(journalling, "_follow", noted_follow)
+    monkeypatch.setattr(JournalMarks, "__init__", noted_begin)
 
     def change(name: str, **aspects: Any) -> None:
         request = ChangeMap(c.next_id(), name, MapChange(**aspects))
-        node.handle(Received("client/1", request), c.now)
+        node.handle(Received(ClientId("client/1"), request), c.now)
 
     change("map-007", max_entries=1_000)
     change("other", merge_policy="discard")
@@ -157,7 +167,12 @@ def test_an_acknowledgement_looks_at_the_journals_that_were_written(monkeypatch:
     assert all(owned.is_settled and owned.streams for owned in node.grid.all_owned())
     forgotten: list[int] = []
     forget = JournalMarks.forget
-    monkeypatch.setattr(JournalMarks, "forget", lambda self, seq: (forgotten.append(seq), forget(self, seq))[1])
+
+    def noted_forget(marks: JournalMarks, seq: int) -> None:
+        forgotten.append(seq)
+        forget(marks, seq)
+
+    monkeypatch.setattr(JournalMarks, "forget", noted_forget)
     partition = 3
     for number in range(20):
         name = f"map-{number % 2:03}"
@@ -167,4 +182,4 @@ def test_an_acknowledgement_looks_at_the_journals_that_were_written(monkeypatch:
     assert len(forgotten) <= 80
     asked = c.call("A", ReadJournal, "map-000", partition, PARTITIONS, 0, 0, 100, 10_000, partition=partition)
     c.settle()
-    assert len(c.replies[asked].keys) == 10
+    assert len(c.reply(asked, JournalReply).keys) == 10

@@ -8,7 +8,7 @@ import pytest
 
 from harness import lone_id
 from phalanx.common.config import NodeConfig
-from phalanx.common.invariant import InvariantViolation
+from phalanx.common.errors import InvariantViolation
 from phalanx.grid.routes import grid_routes
 from phalanx.machine.routes import Routes, handlers_of, route, route_each, route_untimed
 from phalanx.node.node import Node

@@ -29,7 +29,10 @@ class Waiting:
     def turn(self, event: Any = None) -> list[int]:
         """Give the node an input; the ids of the requests that it answered in this turn, in order."""
         effects = self.node.handle(event or TimePassed(), self.cluster.now)
-        return [each.message.id for each in effects if isinstance(each, Send) and each.to == CALLER]
+        sent = [each.message for each in effects if isinstance(each, Send) and each.to == CALLER]
+        replies = [message for message in sent if isinstance(message, m.Reply)]
+        assert replies == sent
+        return [reply.id for reply in replies]
 
     def turns(self) -> Iterator[list[int]]:
         """Turn by turn, as long as the node says that it is due."""

@@ -1,8 +1,10 @@
 """A member that was away does not serve before it knows that it is still one."""
 
-import pytest
-from tests.harness import KEY, MAP, TEXT, Cluster
+from typing import Any
 
+import pytest
+
+from harness import KEY, MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode
 from phalanx.wire import events
 from phalanx.wire import messages as m
@@ -12,7 +14,7 @@ AWAY_MS = 3_000
 TOO_LONG_MS = 30_000
 
 
-def three(**settings: object) -> Cluster:
+def three(**settings: Any) -> Cluster:
     """A is the master; B owns the only partition, C is its backup."""
     c = Cluster("ABC", partition_count=1, **settings)
     c.assign(rows=["BC"])
