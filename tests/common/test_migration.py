@@ -24,20 +24,20 @@ EACH = [
 
 
 @pytest.mark.parametrize(("migration", "before", "after"), EACH)
-def test_what_each_kind_does(migration: Migration[str], before: str, after: str):
+def test_what_each_kind_does(migration: Migration[str], before: str, after: str) -> None:
     given: Sequence[str | None] = replicas(before)
     assert apply_migration(given, migration) == list(replicas(after))
     assert text(tuple(given)) == before, "the replicas given are not changed"
 
 
 @pytest.mark.parametrize("migration", [migration for migration, _, _ in EACH])
-def test_a_migration_survives_the_wire(migration: Migration[str]):
+def test_a_migration_survives_the_wire(migration: Migration[str]) -> None:
     kind = Migration[MemberId]
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(migration), type=kind) == migration
 
 
 @pytest.mark.parametrize("migration", [migration for migration, _, _ in EACH])
-def test_who_takes_part_and_where(migration: Migration[str]):
+def test_who_takes_part_and_where(migration: Migration[str]) -> None:
     assert migration.participants == tuple(end for end in (migration.source, migration.destination) if end)
     assert 0 <= migration.index <= 3
 
@@ -62,7 +62,7 @@ def test_who_takes_part_and_where(migration: Migration[str]):
 )
 def test_a_migration_that_does_not_fit_is_refused_with_what_does_not(
     migration: Migration[str], before: str, fault: str
-):
+) -> None:
     with pytest.raises(UsageError, match=fault):
         apply_migration(replicas(before), migration)
 
@@ -92,6 +92,6 @@ def test_a_migration_that_does_not_fit_is_refused_with_what_does_not(
         Migration(MigrationKind.CLEAR, "A", -1, -1, None, -1, -1),
     ],
 )
-def test_a_migration_that_contradicts_its_kind_fits_nowhere(migration: Migration[str], before: str):
+def test_a_migration_that_contradicts_its_kind_fits_nowhere(migration: Migration[str], before: str) -> None:
     with pytest.raises(UsageError, match=f"no {migration.kind} goes like this"):
         apply_migration(replicas(before), migration)

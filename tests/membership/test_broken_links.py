@@ -1,5 +1,7 @@
 """Who was removed for a broken link shows that it is whole again before it comes back."""
 
+from typing import Any
+
 import pytest
 
 from harness import Cluster, lone_id
@@ -85,7 +87,7 @@ def test_it_is_news_once_for_each_reason() -> None:
     assert [first.is_news, second.is_news, third.is_news] == [True, False, True]
 
 
-def removed(names: str = "ABCD", **settings: int) -> Cluster:
+def removed(names: str = "ABCD", **settings: Any) -> Cluster:
     """B has been removed because it does not reach C and D, and has not started anew yet."""
     c = Cluster(names, **settings)
     c.cut("B", "CD")
@@ -125,7 +127,7 @@ def test_one_way_is_not_enough(way: str) -> None:
     c = removed()
     start_again(c)
     c.heal()
-    sender, receiver = way
+    sender, receiver = list(way)
     c.swallow = lambda s, r, message: (s, r) == (sender, receiver)
     c.advance(30_000)
     assert c.view("A") == "ACD"

@@ -29,7 +29,7 @@ def fitting(role: str) -> Lone:
 
 
 FOREIGN = lone_view("YZ", 9)
-SAID = {
+SAID: dict[str, m.Message] = {
     "an older version": m.Heartbeat(2, lone_id("A")),
     "a newer version": m.Heartbeat(99, lone_id("A")),
     "a confirmation": m.MasterConfirmation(2, lone_id("A"), -1),

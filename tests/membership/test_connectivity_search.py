@@ -1,6 +1,7 @@
 """The search on larger clusters: against other algorithms, stopped early, in slices, on the graphs that must be fast."""
 
 import random
+from collections.abc import Generator
 
 import networkx
 import pytest
@@ -219,9 +220,14 @@ def test_large_cuts_are_proven_with_little_work(members: int, pairs: Pairs, most
 @pytest.mark.parametrize("graph", [(1_000, draw_pairs(1_000, 2_000, 1)), two_racks(200, 200)], ids=["random", "racks"])
 def test_no_slice_does_much_more_than_it_was_asked_for(graph: tuple[int, Pairs]) -> None:
     search = Search(range(graph[0]), report(graph[1]))
-    looked = []
-    work = search._work
-    search._work = (looked.append(each) or each for each in work)  # type: ignore[func-returns-value, assignment]
+    looked: list[int] = []
+
+    def noted(work: Generator[int, None, None]) -> Generator[int, None, None]:
+        for each in work:
+            looked.append(each)
+            yield each
+
+    search._work = noted(search._work)
     for _ in range(150):
         if search.run(300):
             break

@@ -385,7 +385,7 @@ def test_a_repeated_request_of_a_member_does_not_admit_it_twice() -> None:
     c.say("B", "A", request)
     assert c.version("A") == version
     a = c.nodes["A"]
-    response = m.JoinResponse(9, a.membership.view, True, a.clock.read(c.now), a.membership.state.quorum.footing)
+    response = m.JoinResponse(9, c.members_view("A"), True, a.clock.read(c.now), a.membership.state.quorum.footing)
     assert c.pending("A", "B", m.JoinResponse) == [response]
 
 
@@ -400,7 +400,7 @@ def test_a_joiner_that_asked_two_clusters_takes_nobody_from_one_to_the_other() -
     assert c.views_of("SJ") == ["SJ", "SJ"]
     assert c.view("T") == "TJ"
     c.release()
-    c.say("T", "J", m.MembersUpdate(c.nodes["T"].membership.view))
+    c.say("T", "J", m.MembersUpdate(c.members_view("T")))
     c.settle()
     c.advance(900)
     assert c.views_of("STJ") == ["SJ", "T", "SJ"]

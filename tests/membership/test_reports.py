@@ -1,8 +1,8 @@
 """What slaves report to the master, and when that has come to rest (docs/protocol/partial-partitions.md)."""
 
 import pytest
-from tests.harness import address
 
+from harness import address
 from phalanx.common.ids import MemberId, member_id
 from phalanx.membership.partial.connectivity_reports import UNREPEATED, Reports
 

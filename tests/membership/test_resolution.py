@@ -68,12 +68,16 @@ class Master(Lone):
         raise AssertionError(f"nobody is removed: {self.resolution!r}")
 
 
+def stage_of(master: Master) -> ResolutionStage:
+    return master.resolution.stage
+
+
 @pytest.mark.rows("PD-20", "PD-21", "PD-17", "PN-10")
 @pytest.mark.parametrize("rounds", [1, 2, 3, 5, 8])
 def test_the_master_decides_so_many_of_its_own_heartbeats_after_the_last_news(rounds: int) -> None:
     master = Master("ABCD", partial_resolution_heartbeats=rounds)
     master.report(B="C")
-    assert master.resolution.stage is ResolutionStage.REPORTED
+    assert stage_of(master) is ResolutionStage.REPORTED
     assert master.beats_until_removed() == rounds
 
 
@@ -124,7 +128,7 @@ def test_reports_that_are_taken_back_in_time_remove_nobody() -> None:
     master.report()
     master.beats(30)
     assert master.view() == "ABC"
-    assert master.resolution.stage is ResolutionStage.WHOLE
+    assert stage_of(master) is ResolutionStage.WHOLE
 
 
 @pytest.mark.rows("PD-09", "PN-09")
@@ -190,7 +194,7 @@ def test_a_search_that_does_not_end_is_ended_and_the_best_so_far_is_taken() -> N
         while master.resolution.stage is ResolutionStage.REPORTED:
             master.advance(10, hearing="BCD")
         began = master.now
-        assert master.resolution.stage is ResolutionStage.SEARCHING
+        assert stage_of(master) is ResolutionStage.SEARCHING
         master.advance(650, hearing="BCD")
         assert master.view() == "ABCD"
         master.advance(100, hearing="BCD")
@@ -216,7 +220,7 @@ def test_the_member_goes_on_between_two_slices_of_the_search() -> None:
     with patch.object(Search, "run", lambda self, steps=0: False):
         master.report(B="CD")
         master.beats(6)
-        assert master.resolution.stage is ResolutionStage.SEARCHING
+        assert stage_of(master) is ResolutionStage.SEARCHING
         master.sent.clear()
         master.beats(2)
         assert master.sent_to("C", m.Heartbeat), "it is not taken for dead meanwhile"
@@ -228,13 +232,13 @@ def test_news_during_the_search_begins_it_anew_and_the_last_link_ends_it() -> No
     with patch.object(Search, "run", lambda self, steps=0: False):
         master.report(B="C")
         master.beats(6)
-        assert master.resolution.stage is ResolutionStage.SEARCHING
+        assert stage_of(master) is ResolutionStage.SEARCHING
         master.report(B="C", D="E")
-        assert master.resolution.stage is ResolutionStage.REPORTED
+        assert stage_of(master) is ResolutionStage.REPORTED
         master.beats(5)
-        assert master.resolution.stage is ResolutionStage.SEARCHING
+        assert stage_of(master) is ResolutionStage.SEARCHING
         master.report()
-        assert master.resolution.stage is ResolutionStage.WHOLE
+        assert stage_of(master) is ResolutionStage.WHOLE
     master.beats(30)
     assert master.view() == "ABCDE"
 

@@ -1,9 +1,9 @@
 """The transition tables are what the machines do: driven at random, they change in no other way; and the page shows them."""
 
+import enum
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -90,7 +90,7 @@ ALL_TABLES = [
 
 
 @pytest.mark.parametrize("table", ALL_TABLES, ids=repr)
-def test_each_state_of_a_table_is_reached_and_each_turn_is_of_use(table: TransitionTable[Any, Any]) -> None:
+def test_each_state_of_a_table_is_reached_and_each_turn_is_of_use(table: TransitionTable[enum.Enum, enum.Enum]) -> None:
     (first, turn), *_ = table
     reached = {first, StreamState.COPYING} if table is STREAM_CHANGES else {first}
     for _ in table:

@@ -64,7 +64,7 @@ def test_only_the_master_heals_and_only_the_member_that_is_behind() -> None:
     c = Cluster("ABC")
     c.hold_all()
     c.say("C", "A", m.Heartbeat(2, c.id("A")))
-    assert c.pending("A", "C") == [members_update(c.nodes["A"].membership.state, c.nodes["A"].membership.view)]
+    assert c.pending("A", "C") == [members_update(c.nodes["A"].membership.state, c.members_view("A"))]
     assert c.pending("A", "B") == []
     c.say("B", "A", m.Heartbeat(3, c.id("A")))
     assert c.pending("A", "B") == []

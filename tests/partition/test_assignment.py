@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,8 @@ from phalanx.common.errors import InvariantViolation
 from phalanx.partition.assignment import Candidate, assign, count_moves, find_fewest_moves, least_loaded
 
 Row = tuple[str, ...]
+NOBODY: list[tuple[Any, ...]] = [()]
+"""The rows of a table in which no partition has a replica; members may be any values."""
 
 
 def replica_counts(rows: Sequence[Row], members: Sequence[str]) -> Counter[str]:
@@ -188,7 +191,10 @@ def test_replicas_are_kept_apart_and_members_level_within_their_zone(data: st.Da
     field = data.draw(st.sampled_from(["zone", "host"]))
     drawn = data.draw(st.lists(st.sampled_from("XYZ"), min_size=1, max_size=8))
     names = [f"m{number}" for number in range(len(drawn))]
-    members = [Candidate(name, **{field: where}) for name, where in zip(names, drawn, strict=True)]
+    members = [
+        Candidate(name, zone=where) if field == "zone" else Candidate(name, host=where)
+        for name, where in zip(names, drawn, strict=True)
+    ]
     row = st.lists(st.sampled_from([*names, "gone", None]), unique_by=lambda m: m or object(), max_size=5)
     table = data.draw(st.lists(row, min_size=1, max_size=20))
     rows = check_zones(table, members, data.draw(st.integers(0, 6)))
@@ -210,7 +216,7 @@ def test_zones_of_one_size_are_level_and_a_small_zone_holds_what_it_must() -> No
 
 def test_hosts_count_only_where_no_member_names_a_zone() -> None:
     members = [Candidate(name, zone=zone, host=host) for name, zone, host in ("AX1", "BX2", "CY1", "DY2")]
-    for row in assign([()] * 50, members, 1):
+    for row in assign(NOBODY * 50, members, 1):
         assert {"AB".find(m) >= 0 for m in row} == {True, False}, "one in zone X, one in zone Y"
 
 
@@ -220,7 +226,7 @@ def test_loads_follow_weights_within_one(data: st.DataObject) -> None:
     weights = data.draw(st.lists(st.integers(1, 4), min_size=2, max_size=8))
     partitions = data.draw(st.integers(1, 60))
     members = [Candidate(n, weight=float(weight)) for n, weight in enumerate(weights)]
-    rows = assign([()] * partitions, members, 0)
+    rows = assign(NOBODY * partitions, members, 0)
     rows = assign(rows, members[1:], 0)
     for member in members[1:]:
         share = partitions * member.weight / sum(weights[1:])
@@ -228,14 +234,14 @@ def test_loads_follow_weights_within_one(data: st.DataObject) -> None:
 
 
 def test_a_heavy_member_holds_every_partition_at_most_once() -> None:
-    rows = assign([()] * 30, [Candidate("A", weight=100.0), Candidate("B"), Candidate("C")], 1)
+    rows = assign(NOBODY * 30, [Candidate("A", weight=100.0), Candidate("B"), Candidate("C")], 1)
     assert replica_counts(rows, "ABC") == {"A": 30, "B": 15, "C": 15}
     assert sum(row[0] == "A" for row in rows) == 15
 
 
 def test_a_weight_of_nothing_is_a_defect() -> None:
     with pytest.raises(InvariantViolation, match="weights are above zero"):
-        assign([()], [Candidate("A", weight=0.0)], 0)
+        assign(NOBODY, [Candidate("A", weight=0.0)], 0)
 
 
 def test_the_backups_of_one_member_are_spread_over_all_others() -> None:

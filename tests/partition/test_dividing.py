@@ -10,6 +10,7 @@ from phalanx.calls.retries import CallRouter
 from phalanx.codec.hashing import children_of, partition_of
 from phalanx.common.clock import with_stamp
 from phalanx.common.errors import ErrorCode, UsageError
+from phalanx.common.ids import ClientId
 from phalanx.common.table import build_table, unassigned_table
 from phalanx.grid.replica.replica_split import divide
 from phalanx.grid.replica.store import Replica
@@ -81,12 +82,12 @@ def test_equal_replicas_have_equal_children() -> None:
     store = replica.map(MAP)
     for number, key in enumerate(KEYS):
         store.put(key, with_stamp(number + 1, VALUE), 1_000 if number % 2 else 0, now=100)
-    replica.outcomes.note("client/1", 7, 7, True, now=100)
+    replica.outcomes.note(ClientId("client/1"), 7, 7, True, now=100)
     children = divide(replica, 0, 1, 3)
     assert {p: set(child.maps[MAP].entries) for p, child in children.items()} == belonging(3)
     for child in children.values():
         assert (child.epoch, child.seq, child.ruler) == (5, 40, "A of 1")
-        assert child.outcomes.find("client/1", 7) is True
+        assert child.outcomes.find(ClientId("client/1"), 7) is True
         for key in child.maps[MAP].entries:
             assert child.maps[MAP].get(key, 1_099) == VALUE
             assert (child.maps[MAP].get(key, 1_100) is None) == (KEYS.index(key) % 2 == 1)

@@ -1,5 +1,7 @@
 """Members that hold no data: they serve callers, may be masters, and no replica is ever given to them."""
 
+from typing import Any
+
 import pytest
 
 from harness import MAP, Cluster, lone_id
@@ -18,7 +20,7 @@ PARTITIONS = 12
 VALUE = b"\0\0\0\1v"
 
 
-def drawn(names: str, **settings: object) -> Cluster:
+def drawn(names: str, **settings: Any) -> Cluster:
     """Lower case: a lite member. The first begins the cluster."""
     c = Cluster(partition_count=PARTITIONS, **settings)
     for name in names:
@@ -48,10 +50,10 @@ def test_lite_members_get_no_replicas_and_count_as_no_place_for_one() -> None:
     assert loads(c, "B") == {"a": 0, "B": 12, "c": 0, "D": 12}
     assert {len(row) for row in rows(c, "a")} == {2}
     # Nothing is lacking: two members hold data, and each partition has two replicas.
-    safety, migrations = c.replies[c.ask("B", m.GetSafety)], c.replies[c.ask("a", m.GetMigrations)]
+    safety = c.reply(c.ask("B", m.GetSafety), m.SafetyReply)
+    migrations = c.reply(c.ask("a", m.GetMigrations), m.MigrationsReply)
     assert (safety.wanted_replicas, safety.lacking, migrations.lacking, migrations.at_rest) == (2, 0, 0, True)
-    view = c.nodes["B"].membership.view
-    assert Placement(view, c.table("B"), 2).lacking() == []
+    assert Placement(c.members_view("B"), c.table("B"), 2).lacking() == []
     # Two more: only the one that holds data gets something.
     start(c, "e")
     start(c, "F")
@@ -68,7 +70,7 @@ def test_what_is_asked_of_a_lite_member_is_done_by_owners() -> None:
     assert c.get("B", c.key(3)) == VALUE
     got = c.call("a", m.Get, MAP, c.key(3), partition=3)
     c.settle()
-    assert c.replies[got].value == VALUE
+    assert c.reply(got, m.ValueReply).value == VALUE
 
 
 def test_a_lite_member_leaves_without_anything_being_moved() -> None:
@@ -104,13 +106,13 @@ def test_while_nobody_holds_data_callers_are_told_so_and_a_member_that_does_begi
     c.advance(10_000)
     assert rows(c, "a") == rows(c, "c") == [""] * PARTITIONS
     assert len(c.events_of("a", events.PartitionLost)) == PARTITIONS
-    assert c.replies[c.ask("a", m.GetMigrations)].at_rest
+    assert c.reply(c.ask("a", m.GetMigrations), m.MigrationsReply).at_rest
     for name in "ac":
         asked = c.call(name, m.Get, MAP, c.key(0))
         c.advance(1_500)
-        reply = c.replies[asked]
+        reply = c.reply(asked, m.ErrorReply)
         assert (reply.code, "no member of the cluster holds data" in reply.text) == (ErrorCode.UNAVAILABLE, True), reply
-    seen = Placement(c.nodes["c"].membership.view, c.table("c"), 0)
+    seen = Placement(c.members_view("c"), c.table("c"), 0)
     assert len(seen.lacking()) == PARTITIONS, "the cluster is not whole"
     lost_at = c.table("a").versions
     # The next one owns everything, and all know that it began anew.
@@ -140,7 +142,7 @@ def test_before_any_data_member_was_there_callers_are_told_so_too() -> None:
     c = drawn("ab", call_timeout_ms=1_000)
     put = c.call("b", m.Put, MAP, c.key(0), VALUE, 0)
     c.advance(1_500)
-    assert "no member of the cluster holds data" in c.replies[put].text
+    assert "no member of the cluster holds data" in c.reply(put, m.ErrorReply).text
     assert c.table("a").version == 0
 
 
@@ -167,13 +169,14 @@ def test_a_new_master_gives_lost_partitions_owners() -> None:
 def test_the_last_data_member_may_leave_and_safe_says_what_that_loses() -> None:
     c = drawn("aBc")
     c.assign()
-    own = c.replies[c.ask("B", m.GetSafety)]
-    migrations, safety = c.replies[c.ask("a", m.GetMigrations)], c.replies[c.ask("a", m.GetSafety)]
+    own = c.reply(c.ask("B", m.GetSafety), m.SafetyReply)
+    migrations = c.reply(c.ask("a", m.GetMigrations), m.MigrationsReply)
+    safety = c.reply(c.ask("a", m.GetSafety), m.SafetyReply)
     found = judge(c.id("B"), own, MasterSays(c.id("a"), migrations, safety))
     assert [(reason.what, reason.count) for reason in found.against_leaving] == [("nobody_stays", PARTITIONS)]
     assert "no member that holds data would stay" in found.against_leaving[0].said
     assert not found.may_be_killed
-    lite = judge(c.id("c"), c.replies[c.ask("c", m.GetSafety)], MasterSays(c.id("a"), migrations, safety))
+    lite = judge(c.id("c"), c.reply(c.ask("c", m.GetSafety), m.SafetyReply), MasterSays(c.id("a"), migrations, safety))
     assert (lite.may_be_killed, lite.may_leave, lite.notes) == (True, True, ["it is a lite member: it holds no data"])
     c.leave("B")
     c.advance(5_000)

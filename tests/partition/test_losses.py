@@ -1,5 +1,7 @@
 """What was lost is told by every member until an operator acknowledges it: rules, and whole clusters that lose something."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -148,7 +150,7 @@ def test_what_goes_on_from_a_replica_that_confirms_nothing_may_lack_writes() -> 
 # --- clusters -------------------------------------------------------------------------------------------------------
 
 
-def lossy(names: str = "ABC", **settings: object) -> Cluster:
+def lossy(names: str = "ABC", **settings: Any) -> Cluster:
     c = Cluster(names, **({"partition_count": 6, "backup_count": 0} | settings))
     c.assign()
     return c

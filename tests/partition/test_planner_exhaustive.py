@@ -25,7 +25,7 @@ pytestmark = pytest.mark.thorough
     ("size", "cases"),
     [(0, 1), (1, 5), (2, 34), (3, 286), (4, 2840), pytest.param(5, 32344, marks=pytest.mark.long)],
 )
-def test_every_plan_keeps_the_bounds(size: int, cases: int):
+def test_every_plan_keeps_the_bounds(size: int, cases: int) -> None:
     seen = 0
     for current, target in small_cases(size):
         wanted = without_cycles(current, target)
@@ -39,7 +39,7 @@ def test_every_plan_keeps_the_bounds(size: int, cases: int):
 
 @pytest.mark.rows("DL-62", "DL-63", "DL-64", "DL-65", "DL-66", "DL-67", "DL-68", "DL-73")
 @pytest.mark.parametrize("size", [2, 3, 4, 5])
-def test_plans_are_the_reference_s_own_wherever_those_keep_the_number_of_replicas(size: int):
+def test_plans_are_the_reference_s_own_wherever_those_keep_the_number_of_replicas(size: int) -> None:
     """They differ only where the reference lowers the number before it raises it, which takes a hole at the start."""
     equal = broken = other = 0
     for current, target in small_cases(size):
@@ -62,7 +62,7 @@ def test_plans_are_the_reference_s_own_wherever_those_keep_the_number_of_replica
 
 @pytest.mark.rows("DL-78")
 @pytest.mark.parametrize("size", [1, 2, 3, pytest.param(4, marks=pytest.mark.long)])
-def test_a_plan_that_keeps_the_bounds_always_exists_and_is_hardly_shorter(size: int):
+def test_a_plan_that_keeps_the_bounds_always_exists_and_is_hardly_shorter(size: int) -> None:
     for current, target in small_cases(size):
         wanted = without_cycles(current, target)
         fewest = fewest_migrations(current, wanted)
@@ -71,7 +71,7 @@ def test_a_plan_that_keeps_the_bounds_always_exists_and_is_hardly_shorter(size: 
 
 
 @pytest.mark.rows("DL-61")
-def test_no_single_migrations_undo_a_ring_but_exchanges():
+def test_no_single_migrations_undo_a_ring_but_exchanges() -> None:
     """That the search knows a ring apart: its shortest way is one exchange fewer than it has members."""
     for target, fewest in (("BAC", 1), ("BCA", 2), ("CAB", 2)):
         assert fewest_migrations(replicas("ABC"), replicas(target)) == fewest

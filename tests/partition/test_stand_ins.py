@@ -18,7 +18,7 @@ def stood_in(
         [slots(row) for row in target],
         [lone_id(name) for name in members],
         wanted,
-        {(lone_id(owner), lone_id(destination)) for owner, destination in unreachable},
+        {(lone_id(owner), lone_id(destination)) for owner, destination in map(tuple, unreachable)},
     )
     return {p: "".join("-" if member is None else name(member) for member in row) for p, row in found.items()}
 

@@ -98,17 +98,17 @@ def test_zones_and_weights_count_from_the_first_assignment_on() -> None:
 def test_every_view_says_what_is_special_about_its_members() -> None:
     c = zoned({"A": "x", "B": "", "C": "y", "D": ""}, {"D": 2.0}, assigned=False)
     special = ((c.id("A"), Traits("x")), (c.id("C"), Traits("y")), (c.id("D"), Traits("", 2.0)))
-    assert [c.nodes[name].membership.view.traits for name in "ABCD"] == [special] * 4
+    assert [c.members_view(name).traits for name in "ABCD"] == [special] * 4
     # One that leaves is named no more, and one that starts anew says it anew.
     c.leave("C")
     c.advance(2_000)
     join(c, "C", "z")
-    assert c.nodes["D"].membership.view.traits == (special[0], special[2], (c.id("C"), Traits("z")))
+    assert c.members_view("D").traits == (special[0], special[2], (c.id("C"), Traits("z")))
     # The oldest survivor makes the next view out of those of the others.
     c.crash("A")
     c.advance(10_000)
     assert c.master("D") == "B"
-    assert [c.nodes[name].membership.view.traits for name in "BCD"] == [(special[2], (c.id("C"), Traits("z")))] * 3
+    assert [c.members_view(name).traits for name in "BCD"] == [(special[2], (c.id("C"), Traits("z")))] * 3
 
 
 def test_traits_travel_and_a_weight_of_nothing_is_refused() -> None:

@@ -31,7 +31,7 @@ def reader_of(message: object) -> FrameReader[object]:
     return FrameReader(handshake_decoder if isinstance(message, HANDSHAKES) else message_decoder)  # type: ignore[arg-type]
 
 
-def framed(body: bytes) -> bytes:
+def framed(body: bytes | bytearray) -> bytes:
     return len(body).to_bytes(HEADER_BYTES, "big") + body
 
 
