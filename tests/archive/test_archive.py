@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from archives import ENTRIES, altered, change, settings, source_of
 from phalanx.archive import IfExists, Restored, export_maps, read_manifest, restore_maps
 from phalanx.archive.exporting import Source
+from phalanx.archive.manifest import ArchivedMap
 from phalanx.codec.values import from_data
 from phalanx.common.backups import BackupCount
 from phalanx.common.errors import PhalanxError, UsageError
@@ -53,14 +54,14 @@ def test_what_spark_has_written_is_read_without_it_and_the_other_way_round(
     spark: SparkSession, one: Cluster, other: Cluster, archive: Path, tmp_path: Path
 ) -> None:
     with other.client() as grid:
-        replace = {"if_exists": IfExists.REPLACE}
+        replace = IfExists.REPLACE
         wanted = [Restored("all kinds/✓", len(ENTRIES), 0), Restored("mortal", 150, 0), Restored("settled", 1, 0)]
-        assert restore_maps(None, source_of(other), str(archive), **replace) == wanted
+        assert restore_maps(None, source_of(other), str(archive), if_exists=replace) == wanted
         assert dict(grid.map("all kinds/✓").items()) == ENTRIES
         export_maps(None, source_of(one), str(tmp_path / "a"), [each.name for each in wanted])
         for each in wanted:
             grid.map(each.name).clear()
-        assert restore_maps(spark, source_of(other), str(tmp_path / "a"), **replace) == wanted
+        assert restore_maps(spark, source_of(other), str(tmp_path / "a"), if_exists=replace) == wanted
         assert dict(grid.map("all kinds/✓").items()) == ENTRIES
     before, after = (ends(spark, folder, "mortal") for folder in (archive, tmp_path / "a"))
     assert {key: end is None for key, end in before.items()} == {key: end is None for key, end in after.items()}
@@ -94,8 +95,9 @@ def test_entries_whose_time_is_over_are_left_out_unless_it_starts_anew(
         export_maps(spark, source_of(one), str(tmp_path / "a"), ["short"])
         wait_for(lambda: len(grid.map("short")) == 1, "the others end")
     assert restore_maps(spark, source_of(other), str(tmp_path / "a")) == [Restored("short", 1, 20)]
-    options = {"if_exists": IfExists.REPLACE, "restart_ttls": True}
-    assert restore_maps(spark, source_of(other), str(tmp_path / "a"), **options) == [Restored("short", 21, 0)]
+    assert restore_maps(
+        spark, source_of(other), str(tmp_path / "a"), if_exists=IfExists.REPLACE, restart_ttls=True
+    ) == [Restored("short", 21, 0)]
     with other.client() as grid:
         wait_for(lambda: list(grid.map("short")) == ["for ever"], "the others end again")
 
@@ -132,10 +134,16 @@ def test_a_member_that_dies_takes_nothing_along(
                 grid.map(name).put_all(many)
         cluster.wait_redundant()
         source = source_of(cluster)
-        export_maps(engine, source, str(tmp_path / "a"), tell=lambda each: each.name == "a" and kill_last(cluster))
+
+        def kill_after_a(each: ArchivedMap | Restored) -> None:
+            if each.name == "a":
+                kill_last(cluster)
+
+        export_maps(engine, source, str(tmp_path / "a"), tell=kill_after_a)
         cluster.wait_redundant()
-        restore = {"if_exists": IfExists.REPLACE, "tell": lambda each: each.name == "a" and kill_last(cluster)}
-        assert restore_maps(engine, source, str(tmp_path / "a"), **restore) == [
+        assert restore_maps(
+            engine, source, str(tmp_path / "a"), if_exists=IfExists.REPLACE, tell=kill_after_a
+        ) == [
             Restored("a", 5_000, 0), Restored("b", 5_000, 0)
         ]  # fmt: skip
         with cluster.client() as grid:

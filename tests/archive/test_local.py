@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ import pytest
 import typer.testing
 
 from archives import ENTRIES, altered, change, settings, source_of
+from commands import Command
 from phalanx.archive import ENTRY_SCHEMA, IfExists, Restored, export_maps, read_manifest, restore_maps
 from phalanx.archive.exporting import Source
 from phalanx.cli.main import app
@@ -97,16 +99,19 @@ def test_files_are_as_the_schema_says_and_times_to_live_go_on(archive: Path, oth
     assert not ends
 
 
-def rows_of(archive: Path, name: str) -> list[dict[str, object]]:
+def rows_of(archive: Path, name: str) -> list[dict[str, Any]]:
     (archived,) = read_manifest(None, str(archive)).chosen((name,))
     [path] = (archive / archived.folder).iterdir()
     table = pq.read_table(path)
     assert table.schema.equals(ENTRY_SCHEMA)
     assert len(table) == archived.entries
-    return table.to_pylist()
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
 
 
-def test_entries_are_written_and_read_in_parts(one: Cluster, other: Cluster, tmp_path: Path, monkeypatch) -> None:
+def test_entries_are_written_and_read_in_parts(
+    one: Cluster, other: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("phalanx.archive.local.ROW_GROUP_BYTES", 20_000)
     monkeypatch.setattr("phalanx.archive.local.BATCH_BYTES", 5_000)
     many = {n: "x" * (n % 300) for n in range(2_000)}
@@ -169,7 +174,9 @@ def test_files_that_are_not_as_they_were_change_nothing(
             assert dict(grid.map("settled").items()) == {"mine": 1}
 
 
-def test_what_contradicts_itself_or_is_not_here_is_told(phalanx_command, tmp_path: Path, monkeypatch) -> None:
+def test_what_contradicts_itself_or_is_not_here_is_told(
+    phalanx_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     for arguments, told in (
         (["--local", "--spark", "local[2]"], "--local and --spark exclude each other"),
@@ -186,7 +193,7 @@ def test_what_contradicts_itself_or_is_not_here_is_told(phalanx_command, tmp_pat
 
 
 def test_much_data_is_for_spark_unless_said_otherwise(
-    phalanx_command, one: Cluster, tmp_path: Path, monkeypatch
+    phalanx_command: Command, one: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with one.client() as grid:
         grid.map("much")["k"] = "v"

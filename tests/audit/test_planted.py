@@ -18,6 +18,7 @@ from phalanx.audit import findings, run
 from phalanx.audit.schema import TraceRow
 from phalanx.audit.verdicts import PROPERTIES, AuditVerdict, Report, Status
 from phalanx.cli.main import app
+from phalanx.common.ids import MemberId
 from phalanx.sim.options import Profile
 from phalanx.wire.events import (
     ClaimAnswered,
@@ -41,7 +42,7 @@ from traces import Plant, Planted, find_seed, has_crashes, has_sides, write_logs
 
 pytestmark = pytest.mark.timeout(900)
 
-STILL_THERE = StaleMessageIgnored("somebody", "something", "planted")
+STILL_THERE = StaleMessageIgnored(MemberId("somebody"), "something", "planted")
 NO_HEARTBEAT = "no heartbeat for 5000 ms"
 
 

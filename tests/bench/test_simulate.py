@@ -1,6 +1,6 @@
 """What `./run bench simulate` makes of what it measures, and that it measures whole searches only."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 
 import pytest
 
@@ -19,7 +19,9 @@ def test_what_spark_takes_is_a_part_of_the_rate_without_it() -> None:
 
 def test_a_crew_that_does_not_play_everything_is_not_measured() -> None:
     class Lazy(HereAndNow):
-        def each(self, function: Callable[[Work], Made], pieces: Iterable[Work]) -> Iterator[Done[Work, Made]]:
+        def each(
+            self, function: Callable[[Work], Made], pieces: Iterable[Work]
+        ) -> Generator[Done[Work, Made], None, None]:
             for piece in pieces:
                 yield Done(piece, error="no time")
 

@@ -70,7 +70,9 @@ def test_the_next_begins_as_soon_as_one_has_failed_and_each_failure_is_told() ->
     assert live.closed.is_set()
 
 
-def test_a_name_that_takes_too_long_to_look_up_is_given_up(held: threading.Event, monkeypatch) -> None:
+def test_a_name_that_takes_too_long_to_look_up_is_given_up(
+    held: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("phalanx.client.answering.SPARE_S", 0.0)
     [problem] = in_order_of_answers([Fake("slow", held.wait)], 0.05)
     assert isinstance(problem, ConnectError)

@@ -12,6 +12,7 @@ from phalanx.common.errors import ConnectError
 from phalanx.common.ids import Address, MemberId
 from phalanx.common.table import build_table, unassigned_table
 from phalanx.common.view import MembersView
+from processes import Cluster
 
 A, B, C, D = (MemberId(f"127.0.0.1:{port}/{name}") for port, name in ((1, "a"), (2, "b"), (3, "c"), (4, "d")))
 ROWS = [(A, B), (B, C), (C, A), (C,), ()]
@@ -32,36 +33,38 @@ def placement(members: tuple[MemberId, ...], backup_count: int = 1) -> Placement
         ((C,), 1, [0, 4]),  # one member cannot back itself up
     ],
 )
-def test_lacking_are_those_with_fewer_living_replicas_than_members_allow(members, backup_count, lacking):
+def test_lacking_are_those_with_fewer_living_replicas_than_members_allow(
+    members: tuple[MemberId, ...], backup_count: int, lacking: list[int]
+) -> None:
     assert placement(members, backup_count).lacking() == lacking
 
 
-def test_what_each_member_of_the_view_owns_and_backs_up():
+def test_what_each_member_of_the_view_owns_and_backs_up() -> None:
     assert placement((A, B, C, D)).counts() == {A: (1, 1), B: (1, 1), C: (2, 1), D: (0, 0)}
     assert placement((A, B)).counts() == {A: (1, 1), B: (1, 1)}
 
 
-def test_before_the_assignment_everything_is_lacking():
+def test_before_the_assignment_everything_is_lacking() -> None:
     seen = Placement(MembersView(1, A, (A, B)), unassigned_table(3), 1)
     assert seen.lacking() == [0, 1, 2]
     assert seen.counts() == {A: (0, 0), B: (0, 0)}
 
 
-def test_a_port_where_nobody_listens_is_told_at_once():
+def test_a_port_where_nobody_listens_is_told_at_once() -> None:
     began = time.monotonic()
     with pytest.raises(ConnectError, match=r"cannot connect to 127\.0\.0\.1:1: Connection refused"):
         Inquirer(Address("127.0.0.1:1")).members()
     assert time.monotonic() - began < 1
 
 
-def test_something_that_never_answers_is_told_after_the_time_limit():
+def test_something_that_never_answers_is_told_after_the_time_limit() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = Address(f"127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(ConnectError, match=r"did not answer within 0.2 s: it may hang, or be no member of Phalanx"):
             Inquirer(address, timeout_s=0.2).members()
 
 
-def test_something_that_is_no_member_is_told():
+def test_something_that_is_no_member_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def greet_as_another_program() -> None:
@@ -75,7 +78,7 @@ def test_something_that_is_no_member_is_told():
             Inquirer(Address(f"127.0.0.1:{server.getsockname()[1]}"), timeout_s=2).members()
 
 
-def test_after_an_error_the_next_question_connects_anew(cluster):
+def test_after_an_error_the_next_question_connects_anew(cluster: Cluster) -> None:
     member = cluster.start(1)[0]
     with Inquirer(member.address, cluster=cluster.name, timeout_s=0.3) as inquirer:
         assert inquirer.members().view.members == (member.member,)

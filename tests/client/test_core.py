@@ -1,5 +1,7 @@
 """The client as a machine: whom it asks for the table, which table it believes, and what becomes of its calls."""
 
+from typing import Any
+
 import pytest
 
 from harness import KEY, MAP, address
@@ -93,6 +95,13 @@ class Client:
         to, message = next((to, msg) for to, msg in reversed(self.sent) if isinstance(msg, m.GetTable))
         return to, message
 
+    def asked(self, to: Target) -> m.Request:
+        """The latest message, which must be a request to this one."""
+        receiver, message = self.sent[-1]
+        assert receiver == to
+        assert isinstance(message, m.Request)
+        return message
+
     def questions(self) -> list[Target]:
         """Who was asked for its table, in order."""
         return [to for to, message in self.sent if isinstance(message, m.GetTable)]
@@ -107,8 +116,8 @@ class Client:
         return reply.code if isinstance(reply, m.ErrorReply) else None
 
 
-def connected(table: PartitionTable, view: MembersView, **settings: int) -> Client:
-    client = Client(**settings)  # type: ignore[arg-type]
+def connected(table: PartitionTable, view: MembersView, **settings: Any) -> Client:
+    client = Client(**settings)
     client.take(client.core.time_passed(client.now))
     client.tell_table(table, view)
     client.sent.clear()
@@ -243,8 +252,7 @@ def test_a_call_that_waits_for_long_finds_out_that_its_owner_was_replaced_while_
     client.advance(1)
     assert client.asked_for_table()[0] in (address("B"), address("C"))
     client.tell_table(table_of(B, version=2), view_of(B, C, version=2))
-    assert client.sent[-1][0] == B
-    client.reply(B, m.ValueReply(client.sent[-1][1].id, b"found"))
+    client.reply(B, m.ValueReply(client.asked(B).id, b"found"))
     assert client.answers[waiting] == m.ValueReply(waiting, b"found")
 
 
@@ -359,8 +367,9 @@ def test_another_cluster_is_believed_when_nobody_of_the_known_one_is_found_any_m
         if client.asked_for_table()[0] == X:
             client.tell_table(*new_cluster)
     assert client.core.table == table_of(X, X)
-    assert client.sent[-1] == (X, m.Get(client.sent[-1][1].id, MAP, KEY))
-    client.reply(X, m.ValueReply(client.sent[-1][1].id, None))
+    asked = client.asked(X)
+    assert asked == m.Get(asked.id, MAP, KEY)
+    client.reply(X, m.ValueReply(asked.id, None))
     assert request in client.answers
 
 
@@ -398,8 +407,9 @@ def test_who_refuses_is_asked_at_once_and_the_call_goes_to_the_new_owner_at_once
     assert len(client.questions()) == others + 1
     assert client.asked_for_table()[0] == A
     client.tell_table(table_of(B, B, version=2), view_of(A, B, C))
-    to, again = client.sent[-1]
-    assert (to, again.op) == (B, write)
+    again = client.asked(B)
+    assert isinstance(again, m.Put)
+    assert again.op == write
     client.reply(B, m.DoneReply(again.id))
     assert client.answers == {write: m.DoneReply(write)}
 
@@ -432,7 +442,7 @@ def test_a_new_owner_that_has_not_got_its_table_yet_is_asked_for_it_no_more_than
         if isinstance(message, m.GetTable):
             client.tell_table(table_of(A, B), view_of(A, B, C))
         elif to == B:
-            refuse(client, B, message.id)
+            refuse(client, B, client.asked(B).id)
         client.advance(1)
     assert len(client.questions()) <= 1 + 400 // ASK_PAUSE_MAX_MS + 3
     asked = [to for to, message in client.sent if isinstance(message, m.Get)]

@@ -13,6 +13,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ import phalanx
 from forks import Child, in_child
 from phalanx.client.staging import Staging, new_job_id
 from phalanx.common.errors import IndeterminateWrite, UsageError
+from phalanx.common.ids import Address
 from phalanx.net.forking import let_go
 from processes import Cluster, wait_for
 from raw_peers import RawPeer
@@ -55,7 +57,8 @@ def client(cluster: Cluster) -> Iterator[phalanx.Client]:
 
 
 def look_up(number: int) -> int:
-    return numbers.get(number)
+    found: int = numbers.get(number)
+    return found
 
 
 def local_ports(client: phalanx.Client) -> set[int]:
@@ -199,7 +202,8 @@ def test_a_fork_in_the_middle_of_a_call_ends_it_in_the_child_only(client: phalan
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_a_client_cannot_be_sent_to_another_process_and_says_what_to_do(client: phalanx.Client, method: str) -> None:
-    process = multiprocessing.get_context(method).Process(target=print, args=(client,))
+    context: Any = multiprocessing.get_context(method)  # the type of any context lacks `Process`
+    process = context.Process(target=print, args=(client,))
     with pytest.raises(TypeError, match=r"give that the addresses.*a pool"):
         process.start()
     with pytest.raises(TypeError, match="give that the addresses"):
@@ -208,7 +212,8 @@ def test_a_client_cannot_be_sent_to_another_process_and_says_what_to_do(client: 
 
 def make_and_look_up(address: str, cluster: str, number: int) -> int:
     with phalanx.Client(address, cluster=cluster) as client:
-        return client.map("numbers").get(number)
+        found: int = client.map("numbers").get(number)
+        return found
 
 
 @pytest.mark.usefixtures("client")
@@ -239,7 +244,7 @@ def test_what_belongs_to_an_event_loop_says_in_a_child_that_it_is_the_parents() 
         async with phalanx.connect(member.address) as grid:
             await grid.map("m").put(1, 2)
             for of in (grid, member):
-                assert len(in_child(lambda of=of: use(of))) == 5
+                assert len(in_child(partial(use, of))) == 5
             assert await grid.map("m").get(1) == 2
             in_child(lambda: asyncio.run(grid.close()))
             with pytest.raises(TypeError, match="give that the addresses"):
@@ -280,7 +285,7 @@ async def in_time(condition: Callable[[], Any], what: str) -> None:
 def test_a_child_holds_neither_the_port_nor_the_connections_of_a_member(loop_factory: Any) -> None:
     async def run() -> None:
         one = await phalanx.start_member(phalanx.Config(port=0, cluster="test"))
-        two = await phalanx.start_member(phalanx.Config(port=0, cluster="test", seeds=(one.address,)))
+        two = await phalanx.start_member(phalanx.Config(port=0, cluster="test", seeds=(Address(one.address),)))
         port = int(two.address.rpartition(":")[2])
         with RawPeer(two.address) as silent, RawPeer(two.address) as peer:
             await asyncio.to_thread(peer.greeted)
@@ -291,7 +296,9 @@ def test_a_child_holds_neither_the_port_nor_the_connections_of_a_member(loop_fac
                 for each in (silent, peer):
                     await in_time(each.is_closed, "its end is seen")
                 await in_time(lambda: of_two.transport is None, "the link's end is seen")
-                again = await phalanx.start_member(phalanx.Config(port=port, cluster="test", seeds=(one.address,)))
+                again = await phalanx.start_member(
+                    phalanx.Config(port=port, cluster="test", seeds=(Address(one.address),))
+                )
                 await again.stop(drain=False)
         await one.stop(drain=False)
 
@@ -319,7 +326,7 @@ def test_a_child_does_not_hold_the_connections_of_an_asyncio_client(loop_factory
 def test_the_parents_connections_serve_on_under_load_while_children_come_and_go(loop_factory: Any) -> None:
     async def run() -> None:
         one = await phalanx.start_member(phalanx.Config(port=0, cluster="test"))
-        two = await phalanx.start_member(phalanx.Config(port=0, cluster="test", seeds=(one.address,)))
+        two = await phalanx.start_member(phalanx.Config(port=0, cluster="test", seeds=(Address(one.address),)))
         grid = await phalanx.connect(one.address, cluster="test")
         maps = [each.map("m") for each in (one, two, grid)]
         for each in maps:

@@ -51,13 +51,13 @@ class Client:
         version: int = 1,
     ) -> None:
         """The member that is being asked answers with this list."""
-        question = next(each for each in reversed(self.sent) if isinstance(each.message, m.GetTable))
+        to, question = next(
+            (each.to, each.message) for each in reversed(self.sent) if isinstance(each.message, m.GetTable)
+        )
         table = table if table is not None else build_table([members[:1]], [9])
         places = tuple(address(name) for name in sought)
-        reply = m.TableReply(
-            question.message.id, table, MembersView(version, members[0], members), places, founders, age_ms
-        )
-        self.take(self.core.received(question.to, reply, self.now))
+        reply = m.TableReply(question.id, table, MembersView(version, members[0], members), places, founders, age_ms)
+        self.take(self.core.received(to, reply, self.now))
 
     def lose(self, *members: MemberId) -> None:
         """A call finds that these are gone, and asks for the table."""

@@ -11,7 +11,7 @@ import pytest
 import phalanx
 from phalanx.client.wire import NotDelivered, Opening, Wire
 from phalanx.common.errors import IndeterminateWrite, UnavailableError
-from phalanx.common.ids import Address
+from phalanx.common.ids import Address, member_id
 from phalanx.net import greeting
 from phalanx.wire.codec import FrameReader, encode_frame, handshake_decoder
 from phalanx.wire.messages import DoneReply, Put, Welcome
@@ -98,7 +98,7 @@ class Peer:
         reader: FrameReader[Any] = FrameReader(handshake_decoder, greeting.MAX_GREETING_BYTES)
         while not reader.feed(self.socket.recv(4096)):
             pass
-        self.socket.sendall(encode_frame(Welcome(f"{address}/1")))
+        self.socket.sendall(encode_frame(Welcome(member_id(address, "1"))))
         opening.go_on_for(5)
         self.wire = Wire(opening, 1 << 20)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from phalanx.client.core import NEWS_AFTER_MS, ClientCore
-from phalanx.common.ids import Address, MemberId
+from phalanx.common.ids import Address, MemberId, Target
 from phalanx.common.table import PartitionTable, build_table
 from phalanx.common.view import MembersView
-from phalanx.machine.effects import Send
+from phalanx.machine.effects import Effect, Send
 from phalanx.machine.inputs import Call, LinkLost, LinkRefused
 from phalanx.wire.messages import Get, GetTable, TableReply, ValueReply
 
@@ -31,7 +31,7 @@ def connected(view: MembersView, table: PartitionTable) -> ClientCore:
     return core
 
 
-def asked_for_table(effects: list[object]) -> list[str]:
+def asked_for_table(effects: list[Effect]) -> list[Target]:
     return [effect.to for effect in effects if isinstance(effect, Send) and isinstance(effect.message, GetTable)]
 
 

@@ -10,6 +10,7 @@ import phalanx
 from phalanx.client.aio import AsyncClient
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_data, to_key_data
+from phalanx.common.ids import Address
 from phalanx.grid.replica.deduplication import CallerRecord
 from phalanx.machine.effects import Answer
 from phalanx.maps.requests import OPEN_FROM_EVERY
@@ -53,7 +54,7 @@ def test_the_program_of_a_member_says_as_well_what_is_over() -> None:
 
     async def run() -> None:
         one = await phalanx.start_member(phalanx.Config(port=0))
-        two = await phalanx.start_member(phalanx.Config(port=0, seeds=(one.address,)))
+        two = await phalanx.start_member(phalanx.Config(port=0, seeds=(Address(one.address),)))
         for member in (one, two):
             await write_in_every_way(member.map("m"))
             await member.map("m").remove(KEY)
@@ -74,9 +75,12 @@ def test_a_client_without_an_event_loop_says_as_well_what_is_over(
     with cluster.client() as client:
         sent: list[Any] = []
         call = client.call
-        monkeypatch.setattr(
-            client, "call", lambda partition, request: [sent.append(request), call(partition, request)][1]
-        )
+
+        def noted(partition: int, request: Any) -> Any:
+            sent.append(request)
+            return call(partition, request)
+
+        monkeypatch.setattr(client, "call", noted)
         writes = client.map("m")
         for value in range(3):  # the first ones find the owner
             writes.put(KEY, value)

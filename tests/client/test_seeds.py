@@ -9,10 +9,10 @@ from harness import address
 from phalanx.client.core import ClientCore
 from phalanx.client.seeds import WAIT_MS
 from phalanx.common.errors import ErrorCode
-from phalanx.common.ids import MemberId, Target, member_id
+from phalanx.common.ids import Address, MemberId, Target, member_id
 from phalanx.common.table import unassigned_table
 from phalanx.common.view import MembersView
-from phalanx.machine.effects import Send
+from phalanx.machine.effects import Effect, Send
 from phalanx.machine.inputs import LinkRefused
 from phalanx.wire import messages as m
 
@@ -31,8 +31,11 @@ class Connecting:
         self._view = MembersView(1, listed[0], listed)
         self.answer("A", self._view, sought)
 
-    def _take(self, effects: list[object]) -> None:
-        self.sent |= {each.to: each.message for each in effects if isinstance(each, Send)}
+    def _take(self, effects: list[Effect]) -> None:
+        for each in effects:
+            if isinstance(each, Send):
+                assert isinstance(each.message, m.GetTable)
+                self.sent[each.to] = each.message
 
     def answer(self, name: str, view: MembersView | None, sought: str = "") -> None:
         question = self.sent[address(name)]
@@ -108,7 +111,7 @@ def test_a_seed_that_says_nothing_is_not_waited_for(how: str) -> None:
 def test_clients_refuse_members_that_were_started_without_each_other() -> None:
     async def run() -> None:
         one, two = [await phalanx.start_member(phalanx.Config(port=0)) for _ in range(2)]
-        three = await phalanx.start_member(phalanx.Config(port=0, seeds=(one.address,)))
+        three = await phalanx.start_member(phalanx.Config(port=0, seeds=(Address(one.address),)))
         both = f"{one.address},{two.address}"
         with pytest.raises(phalanx.TwoClusters, match="two clusters") as told:
             await phalanx.connect(both)

@@ -22,7 +22,7 @@ class Owner:
     def __init__(self, entries: dict[Any, Any]) -> None:
         self.stored = {to_key_data(key): to_data(value) for key, value in entries.items()}
         self.next_id = itertools.count(1).__next__
-        self.others: Callable[[], None] = lambda: None
+        self.others: Callable[[], object] = lambda: None
 
     def partition_table(self) -> "Owner":
         return self
@@ -85,7 +85,7 @@ def test_what_is_popped_is_what_was_removed_and_once() -> None:
 
 def test_an_item_is_popped_even_if_others_remove_the_first_ones() -> None:
     found, owner = opened({"a": 1, "b": 2})
-    owner.others = lambda: owner.stored.pop(to_key_data("a"), None)  # type: ignore[assignment,return-value]
+    owner.others = lambda: owner.stored.pop(to_key_data("a"), None)
     assert found.popitem() == ("b", 2)
     with pytest.raises(KeyError):
         found.popitem()
@@ -93,7 +93,7 @@ def test_an_item_is_popped_even_if_others_remove_the_first_ones() -> None:
 
 def test_a_default_takes_no_others_value_away() -> None:
     found, owner = opened({"a": None})
-    owner.others = lambda: owner.stored.setdefault(to_key_data("b"), to_data("theirs"))  # type: ignore[assignment,return-value]
+    owner.others = lambda: owner.stored.setdefault(to_key_data("b"), to_data("theirs"))
     assert found.setdefault("a", 1) is None
     assert found.setdefault("b", "mine") == "theirs"
     assert found.setdefault("c", "mine") == "mine"

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -160,7 +161,7 @@ def test_a_call_that_was_broken_off_leaves_its_answer_to_nobody(cluster: Cluster
             with Paused(cluster):
                 timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1))
                 timer.start()
-                error, _ = timed(lambda number=number: entries.get(number))
+                error, _ = timed(partial(entries.get, number))
                 assert isinstance(error, KeyboardInterrupt)
                 timer.join()
             for other in owned:

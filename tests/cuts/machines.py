@@ -7,6 +7,7 @@ here is asserted to be fast: conditions are waited for, up to `SETTLE_S`.
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,11 +136,13 @@ class Machines:
 
     def said_by(self, name: str) -> MembersReply:
         """What that member says of its cluster, asked on its own host: no cut is in between."""
-        return self._ask(self._hosts[name], Inquirer.members)
+        said: MembersReply = self._ask(self._hosts[name], Inquirer.members)
+        return said
 
     def table_of(self, name: str) -> TableReply:
         """The partition table of that member."""
-        return self._ask(self._hosts[name], Inquirer.table)
+        said: TableReply = self._ask(self._hosts[name], Inquirer.table)
+        return said
 
     def list_of(self, name: str) -> str:
         """Names of the members in that member's list, by age."""
@@ -290,7 +293,7 @@ class LocalClient:
     """A blocking client whose calls are all made from one host."""
 
     def __init__(self, machines: Machines, host: str, options: dict[str, Any]) -> None:
-        self._inside = lambda: machines.network.inside(host)
+        self._inside = partial(machines.network.inside, host)
         with self._inside():
             self._grid = phalanx.Client(
                 machines.addresses(machines.everybody), cluster=CLUSTER, secret_file=machines.secret_file, **options

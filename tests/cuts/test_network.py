@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
 from itertools import permutations
@@ -9,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from cuts import network
 from cuts.network import Network, why_there_is_none
 
 here = pytest.mark.cuts
@@ -48,11 +48,11 @@ def test_one_direction_is_cut_and_the_other_is_not(hosts: Network) -> None:
     hosts.cut_one_way(one, two)
     for by, to, arrives in ((one, two, False), (two, one, True)):
         with hosts.inside(to):
-            receiver = network.socket.socket(network.socket.AF_INET, network.socket.SOCK_DGRAM)
+            receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         with receiver:
             receiver.bind((to, 9999))
             receiver.settimeout(5.0 if arrives else 0.3)
-            with hosts.inside(by), network.socket.socket(network.socket.AF_INET, network.socket.SOCK_DGRAM) as sender:
+            with hosts.inside(by), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
                 sender.sendto(b"hello", (to, 9999))
             if arrives:
                 assert receiver.recv(10) == b"hello"

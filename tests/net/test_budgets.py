@@ -66,7 +66,9 @@ def test_what_waits_for_a_dropped_connection_counts_until_it_is_gone() -> None:
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(-1, 300)), max_size=40))
 def test_the_total_is_the_sum(notes: list[tuple[str, int]]) -> None:
     """-1: the connection is dropped."""
-    ours, sizes, dropped = backlogs(), {}, set()
+    ours = backlogs()
+    sizes: dict[str, int] = {}
+    dropped: set[str] = set()
     for name, size in notes:
         if size < 0:
             ours.drop(name)

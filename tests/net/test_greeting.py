@@ -1,6 +1,7 @@
 """Who may talk: both ends of a connection have the same secret, or neither has one."""
 
 import os
+from pathlib import Path
 
 import pytest
 from msgspec import msgpack, structs
@@ -179,7 +180,9 @@ def relay(one: Connecting, other: Accepting, named: MemberId | None = None) -> s
     if not isinstance(said, Proof):
         assert other.hello is None
         return said
-    return one.answer(other.answer(said))
+    answer = one.answer(other.answer(said))
+    assert not isinstance(answer, Proof)
+    return answer
 
 
 @pytest.mark.parametrize("sender", ["client/1", "M:5701/M1"])
@@ -308,7 +311,9 @@ def test_without_a_secret_nobody_asks_under_which_address_a_member_was_dialled()
 # --- where the secret comes from ------------------------------------------------------------------------------------
 
 
-def test_the_secret_comes_from_the_setting_the_file_or_the_environment(tmp_path, monkeypatch) -> None:
+def test_the_secret_comes_from_the_setting_the_file_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = Hello(PROTOCOL_VERSION, "phalanx", "client/1", "A:5701", b"n")
     one, other = tmp_path / "one", tmp_path / "other"
     one.write_text("one secret for the cluster\n")
@@ -329,7 +334,7 @@ def test_the_secret_comes_from_the_setting_the_file_or_the_environment(tmp_path,
     assert proof(find_secret(None, None)) == proof(Secret("another secret for it"))
 
 
-def test_what_is_wrong_with_a_secret_is_said(tmp_path, monkeypatch) -> None:
+def test_what_is_wrong_with_a_secret_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(SECRET_FILE_VARIABLE, raising=False)
     short = tmp_path / "short"
     short.write_text("abc\n")
@@ -348,7 +353,7 @@ def test_what_is_wrong_with_a_secret_is_said(tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o666, 0o620])
-def test_a_file_that_others_can_open_is_refused(tmp_path, monkeypatch, mode: int) -> None:
+def test_a_file_that_others_can_open_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
     monkeypatch.delenv(SECRET_FILE_VARIABLE, raising=False)
     path = tmp_path / "secret"
     path.write_text("a secret of this cluster")
@@ -365,7 +370,7 @@ def test_a_file_that_others_can_open_is_refused(tmp_path, monkeypatch, mode: int
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o400])
-def test_a_file_of_this_user_alone_is_read(tmp_path, mode: int) -> None:
+def test_a_file_of_this_user_alone_is_read(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "secret"
     path.write_text("a secret of this cluster")
     path.chmod(mode)
@@ -378,7 +383,7 @@ def test_it_shows_in_no_repr() -> None:
     assert "secret='(not shown)'" in repr(Config(secret=text))
 
 
-def test_beyond_loopback_it_takes_a_secret_and_an_address(tmp_path, monkeypatch) -> None:
+def test_beyond_loopback_it_takes_a_secret_and_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(SECRET_FILE_VARIABLE, raising=False)
     for host in ("192.0.2.1", "0.0.0.0", "::", "node-1.example"):
         with pytest.raises(UsageError, match="not a loopback address, and without a secret"):
@@ -394,8 +399,11 @@ def test_beyond_loopback_it_takes_a_secret_and_an_address(tmp_path, monkeypatch)
     with pytest.raises(
         UsageError, match=r"would know this member as '127\.0\.0\.1'.*the seed 192\.0\.2\.1:5701 is not on"
     ):
-        Config(seeds=("127.0.0.1:5701", "192.0.2.1:5701"), secret_file=file)
-    assert Config(seeds=("localhost:5701", "[::1]:5701", "node-1:5701"), secret_file=file).host == "127.0.0.1"
+        Config(seeds=(Address("127.0.0.1:5701"), Address("192.0.2.1:5701")), secret_file=file)
+    assert (
+        Config(seeds=tuple(map(Address, ("localhost:5701", "[::1]:5701", "node-1:5701"))), secret_file=file).host
+        == "127.0.0.1"
+    )
     monkeypatch.setenv(SECRET_FILE_VARIABLE, file)
     assert Config(host="192.0.2.1").address(5701) == "192.0.2.1:5701"
 

@@ -8,6 +8,7 @@ from phalanx.common.view import MembersView
 from phalanx.net import connection
 from phalanx.net.connection import ConnectionGroup
 from phalanx.net.link import Link
+from phalanx.wire.codec import encode_frame
 from phalanx.wire.messages import MembersUpdate
 
 IDS = tuple(member_id(Address(f"127.0.0.1:{port}"), "i") for port in range(1, 6))
@@ -21,7 +22,7 @@ def test_a_list_for_many_is_encoded_once_and_the_next_one_anew() -> None:
                  on_message=lambda link, message: None)
             for to in IDS
         ]  # fmt: skip
-        with patch.object(connection, "encode_frame", wraps=connection.encode_frame) as encode:
+        with patch.object(connection, "encode_frame", wraps=encode_frame) as encode:
             for version in (1, 2):
                 update = MembersUpdate(MembersView(version, IDS[0], IDS), True)
                 for link in links:

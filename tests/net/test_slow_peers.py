@@ -8,6 +8,7 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,9 @@ def _ask_and_never_read(address: str, count: int) -> list[RawPeer]:
     return peers
 
 
+Bytes = bytes | bytearray | memoryview
+
+
 class _Transport(asyncio.Transport):
     """Whose peer never reads: all that is written waits."""
 
@@ -167,10 +171,10 @@ class _Transport(asyncio.Transport):
         self.waiting = 0
         self.is_read = True
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: Bytes) -> None:
         self.waiting += len(data)
 
-    def writelines(self, frames: list[bytes]) -> None:
+    def writelines(self, frames: Iterable[Bytes]) -> None:
         self.waiting += sum(map(len, frames))
 
     def get_write_buffer_size(self) -> int:
@@ -247,7 +251,7 @@ def test_a_frame_whose_length_comes_in_two_pieces_needs_room_too() -> None:
 async def _greeted_by_hand(member: Member, name: str) -> tuple[Any, _Transport]:
     transport, peer = _Transport(), member._accept()
     peer.connection_made(transport)
-    peer.data_received(encode_frame(Hello(PROTOCOL_VERSION, "test", f"client/{name}", member.address, b"")))
+    peer.data_received(bytes(encode_frame(Hello(PROTOCOL_VERSION, "test", f"client/{name}", member.address, b""))))
     return peer, transport
 
 

@@ -104,12 +104,14 @@ class Tampering:
             case "left out":
                 return [] if number == 1 else [record]
             case "exchanged":
-                self._held = record if number == 1 else self._held
-                return [] if number == 1 else [record, self._held]
+                if number == 1:
+                    self._held = record
+                    return []
+                return [record, self._held]
             case "injected":
                 return [forged(clear()), record]
             case "unprotected":
-                return [encode_frame(clear())]
+                return [bytes(encode_frame(clear()))]
             case "of another connection":
                 return [OLD_RECORDS[number]]
             case _:

@@ -47,7 +47,8 @@ async def stranger(port: int = 0, *, challenges: bool = False) -> AsyncIterator[
 
 
 async def start(**settings: Any) -> Any:
-    return await phalanx.start_member(phalanx.Config(**({"port": 0, "secret": SECRET} | HASTY | settings)))
+    with_all: dict[str, Any] = {"port": 0, "secret": SECRET} | HASTY | settings
+    return await phalanx.start_member(phalanx.Config(**with_all))
 
 
 @pytest.mark.parametrize("challenges", [False, True])
@@ -86,6 +87,7 @@ def test_a_wrong_secret_is_told_at_once_and_in_the_end(caplog: pytest.LogCapture
                 await start(secret=OTHER, seeds=(one.address,), join_attempts=4, join_timeout_ms=200)
             assert "after 4 attempts" in str(failed.value)
             assert greeting.ANOTHER_SECRET in str(failed.value)
+            assert one.view is not None
             assert len(one.view.members) == 1
         lines = [line for line in told(caplog).splitlines() if greeting.ANOTHER_SECRET in line]
         assert sum("cannot reach the seed" in line for line in lines) == 1

@@ -14,7 +14,7 @@ import phalanx
 from phalanx.codec.hashing import partition_of
 from phalanx.codec.values import to_key_data
 from phalanx.common.errors import EntryTooLarge
-from phalanx.common.ids import MemberId
+from phalanx.common.ids import Address, MemberId
 from phalanx.machine.inputs import TimePassed
 from phalanx.runtime.failure import MemoryShortage
 from phalanx.runtime.member import Member
@@ -25,7 +25,7 @@ WITHIN_S = 30.0
 
 async def three() -> list[Member]:
     first = await phalanx.start_member(phalanx.Config(port=0, call_timeout_ms=20_000))
-    others = [await phalanx.start_member(phalanx.Config(port=0, seeds=(first.address,))) for _ in range(2)]
+    others = [await phalanx.start_member(phalanx.Config(port=0, seeds=(Address(first.address),))) for _ in range(2)]
     return [first, *others]
 
 

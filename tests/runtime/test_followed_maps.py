@@ -1,19 +1,22 @@
 """A program with an event loop follows the changes of a map: from a member in its own process, and over a connection."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
 import phalanx
 from phalanx.common.errors import JournalLineageChanged, JournalNotEnabled, UsageError
+from phalanx.common.map_settings import MapConfig
 from phalanx.maps.async_journal import Change
 
 DEADLINE_S = 20.0
-FOLLOWED = {"prices": {"journal_capacity": 100}}
+FOLLOWED = {"prices": MapConfig(journal_capacity=100)}
 
 
-async def take(changes, count: int) -> list[Change]:
+async def take(changes: AsyncIterator[Change], count: int) -> list[Change]:
     """The next changes, or a failure after a while."""
 
     async def some() -> list[Change]:
@@ -27,7 +30,7 @@ async def take(changes, count: int) -> list[Change]:
     return await asyncio.wait_for(some(), DEADLINE_S)
 
 
-def told(changes: list[Change]) -> list[tuple]:
+def told(changes: list[Change]) -> list[tuple[Any, ...]]:
     return sorted((change.kind, change.key, change.value, change.old_value) for change in changes)
 
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 import phalanx
-from phalanx.common.ids import host_and_port
+from phalanx.common.ids import Address, host_and_port
 from phalanx.runtime.overload import Overload
 from secret_members import until
 
@@ -52,7 +52,7 @@ def test_a_seed_that_answers_with_garbage_is_told_once(caplog: pytest.LogCapture
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
             host, port = server.sockets[0].getsockname()
             config = phalanx.Config(
-                port=0, cluster="test", seeds=(f"{host}:{port}",), join_attempts=3, join_timeout_ms=500
+                port=0, cluster="test", seeds=(Address(f"{host}:{port}"),), join_attempts=3, join_timeout_ms=500
             )
             with pytest.raises(phalanx.JoinFailed, match="is no member or client of Phalanx"):
                 await phalanx.start_member(config)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import phalanx
-from phalanx.common.ids import Address
+from phalanx.common.ids import Address, MemberId
 from phalanx.runtime.neighbours import Neighbours, notes_folder
 from processes import Cluster, wait_for
 
@@ -43,14 +43,14 @@ def test_one_of_another_name_or_in_the_same_cluster_is_no_neighbour(caplog: pyte
 
     async def run() -> None:
         one = await phalanx.start_member(phalanx.Config(port=0, cluster="one"))
-        joined = await phalanx.start_member(phalanx.Config(port=0, cluster="one", seeds=(one.address,)))
+        joined = await phalanx.start_member(phalanx.Config(port=0, cluster="one", seeds=(Address(one.address),)))
         Neighbours("one", Address(joined.address), None)._write()
         Neighbours("one", Address(one.address), None)._write()
         look = Neighbours("one", Address(one.address), None)
         await asyncio.to_thread(look.tell_of_others, one.id)
         await asyncio.to_thread(Neighbours("two", THIS, None).tell_of_others, joined.id)
         assert caplog.messages == []
-        await asyncio.to_thread(Neighbours("one", THIS, None).tell_of_others, "127.0.0.1:9/x")
+        await asyncio.to_thread(Neighbours("one", THIS, None).tell_of_others, MemberId("127.0.0.1:9/x"))
         assert len(caplog.messages) == 1
         for member in (joined, one):
             await member.stop(drain=False)
@@ -71,7 +71,7 @@ def test_notes_of_the_dead_and_nonsense_are_passed_over(folder: Path, caplog: py
     (folder / f"{os.getpid()}-2").write_bytes(b"\xff\xfe")
     (folder / f"{os.getpid()}-3").write_text("test\n127.0.0.1:1\n")
     (folder / "note").write_text("test\n127.0.0.1:1\n")
-    look.tell_of_others("127.0.0.1:9/x")
+    look.tell_of_others(MemberId("127.0.0.1:9/x"))
     assert not left_over.exists()
     assert caplog.messages == []
     look.withdraw()

@@ -14,13 +14,15 @@ import pytest
 import phalanx
 from phalanx.client.ask import Inquirer
 from phalanx.common.errors import ConnectError
+from phalanx.common.ids import Address
 from phalanx.common.view import MembersView
 from phalanx.runtime import connection_limits as places
 from phalanx.runtime.config import Config
 from phalanx.runtime.connection_limits import MAX_CLIENTS, MAX_MEMBER_PLACES, MAX_WAITING_PLACES, Places, plan_places
 from phalanx.runtime.member import Member
+from phalanx.runtime.processes import PHALANX
 from phalanx.wire.messages import GetMembers, Refused, Welcome
-from processes import PHALANX, Cluster, wait_for
+from processes import Cluster, wait_for
 from raw_peers import RawPeer
 
 # --- how descriptors are divided --------------------------------------------------------------------------------------
@@ -184,7 +186,7 @@ def test_idle_strangers_do_not_keep_a_member_from_joining(few_waiting_places: in
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             seed = f"127.0.0.1:{free.getsockname()[1]}"
-        two = Member(phalanx.Config(port=0, cluster="test", seeds=(seed,), join_attempts=20))
+        two = Member(phalanx.Config(port=0, cluster="test", seeds=(Address(seed),), join_attempts=20))
         joining = asyncio.create_task(two.start())
         await asyncio.to_thread(wait_for, lambda: two.own_addresses, "it listens")
         await asyncio.to_thread(strangers.take, two.address, few_waiting_places)
@@ -275,7 +277,7 @@ def test_a_member_joins_and_stays_where_idle_clients_have_taken_all_they_can(clu
     options, program = ("--config", str(config)), limited("-n 64")
     (first,) = cluster.start(1, options=options, program=program)
     peers = [RawPeer(first.address) for _ in range(70)]
-    answers = []
+    answers: list[Welcome | Refused | None] = []
     for peer in peers:
         try:
             answers.append(peer.greet())

@@ -165,7 +165,7 @@ def test_messages_of_a_member_take_turns_too_and_keep_their_order(monkeypatch: p
     played(play)
 
 
-def test_the_share_of_a_connection_is_whole_again_when_others_had_theirs() -> None:
+def test_the_share_of_a_connection_is_whole_again_when_others_had_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests that cost a little less than a share each, one at a time: none of them is held for those before."""
 
     async def play(member: Member) -> None:
@@ -173,7 +173,12 @@ def test_the_share_of_a_connection_is_whole_again_when_others_had_theirs() -> No
             pauses: list[int] = []
             (inbound,) = [each for each in member._clients.values() if each.sender == ClientId(peer.sender)]
             pause = inbound.pause
-            inbound.pause = lambda why: (pauses.append(why), pause(why))[1]  # type: ignore[method-assign]
+
+            def noted(why: int) -> None:
+                pauses.append(why)
+                pause(why)
+
+            monkeypatch.setattr(inbound, "pause", noted)
             for number in range(1, MANY + 1):
                 inbound._used_s = TURN_S * 0.6
                 inbound._renew_later(TURN_S)

@@ -189,6 +189,7 @@ def test_failing_histories_leave_their_events_and_one_of_a_kind_its_smallest_for
     assert len(found.failing) > 1
     assert {each.seed for each in looked} == {each.seed for each in found.failing}
     (shrunk,) = [each for each in looked if each.schedule is not None]
+    assert shrunk.schedule is not None
     schedule = read_schedule(shrunk.schedule)
     again = run(schedule.options, schedule.canary)
     assert again.digest == schedule.digest
@@ -211,8 +212,8 @@ def test_failing_histories_leave_their_events_and_one_of_a_kind_its_smallest_for
             # Without what a disk did not take.
             assert len(of_members) <= sum(events.values())
     assert whole
-    again, looked_again = looked_at(searcher, plan)
-    assert again.digest == found.digest
+    found_again, looked_again = looked_at(searcher, plan)
+    assert found_again.digest == found.digest
     assert {(each.seed, each.schedule) for each in looked_again} == {(each.seed, each.schedule) for each in looked}
     assert not any(each.events for each in looked_again), "it was there already"
 
