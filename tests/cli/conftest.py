@@ -1,13 +1,10 @@
 """Commands called in this process, as typer's own runner does it."""
 
-from collections.abc import Callable
-
 import pytest
 import typer.testing
 
+from commands import Command
 from phalanx.cli.main import app
-
-Command = Callable[..., typer.testing.Result]
 
 
 @pytest.fixture(scope="session")

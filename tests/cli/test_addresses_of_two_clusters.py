@@ -1,11 +1,14 @@
 """`--at` with the addresses of two clusters: told of both and refused, before anything is shown or changed."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from commands import Command
 from phalanx.client.ask import Inquirer, ask_any
 from phalanx.common.errors import TwoClusters
+from phalanx.runtime.processes import MemberProcess
 from processes import Cluster, free_port
 
 COMMANDS = [
@@ -31,7 +34,7 @@ COMMANDS = [
 
 
 @pytest.fixture
-def apart(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory):
+def apart(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MemberProcess, MemberProcess]]:
     """Two clusters of one name, with one member each."""
     (first,) = cluster.start()
     alone = Cluster(tmp_path_factory.mktemp("other"), cluster.name)
@@ -43,7 +46,7 @@ def apart(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory):
 
 
 def test_every_command_refuses_addresses_of_two_clusters_and_names_both(
-    phalanx_command, cluster: Cluster, apart, tmp_path: Path
+    phalanx_command: Command, cluster: Cluster, apart: tuple[MemberProcess, MemberProcess], tmp_path: Path
 ) -> None:
     first, second = apart
     both = f"{first.address},{second.address}"
@@ -58,7 +61,7 @@ def test_every_command_refuses_addresses_of_two_clusters_and_names_both(
         ask_any(both, cluster.name, Inquirer.members)
 
 
-def test_addresses_of_one_cluster_and_dead_ones_are_taken(phalanx_command, cluster: Cluster) -> None:
+def test_addresses_of_one_cluster_and_dead_ones_are_taken(phalanx_command: Command, cluster: Cluster) -> None:
     first, second = cluster.start(2)
     port = first.address.rpartition(":")[2]
     for at in (

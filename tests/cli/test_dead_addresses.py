@@ -3,9 +3,11 @@
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from commands import Command
 from processes import Cluster, free_port
 from raw_peers import swallowing
 
@@ -16,7 +18,9 @@ def silent() -> Iterator[str]:
         yield address
 
 
-def test_a_silent_address_beside_a_live_one_costs_no_time(phalanx_command, cluster: Cluster, silent: str) -> None:
+def test_a_silent_address_beside_a_live_one_costs_no_time(
+    phalanx_command: Command, cluster: Cluster, silent: str
+) -> None:
     first, second = cluster.start(2)
 
     def seconds(*arguments: str, status: int = 0) -> float:
@@ -45,7 +49,9 @@ def test_a_silent_address_beside_a_live_one_costs_no_time(phalanx_command, clust
     [["members"], ["partitions"], ["safe"], ["why", "1"], ["what-if"], ["map", "get", "m", "k"], ["export", "{folder}/x"]],
     ids=lambda command: command[0],
 )  # fmt: skip
-def test_where_nobody_listens_is_told_in_one_line_with_what_to_do(phalanx_command, tmp_path, command) -> None:
+def test_where_nobody_listens_is_told_in_one_line_with_what_to_do(
+    phalanx_command: Command, tmp_path: Path, command: list[str]
+) -> None:
     at = f"127.0.0.1:{free_port()}"
     result = phalanx_command(*(word.format(folder=tmp_path) for word in command), "--at", at)
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)

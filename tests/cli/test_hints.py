@@ -5,9 +5,11 @@ import json
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
+from commands import Ask, Command
 from processes import Cluster
 
 ID = uuid.UUID(int=7)
@@ -33,8 +35,8 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def ask(phalanx_command, single: Cluster):
-    def run(*arguments: object, status: int = 0):
+def ask(phalanx_command: Command, single: Cluster) -> Ask:
+    def run(*arguments: object, status: int = 0) -> Any:
         result = phalanx_command(*arguments, "--at", single.members[0].address, "--cluster", single.name)
         assert (result.exit_code, result.stderr.count("\n")) == (status, min(len(result.stderr), 1)), result.stderr
         return result
@@ -43,7 +45,7 @@ def ask(phalanx_command, single: Cluster):
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_a_key_of_another_type_is_hinted_at_and_found_so(ask, kind: str) -> None:
+def test_a_key_of_another_type_is_hinted_at_and_found_so(ask: Ask, kind: str) -> None:
     _, text = KEYS[kind]
     missing = ask("map", "get", "keys", text, status=1)
     assert missing.stdout == ""
@@ -51,7 +53,7 @@ def test_a_key_of_another_type_is_hinted_at_and_found_so(ask, kind: str) -> None
     assert ask("map", "get", "keys", text, "--key-type", kind).stdout == f"{kind}\n"
 
 
-def test_text_is_hinted_at_where_a_number_was_asked_for(ask) -> None:
+def test_text_is_hinted_at_where_a_number_was_asked_for(ask: Ask) -> None:
     ask("map", "remove", "flights", "7", "--key-type", "int")
     hint = "map 'flights' has no entry for the int 7; it has one for the str 7: give --key-type str"
     assert hint in ask("map", "get", "flights", "7", "--key-type", "int", status=1).stderr
@@ -59,13 +61,13 @@ def test_text_is_hinted_at_where_a_number_was_asked_for(ask) -> None:
     assert ask("map", "get", "flights", "7").stdout == "str\n"
 
 
-def test_the_bytes_of_a_text_are_hinted_at(ask) -> None:
+def test_the_bytes_of_a_text_are_hinted_at(ask: Ask) -> None:
     missing = ask("map", "get", "text as bytes", "apple", status=1).stderr
     assert "it has one for the bytes of this text: give 6170706c65 --key-type bytes" in missing
     assert ask("map", "get", "text as bytes", "6170706c65", "--key-type", "bytes").stdout == "1\n"
 
 
-def test_a_put_beside_a_key_that_is_written_alike_is_noted_and_done(ask) -> None:
+def test_a_put_beside_a_key_that_is_written_alike_is_noted_and_done(ask: Ask) -> None:
     noted = ask("map", "put", "keys", "8", "text")
     assert (
         "stored for the str 8; the map has other keys that are written alike: it has one for the int 8" in noted.stderr
@@ -74,7 +76,7 @@ def test_a_put_beside_a_key_that_is_written_alike_is_noted_and_done(ask) -> None
     assert json.loads(ask("map", "put", "keys", "8", "text", "--json").stdout)["stored"] is True
 
 
-def test_a_map_that_is_not_there_is_named_with_those_that_are(ask) -> None:
+def test_a_map_that_is_not_there_is_named_with_those_that_are(ask: Ask) -> None:
     missing = ask("map", "get", "flihgts", "7", status=1).stderr
     assert "there is no map 'flihgts' with entries; there are: flights, " in missing
     assert "no map 'flihgts'" in ask("map", "size", "flihgts").stderr
@@ -86,7 +88,7 @@ def test_a_map_that_is_not_there_is_named_with_those_that_are(ask) -> None:
     )
 
 
-def test_an_empty_grid_says_that_no_map_has_entries(phalanx_command, cluster: Cluster) -> None:
+def test_an_empty_grid_says_that_no_map_has_entries(phalanx_command: Command, cluster: Cluster) -> None:
     [only] = cluster.start(1)
     missing = phalanx_command("map", "get", "m", "k", "--at", only.address, "--cluster", cluster.name)
     assert "there is no map 'm' with entries; no map has any" in missing.stderr

@@ -3,11 +3,15 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import phalanx
+from commands import Ask, Command
 from phalanx.common.errors import UnavailableError
+from phalanx.common.ids import Address
 from processes import Cluster, wait_for
 
 
@@ -24,10 +28,10 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def ask(phalanx_command, mixed):
+def ask(phalanx_command: Command, mixed: Cluster) -> Ask:
     """Runs a command against one of them; with `--json`, what it printed as an object."""
 
-    def run(*arguments, at=0, status=0):
+    def run(*arguments: object, at: int = 0, status: int = 0) -> Any:
         result = phalanx_command(*arguments, "--at", mixed.members[at].address, "--cluster", mixed.name)
         assert result.exit_code == status, (result.stdout, result.stderr)
         return json.loads(result.stdout) if "--json" in arguments else result.stdout
@@ -36,7 +40,7 @@ def ask(phalanx_command, mixed):
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_any_member_tells_what_is_special_about_each(ask, at):
+def test_any_member_tells_what_is_special_about_each(ask: Ask, at: int) -> None:
     told = [(each["zone"], each["weight"], each["lite"]) for each in ask("members", "--json", at=at)["members"]]
     assert told == [("rack 7", 2.0, False), ("", 1.0, True)]
     shown = ask("members", at=at)
@@ -45,7 +49,7 @@ def test_any_member_tells_what_is_special_about_each(ask, at):
     assert "lite" in shown
 
 
-def test_what_is_asked_of_a_lite_member_is_kept_by_the_others(ask, mixed):
+def test_what_is_asked_of_a_lite_member_is_kept_by_the_others(ask: Ask, mixed: Cluster) -> None:
     ask("map", "put", "fruit", "apple", "red", at=1)
     assert "red" in ask("map", "get", "fruit", "apple", at=0)
     seen = ask("partitions", "--json", at=1)
@@ -55,7 +59,7 @@ def test_what_is_asked_of_a_lite_member_is_kept_by_the_others(ask, mixed):
     assert "no member that holds data would stay" in ask("safe", "--graceful", at=0, status=1)
 
 
-def test_a_program_in_a_lite_member_reads_and_writes(mixed):
+def test_a_program_in_a_lite_member_reads_and_writes(mixed: Cluster) -> None:
     async def use() -> None:
         config = phalanx.Config(
             port=0, cluster=mixed.name, seeds=tuple(member.address for member in mixed.members), lite=True
@@ -74,7 +78,7 @@ def test_a_program_in_a_lite_member_reads_and_writes(mixed):
     asyncio.run(use())
 
 
-def test_where_no_member_holds_data_callers_are_told_so():
+def test_where_no_member_holds_data_callers_are_told_so() -> None:
     async def use() -> None:
         member = await phalanx.start_member(phalanx.Config(port=0, lite=True, call_timeout_ms=300))
         try:
@@ -91,7 +95,7 @@ def test_where_no_member_holds_data_callers_are_told_so():
     asyncio.run(use())
 
 
-def test_the_last_data_member_may_be_stopped(tmp_path, phalanx_command):
+def test_the_last_data_member_may_be_stopped(tmp_path: Path, phalanx_command: Command) -> None:
     cluster = Cluster(tmp_path, "last")
     try:
         cluster.start(1, options=("--lite",))
@@ -109,15 +113,15 @@ def test_the_last_data_member_may_be_stopped(tmp_path, phalanx_command):
         cluster.stop()
 
 
-def test_a_live_member_gives_up_its_data_and_takes_its_share_again(ask, mixed):
+def test_a_live_member_gives_up_its_data_and_takes_its_share_again(ask: Ask, mixed: Cluster) -> None:
     """The lite one takes its share, the other one hands over what it has; then the same the other way round."""
     first, second = (member.address for member in mixed.members[:2])
     ask("map", "put", "moving", "apple", "red")
 
-    def held():
+    def held() -> list[int]:
         return [each["owned"] + each["backups"] for each in ask("partitions", "--json")["members"]]
 
-    def lite():
+    def lite() -> list[bool]:
         return [each["lite"] for each in ask("members", "--json")["members"]]
 
     ask("members", "--promote", second)
@@ -140,18 +144,20 @@ def test_a_live_member_gives_up_its_data_and_takes_its_share_again(ask, mixed):
         (("--demote", "127.0.0.1:1", "--promote", "127.0.0.1:2"), "give one of --promote"),
     ],
 )
-def test_what_cannot_be_promoted_or_demoted(phalanx_command, mixed, options, told):
+def test_what_cannot_be_promoted_or_demoted(
+    phalanx_command: Command, mixed: Cluster, options: tuple[str, ...], told: str
+) -> None:
     at = ("--at", mixed.members[0].address, "--cluster", mixed.name)
     result = phalanx_command("members", *at, *options)
     assert result.exit_code == 2
     assert told in result.stderr
 
 
-def test_a_program_promotes_and_demotes_its_own_member():
+def test_a_program_promotes_and_demotes_its_own_member() -> None:
     async def use() -> None:
         first = await phalanx.start_member(phalanx.Config(port=0, cluster="own", partition_count=7))
         second = await phalanx.start_member(phalanx.Config(port=0, cluster="own", partition_count=7,
-                                                           seeds=(first.address,), lite=True))  # fmt: skip
+                                                           seeds=(Address(first.address),), lite=True))  # fmt: skip
         try:
             fruit = first.map("fruit")
             await fruit.put("apple", "red")
@@ -173,7 +179,7 @@ def test_a_program_promotes_and_demotes_its_own_member():
 
 
 @pytest.mark.parametrize("other", [("--promote", "127.0.0.1:2"), ("--accept-as-stable",)])
-def test_one_change_of_a_member_list_is_asked_for_at_a_time(phalanx_command, other) -> None:
+def test_one_change_of_a_member_list_is_asked_for_at_a_time(phalanx_command: Command, other: tuple[str, ...]) -> None:
     result = phalanx_command("members", "--at", "127.0.0.1:1", "--demote", "127.0.0.1:2", *other)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "give one of --promote, --demote and --accept-as-stable" in result.stderr

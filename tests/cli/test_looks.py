@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from commands import Ask, Command
 from processes import Cluster, wait_for
 
 
@@ -20,10 +22,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def ask(phalanx_command, pair):
+def ask(phalanx_command: Command, pair: Cluster) -> Ask:
     """Runs a command against the first member; with `--json`, what it printed as an object."""
 
-    def run(*arguments, status=0):
+    def run(*arguments: object, status: int = 0) -> Any:
         result = phalanx_command(*arguments, "--at", pair.members[0].address, "--cluster", pair.name)
         assert result.exit_code == status, result.stderr
         return json.loads(result.stdout) if "--json" in arguments else result.stdout
@@ -31,7 +33,7 @@ def ask(phalanx_command, pair):
     return run
 
 
-def test_looking_assigns_no_partitions(ask, pair):
+def test_looking_assigns_no_partitions(ask: Ask, pair: Cluster) -> None:
     seen = ask("members", "--json")
     assert (seen["size"], seen["version"]) == (2, 2)
     assert [member["address"] for member in seen["members"]] == [member.address for member in pair.members]
@@ -44,14 +46,14 @@ def test_looking_assigns_no_partitions(ask, pair):
 
 
 @pytest.mark.rows("CS-75")
-def test_members_are_shown_oldest_first_with_size_and_version(ask, pair):
+def test_members_are_shown_oldest_first_with_size_and_version(ask: Ask, pair: Cluster) -> None:
     shown = ask("members")
     assert "Members {size:2, ver:2}" in shown
     places = [shown.index(member.address) for member in pair.members]
     assert places == sorted(places)
 
 
-def test_entries_are_put_found_and_removed(ask):
+def test_entries_are_put_found_and_removed(ask: Ask) -> None:
     ask("map", "put", "fruit", "apple", '{"eur": 1.2}')
     ask("map", "put", "fruit", "pear", "green and\tripe")
     ask("map", "put", "fruit", '["a", 1]', "7", "--key-type", "json")
@@ -78,19 +80,19 @@ def test_entries_are_put_found_and_removed(ask):
     assert ask("map", "size", "fruit") == "3\n"
 
 
-def test_a_stored_null_is_not_a_missing_entry(ask):
+def test_a_stored_null_is_not_a_missing_entry(ask: Ask) -> None:
     ask("map", "put", "nulls", "k", "null")
     assert ask("map", "get", "nulls", "k", "--json") == {"map": "nulls", "key": "k", "found": True, "value": None}
     assert ask("map", "remove", "nulls", "k", "--json")["found"] is True
     assert ask("map", "get", "nulls", "k", "--json", status=1)["found"] is False
 
 
-def test_an_entry_with_a_time_to_live_goes(ask):
+def test_an_entry_with_a_time_to_live_goes(ask: Ask) -> None:
     ask("map", "put", "brief", "k", "v", "--ttl", "0.2")
     wait_for(lambda: ask("map", "size", "brief") == "0\n", "the entry has gone")
 
 
-def test_a_scan_with_json_is_an_object_a_line(phalanx_command, pair):
+def test_a_scan_with_json_is_an_object_a_line(phalanx_command: Command, pair: Cluster) -> None:
     with pair.client() as grid:
         grid.map("many").put_all((number, {"n": number}) for number in range(500))
     result = phalanx_command("map", "scan", "many", "--json", "--at", pair.addresses, "--cluster", pair.name)
@@ -99,7 +101,7 @@ def test_a_scan_with_json_is_an_object_a_line(phalanx_command, pair):
     assert all(row["value"] == {"n": row["key"]} for row in rows)
 
 
-def test_partitions_say_who_holds_what(ask, pair):
+def test_partitions_say_who_holds_what(ask: Ask, pair: Cluster) -> None:
     with pair.client() as grid:
         grid.map("held").put_all((number, number) for number in range(1000))
         total = sum(len(grid.map(name)) for name in grid.map_names())
@@ -122,7 +124,7 @@ def test_partitions_say_who_holds_what(ask, pair):
     assert sum(line.lstrip().startswith("270  ver") for line in shown.splitlines()) == 1
 
 
-def test_another_clusters_name_is_told(phalanx_command, pair):
+def test_another_clusters_name_is_told(phalanx_command: Command, pair: Cluster) -> None:
     for command in (["members"], ["partitions"], ["map", "size", "m"]):
         result = phalanx_command(*command, "--at", pair.members[0].address, "--cluster", "other")
         assert result.exit_code == 1
@@ -130,13 +132,13 @@ def test_another_clusters_name_is_told(phalanx_command, pair):
         assert result.stderr.count("\n") == 1
 
 
-def test_the_first_address_that_answers_will_do(phalanx_command, pair):
+def test_the_first_address_that_answers_will_do(phalanx_command: Command, pair: Cluster) -> None:
     at = f"127.0.0.1:1,{pair.members[1].address}"
     result = phalanx_command("members", "--json", "--at", at, "--cluster", pair.name)
     assert json.loads(result.stdout)["asked"] == pair.members[1].member
 
 
-def test_a_member_that_hangs_is_told_within_seconds(phalanx_command, cluster):
+def test_a_member_that_hangs_is_told_within_seconds(phalanx_command: Command, cluster: Cluster) -> None:
     """The kernel takes the connection for it, so only the missing answer tells."""
     cluster.start(2)
     with cluster.client() as grid:

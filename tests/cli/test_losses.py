@@ -1,9 +1,13 @@
 """What was lost, as operators are told: the words, and the commands against real members that are killed and hang."""
 
 import json
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from commands import Command, JsonObject
 from phalanx.cli.losses import away_in_words, in_words, ranges
 from phalanx.common.ids import MemberId
 from phalanx.common.losses import Away, Gone, Loss, LossKind, bits_of
@@ -36,8 +40,8 @@ def test_partitions_are_told_as_ranges() -> None:
         (LossKind.KEPT, {"entries": 13_269}, "127.0.0.1:5701 left with 13,269 entries in 2 partitions that it kept"),
     ],
 )  # fmt: skip
-def test_a_loss_is_told_by_what_is_known_of_it(kind: LossKind, more: dict, said: str) -> None:
-    fields = {"gone": (Gone(B, "it hung"),), "gone_count": 1} | more
+def test_a_loss_is_told_by_what_is_known_of_it(kind: LossKind, more: dict[str, Any], said: str) -> None:
+    fields: dict[str, Any] = {"gone": (Gone(B, "it hung"),), "gone_count": 1} | more
     told = in_words(Loss(7, A, 3, 1_000_000, kind, 8, bits_of([0, 1]), **fields), 1_040_000)
     assert told.startswith("Loss 7-aaaaaa, 40.0 s ago (")
     assert said in told
@@ -53,19 +57,20 @@ def test_who_may_live_on_is_told_with_the_time_and_the_reason() -> None:
 
 
 def test_a_loss_is_told_by_all_commands_from_every_member_until_it_is_acknowledged(
-    phalanx_command, cluster: Cluster
+    phalanx_command: Command, cluster: Cluster
 ) -> None:
     """Without backups, three of four are killed one after another, the master as the second."""
     first, second, third, fourth = cluster.start(4, options=("--backup-count", "0"))
     with cluster.client() as grid:
         grid.map("m").put_all((number, number) for number in range(100))
 
-    def asked(command: str, at: str, *more: str) -> dict:
+    def asked(command: str, at: str, *more: str) -> JsonObject:
         result = phalanx_command(command, *more, "--at", at, "--cluster", cluster.name, "--json")
         assert result.exit_code in (0, 1), result.stderr
-        return json.loads(result.stdout)
+        found: JsonObject = json.loads(result.stdout)
+        return found
 
-    def told(at: str, gone: str) -> list[list[dict]]:
+    def told(at: str, gone: str) -> list[list[JsonObject]]:
         """Of the losses, what each command says."""
         commands = (("partitions",), ("safe",), ("members",), ("why", gone))
         return [asked(name, at, *more)["unacknowledged_losses"] for name, *more in commands]
@@ -114,7 +119,7 @@ def test_a_loss_is_told_by_all_commands_from_every_member_until_it_is_acknowledg
 
 @pytest.mark.long
 def test_nobody_may_be_killed_while_one_that_hung_keeps_what_only_it_has(
-    phalanx_command, cluster: Cluster, tmp_path
+    phalanx_command: Command, cluster: Cluster, tmp_path: Path
 ) -> None:
     """The last two of four hang, and are removed; one of them dies. The other comes back with what both had, and hands it in
     when it has waited for the dead one in vain."""
@@ -125,10 +130,11 @@ def test_nobody_may_be_killed_while_one_that_hung_keeps_what_only_it_has(
         grid.map("m").put_all((number, number) for number in range(5_000))
     cluster.wait_redundant()
 
-    def asked(command: str, *more: str) -> dict:
+    def asked(command: str, *more: str) -> JsonObject:
         result = phalanx_command(command, *more, "--at", first.address, "--cluster", cluster.name, "--json")
         assert result.exit_code in (0, 1), result.stderr
-        return json.loads(result.stdout)
+        found: JsonObject = json.loads(result.stdout)
+        return found
 
     def away(command: str) -> set[str]:
         return {each["address"] for each in asked(command)["away"]}
@@ -136,8 +142,12 @@ def test_nobody_may_be_killed_while_one_that_hung_keeps_what_only_it_has(
     cluster.pause(dies)
     cluster.pause(hangs)
     both = {dies.address, hangs.address}
+
+    def is_told(command: str) -> bool:
+        return away(command) == both
+
     for command in ("safe", "partitions", "members"):
-        wait_for(lambda command=command: away(command) == both, f"{command} tells that both may live on")
+        wait_for(partial(is_told, command), f"{command} tells that both may live on")
     wait_for(lambda: asked("partitions")["whole"], "the others are whole")
     assert asked("safe")["may_be_killed"], "it is not less safe for that"
     losses = asked("safe")["unacknowledged_losses"]

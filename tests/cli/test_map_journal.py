@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from commands import Ask, Command
 from phalanx.client.journal import Journal, JournalEvent, Position
 from phalanx.codec.values import from_data, from_key_data
 from phalanx.common.errors import JournalLineageChanged, JournalNotEnabled, JournalOverrun, UsageError
@@ -22,10 +24,10 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def ask(phalanx_command, three):
+def ask(phalanx_command: Command, three: Cluster) -> Ask:
     """Runs a command against the last member; its lines, or what it said when it failed."""
 
-    def run(*arguments, status=0):
+    def run(*arguments: object, status: int = 0) -> Any:
         result = phalanx_command(*arguments, "--at", three.members[-1].address, "--cluster", three.name)
         assert result.exit_code == status, (result.stdout, result.stderr)
         return result.stderr if status else result.stdout.splitlines()
@@ -33,7 +35,7 @@ def ask(phalanx_command, three):
     return run
 
 
-def test_a_map_is_followed_from_the_command_line(ask):
+def test_a_map_is_followed_from_the_command_line(ask: Ask) -> None:
     told_off = ask("map", "events", "orders", status=2)
     assert "map 'orders' has no journal (no map has one)" in told_off
     assert "begin one with 'phalanx map journal orders" in told_off
@@ -71,7 +73,7 @@ def read_all(journal: Journal, at: dict[int, Position]) -> list[JournalEvent]:
     return found
 
 
-def test_a_reader_gets_each_write_once_whoever_is_killed(ask, three):
+def test_a_reader_gets_each_write_once_whoever_is_killed(ask: Ask, three: Cluster) -> None:
     ask("map", "journal", "prices", "--capacity", "1000")
     written, got = [], []
     with three.client() as grid:
@@ -87,7 +89,14 @@ def test_a_reader_gets_each_write_once_whoever_is_killed(ask, three):
                 got += read_all(journal, at)
         three.wait_redundant()
         got += wait_for(lambda: read_all(journal, at), "the rest is read") if len(got) < len(written) else []
-        wait_for(lambda: len(got) >= len(written) or got.extend(read_all(journal, at)), "all is read")
+
+        def read_on() -> bool:
+            if len(got) >= len(written):
+                return True
+            got.extend(read_all(journal, at))
+            return False
+
+        wait_for(read_on, "all is read")
         of_key = {f"k{key}": [n for k, n in written if k == f"k{key}"] for key in range(20)}
         for key, numbers in of_key.items():
             events = [event for event in got if from_key_data(event.key) == key]
@@ -100,7 +109,7 @@ def test_a_reader_gets_each_write_once_whoever_is_killed(ask, three):
         assert sorted(again) == sorted(got)
 
 
-def test_what_a_reader_cannot_have_is_said_in_words(ask, three):
+def test_what_a_reader_cannot_have_is_said_in_words(ask: Ask, three: Cluster) -> None:
     ask("map", "journal", "short", "--capacity", "2")
     with three.client() as grid:
         short, journal = grid.map("short"), Journal("short", grid)

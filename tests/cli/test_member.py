@@ -30,7 +30,7 @@ def lists_in(log: str) -> list[str]:
 
 
 @pytest.mark.rows("CS-75", "CS-76")
-def test_member_lists_are_logged_with_size_and_version(cluster: Cluster):
+def test_member_lists_are_logged_with_size_and_version(cluster: Cluster) -> None:
     cluster.start(3)
     for member in cluster.members:
         last = lists_in(member.log.read_text())[-1].split("\n")
@@ -46,23 +46,27 @@ def test_member_lists_are_logged_with_size_and_version(cluster: Cluster):
 
 
 @pytest.mark.rows("CS-74", "CS-76")
-def test_member_lists_are_logged_without_them_when_told_so(cluster: Cluster, tmp_path: Path):
+def test_member_lists_are_logged_without_them_when_told_so(cluster: Cluster, tmp_path: Path) -> None:
     config = tmp_path / "legacy.toml"
     config.write_text("legacy_member_list_format = true\n")
     cluster.start(2, options=("--config", str(config)))
     first = cluster.members[0]
-    lists = wait_for(
-        lambda: (found := lists_in(first.log.read_text())) and len(found) > 1 and found, "two lists logged"
-    )
+
+    def two_lists() -> list[str] | None:
+        found = lists_in(first.log.read_text())
+        return found if len(found) > 1 else None
+
+    lists = wait_for(two_lists, "two lists logged")
     assert re.fullmatch(
         rf"Members \[2\] \{{\n    Member \[127\.0\.0\.1\]:\d+ - {UUID} this\n    Member \[127\.0\.0\.1\]:\d+ - {UUID}\n\}}",
         lists[-1],
     )
 
 
-def test_it_tells_where_it_listens_on_one_line_of_json(tmp_path):
+def test_it_tells_where_it_listens_on_one_line_of_json(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "phalanx", "member", "--port", "0", "--json", "--event-log", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         line = process.stdout.readline()
         process.terminate()
         rest, log = process.communicate(timeout=20)
@@ -78,7 +82,7 @@ def test_it_tells_where_it_listens_on_one_line_of_json(tmp_path):
     assert {"ViewInstalled", "Joined", "Left"} <= {event["event"] for event in events}
 
 
-def test_a_port_that_is_taken_ends_it_with_status_1(cluster: Cluster):
+def test_a_port_that_is_taken_ends_it_with_status_1(cluster: Cluster) -> None:
     port = cluster.start(1)[0].address.rpartition(":")[2]
     result = run_member("--port", port)
     assert result.returncode == 1
@@ -86,7 +90,7 @@ def test_a_port_that_is_taken_ends_it_with_status_1(cluster: Cluster):
     assert re.fullmatch(rf"phalanx: cannot listen on 127\.0\.0\.1:{port}: .*\n", result.stderr)
 
 
-def test_seeds_where_nobody_listens_end_it_with_status_1(tmp_path):
+def test_seeds_where_nobody_listens_end_it_with_status_1(tmp_path: Path) -> None:
     config = tmp_path / "hasty.toml"
     config.write_text("join_attempts = 1000\njoin_timeout_ms = 200\njoin_retry_pause_ms = 50\n")
     arguments = ("--seed", "127.0.0.1:1", "--config", config, "--join-attempts", "2")
@@ -96,7 +100,9 @@ def test_seeds_where_nobody_listens_end_it_with_status_1(tmp_path):
 
 
 @pytest.mark.rows("EL-28")
-def test_a_seed_that_is_not_there_yet_is_told_at_once_and_found_when_it_starts(cluster: Cluster, tmp_path):
+def test_a_seed_that_is_not_there_yet_is_told_at_once_and_found_when_it_starts(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -113,7 +119,7 @@ def test_a_seed_that_is_not_there_yet_is_told_at_once_and_found_when_it_starts(c
     assert "Join attempt" not in early.log.read_text()
 
 
-def test_a_seed_of_another_cluster_ends_it_with_status_1(cluster: Cluster):
+def test_a_seed_of_another_cluster_ends_it_with_status_1(cluster: Cluster) -> None:
     seed = cluster.start(1)[0].address
     result = run_member("--port", "0", "--seed", seed, "--cluster", "other")
     assert result.returncode == 1
@@ -122,7 +128,7 @@ def test_a_seed_of_another_cluster_ends_it_with_status_1(cluster: Cluster):
     assert result.stderr.count("\n") == 1
 
 
-def test_another_partition_count_ends_it_with_status_1(cluster: Cluster):
+def test_another_partition_count_ends_it_with_status_1(cluster: Cluster) -> None:
     seed = cluster.start(1)[0].address
     result = run_member("--port", "0", "--seed", seed, "--cluster", cluster.name, "--partition-count", "17")
     assert result.returncode == 1
@@ -133,7 +139,7 @@ def test_another_partition_count_ends_it_with_status_1(cluster: Cluster):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_makes_it_hand_over_and_leave(cluster: Cluster, number):
+def test_a_signal_makes_it_hand_over_and_leave(cluster: Cluster, number: signal.Signals) -> None:
     cluster.start(2)
     with cluster.client() as grid:
         entries = {f"key-{n}": n for n in range(2000)}
@@ -150,7 +156,7 @@ def test_a_signal_makes_it_hand_over_and_leave(cluster: Cluster, number):
     assert f"{leaver.address} has left: others hold what it held\n" in leaver.log.read_text()
 
 
-def test_alone_it_leaves_at_once(tmp_path):
+def test_alone_it_leaves_at_once(tmp_path: Path) -> None:
     with start_member_process(tmp_path / "log") as member:
         member.wait_ready()
         began = time.monotonic()
@@ -159,7 +165,7 @@ def test_alone_it_leaves_at_once(tmp_path):
         assert time.monotonic() - began < 5
 
 
-def test_a_second_signal_makes_it_leave_at_once(cluster: Cluster):
+def test_a_second_signal_makes_it_leave_at_once(cluster: Cluster) -> None:
     """What would take the copies hangs, so handing over cannot end."""
     leaver, other = cluster.start(2)
     cluster.pause(other)
@@ -172,7 +178,7 @@ def test_a_second_signal_makes_it_leave_at_once(cluster: Cluster):
     assert "has left" not in leaver.log.read_text()
 
 
-def test_one_that_waits_for_its_master_says_so(cluster: Cluster):
+def test_one_that_waits_for_its_master_says_so(cluster: Cluster) -> None:
     """It holds nothing, but nobody else may let it go."""
     master, leaver = cluster.start(2)
     cluster.pause(master)
@@ -183,7 +189,7 @@ def test_one_that_waits_for_its_master_says_so(cluster: Cluster):
     assert leaver.wait() == 0
 
 
-def test_the_last_member_tells_that_nobody_takes_over_what_it_holds(cluster: Cluster):
+def test_the_last_member_tells_that_nobody_takes_over_what_it_holds(cluster: Cluster) -> None:
     [member] = cluster.start(1)
     with cluster.client() as grid:
         grid.map("m").put("k", "v")
@@ -191,7 +197,7 @@ def test_the_last_member_tells_that_nobody_takes_over_what_it_holds(cluster: Clu
     assert f"{member.address} holds 271 replicas, and nobody is there to take them over" in member.log.read_text()
 
 
-def test_a_signal_before_it_has_joined_ends_it(tmp_path):
+def test_a_signal_before_it_has_joined_ends_it(tmp_path: Path) -> None:
     member = start_member_process(tmp_path / "log", seeds=["127.0.0.1:1"])
     with member:
         wait_for(lambda: member.log.exists() and "Join attempt" in member.log.read_text(), "it tries to join")
@@ -200,7 +206,7 @@ def test_a_signal_before_it_has_joined_ends_it(tmp_path):
         assert "stopped before it had joined" in member.log.read_text()
 
 
-def test_it_ends_with_the_program_that_started_it(tmp_path):
+def test_it_ends_with_the_program_that_started_it(tmp_path: Path) -> None:
     """However that program dies: here by SIGKILL, with a member in the middle of its work."""
     program = (
         "import sys, time; from pathlib import Path; from phalanx.runtime.processes import start_member_process\n"
@@ -210,6 +216,7 @@ def test_it_ends_with_the_program_that_started_it(tmp_path):
     )
     starter = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     with starter:
+        assert starter.stdout is not None
         pids = [int(pid) for pid in starter.stdout.readline().split()]
         starter.kill()
     wait_for(lambda: not any(is_alive(pid) for pid in pids), "both members have ended")
@@ -223,7 +230,7 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
-def test_a_member_that_does_not_start_is_told_to_its_starter(tmp_path):
+def test_a_member_that_does_not_start_is_told_to_its_starter(tmp_path: Path) -> None:
     with start_member_process(tmp_path / "log", options=["--backup-count=9"]) as member:
         with pytest.raises(UnavailableError, match="did not start: phalanx: backup_count: 9 is not between 0 and 6"):
             member.wait_ready()

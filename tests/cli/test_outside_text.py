@@ -11,10 +11,13 @@ import sys
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.text import Text as RichText
 
+from commands import Ask, Command
 from phalanx.cli.output import Text, as_cell, as_json, as_text, console, table
 from phalanx.codec.values import to_data, to_key_data
 from phalanx.common.ids import host_and_port
@@ -41,10 +44,10 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def ask(phalanx_command, single: Cluster):
+def ask(phalanx_command: Command, single: Cluster) -> Ask:
     """Runs a command against the member."""
 
-    def run(*arguments: object, status: int = 0):
+    def run(*arguments: object, status: int = 0) -> Any:
         result = phalanx_command(*arguments, "--at", single.members[0].address, "--cluster", single.name)
         assert result.exit_code == status, result.stderr
         assert "Traceback" not in result.stderr
@@ -85,7 +88,7 @@ def test_records_are_escaped_for_any_handler(caplog: pytest.LogCaptureFixture) -
 # --- entries ----------------------------------------------------------------------------------------------------------
 
 
-def test_hostile_names_keys_and_values_are_shown_as_what_they_are(ask, single: Cluster) -> None:
+def test_hostile_names_keys_and_values_are_shown_as_what_they_are(ask: Ask, single: Cluster) -> None:
     with single.client() as grid:
         grid.map(HOSTILE)[HOSTILE] = HOSTILE
         grid.map("values").update({"plain": "[red]text[/red]\n\tof two lines", "hostile": HOSTILE})
@@ -107,7 +110,7 @@ def test_hostile_names_keys_and_values_are_shown_as_what_they_are(ask, single: C
     assert (missing.count("\n"), missing.startswith("phalanx: map 'a\\n12:00")) == (1, True)
 
 
-def test_one_odd_entry_breaks_no_scan(ask, single: Cluster) -> None:
+def test_one_odd_entry_breaks_no_scan(ask: Ask, single: Cluster) -> None:
     unknown, broken = b"\0\0\0\x63" + bytes(100), to_data("text")[:-1]
     odd = {
         "huge": to_data(HUGE), "in a list": to_data([HUGE, {"x": -HUGE}]), "unknown": unknown, "broken": broken,
@@ -142,7 +145,7 @@ def test_one_odd_entry_breaks_no_scan(ask, single: Cluster) -> None:
     ask("map", "get", "odd", "unknown", status=1)
 
 
-def test_numbers_of_any_length_are_stored_as_numbers(ask, phalanx_command, single: Cluster) -> None:
+def test_numbers_of_any_length_are_stored_as_numbers(ask: Ask, phalanx_command: Command, single: Cluster) -> None:
     digits = "1" + "0" * 5000
     ask("map", "put", "long", digits, f"[{digits}, -{digits}]", "--key-type", "int")
     with single.client() as grid:
@@ -173,7 +176,7 @@ def test_numbers_of_any_length_are_stored_as_numbers(ask, phalanx_command, singl
     ],
     ids=lambda value: None,
 )
-def test_what_cannot_be_meant_is_told_in_one_line(ask, arguments, told) -> None:
+def test_what_cannot_be_meant_is_told_in_one_line(ask: Ask, arguments: tuple[str, ...], told: str) -> None:
     result = ask(*arguments, status=2)
     assert (result.stderr.count("\n"), result.stdout) == (1, "")
     assert told in result.stderr
@@ -181,7 +184,7 @@ def test_what_cannot_be_meant_is_told_in_one_line(ask, arguments, told) -> None:
 
 
 @pytest.mark.parametrize("at", [NO_UNICODE + ":5701", "a..b:5701", "x" * 300 + ":5701", "h:" + "9" * 5_000, "a b:5701"])
-def test_what_is_no_address_is_told_in_one_line(phalanx_command, at) -> None:
+def test_what_is_no_address_is_told_in_one_line(phalanx_command: Command, at: int) -> None:
     for command in (["members"], ["map", "size", "m"], ["member", "--seed", at, "--port", "0"]):
         given = command if "--seed" in command else [*command, "--at", at]
         result = phalanx_command(*given)
@@ -190,7 +193,9 @@ def test_what_is_no_address_is_told_in_one_line(phalanx_command, at) -> None:
         assert len(result.stderr) < 1_000
 
 
-def test_names_that_are_no_unicode_are_refused_in_all_clients(phalanx_command, single: Cluster, tmp_path) -> None:
+def test_names_that_are_no_unicode_are_refused_in_all_clients(
+    phalanx_command: Command, single: Cluster, tmp_path: Path
+) -> None:
     address = single.members[0].address
     code = """
 import asyncio, sys, phalanx
@@ -237,7 +242,7 @@ told(lambda: phalanx.Config(maps={BAD: {"max_entries": 1}}))
 
 
 @pytest.mark.parametrize("members", ["9" * 5_000, "0", "5001"])
-def test_a_number_of_members_that_cannot_be_is_told_in_one_line(phalanx_command, members) -> None:
+def test_a_number_of_members_that_cannot_be_is_told_in_one_line(phalanx_command: Command, members: str) -> None:
     result = phalanx_command("what-if", "--members", members)
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "from 1 to 5000" in result.stderr
@@ -260,7 +265,7 @@ def nested(depth: int) -> object:
      {b"k": dt.datetime.max}, Decimal("-Infinity"), uuid.UUID(int=1), dt.timedelta.min, {(1, 2): None}, "\U000e0041"],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
-def test_anything_is_json_without_acting_characters(value) -> None:
+def test_anything_is_json_without_acting_characters(value: object) -> None:
     text = as_json(value)
     json.loads(text)
     assert not UNSAFE.search(text)

@@ -2,11 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 import phalanx
+from commands import Ask, Command
+from phalanx.client.sync_map import SyncMap
 from phalanx.spark.grid import connect as spark_connect
 from phalanx.spark.options import parse_options
 from processes import Cluster, wait_for
@@ -36,10 +39,10 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def ask(phalanx_command, three):
+def ask(phalanx_command: Command, three: Cluster) -> Ask:
     """Runs a command against the first; with `--json`, what it printed as an object."""
 
-    def run(*arguments, status=0, at=0):
+    def run(*arguments: object, status: int = 0, at: int = 0) -> Any:
         result = phalanx_command(*arguments, "--at", three.members[at].address, "--cluster", three.name)
         assert result.exit_code == status, (result.stdout, result.stderr)
         if status:
@@ -51,7 +54,7 @@ def ask(phalanx_command, three):
 
 
 @pytest.mark.parametrize("at", [0, 2])
-def test_what_the_first_member_was_configured_with_holds_for_all(ask, at):
+def test_what_the_first_member_was_configured_with_holds_for_all(ask: Ask, at: int) -> None:
     told = ask("map", "settings", "--json", at=at)
     assert list(told) == ["audit*", "orders", "(all other maps)"]
     assert told["orders"]["protection"] == {"on": True, "minimum": 3, "majority": False, "reads": True, "writes": True}
@@ -63,7 +66,7 @@ def test_what_the_first_member_was_configured_with_holds_for_all(ask, at):
     assert ask("map", "settings", "other", "--json", at=at)["other"]["protection"]["on"] is False
 
 
-def test_settings_are_changed_one_by_one_through_any_member(ask):
+def test_settings_are_changed_one_by_one_through_any_member(ask: Ask) -> None:
     assert "at least 2 members and the majority of the last stable view for reads" in ask(
         "map", "protect", "prices", "--minimum", "2", "--majority", "--reads", at=1
     )
@@ -106,19 +109,19 @@ def test_settings_are_changed_one_by_one_through_any_member(ask):
         (("merge-policy", "m", "best"), "'best' is no merge policy: give one of latest-update"),
     ],
 )
-def test_what_makes_no_sense_is_one_line(ask, arguments, told):
+def test_what_makes_no_sense_is_one_line(ask: Ask, arguments: tuple[str, ...], told: str) -> None:
     assert told in ask("map", *arguments, status=2)
 
 
 def test_every_caller_is_told_at_once_when_a_member_is_missing_and_served_when_one_has_come(
-    ask, three, phalanx_command
-):
+    ask: Ask, three: Cluster, phalanx_command: Command
+) -> None:
     with three.client() as grid:
         orders, free = grid.map("orders"), grid.map("free")
         orders.put_all({n: n for n in range(50)})
         three.kill(three.members[2])
 
-        def refused():
+        def refused() -> phalanx.NotEnoughMembers | None:
             try:
                 orders.get(1)
             except phalanx.NotEnoughMembers as error:
@@ -128,7 +131,7 @@ def test_every_caller_is_told_at_once_when_a_member_is_missing_and_served_when_o
         error = wait_for(refused, "a protected map refuses with two of three members")
         assert "map 'orders' refuses reads: it needs at least 3 members that hold data, and 2 are here" in str(error)
         wait_for(lambda: all(_refuses(orders, n) for n in range(50)), "both owners refuse")
-        operations = {
+        operations: dict[str, Callable[[], object]] = {
             "get_all": lambda: orders.get_all([1, 2]),
             "put": lambda: orders.put(1, 2),
             "put_all": lambda: orders.put_all({1: 2, 3: 4}),
@@ -157,7 +160,7 @@ def test_every_caller_is_told_at_once_when_a_member_is_missing_and_served_when_o
         assert orders.get_all(range(50)) == {n: n for n in range(50)}
 
 
-def _refuses(orders, key):
+def _refuses(orders: SyncMap, key: object) -> bool:
     try:
         orders.get(key)
     except phalanx.NotEnoughMembers:
@@ -165,7 +168,7 @@ def _refuses(orders, key):
     return False
 
 
-async def _ask_without_blocking(three):
+async def _ask_without_blocking(three: Cluster) -> None:
     async with await phalanx.connect(three.addresses, cluster=three.name) as grid:
         for operation in (
             grid.map("orders").get(1), grid.map("orders").put_all({1: 2, 3: 4}), grid.map("orders").clear(),

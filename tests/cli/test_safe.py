@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from commands import Command
 from harness import TEXT, name_of
 from harness import Cluster as Drawn
 from merges import cluster as cluster_to_split
@@ -235,7 +236,9 @@ def test_what_was_lost_does_not_make_it_less_safe_to_stop_a_member() -> None:
 
 
 @pytest.mark.parametrize("backups", [0, 1])
-def test_real_members_tell_whether_they_may_be_stopped(phalanx_command, cluster: Cluster, backups: int) -> None:
+def test_real_members_tell_whether_they_may_be_stopped(
+    phalanx_command: Command, cluster: Cluster, backups: int
+) -> None:
     options = ("--backup-count", str(backups))
     first, second = cluster.start(2, options=options)
 
@@ -269,7 +272,7 @@ def test_real_members_tell_whether_they_may_be_stopped(phalanx_command, cluster:
     assert "no member would stay" in alone.stdout
 
 
-def test_the_address_of_one_member_is_wanted(phalanx_command) -> None:
+def test_the_address_of_one_member_is_wanted(phalanx_command: Command) -> None:
     result = phalanx_command("safe", "--at", "127.0.0.1:1,127.0.0.1:2")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "give the address of one member" in result.stderr

@@ -9,16 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from commands import Command, JsonObject
 from processes import wait_for
 
 SIMULATE = [sys.executable, "-m", "phalanx", "simulate"]
 
 
-def last_line(stdout: str) -> dict:
-    return json.loads(stdout.splitlines()[-1])
+def last_line(stdout: str) -> JsonObject:
+    found: JsonObject = json.loads(stdout.splitlines()[-1])
+    return found
 
 
-def test_a_search_ends_in_the_line_of_a_plain_run_and_knows_more(phalanx_command, tmp_path) -> None:
+def test_a_search_ends_in_the_line_of_a_plain_run_and_knows_more(phalanx_command: Command, tmp_path: Path) -> None:
     seeds = ("simulate", "--seeds", "0:6", "--profile", "membership", "--json")
     plain = last_line(phalanx_command(*seeds).stdout)
     result = phalanx_command(*seeds, "--out", tmp_path / "kept", "--jobs", "2")
@@ -32,7 +34,9 @@ def test_a_search_ends_in_the_line_of_a_plain_run_and_knows_more(phalanx_command
     assert (again["were_there"], again["digest"], again["cores"]) == (6, plain["digest"], 0)
 
 
-def test_a_search_of_which_all_is_there_starts_no_spark(phalanx_command, monkeypatch, tmp_path) -> None:
+def test_a_search_of_which_all_is_there_starts_no_spark(
+    phalanx_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     seeds = ("simulate", "--seeds", "0:2", "--profile", "membership", "--json", "--out", tmp_path / "kept")
     plain = last_line(phalanx_command(*seeds).stdout)
 
@@ -47,7 +51,9 @@ def test_a_search_of_which_all_is_there_starts_no_spark(phalanx_command, monkeyp
     assert (refused.exit_code, "is no master" in refused.stderr) == (2, True)
 
 
-def test_a_violation_ends_in_status_1_with_a_file_that_repeats_it_in_small(phalanx_command, tmp_path) -> None:
+def test_a_violation_ends_in_status_1_with_a_file_that_repeats_it_in_small(
+    phalanx_command: Command, tmp_path: Path
+) -> None:
     planted = ("--profile", "membership", "--canary", "claim-without-asking")
     result = phalanx_command("simulate", "--seeds", "0:4", *planted, "--out", tmp_path / "kept", "--shrinks", 1)
     assert result.exit_code == 1, result.stderr
@@ -64,7 +70,7 @@ def test_a_violation_ends_in_status_1_with_a_file_that_repeats_it_in_small(phala
     assert list((tmp_path / "kept" / "traces").glob("*.parquet"))
 
 
-def test_one_history_can_be_saved_and_played_again(phalanx_command, tmp_path) -> None:
+def test_one_history_can_be_saved_and_played_again(phalanx_command: Command, tmp_path: Path) -> None:
     path = tmp_path / "seed.json"
     one = last_line(phalanx_command("simulate", "--seed", 5, "--profile", "membership", "--save", path).stdout)
     result = phalanx_command("simulate", "--replay", path)
@@ -72,7 +78,7 @@ def test_one_history_can_be_saved_and_played_again(phalanx_command, tmp_path) ->
     assert last_line(result.stdout)["digest"] == one["digest"]
 
 
-def test_a_setting_changes_the_history_and_the_command_that_repeats_it(phalanx_command) -> None:
+def test_a_setting_changes_the_history_and_the_command_that_repeats_it(phalanx_command: Command) -> None:
     one = ("simulate", "--seed", 1, "--profile", "membership")
     usual = last_line(phalanx_command(*one).stdout)
     other = phalanx_command(*one, "--set", "latency=40ms-90ms", "--canary", "claim-without-asking")
@@ -82,7 +88,7 @@ def test_a_setting_changes_the_history_and_the_command_that_repeats_it(phalanx_c
     assert "--profile membership --set latency_ms=40-90 --canary claim-without-asking" in other.stdout
 
 
-def test_a_sweep_tells_each_configuration(phalanx_command) -> None:
+def test_a_sweep_tells_each_configuration(phalanx_command: Command) -> None:
     result = phalanx_command(
         "simulate", "--seeds", "0:2", "--sweep", "profile=membership,quiet", "--sweep", "heartbeat_timeout=11,12"
     )
@@ -95,7 +101,7 @@ def test_a_sweep_tells_each_configuration(phalanx_command) -> None:
     assert "never: " in result.stdout
 
 
-def test_advice_ends_in_a_recommendation_and_a_page(phalanx_command, tmp_path) -> None:
+def test_advice_ends_in_a_recommendation_and_a_page(phalanx_command: Command, tmp_path: Path) -> None:
     page = tmp_path / "advice.html"
     result = phalanx_command(
         "advise", "timeouts", "--timeouts", "1.5,4", "--pauses", "2s", "--seeds", "0:6", "--jobs", 1, "--html", page
@@ -123,14 +129,16 @@ def test_advice_ends_in_a_recommendation_and_a_page(phalanx_command, tmp_path) -
         (("--seed", "1", "--replay", "x.json"), "give either"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line(phalanx_command, arguments: tuple[str, ...], told: str) -> None:
+def test_what_makes_no_sense_is_refused_in_one_line(
+    phalanx_command: Command, arguments: tuple[str, ...], told: str
+) -> None:
     result = phalanx_command("simulate", *arguments)
     assert result.exit_code == 2
     assert told in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_without_java_it_says_what_to_do(phalanx_command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_it_says_what_to_do(phalanx_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     result = phalanx_command("simulate", "--seeds", "0:3", "--spark", "local[2]")
@@ -138,7 +146,7 @@ def test_without_java_it_says_what_to_do(phalanx_command, monkeypatch: pytest.Mo
     assert "Spark needs Java 17 or newer" in result.stderr
 
 
-def test_a_file_that_is_no_schedule_is_refused(phalanx_command, tmp_path) -> None:
+def test_a_file_that_is_no_schedule_is_refused(phalanx_command: Command, tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text('{"kind": "something else"}')
     result = phalanx_command("simulate", "--replay", path)

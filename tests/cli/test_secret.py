@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 import typer
 
+from commands import Command
 from phalanx.cli.main import app
 from phalanx.net.secret import SECRET_FILE_VARIABLE
 from processes import Cluster
 
 
 def test_a_member_is_asked_with_the_secret_only(
-    phalanx_command, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    phalanx_command: Command, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(SECRET_FILE_VARIABLE, raising=False)
     file = tmp_path / "secret"
@@ -57,7 +58,7 @@ def test_every_command_that_asks_a_cluster_takes_the_file() -> None:
     assert all("--secret-file" in each for each in asking)
 
 
-def test_a_file_that_is_not_there_is_named_by_its_option(phalanx_command, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_named_by_its_option(phalanx_command: Command, tmp_path: Path) -> None:
     result = phalanx_command("members", "--at", "127.0.0.1:1", "--secret-file", tmp_path / "none")
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"--secret-file: cannot read {tmp_path / 'none'}: No such file" in result.stderr

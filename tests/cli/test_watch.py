@@ -4,11 +4,13 @@ import io
 import json
 import subprocess
 import sys
+from typing import Any
 
 import msgspec
 import pytest
 from rich.console import Console
 
+from commands import Command
 from harness import TEXT, name_of
 from harness import Cluster as Drawn
 from phalanx.cli.progress import Seen, Until, Watched, ends, in_one_line, render
@@ -40,7 +42,7 @@ def drawn(what: Seen, watched: Watched | None = None, width: int = 80) -> str:
     return console.export_text()
 
 
-def in_the_middle(**settings: int) -> Drawn:
+def in_the_middle(**settings: Any) -> Drawn:
     """C has joined, and copies to it stand still: nothing of them arrives."""
     c = Drawn("AB", partition_count=MANY, **settings)
     c.assign(rows=["AB", "BA", "AB", "BA"])
@@ -173,7 +175,7 @@ def test_what_a_leaving_member_held_at_first_is_the_whole_of_its_bar() -> None:
     assert watched.handed_over(c.id("A"), 12) == (0, 12)
 
 
-def test_watching_ends_when_all_is_whole(phalanx_command, cluster: Cluster) -> None:
+def test_watching_ends_when_all_is_whole(phalanx_command: Command, cluster: Cluster) -> None:
     first, *_ = cluster.start(2)
     with cluster.client() as grid:
         grid.map("m").put_all((number, b"x" * 1000) for number in range(2000))
@@ -197,7 +199,7 @@ def test_watching_ends_when_all_is_whole(phalanx_command, cluster: Cluster) -> N
 
 
 @pytest.mark.parametrize("arguments", [["--watch"], ["--until-whole", "--json"]])
-def test_when_nobody_answers_that_is_one_line(phalanx_command, arguments) -> None:
+def test_when_nobody_answers_that_is_one_line(phalanx_command: Command, arguments: tuple[str, ...]) -> None:
     result = phalanx_command("partitions", "--at", "127.0.0.1:1,127.0.0.1:2", *arguments)
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
     assert "127.0.0.1:1" in result.stderr
@@ -256,7 +258,9 @@ def test_members_without_data_are_never_whole() -> None:
     assert "no member holds data" in in_one_line(seen(c))
 
 
-def test_waiting_for_an_unused_cluster_ends_without_assigning_anything(phalanx_command, cluster: Cluster) -> None:
+def test_waiting_for_an_unused_cluster_ends_without_assigning_anything(
+    phalanx_command: Command, cluster: Cluster
+) -> None:
     first, *_ = cluster.start(2)
     name = ("--at", first.address, "--cluster", cluster.name)
     shown = phalanx_command("partitions", "--until-whole", "--wait", "20", *name)
@@ -293,7 +297,7 @@ def test_waiting_for_members_begins_before_the_first_of_them_listens(cluster: Cl
     assert rest.splitlines()[-1].startswith("2 members, all is whole")
 
 
-def test_what_does_not_come_in_time_is_told_with_status_one(phalanx_command, cluster: Cluster) -> None:
+def test_what_does_not_come_in_time_is_told_with_status_one(phalanx_command: Command, cluster: Cluster) -> None:
     [only] = cluster.start(1)
     name = ("--at", only.address, "--cluster", cluster.name)
     result = phalanx_command("partitions", "--until-whole", "--members", "2", "--wait", "0.5", *name)

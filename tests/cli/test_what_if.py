@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from commands import Command, JsonObject
 from phalanx.cli.cuts import read_cuts
 from phalanx.common.errors import UsageError
 from processes import Cluster
@@ -13,10 +14,11 @@ from processes import Cluster
 SIX = "A1,A2,B1,B2,C1,C2"
 
 
-def told(phalanx_command, *arguments: str) -> dict[str, Any]:
+def told(phalanx_command: Command, *arguments: str) -> JsonObject:
     result = phalanx_command("what-if", *arguments, "--json")
     assert (result.exit_code, result.stderr) == (0, "")
-    return json.loads(result.stdout)
+    found: JsonObject = json.loads(result.stdout)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def test_what_is_no_cut_is_said(text: str, problem: str) -> None:
 
 
 @pytest.mark.rows("PD-30", "PD-31")
-def test_the_examples_of_racks_and_random_pairs(phalanx_command) -> None:
+def test_the_examples_of_racks_and_random_pairs(phalanx_command: Command) -> None:
     racks = told(phalanx_command, "--members", SIX, "--cut", "B1,B2-C1,C2")
     assert (racks["kept"], racks["removed"]) == (["A1", "A2", "B1", "B2"], ["C1", "C2"])
     assert [each["kept"] for each in racks["largest"]] == [["A1", "A2", "B1", "B2"], ["A1", "A2", "C1", "C2"]]
@@ -66,14 +68,14 @@ def test_the_examples_of_racks_and_random_pairs(phalanx_command) -> None:
 
 
 @pytest.mark.rows("PD-28")
-def test_one_way_is_both_ways(phalanx_command) -> None:
+def test_one_way_is_both_ways(phalanx_command: Command) -> None:
     ways = [told(phalanx_command, "--members", "3", "--cut", f"N2{way}N3") for way in ("-", "->", "<-", "<->")]
     assert ways[1:] == ways[:1] * 3
     assert ways[0]["removed"] == ["N3"]
 
 
 @pytest.mark.rows("PD-29", "PN-09")
-def test_lite_members_zones_and_backups_decide(phalanx_command) -> None:
+def test_lite_members_zones_and_backups_decide(phalanx_command: Command) -> None:
     lite = told(phalanx_command, "--members", "6", "--cut", "N2-N3,N4,N5", "--lite", "N3,N4,N5")
     assert (lite["removed"], lite["decided_by"]) == (["N3", "N4", "N5"], "size")
     zones = told(phalanx_command, "--members", "4", "--cut", "N2-N3", "--zone", "a=N1,N2", "--zone", "b=N3")
@@ -85,7 +87,7 @@ def test_lite_members_zones_and_backups_decide(phalanx_command) -> None:
     assert kept_by_backups["lost_partitions"] == 0
 
 
-def test_people_see_who_is_kept_and_the_sets_it_was_chosen_from(phalanx_command) -> None:
+def test_people_see_who_is_kept_and_the_sets_it_was_chosen_from(phalanx_command: Command) -> None:
     shown = phalanx_command(
         "what-if", "--members", SIX, "--cut", "A1-B1", "--cut", "B2-C1", "--master", "A2", "--limit", "3"
     )
@@ -99,7 +101,7 @@ def test_people_see_who_is_kept_and_the_sets_it_was_chosen_from(phalanx_command)
     assert "All 5 members stay" in whole.stdout
 
 
-def test_a_search_without_time_says_that_it_was_stopped(phalanx_command) -> None:
+def test_a_search_without_time_says_that_it_was_stopped(phalanx_command: Command) -> None:
     draw = random.Random(1)
     cuts = [f"--cut=N{one}-N{other}" for one, other in (draw.sample(range(1, 301), 2) for _ in range(900))]
     stopped = told(phalanx_command, "--members", "300", *cuts, "--seconds", "0.1")
@@ -123,19 +125,21 @@ def test_a_search_without_time_says_that_it_was_stopped(phalanx_command) -> None
         (("--at", "127.0.0.1:1", "--lite", "A"), "--at takes members, zones and replicas from the cluster"),
     ],
 )
-def test_what_is_wrong_with_the_command_line_is_said(phalanx_command, arguments: tuple[str, ...], problem: str) -> None:
+def test_what_is_wrong_with_the_command_line_is_said(
+    phalanx_command: Command, arguments: tuple[str, ...], problem: str
+) -> None:
     result = phalanx_command("what-if", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert problem in result.stderr
 
 
-def test_a_cluster_that_does_not_answer_is_a_failure(phalanx_command) -> None:
+def test_a_cluster_that_does_not_answer_is_a_failure(phalanx_command: Command) -> None:
     result = phalanx_command("what-if", "--at", "127.0.0.1:1")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "127.0.0.1:1" in result.stderr
 
 
-def test_real_members_their_traits_and_their_replicas(phalanx_command, cluster: Cluster) -> None:
+def test_real_members_their_traits_and_their_replicas(phalanx_command: Command, cluster: Cluster) -> None:
     [first] = cluster.start(1, options=("--backup-count", "0", "--zone", "x"))
     [second] = cluster.start(1, options=("--backup-count", "0", "--zone", "y"))
     [third] = cluster.start(1, options=("--backup-count", "0", "--zone", "y"))

@@ -2,9 +2,11 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
+from commands import Ask, Command, JsonObject
 from phalanx.rules import WORDS, cite, words_of
 from processes import Cluster, wait_for
 
@@ -28,45 +30,46 @@ def test_a_rule_of_another_version_is_told_as_it_came() -> None:
 
 
 @pytest.fixture
-def why(phalanx_command, tmp_path):
+def why(phalanx_command: Command, tmp_path: Path) -> Ask:
     """Writes events, one list per member, and asks about a member; what was found as an object."""
 
-    def run(member: str, **events: list[dict]) -> dict:
+    def run(member: str, **events: list[JsonObject]) -> JsonObject:
         for name, decided in events.items():
             by = {"A": A, "B": B, "C": C, "B2": B2}[name]
             lines = [{"cluster": "phalanx", "member": by, "address": by.partition("/")[0], **each} for each in decided]
             (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         result = phalanx_command("why", member, "--event-log", tmp_path, "--json")
         assert result.exit_code == 0, result.stderr
-        return json.loads(result.stdout)
+        found: JsonObject = json.loads(result.stdout)
+        return found
 
     return run
 
 
-def view(at: int, version: int, maker: str, *members: str) -> dict:
+def view(at: int, version: int, maker: str, *members: str) -> JsonObject:
     return {
         "at": at, "event": "ViewInstalled", "view_version": version, "maker": maker, "master": members[0],
         "members": members, "rule": "CS-14",
     }  # fmt: skip
 
 
-def suspects(at: int, whom: str) -> dict:
+def suspects(at: int, whom: str) -> JsonObject:
     return {"at": at, "event": "MemberSuspected", "suspect": whom, "reason": SILENT, "rule": "CS-33 silence"}
 
 
-def removes(at: int, whom: str, version: int) -> dict:
+def removes(at: int, whom: str, version: int) -> JsonObject:
     return {
         "at": at, "event": "MemberRemoved", "removed": whom, "view_version": version, "reason": SILENT, "rule": "CS-35",
     }  # fmt: skip
 
 
-def admits(at: int, whom: str, version: int) -> dict:
+def admits(at: int, whom: str, version: int) -> JsonObject:
     return {
         "at": at, "event": "MemberAdmitted", "joiner": whom, "view_version": version, "replaced": [], "rule": "CS-10",
     }  # fmt: skip
 
 
-def test_a_removed_member_is_told_with_who_when_why_and_the_rule(why) -> None:
+def test_a_removed_member_is_told_with_who_when_why_and_the_rule(why: Ask) -> None:
     found = why(
         "127.0.0.1:2",
         A=[view(1, 1, A, A, B, C), suspects(5, B), removes(6, B, 2), view(6, 2, A, A, C)],
@@ -84,7 +87,7 @@ def test_a_removed_member_is_told_with_who_when_why_and_the_rule(why) -> None:
     ]
 
 
-def test_one_that_came_back_is_told_with_both_incarnations(why) -> None:
+def test_one_that_came_back_is_told_with_both_incarnations(why: Ask) -> None:
     found = why("127.0.0.1:2", A=[view(1, 1, A, A, B), removes(2, B, 2), admits(3, B2, 3), view(3, 3, A, A, B2)])
     assert (found["status"], found["incarnations"]) == ("member", [B, B2])
     assert "127.0.0.1:2/dddd-2 is a member now, since view 3: admitted by 127.0.0.1:1" in found["conclusion"]
@@ -93,7 +96,7 @@ def test_one_that_came_back_is_told_with_both_incarnations(why) -> None:
     assert why(B)["status"] == "removed"
 
 
-def test_one_that_was_removed_for_its_links_is_told_with_the_reports_and_for_whom_it_waits(why) -> None:
+def test_one_that_was_removed_for_its_links_is_told_with_the_reports_and_for_whom_it_waits(why: Ask) -> None:
     reported = {"reporter": B, "cannot_reach": [C], "reaches_again": [], "rule": "PD-13 PD-23"}
     decided = {
         "links": [[B, C]], "reports": [[B, C]], "kept": [A, C], "removed": [B], "narrowed": [], "is_proven": True,
@@ -121,18 +124,18 @@ def test_one_that_was_removed_for_its_links_is_told_with_the_reports_and_for_who
     assert told == ["LinksReported", "ResolutionDecided", "MemberRemoved", "JoinHeldBack"]
 
 
-def test_a_crashed_master_is_told_by_the_next_masters_list(why) -> None:
+def test_a_crashed_master_is_told_by_the_next_masters_list(why: Ask) -> None:
     found = why("127.0.0.1:1", B=[view(1, 1, A, A, B, C), suspects(5, A), view(6, 2, B, B, C)])
     assert found["status"] == "removed"
     assert found["conclusion"].startswith("127.0.0.1:1 was removed by 127.0.0.1:2 (master) in view 2, ")
     assert SILENT in found["conclusion"]
 
 
-def test_a_master_that_left_is_told_by_its_last_list(why) -> None:
+def test_a_master_that_left_is_told_by_its_last_list(why: Ask) -> None:
     assert why("127.0.0.1:1", B=[view(1, 1, A, A, B), view(6, 2, A, B)])["status"] == "left"
 
 
-def test_an_event_of_a_kind_that_is_not_known_is_told_by_its_fields(why) -> None:
+def test_an_event_of_a_kind_that_is_not_known_is_told_by_its_fields(why: Ask) -> None:
     new = {
         "at": 4,
         "event": "MemberPraised",
@@ -146,7 +149,7 @@ def test_an_event_of_a_kind_that_is_not_known_is_told_by_its_fields(why) -> None
     assert (told["reason"], told["meaning"]) == ("it is quick", "praise")
 
 
-def test_lines_that_are_no_events_are_counted(why, tmp_path) -> None:
+def test_lines_that_are_no_events_are_counted(why: Ask, tmp_path: Path) -> None:
     (tmp_path / "broken.jsonl").write_text('{"at": 1, "eve\n[]\n')
     assert why("127.0.0.1:1", A=[view(1, 1, A, A)])["notes"] == ["2 lines are no event, and left out"]
 
@@ -163,14 +166,16 @@ def test_lines_that_are_no_events_are_counted(why, tmp_path) -> None:
         (["", "--event-log", "DIR"], "'' fits", 2),
     ],
 )
-def test_what_cannot_be_told_is_one_line(why, phalanx_command, tmp_path, arguments, told, status) -> None:
+def test_what_cannot_be_told_is_one_line(
+    why: Ask, phalanx_command: Command, tmp_path: Path, arguments: tuple[str, ...], told: str, status: int
+) -> None:
     why("127.0.0.1:1", A=[view(1, 1, A, A, B)])
     result = phalanx_command("why", *(each.replace("DIR", str(tmp_path)) for each in arguments))
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (status, "", 1)
     assert told in result.stderr
 
 
-def test_living_members_tell_what_became_of_a_dead_one(phalanx_command, cluster: Cluster) -> None:
+def test_living_members_tell_what_became_of_a_dead_one(phalanx_command: Command, cluster: Cluster) -> None:
     first, second, third = cluster.start(3)
     name, gone = ("--cluster", cluster.name), third.address
     shown = phalanx_command("why", gone, "--at", first.address, *name)
@@ -190,8 +195,10 @@ def test_living_members_tell_what_became_of_a_dead_one(phalanx_command, cluster:
     assert "belongs to cluster 'test'" in other.stderr
 
 
-def test_people_see_the_conflicts_of_one_merge_in_a_line_and_machines_each(phalanx_command, why, tmp_path) -> None:
-    def conflicts(at: int, of: str, count: int, kept_won: int) -> dict:
+def test_people_see_the_conflicts_of_one_merge_in_a_line_and_machines_each(
+    phalanx_command: Command, why: Ask, tmp_path: Path
+) -> None:
+    def conflicts(at: int, of: str, count: int, kept_won: int) -> JsonObject:
         return {
             "at": at, "event": "MergeConflicts", "former": B, "map": of, "policy": "latest-update", "count": count,
             "kept_won": kept_won, "conflicts": [], "rule": "DESIGN 5 conflicts",
@@ -207,8 +214,8 @@ def test_people_see_the_conflicts_of_one_merge_in_a_line_and_machines_each(phala
     assert told == [("9", "m", "3"), ("1", "other", "0"), ("7", "m", "0")]
 
 
-def test_what_begins_and_ends_is_told_in_words(why) -> None:
-    def refuses(at: int, on: bool) -> dict:
+def test_what_begins_and_ends_is_told_in_words(why: Ask) -> None:
+    def refuses(at: int, on: bool) -> JsonObject:
         return {
             "at": at, "event": "ProtectionChanged", "map": "m", "refuses": on, "minimum": 3, "majority": False,
             "reads": True, "writes": True, "present": 3 - on, "view_version": 7, "reason": "", "rule": "EL-48", "owner": A,
