@@ -65,6 +65,10 @@ class Steps:
         self.run(self.files().writeStream.format("phalanx").options(**self.options, map="sink"), "sink")
         return len(self.grid.map("sink"))
 
+    def unnamed(self) -> None:
+        """A sink without the name of a query."""
+        each_batch(**self.options, map="counts")
+
     def count(self) -> Any:
         counts = self.files().groupBy("key").count()
         write = each_batch("counts", **self.options, map="counts")
@@ -105,7 +109,7 @@ def main(given: dict[str, Any]) -> None:
         steps.do("null", lambda: steps.save(rows.selectExpr("nullif(key, 150) key", "n"), "nulls"))
         steps.do("nothing", lambda: len(grid.map("nulls")))
         steps.do("sink", steps.sink)
-        steps.do("unnamed", lambda: each_batch(**options, map="counts") and None)
+        steps.do("unnamed", steps.unnamed)
         steps.do("count", steps.count)
         steps.do("count again", steps.count_again)
         steps.do("follow", steps.follow)

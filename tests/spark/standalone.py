@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from processes import wait_for
@@ -31,7 +32,7 @@ class Standalone:
         for host in hosts:
             work = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / "work"), self.url]
             worker = self._start(f"worker-{host}", host, ["worker.Worker", *work])
-            wait_for(lambda log=worker: find("registered with master", log), host, DEADLINE_S, worker.read_text)
+            wait_for(partial(find, "registered with master", worker), host, DEADLINE_S, worker.read_text)
 
     def stop(self) -> None:
         """Nothing of it is left."""

@@ -107,7 +107,9 @@ def test_rows_of_python_programs_are_read_whatever_their_layout(
     stored = []
     for row in rows:
         items = [(name, value) for name, value in row.items() if value is not None or chance.random() < 0.5]
-        extra = chance.choice([[], [("unasked", [1, {"deep": 2.5}])], [("unasked", "text" * chance.randrange(30))]])
+        extra: list[tuple[str, Any]] = chance.choice(
+            [[], [("unasked", [1, {"deep": 2.5}])], [("unasked", "text" * chance.randrange(30))]]
+        )
         items += [item for item in extra if item[0] not in row]
         chance.shuffle(items)
         stored.append(to_data(dict(items)))

@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "spark.ui.enabled": "false",
     }
     home = spark_home(folder)
-    command = [home / "bin" / "spark-submit", "--class", SERVER, "--master", "local[2]"]
+    command: list[str | Path] = [home / "bin" / "spark-submit", "--class", SERVER, "--master", "local[2]"]
     command += [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
     log = folder / "server.log"
     with log.open("w") as output:

@@ -4,6 +4,7 @@ import datetime as dt
 import os
 import pickle
 from collections import Counter
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -45,7 +46,7 @@ from phalanx.spark.errors import told_in
 from phalanx.spark.options import OPTIONS, SINK, describe, parse_options
 from phalanx.spark.planning import plan_scan, split_evenly
 from phalanx.spark.source import PhalanxSource
-from phalanx.spark.writer import cut, together
+from phalanx.spark.writer import Written, cut, together
 from spark.fakes import FakeGrid
 from spark.stream_fakes import Stages
 
@@ -214,7 +215,7 @@ def test_a_read_with_a_schema_of_a_map_without_entries_is_empty(grid: FakeGrid) 
 
 
 @pytest.mark.parametrize("more", [{}, {"snapshot": "true"}, {"pushDown": "true"}])
-def test_a_read_of_a_map_that_nobody_knows_names_those_that_there_are(grid: FakeGrid, more: dict[str, str]) -> None:
+def test_a_read_of_a_map_that_nobody_knows_names_those_that_there_are(grid: FakeGrid, more: dict[str, Any]) -> None:
     grid.put("fligths", {"a": 1})
     with pytest.raises(
         UsageError, match=r"knows no map 'flights' \(maps with entries are: 'fligths'\); check the name"
@@ -227,7 +228,8 @@ def test_small_pages_are_read_together(grid: FakeGrid) -> None:
     grid.put("flights", FLIGHTS)
     reader = source(key="id", numPartitions="1").reader(fields(id="string", price="double"))
     (task,) = reader.partitions()
-    assert [batch.num_rows for batch in reader.read(task)] == [40]
+    batches: list[Any] = list(reader.read(task))
+    assert [each.num_rows for each in batches] == [40]
 
 
 def test_a_key_of_several_columns_is_a_list(grid: FakeGrid) -> None:
@@ -250,7 +252,8 @@ def test_spark_says_in_one_line_that_its_pushdown_is_off_and_later_errors_keep_t
     monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
     monkeypatch.delenv(HIDDEN, raising=False)
     grid.put("flights", FLIGHTS)
-    for ask in (lambda reader: reader.partitions(), lambda reader: reader.pushFilters([])):
+    asked: list[Callable[[Any], object]] = [lambda reader: reader.partitions(), lambda reader: reader.pushFilters([])]
+    for ask in asked:
         reader = source(key="id", pushDown="true").reader(fields(id="string"))
         assert os.environ.pop(HIDDEN) == "1"
         reader = source(key="id", pushDown="true").reader(fields(id="string"))
@@ -470,6 +473,10 @@ def test_a_task_that_spark_repeats_or_runs_twice_counts_once(grid: FakeGrid, sta
     with pytest.raises(UsageError):
         writer.write(iter([batch(("zombie", 3), (None, 3))]))
     writer.commit([second])
+    assert isinstance(first, Written)
+    assert isinstance(second, Written)
+    assert first.staged is not None
+    assert second.staged is not None
     assert first.staged.attempt != second.staged.attempt
     assert grid.content("flights") == {"a": {"id": "a", "n": 2}}
 

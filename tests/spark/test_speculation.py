@@ -114,7 +114,9 @@ def copies_of_slow(spark: SparkSession, group: str) -> list[Copy]:
     store = spark.sparkContext._jsc.sc().statusStore()
     tracker = spark.sparkContext.statusTracker()
     (job,) = tracker.getJobIdsForGroup(group)
-    (stage,) = tracker.getJobInfo(job).stageIds
+    about_job = tracker.getJobInfo(job)
+    assert about_job is not None
+    (stage,) = about_job.stageIds
 
     def ended() -> list[Copy]:
         tasks = store.taskList(stage, 0, 100)

@@ -232,7 +232,7 @@ def test_a_row_that_does_not_say_it_is_refused(
     ],
 )
 def test_a_sink_that_cannot_be_is_refused(
-    grid: FakeGrid, schema: StructType, options: dict[str, str], told: str
+    grid: FakeGrid, schema: StructType, options: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(UsageError) as error:
         sink(schema=schema, **options)

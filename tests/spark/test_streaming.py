@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from phalanx import Client
 from phalanx.client.ask import Inquirer
@@ -115,7 +115,8 @@ def test_what_a_bounded_map_evicts_comes_once_with_the_value_that_went(streams: 
         bounded.put(f"k{number}", {"n": number})
     wait_for(lambda: len(bounded) <= count // 3, "one entry in each partition")
     left = {key: value["n"] for key, value in bounded.items()}
-    frame, rows = streams.changes("bounded", maxEventsPerTrigger="100"), []
+    frame = streams.changes("bounded", maxEventsPerTrigger="100")
+    rows: list[Any] = []
     deadline = time.monotonic() + 60
     # An eviction may be read when the backups have it, and nobody waits for that.
     while len(rows) < 2 * count - len(left) and time.monotonic() < deadline:
