@@ -1,5 +1,6 @@
 """The blocking client connects without waiting for one who hangs: what is known meanwhile decides whom it asks."""
 
+import select
 import socket
 from pathlib import Path
 
@@ -87,4 +88,4 @@ def test_every_address_of_a_host_is_tried(monkeypatch: pytest.MonkeyPatch) -> No
 
 def is_connected(opening: Opening) -> bool:
     opening.go_on_for(0.01)
-    return opening.waits_to_read
+    return opening.waits_for == select.POLLIN
