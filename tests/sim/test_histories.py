@@ -11,6 +11,7 @@ from phalanx.sim.options import Options, Profile
 from phalanx.sim.planted.bugs import CANARIES
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import Result, repeat_command, run
+from phalanx.wire.message import WireMessage
 from phalanx.wire.messages import GetAll
 
 
@@ -54,7 +55,8 @@ def test_without_faults_every_register_is_linearizable(block: int) -> None:
 
 def test_a_bulk_call_that_is_handed_back_for_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def plant(node: Node) -> None:
-        def on_get_all(caller: Target, request: GetAll, now: Millis) -> None:
+        def on_get_all(caller: Target, request: WireMessage, now: Millis) -> None:
+            assert isinstance(request, GetAll)
             node.grid.fail(caller, request.id, ErrorCode.NOT_OWNER, "planted")
 
         node._handlers[GetAll] = on_get_all

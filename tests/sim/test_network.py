@@ -157,7 +157,7 @@ def test_a_cut_refuses_until_it_is_over() -> None:
 
 @pytest.mark.parametrize("delivers_all", [True, False])
 def test_the_last_words_of_a_process_arrive_on_all_or_some_connections(delivers_all: bool) -> None:
-    heard = []
+    heard: list[int] = []
     for _ in range(20):
         wires = Wires(count=4, latency_ms=(10, 10))
         wires.network._rng = Random(len(heard))

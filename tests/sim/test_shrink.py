@@ -1,5 +1,7 @@
 """A history that violates something is made smaller: fewer faults, hosts and calls, and it violates the same."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -98,7 +100,7 @@ def test_a_call_that_is_left_out_is_not_made_and_the_others_are() -> None:
     assert run(everything).digest == all_of_them.digest
 
 
-def test_a_file_repeats_the_history(tmp_path) -> None:
+def test_a_file_repeats_the_history(tmp_path: Path) -> None:
     options = shrink(draw_options(1, Profile.MEMBERSHIP), "claim-without-asking")
     result = run(options, "claim-without-asking")
     what = result.violations[0].what

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from harness import KEY, MAP, TEXT, Cluster
 from merges import cluster, go_on, heal, meet, put, read, split
-from phalanx.common.ids import MemberId, Millis
+from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.merged_data import MergedDataChecker, Survival
 from phalanx.sim.history import Operation, Outcome
@@ -62,7 +62,7 @@ class Acknowledged:
 def hosts(c: Cluster) -> list[Host]:
     made = []
     for number, (name, node) in enumerate(sorted(c.nodes.items())):
-        host = Host(number, name)
+        host = Host(number, Address(name))
         host.node = node
         made.append(host)
     return made

@@ -8,7 +8,7 @@ from phalanx.common.traits import Traits
 from phalanx.common.view import MembersView
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.table_checker import TableChecker, check_zones
-from phalanx.wire.events import MigrationStarted, PartitionLost, TableInstalled, ViewInstalled
+from phalanx.wire.events import Event, MigrationStarted, PartitionLost, TableInstalled, ViewInstalled
 
 A, B, C = map(MemberId, "ABC")
 
@@ -58,7 +58,7 @@ def test_two_masters_that_lose_the_same_partition_come_to_the_same_rows() -> Non
         c.install(who, 1, "A", "ABCD")
     for master, dead in ("B", "A"), ("C", "AB"):
         c.dead = dead
-        c.checker.on_event(MemberId(master), PartitionLost(0, (A,), 3, 3, (MemberId("D"),)), [], None)
+        c.checker.on_event(MemberId(master), PartitionLost(0, (A,), 3, 3, replicas_now=(MemberId("D"),)), [], None)
         c.install(master, 3, "D", "BCD" if master == "B" else "CD")
     c.install("D", 2, "A", "CD")
     assert c.found == []
@@ -192,7 +192,7 @@ def test_members_that_joined_behind_a_commit_are_no_reason_against_it() -> None:
         c.install("A", 1, "AC", "AC")
         c.install("C", 1, "AC", "AC")
         c.checker.on_event(A, MigrationStarted(0, "shift-up", A, 0, -1, C, 1, 0, 1, 1, A), leaving, None)
-        installed = [TableInstalled(2, 1, 0), ViewInstalled(3, A, A, (A, C, MemberId("D")), "")]
+        installed: list[Event] = [TableInstalled(2, 1, 0), ViewInstalled(3, A, A, (A, C, MemberId("D")), "")]
         for event in [ViewInstalled(2, A, A, (A, C), ""), *(installed[::-1] if joined_before else installed)]:
             c.checker.on_event(C, event, leaving, None)
         c.install("C", 2, "C", "ACD")
