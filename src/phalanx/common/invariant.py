@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from phalanx.common.errors import InvariantViolation
+
+T = TypeVar("T")
 
 
 def invariant(condition: object, what_must_hold: str, **facts: object) -> None:
     """Raise `InvariantViolation` with the facts unless the condition holds."""
     if not condition:
-        told = ", ".join(f"{name}={fact!r}" for name, fact in facts.items())
-        raise InvariantViolation(f"{what_must_hold} ({told})" if told else what_must_hold)
+        raise _violation(what_must_hold, facts)
+
+
+def known(value: T | None, what_must_hold: str, /, **facts: object) -> T:
+    """Return the value. Raise `InvariantViolation` with the facts where it is None."""
+    if value is None:
+        raise _violation(what_must_hold, facts)
+    return value
+
+
+def _violation(what_must_hold: str, facts: dict[str, object]) -> InvariantViolation:
+    told = ", ".join(f"{name}={fact!r}" for name, fact in facts.items())
+    return InvariantViolation(f"{what_must_hold} ({told})" if told else what_must_hold)

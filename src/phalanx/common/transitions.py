@@ -11,7 +11,7 @@ import enum
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
-from phalanx.common.invariant import invariant
+from phalanx.common.invariant import known
 
 State = TypeVar("State", bound=enum.Enum)
 Turn = TypeVar("Turn", bound=enum.Enum)
@@ -31,5 +31,4 @@ class TransitionTable(dict[tuple[State, Turn], State], Generic[State, Turn]):
     def next(self, state: State, turn: Turn, **story: object) -> State:
         """The state after a turn. Raises `InvariantViolation`, with the story, for a turn that this state has not."""
         after = self.get((state, turn))
-        invariant(after is not None, f"{self._what} changes as its table says", state=state, turn=turn, **story)
-        return after  # type: ignore[return-value]  # held by the invariant
+        return known(after, f"{self._what} changes as its table says", state=state, turn=turn, **story)

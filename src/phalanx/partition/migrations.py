@@ -26,7 +26,7 @@ import msgspec
 
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import MemberId, Millis
-from phalanx.common.invariant import invariant
+from phalanx.common.invariant import known
 from phalanx.common.migration import Migration, MigrationKind
 from phalanx.common.table import PartitionTable, Slots
 from phalanx.common.transitions import TransitionTable
@@ -99,9 +99,8 @@ class Underway(msgspec.Struct, gc=False):
 
     @property
     def destination(self) -> MemberId:
-        destination = self.migration.destination
-        invariant(destination is not None, "a migration that takes time has a destination", migration=self.migration)
-        return destination  # type: ignore[return-value]  # held by the invariant
+        migration = self.migration
+        return known(migration.destination, "a migration that takes time has a destination", migration=migration)
 
     @property
     def lowers(self) -> bool:
@@ -435,9 +434,7 @@ def _after(slots: Slots, step: Migration[MemberId]) -> Slots:
 
 
 def _owner(table: PartitionTable, partition: int) -> MemberId:
-    owner = table.owner(partition)
-    invariant(owner is not None, "a partition with a target has an owner", partition=partition)
-    return owner  # type: ignore[return-value]  # held by the invariant
+    return known(table.owner(partition), "a partition with a target has an owner", partition=partition)
 
 
 def _facts(

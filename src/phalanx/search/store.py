@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 
 from phalanx.audit.schema import TRACE_COLUMNS, TraceRow
 from phalanx.common.errors import UsageError
+from phalanx.common.invariant import known
 from phalanx.search.work import SearchRow, history_name
 from phalanx.sim.options import Profile
 from phalanx.sim.schedule import Schedule, write_schedule
@@ -192,7 +193,8 @@ class Store:
         return path if path.exists() else None
 
     def _trace_path(self, configuration: Configuration, seed: int) -> Path:
-        return self._folder / "traces" / f"{self._file_name(configuration, seed)}.parquet"  # type: ignore[operator]
+        folder = known(self._folder, "traces are kept in a folder")
+        return folder / "traces" / f"{self._file_name(configuration, seed)}.parquet"
 
     def _file_name(self, configuration: Configuration, seed: int) -> str:
         """Readable, and another one for each history and version of the code."""

@@ -13,7 +13,7 @@ from phalanx.codec.rows import Extent, extent_of
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HIDDEN, MAX_HIDDEN_LENGTH, HiddenKind, is_hidden, job_of, kind_of
 from phalanx.common.ids import MAX_TTL_MS, Millis, Target
-from phalanx.common.invariant import invariant
+from phalanx.common.invariant import known
 from phalanx.common.map_settings import MAX_MAP_NAME_LENGTH
 from phalanx.grid.replica.staged_steps import REMOVES
 from phalanx.grid.replication.leader import Leader
@@ -53,9 +53,7 @@ def is_refused(leader: Leader, owned: OwnedPartition, caller: Target, request: K
 
 
 def owned_at(leader: Leader, partition: int) -> OwnedPartition:
-    owned = leader.owned[partition]
-    invariant(owned is not None, "ownership was checked for the whole request", partition=partition)
-    return owned  # type: ignore[return-value]  # held by the invariant
+    return known(leader.owned[partition], "ownership was checked for the whole request", partition=partition)
 
 
 def owned_of(

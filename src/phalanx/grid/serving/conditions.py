@@ -354,13 +354,12 @@ def _single(value: Any) -> tuple[bool, float]:
 
 
 def _text(value: Any) -> str:
-    kind = type(value)
-    if kind is str:
-        return value  # type: ignore[no-any-return]
-    if kind is UUID:
+    if type(value) is str:
+        return value
+    if type(value) is UUID:
         return str(value)
-    if kind is Json:
-        return value.text  # type: ignore[no-any-return]
+    if type(value) is Json:
+        return value.text
     raise _Unfit
 
 

@@ -14,6 +14,7 @@ A slave that gets a heartbeat from a stranger only complains to its master.
 from __future__ import annotations
 
 from phalanx.common.ids import MemberId, Millis
+from phalanx.common.invariant import known
 from phalanx.common.view import MembersView
 from phalanx.membership.incarnation_end import eject
 from phalanx.membership.outgoing import tell_diverged
@@ -52,10 +53,10 @@ class Divergence:
             tell_diverged(state, sender, message.view_version, message.view_maker,
                                 "told a member that is not in the list to go its own way", "CS-44")  # fmt: skip
         elif state.role is Role.SLAVE and state.master not in state.suspicions.suspected:
-            view, master = state.joined(), state.master
-            self._out.record(events.ComplaintSent(sender, master, "CS-48"))  # type: ignore[arg-type]  # a slave has one
+            view, master = state.joined(), known(state.master, "a slave has a master")
+            self._out.record(events.ComplaintSent(sender, master, "CS-48"))
             complaint = Complaint(view.version, view.maker, sender, message.view_version, message.view_maker)
-            self._out.send(master, complaint)  # type: ignore[arg-type]  # a slave has one
+            self._out.send(master, complaint)
 
     def on_foreign_list(self, sender: MemberId, view: MembersView) -> None:
         """Case 3: a list from a member that is not this one's master, and cannot have become it."""
