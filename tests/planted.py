@@ -14,6 +14,7 @@ from pathlib import Path
 from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import Result, run
+from planted_bugs import CANARIES
 
 FILE = Path(__file__).with_name("planted_seeds.json")
 
@@ -65,7 +66,7 @@ def find(
     for profile in profiles:
         for seed in SEEDS.in_order(profile, canary, seeds):
             tried += 1
-            result = run(draw_options(seed, profile), canary)
+            result = run(draw_options(seed, profile), CANARIES[canary])
             if tells(result):
                 SEEDS.note(profile, canary, seed)
                 return result

@@ -49,7 +49,7 @@ class Searcher:
         self, plan: SearchPlan, *, steps: int | None = None, code: str = ""
     ) -> tuple[SearchFindings, list[tuple[str, int]]]:
         """What was found, and what was played for it; after so many steps it is interrupted."""
-        crew, store = HereAndNow(), Store(self.folder, code or code_digest(), plan.canary)
+        crew, store = HereAndNow(), Store(self.folder, code or code_digest(plan.canary), plan.canary)
         try:
             search = HistorySearch(plan, crew, store)
             playing = search.play()

@@ -311,12 +311,13 @@ def _write_torn_logs(folder: Path) -> None:
 
 def _search(folder: Path) -> list[str]:
     """Keep what fails with a planted bug; the names of these histories."""
-    search = ("simulate", "--seeds", "2:4", "--profile", "membership", "--canary", "claim-without-asking")
+    planted = "tests.planted_bugs:claim-without-asking"
+    search = ("simulate", "--seeds", "2:4", "--profile", "membership", "--canary", planted)
     found = CliRunner().invoke(app, [*search, "--out", str(folder), "--shrinks", "0", "--json"])
     assert found.exit_code == 1, found.output
     failing = json.loads(found.stdout.splitlines()[-1])["failing_seeds"]
     assert failing
-    return [f"membership/{seed} canary=claim-without-asking" for seed in failing]
+    return [f"membership/{seed} canary={planted}" for seed in failing]
 
 
 def verdict(report: Report, name: str) -> AuditVerdict:

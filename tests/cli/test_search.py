@@ -54,7 +54,7 @@ def test_a_search_of_which_all_is_there_starts_no_spark(
 def test_a_violation_ends_in_status_1_with_a_file_that_repeats_it_in_small(
     phalanx_command: Command, tmp_path: Path
 ) -> None:
-    planted = ("--profile", "membership", "--canary", "claim-without-asking")
+    planted = ("--profile", "membership", "--canary", "tests.planted_bugs:claim-without-asking")
     result = phalanx_command("simulate", "--seeds", "0:4", *planted, "--out", tmp_path / "kept", "--shrinks", 1)
     assert result.exit_code == 1, result.stderr
     summary = last_line(result.stdout)
@@ -81,11 +81,13 @@ def test_one_history_can_be_saved_and_played_again(phalanx_command: Command, tmp
 def test_a_setting_changes_the_history_and_the_command_that_repeats_it(phalanx_command: Command) -> None:
     one = ("simulate", "--seed", 1, "--profile", "membership")
     usual = last_line(phalanx_command(*one).stdout)
-    other = phalanx_command(*one, "--set", "latency=40ms-90ms", "--canary", "claim-without-asking")
+    other = phalanx_command(*one, "--set", "latency=40ms-90ms", "--canary", "tests.planted_bugs:claim-without-asking")
     assert last_line(other.stdout)["options"]["latency_ms"] == [40, 90]
     assert last_line(other.stdout)["digest"] != usual["digest"]
     assert other.exit_code == 1
-    assert "--profile membership --set latency_ms=40-90 --canary claim-without-asking" in other.stdout
+    assert (
+        "--profile membership --set latency_ms=40-90 --canary tests.planted_bugs:claim-without-asking" in other.stdout
+    )
 
 
 def test_a_sweep_tells_each_configuration(phalanx_command: Command) -> None:

@@ -56,7 +56,7 @@ def test_two_processes_find_the_same() -> None:
 
 
 def test_a_violation_is_told_with_the_command_that_repeats_it() -> None:
-    arguments = ("--profile", "failover", "--canary", "drop-replica-early")
+    arguments = ("--profile", "failover", "--canary", "tests.planted_bugs:drop-replica-early")
     status, lines = call("--seeds", "0:4", *arguments)
     summary = json.loads(lines[-1])
     assert status == 1
@@ -65,7 +65,7 @@ def test_a_violation_is_told_with_the_command_that_repeats_it() -> None:
     assert any(line.startswith("VIOLATION at ") for line in lines)
     (repeat,) = [line for line in lines if f"--seed {seed} " in line]
     assert repeat.split("phalanx simulate ")[1].split() == [
-        "--seed", str(seed), "--profile", "failover", "--canary", "drop-replica-early", "--story",
+        "--seed", str(seed), "--profile", "failover", "--canary", "tests.planted_bugs:drop-replica-early", "--story",
     ]  # fmt: skip
     status, lines = call(*repeat.split("phalanx simulate ")[1].split())
     assert status == 1
@@ -113,7 +113,14 @@ def test_a_violation_of_an_exploration_is_told_with_the_steps_to_it(monkeypatch:
         (("--seed", "1", "--seeds", "0:2"), "give either"),
         (("--seeds", "2:2"), "no range"),
         (("--seeds", "a:b"), "no range"),
-        (("--seed", "1", "--canary", "sparrow"), "no planted bug"),
+        (("--seed", "1", "--canary", "sparrow"), "expected MODULE:NAME, for example tests.planted_bugs:"),
+        (("--seed", "1", "--canary", "..:sparrow"), "expected MODULE:NAME"),
+        (("--seed", "1", "--canary", "no.such.aviary:sparrow"), "cannot import no.such.aviary .*PYTHONPATH"),
+        (
+            ("--seed", "1", "--canary", "tests.planted_bugs:sparrow"),
+            "no planted bug 'sparrow' .* there are acknowledge-early,",
+        ),
+        (("--seed", "1", "--canary", "phalanx.sim.run:sparrow"), "there are none"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], told: str) -> None:

@@ -82,8 +82,8 @@ def test_spark_finds_what_a_plain_run_finds_while_its_workers_are_killed(
 
 
 def test_failing_histories_are_looked_at_on_spark(crew: SparkCrew, searcher: Searcher) -> None:
-    plan = searcher.plan(range(6), canary="claim-without-asking", shrinks=1)
-    store = Store(searcher.folder, code_digest(), plan.canary)
+    plan = searcher.plan(range(6), canary="tests.planted_bugs:claim-without-asking", shrinks=1)
+    store = Store(searcher.folder, code_digest(plan.canary), plan.canary)
     search = HistorySearch(plan, crew, store)
     list(search.play())
     found = find(plan, store)

@@ -1,6 +1,7 @@
 """A search plays each history once, whatever interrupted it, and finds what a plain run finds."""
 
 import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -16,12 +17,13 @@ from phalanx.search.store import Store
 from phalanx.search.work import Chunk, SearchRow, play_chunk
 from phalanx.sim.code_digest import code_digest, rules_in_code
 from phalanx.sim.options import FaultKind, Options, Profile
+from phalanx.sim.planted_bug import PlantedBug, load_planted_bug
 from phalanx.sim.run import digest_of_all, run, run_many
 from phalanx.sim.schedule import read_schedule
 from phalanx.sim.settings import Configuration
 from searches import HereAndNow, Searcher
 
-PLANTED = "claim-without-asking"
+PLANTED = "tests.planted_bugs:claim-without-asking"
 
 
 def test_a_search_finds_what_a_plain_run_finds(searcher: Searcher) -> None:
@@ -105,7 +107,7 @@ def test_histories_of_other_code_are_neither_taken_nor_lost(searcher: Searcher) 
 
 
 def test_a_worker_with_other_code_plays_nothing(searcher: Searcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "code_digest", lambda: "another")
+    monkeypatch.setattr(work, "code_digest", lambda canary: "another")
     plan = searcher.plan(range(3))
     store = Store(None, code_digest(), "")
     search = HistorySearch(plan, HereAndNow(), store)
@@ -113,6 +115,30 @@ def test_a_worker_with_other_code_plays_nothing(searcher: Searcher, monkeypatch:
     assert "another version of Phalanx" in step.error
     assert "install the same one" in search.errors[0]
     assert find(plan, store).histories == 0
+
+
+def test_a_worker_without_the_planted_bug_plays_nothing_and_says_so() -> None:
+    chunk = Chunk(Configuration(Profile.MEMBERSHIP), "no.such.aviary:sparrow", code_digest(), (0, 1))
+    assert "lacks the planted bug: --canary: cannot import no.such.aviary" in play_chunk(chunk).refused
+
+
+def test_the_code_of_a_planted_bug_is_part_of_what_a_history_is_known_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "aviary.py"
+    module.write_text(
+        "from phalanx.sim.planted_bug import PlantedBug\nCANARIES = {'sparrow': PlantedBug('aviary:sparrow')}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    try:
+        without, before = code_digest(), code_digest("aviary:sparrow")
+        module.write_text(module.read_text() + "# changed\n")
+        code_digest.cache_clear()
+        assert len({without, before, code_digest("aviary:sparrow")}) == 3
+    finally:
+        code_digest.cache_clear()
+        del sys.modules["aviary"]
 
 
 def test_only_one_search_writes_into_a_folder(searcher: Searcher) -> None:
@@ -147,10 +173,10 @@ def test_settings_that_do_not_fit_are_refused_before_anything_is_played(searcher
 
 
 def test_a_history_that_breaks_the_simulator_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(options: Options, canary: str = "") -> object:
+    def broken(options: Options, planted: PlantedBug | None) -> object:
         if options.seed == 1:
             raise KeyError("planted")
-        return run(options, canary)
+        return run(options, planted)
 
     monkeypatch.setattr(work, "run", broken)
     played = play_chunk(Chunk(Configuration(Profile.MEMBERSHIP), "", code_digest(), (0, 1, 2)))
@@ -160,11 +186,11 @@ def test_a_history_that_breaks_the_simulator_costs_no_other(monkeypatch: pytest.
 
 
 def test_a_history_that_does_not_end_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def endless(options: Options, canary: str = "") -> object:
+    def endless(options: Options, planted: PlantedBug | None) -> object:
         until = time.process_time() + 20
         while options.seed == 1 and time.process_time() < until:
             pass
-        return run(options, canary)
+        return run(options, planted)
 
     monkeypatch.setattr(work, "run", endless)
     monkeypatch.setattr(work, "HISTORY_LIMIT_S", 1.0)
@@ -173,7 +199,7 @@ def test_a_history_that_does_not_end_is_a_finding(monkeypatch: pytest.MonkeyPatc
 
 
 def looked_at(searcher: Searcher, plan: SearchPlan) -> tuple[SearchFindings, list[Looked]]:
-    store = Store(searcher.folder, code_digest(), plan.canary)
+    store = Store(searcher.folder, code_digest(plan.canary), plan.canary)
     try:
         search = HistorySearch(plan, HereAndNow(), store)
         list(search.play())
@@ -191,7 +217,7 @@ def test_failing_histories_leave_their_events_and_one_of_a_kind_its_smallest_for
     (shrunk,) = [each for each in looked if each.schedule is not None]
     assert shrunk.schedule is not None
     schedule = read_schedule(shrunk.schedule)
-    again = run(schedule.options, schedule.canary)
+    again = run(schedule.options, load_planted_bug(schedule.canary))
     assert again.digest == schedule.digest
     assert schedule.violation == shrunk.violated in {each.what for each in again.violations}
     whole = 0
@@ -203,7 +229,7 @@ def test_failing_histories_leave_their_events_and_one_of_a_kind_its_smallest_for
         ]
         assert trace.column_names[: len(TRACE_COLUMNS)] == list(TRACE_COLUMNS)
         drawn = plan.configurations[0].draw(each.seed)
-        events = run(drawn, PLANTED).events
+        events = run(drawn, load_planted_bug(PLANTED)).events
         of_members = [name for name in trace["event"].to_pylist() if name not in ("ProcessStruck", "EventsLost")]
         if {FaultKind.DISK, FaultKind.LOSE_LOG}.isdisjoint(fault.kind for fault in drawn.faults):
             whole += 1
@@ -219,7 +245,7 @@ def test_failing_histories_leave_their_events_and_one_of_a_kind_its_smallest_for
 
 
 def test_a_history_that_is_not_the_same_twice_is_said_so(searcher: Searcher) -> None:
-    case = work.Case(Configuration(Profile.MEMBERSHIP), PLANTED, code_digest(), 1, "0" * 32, True)
+    case = work.Case(Configuration(Profile.MEMBERSHIP), PLANTED, code_digest(PLANTED), 1, "0" * 32, True)
     assert "another history" in work.examine(case).refused
 
 

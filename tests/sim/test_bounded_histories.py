@@ -4,8 +4,8 @@ import pytest
 
 from histories import blocks, count_all, play_all
 from phalanx.sim.options import Profile
-from phalanx.sim.planted.eviction import EVICTION_CANARIES
 from planted import assert_found
+from planted_bugs.eviction import EVICTION_CANARIES
 
 
 @pytest.mark.parametrize("block", blocks(3, in_brief=(2,)))

@@ -3,19 +3,19 @@
 import pytest
 
 from phalanx.sim.options import DESTINATION, OTHER_REPLICA, Fault, FaultKind, Options, Profile
-from phalanx.sim.planted.bugs import CANARIES
-from phalanx.sim.planted.cuts import CUT_CANARIES
-from phalanx.sim.planted.driver import DRIVER_CANARIES
-from phalanx.sim.planted.eviction import EVICTION_CANARIES
-from phalanx.sim.planted.journals import JOURNAL_CANARIES
-from phalanx.sim.planted.leases import LEASE_CANARIES
-from phalanx.sim.planted.losses import LOSS_CANARIES
-from phalanx.sim.planted.membership import MEMBERSHIP_CANARIES
-from phalanx.sim.planted.migrations import MIGRATION_CANARIES
-from phalanx.sim.planted.staging import STAGING_CANARIES
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import repeat_command, run
 from planted import find
+from planted_bugs import CANARIES
+from planted_bugs.cuts import CUT_CANARIES
+from planted_bugs.driver import DRIVER_CANARIES
+from planted_bugs.eviction import EVICTION_CANARIES
+from planted_bugs.journals import JOURNAL_CANARIES
+from planted_bugs.leases import LEASE_CANARIES
+from planted_bugs.losses import LOSS_CANARIES
+from planted_bugs.membership import MEMBERSHIP_CANARIES
+from planted_bugs.migrations import MIGRATION_CANARIES
+from planted_bugs.staging import STAGING_CANARIES
 from plots import options
 
 SEEDS = range(90)
@@ -148,7 +148,7 @@ def test_a_planted_bug_is_found(canary: str) -> None:
     result = find(canary, [Profile.FAILOVER, Profile.DEFAULT], SEEDS[FROM_SEED.get(canary, 0) :])
     assert result.violations[0].what in FOUND_BY[canary]
     assert f"--seed {result.seed}" in repeat_command(result)
-    assert f"--canary {canary}" in repeat_command(result)
+    assert f"--canary tests.planted_bugs:{canary} " in repeat_command(result)
 
 
 @pytest.mark.parametrize("canary", MIGRATION_FOUND_BY)
@@ -157,13 +157,13 @@ def test_a_planted_bug_of_migrations_is_found(canary: str) -> None:
     result = find(canary, [Profile.MIGRATIONS], range(first, first + len(SEEDS)))
     assert MIGRATION_FOUND_BY[canary] & {violation.what for violation in result.violations}
     assert f"--seed {result.seed} --profile migrations" in repeat_command(result)
-    assert f"--canary {canary}" in repeat_command(result)
+    assert f"--canary tests.planted_bugs:{canary} " in repeat_command(result)
 
 
 @pytest.mark.parametrize("canary", STAGED)
 def test_a_planted_bug_is_found_where_its_rule_matters(canary: str) -> None:
     assert not run(STAGED[canary]).violations
-    found = {violation.what for violation in run(STAGED[canary], canary).violations}
+    found = {violation.what for violation in run(STAGED[canary], CANARIES[canary]).violations}
     assert STAGED_FOUND_BY[canary] & found
 
 
@@ -180,7 +180,7 @@ def test_a_planted_bug_of_membership_is_found(canary: str) -> None:
     result = find(canary, [Profile.MEMBERSHIP], MEMBERSHIP_SEEDS)
     assert MEMBERSHIP_FOUND_BY[canary] & {violation.what for violation in result.violations}
     assert f"--seed {result.seed} --profile membership" in repeat_command(result)
-    assert f"--canary {canary}" in repeat_command(result)
+    assert f"--canary tests.planted_bugs:{canary} " in repeat_command(result)
 
 
 @pytest.mark.parametrize("canary", PROTECTION_CANARIES)

@@ -8,10 +8,10 @@ import pytest
 from phalanx.audit.schema import PROCESS_EVENT, TraceWriter
 from phalanx.sim.exhaustion import AFTER, BEFORE, CARRYING, INSIDE
 from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
-from phalanx.sim.planted.driver import DRIVER_CANARIES
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import Result, run
 from planted import find
+from planted_bugs.driver import DRIVER_CANARIES
 
 NEEDS = {"go-on-half-done": FaultKind.MEMORY, "stop-at-full-disk": FaultKind.DISK}
 FOUND_BY = {

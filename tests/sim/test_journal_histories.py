@@ -7,9 +7,9 @@ from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.journal_checker import EventRun, JournalChecker
 from phalanx.sim.history import Operation, Outcome
 from phalanx.sim.options import Profile
-from phalanx.sim.planted.journals import JOURNAL_CANARIES
 from phalanx.wire.messages import JournalReply
 from planted import assert_found
+from planted_bugs.journals import JOURNAL_CANARIES
 
 WHERE = ("m", 0, 7)
 KEY, V, W = b"\xff\xff\xff\xf5r1", b"v", b"w"

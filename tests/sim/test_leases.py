@@ -7,9 +7,10 @@ import pytest
 
 from histories import play_all
 from phalanx.sim.options import Fault, FaultKind, Options, Profile
-from phalanx.sim.planted.leases import LEASE_CANARIES
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import Result, run
+from planted_bugs import CANARIES
+from planted_bugs.leases import LEASE_CANARIES
 
 NEVER_HEALS = 60_000
 CONFLICT = "no two owners acknowledge at the same time"
@@ -84,5 +85,5 @@ DRAWN_CAUGHT_BY = {"serve-without-lease": 21}
 def test_a_planted_bug_lets_two_owners_acknowledge(canary: str) -> None:
     seed = DRAWN_CAUGHT_BY.get(canary)
     options = draw_options(seed, Profile.LEASE) if seed is not None else staged(*CAUGHT_BY[canary])
-    result = run(options, canary)
+    result = run(options, CANARIES[canary])
     assert CONFLICT in {violation.what for violation in result.violations}

@@ -9,6 +9,7 @@ from phalanx.sim.options import FaultKind, Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import repeat_command, run
 from phalanx.sim.shrink import shrink
+from planted_bugs import CANARIES
 
 
 @pytest.mark.rows("CS-21", "CS-22", "CS-24", "CS-25")
@@ -25,14 +26,14 @@ def test_members_that_are_cut_off_paused_and_told_twice_agree_in_the_end(block: 
 
 
 def test_a_history_shrinks_to_the_faults_that_it_needs() -> None:
-    options = draw_options(1, Profile.MEMBERSHIP)
-    smallest = shrink(options, "claim-without-asking")
-    wanted = run(options, "claim-without-asking").violations[0].what
-    assert wanted in {violation.what for violation in run(smallest, "claim-without-asking").violations}
+    options, planted = draw_options(1, Profile.MEMBERSHIP), CANARIES["claim-without-asking"]
+    smallest = shrink(options, planted)
+    wanted = run(options, planted).violations[0].what
+    assert wanted in {violation.what for violation in run(smallest, planted).violations}
     assert len(smallest.faults) < len(options.faults)
     for index in range(len(smallest.faults)):
         faults = smallest.faults[:index] + smallest.faults[index + 1 :]
-        found = run(msgspec.structs.replace(smallest, faults=faults), "claim-without-asking").violations
+        found = run(msgspec.structs.replace(smallest, faults=faults), planted).violations
         assert wanted not in {violation.what for violation in found}
 
 

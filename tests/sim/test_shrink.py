@@ -8,16 +8,20 @@ import pytest
 from phalanx.sim.checkers.findings import Violation
 from phalanx.sim.code_digest import code_digest
 from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
+from phalanx.sim.planted_bug import load_planted_bug
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import run
 from phalanx.sim.schedule import Schedule, read_schedule, write_schedule
 from phalanx.sim.shrink import shrink, signature, without_host
 from phalanx.sim.workload import LOCKS
+from planted_bugs import CANARIES
 
 
 def first_violated(profile: Profile, canary: str) -> Options:
     return next(
-        options for seed in range(40) if run(options := draw_options(seed, profile), canary).violations
+        options
+        for seed in range(40)
+        if run(options := draw_options(seed, profile), CANARIES[canary]).violations
     )  # fmt: skip
 
 
@@ -33,9 +37,9 @@ def test_what_is_left_is_a_handful_of_faults_and_calls(
     profile: Profile, canary: str, most_faults: int, most_calls: int
 ) -> None:
     options = first_violated(profile, canary)
-    before = run(options, canary)
-    smallest = shrink(options, canary)
-    after = run(smallest, canary)
+    before = run(options, CANARIES[canary])
+    smallest = shrink(options, CANARIES[canary])
+    after = run(smallest, CANARIES[canary])
     assert signature(before.violations[0]) in {signature(each) for each in after.violations}
     assert len(smallest.faults) <= most_faults < len(options.faults)
     calls = sum(last - first + 1 for first, last in smallest.kept_calls or ())
@@ -47,7 +51,8 @@ def test_what_is_left_is_a_handful_of_faults_and_calls(
 
 def test_the_same_history_shrinks_to_the_same_one() -> None:
     options = first_violated(Profile.MEMBERSHIP, "claim-without-asking")
-    assert shrink(options, "claim-without-asking") == shrink(options, "claim-without-asking")
+    planted = CANARIES["claim-without-asking"]
+    assert shrink(options, planted) == shrink(options, planted)
 
 
 def test_without_a_host_those_behind_it_move_up() -> None:
@@ -101,16 +106,17 @@ def test_a_call_that_is_left_out_is_not_made_and_the_others_are() -> None:
 
 
 def test_a_file_repeats_the_history(tmp_path: Path) -> None:
-    options = shrink(draw_options(1, Profile.MEMBERSHIP), "claim-without-asking")
-    result = run(options, "claim-without-asking")
+    planted = CANARIES["claim-without-asking"]
+    options = shrink(draw_options(1, Profile.MEMBERSHIP), planted)
+    result = run(options, planted)
     what = result.violations[0].what
     path = tmp_path / "found.json"
     write_schedule(
         path,
         Schedule(
-            code=code_digest(), canary="claim-without-asking", violation=what, digest=result.digest, options=options
+            code=code_digest(planted.name), canary=planted.name, violation=what, digest=result.digest, options=options
         ),
     )
     again = read_schedule(path)
     assert again.options == options
-    assert run(again.options, again.canary).digest == again.digest
+    assert run(again.options, load_planted_bug(again.canary)).digest == again.digest

@@ -8,10 +8,10 @@ from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.staging_checker import KEPT, NEVER_SEEN, ONCE, REPLACED, WHOLE, StagingChecker
 from phalanx.sim.history import NEVER
 from phalanx.sim.options import Profile
-from phalanx.sim.planted.staging import STAGING_CANARIES
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.staged_jobs import TEXT, UNSEEN, Ack, JobDecision, StagedJobs
 from planted import assert_found
+from planted_bugs.staging import STAGING_CANARIES
 
 SEEDS = range(16)
 FOUND_BY = {

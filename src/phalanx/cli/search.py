@@ -58,7 +58,9 @@ def search(plan: SearchPlan, spark: str | None, jobs: int, out: Path | None, *, 
 
     check_plan(plan)
     began = time.monotonic()
-    store = Store(out, code_digest(), plan.canary)  # before Spark starts: whether it can be written is known at once
+    store = Store(
+        out, code_digest(plan.canary), plan.canary
+    )  # before Spark starts: whether it can be written is known at once
     try:
         with contextlib.ExitStack() as stack:
             crew = _crew(spark, jobs, stack)
@@ -263,7 +265,7 @@ def summary_of(searched: Searched) -> dict[str, Any]:
             for group in findings.groups
         ],
         "canary": plan.canary or None,
-        "code": code_digest(),
+        "code": code_digest(plan.canary),
         "digest": findings.digest,
         "violations": findings.violations,
         "failing_seeds": sorted({each.seed for each in findings.failing})[:MOST_SEEDS_LISTED],

@@ -30,7 +30,7 @@ from phalanx.runtime.optional_packages import require_parquet
 from phalanx.sim.code_digest import code_digest
 from phalanx.sim.durations import distribution
 from phalanx.sim.options import Options, Profile
-from phalanx.sim.planted.bugs import CANARIES
+from phalanx.sim.planted_bug import load_planted_bug
 from phalanx.sim.run import Result, digest_of_all, repeat_command, run
 from phalanx.sim.schedule import Schedule, read_schedule, write_schedule
 from phalanx.sim.settings import Configuration, configurations
@@ -55,7 +55,7 @@ ChosenProfile = Annotated[
     Profile, typer.Option("--profile", help="How histories are drawn: which faults, how much load.")
 ]
 Canary = Annotated[
-    str, typer.Option("--canary", metavar="NAME", help="Plant this bug in every member: it should be found.")
+    str, typer.Option("--canary", metavar="MODULE:NAME", help="Plant this bug in every member: it should be found.")
 ]
 Story = Annotated[bool, typer.Option("--story", help="Tell what happens, line by line (with --seed).")]
 Shrunk = Annotated[
@@ -168,8 +168,7 @@ def _check_one_wish(
         if has_seeds or canary:
             raise UsageError("--explore goes through all histories: leave out --seed, --seeds and --canary")
         return
-    if canary and canary not in CANARIES:
-        raise UsageError(f"--canary: there is no planted bug {canary!r}; there are {', '.join(CANARIES)}")
+    load_planted_bug(canary)
     if sum((seed is not None, seeds is not None, bool(replay))) != 1:
         raise UsageError(
             "give either --seed N (one history), --seeds A:B (the histories of A to B - 1), --replay FILE, "
@@ -213,7 +212,7 @@ def _play_one(seed: int, configuration: Configuration, canary: str, wish: _Wish)
 
 def _replay(path: Path, wish: _Wish) -> bool:
     schedule = read_schedule(path)
-    if schedule.code != code_digest():
+    if schedule.code != code_digest(schedule.canary):
         print(f"phalanx: {path} was made with other code: it may be another history now", file=sys.stderr)
     result, options = _play_and_tell(schedule.options, schedule.canary, wish)
     more = {"replayed": str(path), "expected": schedule.violation or None, "same": result.digest == schedule.digest}
@@ -221,9 +220,10 @@ def _replay(path: Path, wish: _Wish) -> bool:
 
 
 def _play_and_tell(options: Options, canary: str, wish: _Wish) -> tuple[Result, Options]:
+    planted = load_planted_bug(canary)
     if wish.is_shrunk:
-        options = shrink(options, canary)
-    result = run(options, canary, story=wish.is_told and not wish.is_quiet)
+        options = shrink(options, planted)
+    result = run(options, planted, story=wish.is_told and not wish.is_quiet)
     if not wish.is_quiet and wish.is_told:
         print(as_json(options))
         print("\n".join(result.story))
@@ -238,7 +238,7 @@ def _conclude(
         write_schedule(
             wish.save,
             Schedule(
-                code=code_digest(), canary=canary, violation=what, digest=result.digest, shrunk=wish.is_shrunk,
+                code=code_digest(canary), canary=canary, violation=what, digest=result.digest, shrunk=wish.is_shrunk,
                 options=options,
             ),
         )  # fmt: skip
@@ -288,7 +288,7 @@ def _search(plan: SearchPlan, spark: str | None, jobs: int, out: Path | None, is
 
 
 def _play(configuration: Configuration, canary: str, seed: int) -> Result:
-    return run(configuration.draw(seed), canary)
+    return run(configuration.draw(seed), load_planted_bug(canary))
 
 
 def _play_many(seeds: range, made: Configuration, canary: str, jobs: int, *, is_quiet: bool) -> bool:

@@ -147,7 +147,14 @@ class HistorySearch:
             if self._store.has_trace(each.configuration, each.seed) and (path is not None or not is_shrunk):
                 looked.append(Looked(each.configuration, each.seed, each.violated, schedule=path))
             else:
-                case = Case(each.configuration, self.plan.canary, code_digest(), each.seed, each.digest, is_shrunk)
+                case = Case(
+                    each.configuration,
+                    self.plan.canary,
+                    code_digest(self.plan.canary),
+                    each.seed,
+                    each.digest,
+                    is_shrunk,
+                )
                 to_do.append(case)
         violated = {(each.configuration, each.seed): each.violated for each, _ in chosen}
         for done in self._crew.each(examine, to_do) if to_do else ():
@@ -207,7 +214,7 @@ class Chunks:
         self._cost[configuration] = cpu_s + sum(row.cpu_s for row in rows), count + len(rows)
 
     def __iter__(self) -> Iterator[Chunk]:
-        code = code_digest()
+        code = code_digest(self._plan.canary)
         while any(self._next[each] < len(seeds) for each, seeds in self._left.items()):
             for configuration, seeds in self._left.items():
                 begin = self._next[configuration]

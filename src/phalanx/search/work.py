@@ -17,9 +17,11 @@ from collections.abc import Iterator
 import msgspec
 
 from phalanx.audit.schema import TraceRow, TraceWriter
+from phalanx.common.errors import UsageError
 from phalanx.common.ids import Millis
 from phalanx.sim.code_digest import code_digest
 from phalanx.sim.options import Options
+from phalanx.sim.planted_bug import PlantedBug, load_planted_bug
 from phalanx.sim.run import Result, run
 from phalanx.sim.schedule import Schedule
 from phalanx.sim.settings import Configuration
@@ -111,19 +113,29 @@ def history_name(configuration: Configuration, seed: int, canary: str = "") -> s
 
 def play_chunk(chunk: Chunk) -> PlayedHistory:
     """Play the histories of a chunk."""
-    if (own := code_digest()) != chunk.code:
-        return PlayedHistory(chunk, [], _another_version(own, chunk.code))
-    return PlayedHistory(chunk, [_play(chunk.configuration, chunk.canary, seed) for seed in chunk.seeds])
+    if refused := _why_refused(chunk):
+        return PlayedHistory(chunk, [], refused)
+    planted = load_planted_bug(chunk.canary)
+    return PlayedHistory(chunk, [_play(chunk.configuration, planted, seed) for seed in chunk.seeds])
 
 
-def _another_version(own: str, wanted: str) -> str:
-    return f"a worker has another version of Phalanx (code {own}, here {wanted}): install the same one on all executors"
+def _why_refused(work: Chunk | Case) -> str:
+    """Why a worker cannot play this: it has other code, or not the planted bug; empty: it can."""
+    try:
+        own = code_digest(work.canary)
+    except UsageError as error:
+        return f"a worker lacks the planted bug: {error}"
+    if own == work.code:
+        return ""
+    return (
+        f"a worker has another version of Phalanx (code {own}, here {work.code}): install the same one on all executors"
+    )
 
 
-def _play(configuration: Configuration, canary: str, seed: int) -> SearchRow:
+def _play(configuration: Configuration, planted: PlantedBug | None, seed: int) -> SearchRow:
     try:
         with _limited(HISTORY_LIMIT_S):
-            return row_of(run(configuration.draw(seed), canary))
+            return row_of(run(configuration.draw(seed), planted))
     except _Overtime:
         return _broken_row(seed, ENDS, f"not within {HISTORY_LIMIT_S:.0f} s of processor time")
     except Exception as error:  # whatever it is, it is a finding of this seed
@@ -185,26 +197,27 @@ def _limited(seconds: float) -> Iterator[None]:
 
 def examine(case: Case) -> Examined:
     """Play a failing history again with all its events kept, and make it smaller if asked for."""
-    if (own := code_digest()) != case.code:
-        return Examined(case, refused=_another_version(own, case.code))
+    if refused := _why_refused(case):
+        return Examined(case, refused=refused)
+    planted = load_planted_bug(case.canary)
     try:
         with _limited(HISTORY_LIMIT_S):
             options = case.configuration.draw(case.seed)
             writer = TraceWriter(history_name(case.configuration, case.seed, case.canary))
-            result = run(options, case.canary, trace=writer)
+            result = run(options, planted, trace=writer)
             if result.digest != case.digest:
                 return Examined(case, refused=f"the second time it was another history (digest {result.digest})")
             trace = zlib.compress(msgspec.msgpack.encode(writer.rows), 1)
-            return Examined(case, trace, _smallest(options, case) if case.is_shrunk else None)
+            return Examined(case, trace, _smallest(options, case, planted) if case.is_shrunk else None)
     except _Overtime:
         return Examined(case, refused=f"it took more than {HISTORY_LIMIT_S:.0f} s of processor time")
     except Exception as error:
         return Examined(case, refused=f"{type(error).__name__}: {error}")
 
 
-def _smallest(options: Options, case: Case) -> Schedule:
-    smallest = shrink(options, case.canary)
-    result = run(smallest, case.canary)
+def _smallest(options: Options, case: Case, planted: PlantedBug | None) -> Schedule:
+    smallest = shrink(options, planted)
+    result = run(smallest, planted)
     return Schedule(
         code=case.code,
         canary=case.canary,

@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-MACHINES = ("common", "wire", "membership", "partition", "grid", "node")
+from phalanx.sim.planted_bug import source_files
+
+MACHINES = ("common", "wire", "codec", "machine", "membership", "partition", "grid", "calls", "node")
 """Folders of the members' own code."""
 SIMULATOR = "sim"
 RULE = re.compile(r"[A-Z]{2}-\d+( |$)|DESIGN \d")
@@ -22,10 +24,11 @@ def _modules(*folders: str) -> list[tuple[str, Path]]:
 
 
 @functools.cache
-def code_digest() -> str:
-    """The same where a seed is the same history: the members' code and the simulator's, byte for byte."""
+def code_digest(canary: str = "") -> str:
+    """The same where a seed is the same history: the members' code, the simulator's and the planted bug's, byte for byte."""
     digest = hashlib.blake2b(digest_size=8)
-    for name, path in _modules(*MACHINES, SIMULATOR):
+    planted = [(path.name, path) for path in source_files(canary)]
+    for name, path in _modules(*MACHINES, SIMULATOR) + planted:
         digest.update(f"{name}\n".encode() + path.read_bytes())
     return digest.hexdigest()
 

@@ -39,19 +39,18 @@ from phalanx.sim.host import Host
 from phalanx.sim.inspection import copies, held_by, held_by_owners, member_on, peek_at, purged_to
 from phalanx.sim.journal_readers import Followers, check_journals
 from phalanx.sim.options import APPLIED, REPLACED, FaultKind, Options, Profile
-from phalanx.sim.planted.bugs import CANARIES
-from phalanx.sim.planted.driver import DRIVER_CANARIES
+from phalanx.sim.planted_bug import PlantedBug
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.staged_jobs import JOBS_FROM, StagedJobs
 from phalanx.sim.story import Story
 from phalanx.sim.workload import MAP, Workload
-from phalanx.sim.world import World
 from phalanx.wire.events import Event, MigrationStarted, PartitionsRepaired, ViewInstalled
 from phalanx.wire.messages import Reply
 
 LOOK_EVERY_MS = 100
 """In the liveness phase."""
 HEALS = "the cluster becomes whole after healing"
+NO_BUG = PlantedBug("")
 RESTS = "the cluster comes to rest after the last reads"
 
 
@@ -61,6 +60,7 @@ class Result(msgspec.Struct, kw_only=True):
     seed: int
     profile: Profile
     canary: str
+    """The name of the planted bug; empty: there was none."""
     digest: str
     violations: list[Violation]
     simulated_ms: Millis
@@ -91,22 +91,24 @@ class Trace(Protocol):
         """An incarnation has `started`, `paused`, `resumed` or ended: `crashed`, `left`, or by its own decision."""
 
 
-def run(options: Options, canary: str = "", *, story: bool = False, trace: Trace | None = None) -> Result:
-    """Play the history of the options; with a canary, with its bug planted in every member."""
+def run(
+    options: Options, planted: PlantedBug | None = None, *, story: bool = False, trace: Trace | None = None
+) -> Result:
+    """Play the history of the options, perhaps with a bug planted in every member."""
     # A history grows until it is judged, and next to nothing of it is garbage: looking for some costs a tenth of the time.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        return _Run(options, canary, story, trace).play()
+        return _Run(options, planted or NO_BUG, story, trace).play()
     finally:
         if was_enabled:
             gc.enable()
 
 
-def run_many(seeds: Iterable[int], profile: Profile = Profile.DEFAULT, canary: str = "") -> Iterator[Result]:
+def run_many(seeds: Iterable[int], profile: Profile = Profile.DEFAULT) -> Iterator[Result]:
     """Play the histories of several seeds, one after another."""
     for seed in seeds:
-        yield run(draw_options(seed, profile), canary)
+        yield run(draw_options(seed, profile))
 
 
 def digest_of_all(results: Iterable[Result]) -> str:
@@ -133,9 +135,9 @@ def repeat_command(result: Result, arguments: str | None = None) -> str:
 class _Run:
     """The observer of one world: gives each checker what it is about."""
 
-    def __init__(self, options: Options, canary: str, story: bool, trace: Trace | None) -> None:
+    def __init__(self, options: Options, planted: PlantedBug, story: bool, trace: Trace | None) -> None:
         self._options = options
-        self._canary = canary
+        self._planted = planted
         self._trace = trace
         self._logs = Logs(trace)
         self._findings = Findings()
@@ -160,7 +162,7 @@ class _Run:
         self._rules: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
         self._protection = ProtectionChecker(self._findings, options.protection, WISHES_FROM)
-        self._world = DRIVER_CANARIES.get(canary, World)(options, self, self._adapt)
+        self._world = planted.world(options, self, self._adapt)
         self._acknowledgements = AcknowledgementChecker(
             self._findings,
             self._partitions_of,
@@ -175,8 +177,7 @@ class _Run:
 
     def _adapt(self, node: Node) -> None:
         """What is done to each new member: a bug is planted, and somebody looks."""
-        if self._canary:
-            CANARIES[self._canary](node)
+        self._planted.plant(node)
         self._masterships.watch(node)
         if self._options.protection.is_on:
             self._protection.watch(node)
@@ -384,7 +385,7 @@ class _Run:
         return Result(
             seed=self._options.seed,
             profile=self._options.profile,
-            canary=self._canary,
+            canary=self._planted.name,
             digest=world.digest(),
             violations=self._findings.violations,
             simulated_ms=world.now,

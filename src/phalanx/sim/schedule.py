@@ -12,7 +12,7 @@ import msgspec
 
 from phalanx.common.errors import UsageError
 from phalanx.sim.options import Options
-from phalanx.sim.planted.bugs import CANARIES
+from phalanx.sim.planted_bug import load_planted_bug
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +23,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     """Digest of the code with which it was played: with other code it may be another history."""
     canary: str = ""
+    """The planted bug, as `load_planted_bug` takes it; empty: none."""
     violation: str = ""
     """The property that it violated; empty: none."""
     digest: str
@@ -46,9 +47,11 @@ def read_schedule(path: Path) -> Schedule:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except msgspec.MsgspecError as error:
         raise UsageError(f"{path} is no schedule that this version can play: {error}") from error
-    if schedule.canary and schedule.canary not in CANARIES:
-        raise UsageError(f"{path}: there is no planted bug {schedule.canary!r} in this version")
     options = schedule.options
+    try:
+        load_planted_bug(schedule.canary)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
     try:
         for host in range(options.hosts):
             options.node_config(host)

@@ -19,6 +19,7 @@ import msgspec
 from phalanx.common.errors import PhalanxError
 from phalanx.sim.checkers.findings import Violation
 from phalanx.sim.options import FaultKind, Options
+from phalanx.sim.planted_bug import PlantedBug
 from phalanx.sim.run import Result, run
 
 MOST_TRIES = 1_500
@@ -49,18 +50,18 @@ def signature(violation: Violation) -> str:
     return f"{violation.what}: {error[1].strip()}" if error else violation.what
 
 
-def shrink(options: Options, canary: str = "") -> Options:
+def shrink(options: Options, planted: PlantedBug | None = None) -> Options:
     """The smallest history found; the options themselves where nothing is violated."""
-    result = run(options, canary)
-    return _Shrinking(options, canary, result).play() if result.violations else options
+    result = run(options, planted)
+    return _Shrinking(options, planted, result).play() if result.violations else options
 
 
 class _Shrinking:
     """The search for the smallest one."""
 
-    def __init__(self, options: Options, canary: str, result: Result) -> None:
+    def __init__(self, options: Options, planted: PlantedBug | None, result: Result) -> None:
         self._best = options
-        self._canary = canary
+        self._planted = planted
         self._wanted = signature(result.violations[0])
         self._violated_at = result.violations[0].at_ms
         self._tries = self._inputs = 0
@@ -86,7 +87,7 @@ class _Shrinking:
             return False
         self._tries += 1
         try:
-            result = run(options, self._canary)
+            result = run(options, self._planted)
         except (PhalanxError, ValueError, IndexError):
             return False  # Settings that do not fit each other any more.
         self._inputs += result.inputs
@@ -131,7 +132,7 @@ class _Shrinking:
             return
         if self._best.kept_calls is None:
             # Each call that a program makes is at least one operation: this leaves out none.
-            if not self._try(_replace(self._best, kept_calls=((1, run(self._best, self._canary).operations),))):
+            if not self._try(_replace(self._best, kept_calls=((1, run(self._best, self._planted).operations),))):
                 return
             self._end_calls()
         self._fewer(_calls, _with_calls)

@@ -15,10 +15,12 @@ from phalanx.machine.routes import route
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 
+from .replacing import replace
+
 
 def serve_on_waking(node: Node) -> None:
     """A member that was away serves what has waited for it as if nothing had happened."""
-    _replace(node.waking, "notice", lambda now: False)
+    replace(node.waking, "notice", lambda now: False)
 
 
 def come_back_empty(node: Node) -> None:
@@ -29,7 +31,7 @@ def come_back_empty(node: Node) -> None:
         effects = original(event, now)
         return [msgspec.structs.replace(e, kept=None) if isinstance(e, Finished) else e for e in effects]
 
-    _replace(node, "handle", handle)
+    replace(node, "handle", handle)
 
 
 def forget_removals(node: Node) -> None:
@@ -42,7 +44,7 @@ def forget_removals(node: Node) -> None:
             for store in replica.maps.values():
                 store.tombstones.clear()
 
-    _replace(node.grid, "on_time", on_time)
+    replace(node.grid, "on_time", on_time)
 
 
 def merge_as_new(node: Node) -> None:
@@ -62,11 +64,7 @@ def merge_as_new(node: Node) -> None:
 def own_clock(node: Node) -> None:
     """Members stamp by their own wall clocks, whatever others say."""
     for name in ("adopt_clock", "observe_clock"):
-        _replace(node.membership.state, name, lambda told, now: None)
-
-
-def _replace(machine: object, name: str, by: object) -> None:
-    setattr(machine, name, by)
+        replace(node.membership.state, name, lambda told, now: None)
 
 
 CUT_CANARIES: dict[str, Callable[[Node], None]] = {

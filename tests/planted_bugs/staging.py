@@ -1,4 +1,4 @@
-"""Bugs to plant in what becomes of staged writes: see `bugs`."""
+"""Bugs of staged writes to plant: each takes one of their rules out of every member of a history."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from phalanx.grid.serving.turns import Work
 from phalanx.machine.routes import route
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
+
+from .replacing import replace
 
 
 class _Forgetful(Staged):
@@ -128,7 +130,7 @@ def end_steps_early(node: Node) -> None:
             work.left.clear()
         original(work, now)
 
-    _replace(turns, "go_on_later", go_on_later)
+    replace(turns, "go_on_later", go_on_later)
 
 
 def keep_what_was_taken(node: Node) -> None:
@@ -154,10 +156,6 @@ def _before_each_step(node: Node, change: Callable[[m.ChangeStaged], m.ChangeSta
         handler(caller, change(request), now)
 
     node._handlers.update([route(m.ChangeStaged, on_step)])
-
-
-def _replace(machine: object, name: str, by: object) -> None:
-    setattr(machine, name, by)
 
 
 STAGING_CANARIES: dict[str, Callable[[Node], None]] = {

@@ -10,6 +10,8 @@ from phalanx.common.quorum import Footing
 from phalanx.common.view import MembersView
 from phalanx.node.node import Node
 
+from .replacing import replace
+
 
 def grant_too_long(node: Node) -> None:
     """A master grants more than it has itself, and than it remembers."""
@@ -20,12 +22,12 @@ def grant_too_long(node: Node) -> None:
         clock, granted_ms = original(member, now)
         return clock, 5 * granted_ms
 
-    _replace(lease, "grant", grant)
+    replace(lease, "grant", grant)
 
 
 def promote_too_early(node: Node) -> None:
     """What members held that are gone is given to others at once, whatever they were granted."""
-    _replace(node.duties._hold, "until", lambda: 0)
+    replace(node.duties._hold, "until", lambda: 0)
 
 
 def majority_by_count(node: Node) -> None:
@@ -34,17 +36,13 @@ def majority_by_count(node: Node) -> None:
     def next_footing(view: MembersView, left: MemberId | None = None) -> Footing:
         return stable.found(view)
 
-    _replace(node.membership.state.quorum, "next_footing", next_footing)
+    replace(node.membership.state.quorum, "next_footing", next_footing)
 
 
 def serve_without_lease(node: Node) -> None:
     """An owner acknowledges as long as its list has the majority."""
     membership = node.membership
-    _replace(membership, "may_acknowledge", lambda now: membership.has_majority)
-
-
-def _replace(machine: object, name: str, by: object) -> None:
-    setattr(machine, name, by)
+    replace(membership, "may_acknowledge", lambda now: membership.has_majority)
 
 
 LEASE_CANARIES: dict[str, Callable[[Node], None]] = {

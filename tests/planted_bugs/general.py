@@ -1,8 +1,4 @@
-"""Bugs to plant, to prove that the simulator finds them: each takes one rule out of every member of a history.
-
-A canary replaces a piece of a member's machines as they are composed, so that the product itself has no hooks. A seed
-under which its rule matters must end in a violation; without any, the simulator is blind for that rule.
-"""
+"""Bugs of writes, tables and views to plant: each takes one rule out of every member of a history."""
 
 from __future__ import annotations
 
@@ -20,16 +16,9 @@ from phalanx.machine.routes import route, route_untimed
 from phalanx.membership.role import Role
 from phalanx.membership.view_installation import install_view
 from phalanx.node.node import Node
-from phalanx.sim.planted.cuts import CUT_CANARIES
-from phalanx.sim.planted.driver import DRIVER_CANARIES
-from phalanx.sim.planted.eviction import EVICTION_CANARIES
-from phalanx.sim.planted.journals import JOURNAL_CANARIES
-from phalanx.sim.planted.leases import LEASE_CANARIES
-from phalanx.sim.planted.losses import LOSS_CANARIES
-from phalanx.sim.planted.membership import MEMBERSHIP_CANARIES
-from phalanx.sim.planted.migrations import MIGRATION_CANARIES
-from phalanx.sim.planted.staging import STAGING_CANARIES
 from phalanx.wire import messages as m
+
+from .replacing import replace
 
 
 def acknowledge_early(node: Node) -> None:
@@ -40,7 +29,7 @@ def acknowledge_early(node: Node) -> None:
         grid.commit(owned, mutation, None, now)
         grid.out.send(caller, reply)
 
-    _replace(grid, "write", write)
+    replace(grid, "write", write)
 
 
 def install_older_views(node: Node) -> None:
@@ -71,7 +60,7 @@ def keep_own_settings(node: Node) -> None:
         own = keeper.table.maps if not keeper.table.version and not message.table.version else message.table.maps
         original(sender, structs.replace(message, table=structs.replace(message.table, maps=own)))
 
-    _replace(keeper, "on_table_update", on_table_update)
+    replace(keeper, "on_table_update", on_table_update)
     node._handlers.update([route_untimed(m.TableUpdate, on_table_update)])
 
 
@@ -86,7 +75,7 @@ def promote_without_table(node: Node) -> None:
             if row and replicas[0] == peer and node.this in replicas[1:2] and grid.owned[partition] is None:
                 grid._take_over(partition, grid.table.versions[partition] + 1)
 
-    _replace(grid, "on_link_lost", on_link_lost)
+    replace(grid, "on_link_lost", on_link_lost)
 
 
 def drop_replica_early(node: Node) -> None:
@@ -102,7 +91,7 @@ def drop_replica_early(node: Node) -> None:
                 replica.maps.clear()
             seen[partition] = version
 
-    _replace(followed, "follow_table", follow_table)
+    replace(followed, "follow_table", follow_table)
 
 
 def skip_table_search(node: Node) -> None:
@@ -114,7 +103,7 @@ def skip_table_search(node: Node) -> None:
         if duties._search is not None:
             duties._search.waiting_for.clear()
 
-    _replace(duties, "_start_search", start_search)
+    replace(duties, "_start_search", start_search)
 
 
 def forget_outcomes(node: Node) -> None:
@@ -139,12 +128,12 @@ def give_up_early(node: Node) -> None:
         else:
             original(pending, reason, now, has_left=has_left)
 
-    _replace(calls, "_on_target_lost", on_target_lost)
+    replace(calls, "_on_target_lost", on_target_lost)
 
 
 def deny_what_was_sent(node: Node) -> None:
     """A write whose owner was lost is reported as not done, though it had been sent."""
-    _replace(node.calls, "_may_have_left", lambda target: False)
+    replace(node.calls, "_may_have_left", lambda target: False)
 
 
 def resend_nothing(node: Node) -> None:
@@ -162,7 +151,7 @@ def resend_nothing(node: Node) -> None:
         original(peer, now, is_refused=is_refused)
         grid.unsettled.update(in_sync)
 
-    _replace(grid, "on_link_lost", on_link_lost)
+    replace(grid, "on_link_lost", on_link_lost)
 
 
 def claim_too_soon(node: Node) -> None:
@@ -180,29 +169,21 @@ def claim_too_soon(node: Node) -> None:
             membership.succession.claim = None
             node._out.send(sender, m.ClaimAnswer(message.claim_id, True, membership.view))
 
-    _replace(membership.succession, "claim_if_due", claim_if_due)
+    replace(membership.succession, "claim_if_due", claim_if_due)
     node._handlers.update([route(m.MastershipClaim, on_claim)])
 
 
 def serve_when_too_small(node: Node) -> None:
     """Requests for a protected map are served, and confirmed, however few members there are."""
-    _replace(node.grid.guard, "why_refused", lambda name, *, is_write, now: "")
+    replace(node.grid.guard, "why_refused", lambda name, *, is_write, now: "")
 
 
 def confirm_when_too_small(node: Node) -> None:
     """Protection is looked at when a write comes, and not when it is acknowledged."""
-    _replace(node.grid.guard, "why_withheld", lambda name, now: "")
+    replace(node.grid.guard, "why_withheld", lambda name, now: "")
 
 
-def leave_to_the_driver(node: Node) -> None:
-    """The bug is in what carries out the effects: the members are as they are."""
-
-
-def _replace(machine: object, name: str, by: object) -> None:
-    setattr(machine, name, by)
-
-
-CANARIES: dict[str, Callable[[Node], None]] = {
+GENERAL_CANARIES: dict[str, Callable[[Node], None]] = {
     "acknowledge-early": acknowledge_early,
     "install-older-views": install_older_views,
     "keep-own-settings": keep_own_settings,
@@ -216,14 +197,5 @@ CANARIES: dict[str, Callable[[Node], None]] = {
     "claim-too-soon": claim_too_soon,
     "serve-when-too-small": serve_when_too_small,
     "confirm-when-too-small": confirm_when_too_small,
-    **dict.fromkeys(DRIVER_CANARIES, leave_to_the_driver),
-    **CUT_CANARIES,
-    **EVICTION_CANARIES,
-    **JOURNAL_CANARIES,
-    **LEASE_CANARIES,
-    **LOSS_CANARIES,
-    **MIGRATION_CANARIES,
-    **MEMBERSHIP_CANARIES,
-    **STAGING_CANARIES,
 }
 """Name to what takes the rule out."""

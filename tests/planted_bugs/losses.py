@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from phalanx.common.losses import LossBook
 from phalanx.node.node import Node
 from phalanx.wire.messages import CompletedMigration
 
+from .replacing import replace
+
 
 def forget_losses(node: Node) -> None:
     """A master gives lost partitions to others, and records nothing."""
     records = node.duties._losses
-    _replace(records, "after_repair", lambda before, result, view, now: before.losses)
+    replace(records, "after_repair", lambda before, result, view, now: before.losses)
 
 
 def inherit_no_losses(node: Node) -> None:
@@ -27,11 +28,7 @@ def inherit_no_losses(node: Node) -> None:
             keeper.install(table, table.version)
         original(completed, keeper.table.version)
 
-    _replace(publishing, "begin", begin)
-
-
-def _replace(machine: object, name: str, by: Any) -> None:
-    setattr(machine, name, by)
+    replace(publishing, "begin", begin)
 
 
 LOSS_CANARIES: dict[str, Callable[[Node], None]] = {

@@ -14,6 +14,8 @@ from phalanx.node.node import Node
 from phalanx.partition.migrations import Migrating, MigrationOutcome, MigrationTurn, plan_steps
 from phalanx.wire import messages as m
 
+from .replacing import replace
+
 
 def commit_without_asking(node: Node) -> None:
     """The master takes a migration for committed when the owner is ready: it does not wait for the destination."""
@@ -28,7 +30,7 @@ def commit_without_asking(node: Node) -> None:
             return migrating._committed(underway, MigrationTurn.ACCEPTED, underway.commit.row.slots, table, now)
         return outcome
 
-    _replace(migrating, "on_ready", on_ready)
+    replace(migrating, "on_ready", on_ready)
 
 
 def roll_back_by_one(node: Node) -> None:
@@ -38,7 +40,7 @@ def roll_back_by_one(node: Node) -> None:
     def change(changes: Any, now: Millis, *, increments: dict[int, int] | None = None, **others: Any) -> None:
         original(changes, now, increments=dict.fromkeys(increments or {}, 1), **others)
 
-    _replace(duties, "_change", change)
+    replace(duties, "_change", change)
 
 
 def clear_before_commit(node: Node) -> None:
@@ -50,12 +52,12 @@ def clear_before_commit(node: Node) -> None:
         if done and state.moves_ownership and state.destination.migration.source_new_index < 0:
             owned.replica.maps.clear()
 
-    _replace(outgoing, "_report", report)
+    replace(outgoing, "_report", report)
 
 
 def commit_copy_early(node: Node) -> None:
     """The owner is ready as soon as it is ordered, and the destination commits whatever it has of the partition."""
-    _replace(node.grid.followed, "refusal_to_commit", lambda message: None)
+    replace(node.grid.followed, "refusal_to_commit", lambda message: None)
     outgoing, original = node.grid.outgoing, node.grid.outgoing.go_on
 
     def go_on(owned: OwnedPartition, now: Millis) -> None:
@@ -64,12 +66,12 @@ def commit_copy_early(node: Node) -> None:
             outgoing._report(owned, state, done=True)
         original(owned, now)
 
-    _replace(outgoing, "go_on", go_on)
+    replace(outgoing, "go_on", go_on)
 
 
 def serve_while_sealed(node: Node) -> None:
     """The owner goes on to serve the partition while its ownership moves."""
-    _replace(node.grid.outgoing, "_seal", lambda owned, outgoing: None)
+    replace(node.grid.outgoing, "_seal", lambda owned, outgoing: None)
 
 
 class _Hasty(Migrating):
@@ -100,7 +102,7 @@ def drop_replicas_first(node: Node) -> None:
                     over.append(migrating._clear(table, partition, owner, clear, now))
         return over or original(table, ready, unpublished, now)
 
-    _replace(migrating, "start", start)
+    replace(migrating, "start", start)
 
 
 def forget_the_last_child(node: Node) -> None:
@@ -115,7 +117,7 @@ def forget_the_last_child(node: Node) -> None:
             if child >= count - undivided._of:
                 node.grid.followed.replicas.pop(child, None)
 
-    _replace(undivided, "go_on", go_on)
+    replace(undivided, "go_on", go_on)
 
 
 def end_divisions_early(node: Node) -> None:
@@ -130,11 +132,7 @@ def end_divisions_early(node: Node) -> None:
                 node.grid.followed.replicas.update(division.children)
                 undivided._end(division)
 
-    _replace(undivided, "go_on", go_on)
-
-
-def _replace(machine: object, name: str, by: object) -> None:
-    setattr(machine, name, by)
+    replace(undivided, "go_on", go_on)
 
 
 MIGRATION_CANARIES: dict[str, Callable[[Node], None]] = {

@@ -12,6 +12,8 @@ from phalanx.machine.routes import route
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 
+from .replacing import replace
+
 
 def evict_unheard(node: Node) -> None:
     """The owner evicts, and does not tell its backups."""
@@ -20,7 +22,7 @@ def evict_unheard(node: Node) -> None:
     def evict(owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
         owned.replica.remove(name, keys, (), node.grid.clock.stamp(now), evicted=True)
 
-    _replace(evictor, "_evict", evict)
+    replace(evictor, "_evict", evict)
 
 
 def evict_one_more(node: Node) -> None:
@@ -30,7 +32,7 @@ def evict_one_more(node: Node) -> None:
     def trim(owned: OwnedPartition, name: str, share: int, limit: int, now: Millis) -> int:
         return original(owned, name, share - 1, limit, now)
 
-    _replace(evictor, "trim", trim)
+    replace(evictor, "trim", trim)
 
 
 def evict_newest(node: Node) -> None:
@@ -41,7 +43,7 @@ def evict_newest(node: Node) -> None:
         entries = owned.replica.maps[name].entries
         original(owned, name, sorted(entries, key=lambda key: entries[key][:8])[-len(keys) :], now)
 
-    _replace(evictor, "_evict", evict)
+    replace(evictor, "_evict", evict)
 
 
 def evict_what_is_over(node: Node) -> None:
@@ -54,7 +56,7 @@ def evict_what_is_over(node: Node) -> None:
             evictor._evict(owned, name, store.oldest(len(store.entries) - share), now)
         return limit
 
-    _replace(evictor, "trim", trim)
+    replace(evictor, "trim", trim)
 
 
 def tell_evictions_as_ends(node: Node) -> None:
@@ -66,17 +68,13 @@ def tell_evictions_as_ends(node: Node) -> None:
             message = structs.replace(message, evicted=False)
         original(sender, message, now)
 
-    _replace(followed, "on_replicate", on_replicate)
+    replace(followed, "on_replicate", on_replicate)
     node._handlers.update([route(m.ReplicateRemove, on_replicate)])
 
 
 def leave_it_to_the_next_write(node: Node) -> None:
     """An owner does not look whether what it has taken over, or what it was told to hold, is too much."""
-    _replace(node.grid.evictor, "look_at", lambda owned, now: None)
-
-
-def _replace(machine: object, name: str, by: object) -> None:
-    setattr(machine, name, by)
+    replace(node.grid.evictor, "look_at", lambda owned, now: None)
 
 
 EVICTION_CANARIES: dict[str, Callable[[Node], None]] = {

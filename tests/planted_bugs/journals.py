@@ -12,6 +12,8 @@ from phalanx.machine.routes import route
 from phalanx.node.node import Node
 from phalanx.wire import messages as m
 
+from .replacing import replace
+
 
 class _TellsAll(OwnedPartition):
     __slots__ = ()
@@ -28,7 +30,7 @@ def tell_unconfirmed_events(node: Node) -> None:
 def ask_no_lineage(node: Node) -> None:
     """A reader's number is taken as it is, whatever the lineage that it comes with."""
     grid, original = node.grid, node.grid.read_journal
-    _replace(grid, "read_journal", lambda owned, request: original(owned, structs.replace(request, lineage=0)))
+    replace(grid, "read_journal", lambda owned, request: original(owned, structs.replace(request, lineage=0)))
 
 
 def copy_without_journals(node: Node) -> None:
@@ -38,7 +40,7 @@ def copy_without_journals(node: Node) -> None:
     def on_copy_chunk(sender: MemberId, message: m.CopyChunk, now: Millis) -> None:
         original(sender, structs.replace(message, journal=None), now)
 
-    _replace(followed, "on_copy_chunk", on_copy_chunk)
+    replace(followed, "on_copy_chunk", on_copy_chunk)
     node._handlers.update([route(m.CopyChunk, on_copy_chunk)])
 
 
@@ -50,11 +52,7 @@ def _make_owners(node: Node, kind: type[OwnedPartition]) -> None:
         owned.__class__ = kind
         return owned
 
-    _replace(grid, "_take_over", take_over)
-
-
-def _replace(machine: object, name: str, by: object) -> None:
-    setattr(machine, name, by)
+    replace(grid, "_take_over", take_over)
 
 
 JOURNAL_CANARIES: dict[str, Callable[[Node], None]] = {

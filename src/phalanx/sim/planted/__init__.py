@@ -1,1 +1,0 @@
-"""Bugs to plant, to prove that the simulator finds them."""
