@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
+from phalanx.sim.fault import MASTER, Fault, FaultKind
+from phalanx.sim.options import Options, Profile
 
 
 class Plot(NamedTuple):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from phalanx.cli.simulate import simulate
 from phalanx.common.errors import UsageError
 from phalanx.membership.claim.succession import Succession
-from phalanx.sim.exploration import settle
+from phalanx.sim.exploration import fair_schedule
 
 app = typer.Typer()
 app.command()(simulate)
@@ -89,7 +89,7 @@ def test_a_violation_of_an_exploration_is_told_with_the_steps_to_it(monkeypatch:
 
     monkeypatch.setattr(Succession, "claim_if_due", leave_it_to_others)
     # A schedule that never ends in agreement is told after so many moves; those that do end take fewer.
-    monkeypatch.setattr(settle, "MOST_MOVES", 300)
+    monkeypatch.setattr(fair_schedule, "MOST_MOVES", 300)
     status, lines = call("--explore", "3", "--start", "agreed", "--depth", "2")
     assert status == 1
     assert any(line.startswith("VIOLATION: ") for line in lines)

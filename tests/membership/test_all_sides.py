@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from phalanx.sim.scenario.commands import Player
-from phalanx.sim.scenario.drawn import Drawing, Variant, play_drawing
+from phalanx.sim.scenario.drawings import Drawing, Variant, play_drawing
 
 pytestmark = pytest.mark.thorough
 

@@ -16,7 +16,8 @@ from phalanx.search.searching import Chunks, HistorySearch, Looked, SearchPlan, 
 from phalanx.search.store import Store
 from phalanx.search.work import Chunk, SearchRow, play_chunk
 from phalanx.sim.code_digest import code_digest, rules_in_code
-from phalanx.sim.options import FaultKind, Options, Profile
+from phalanx.sim.fault import FaultKind
+from phalanx.sim.options import Options, Profile
 from phalanx.sim.planted_bug import PlantedBug, load_planted_bug
 from phalanx.sim.run import digest_of_all, run, run_many
 from phalanx.sim.schedule import read_schedule

@@ -2,7 +2,8 @@
 
 import pytest
 
-from phalanx.sim.options import DESTINATION, OTHER_REPLICA, Fault, FaultKind, Options, Profile
+from phalanx.sim.fault import DESTINATION, OTHER_REPLICA, Fault, FaultKind
+from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import repeat_command, run
 from planted import find

@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 
 from histories import blocks, play_all
-from phalanx.sim.options import FaultKind, Profile
+from phalanx.sim.fault import FaultKind
+from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import Result
 

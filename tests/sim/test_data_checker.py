@@ -9,7 +9,7 @@ from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.linearizability import calls_on, is_linearizable
 from phalanx.sim.checkers.table_checker import TableChecker
-from phalanx.sim.history import NEVER, Operation, Outcome
+from phalanx.sim.history.operations import NEVER, Operation, Outcome
 
 A, B, C = MemberId("A"), MemberId("B"), MemberId("C")
 

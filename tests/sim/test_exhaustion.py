@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from phalanx.audit.schema import PROCESS_EVENT, TraceWriter
-from phalanx.sim.exhaustion import AFTER, BEFORE, CARRYING, INSIDE
-from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
+from phalanx.sim.fault import AFTER, BEFORE, CARRYING, INSIDE, MASTER, Fault, FaultKind
+from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import Result, run
 from planted import find

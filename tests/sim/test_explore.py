@@ -7,10 +7,10 @@ from phalanx.common.view import MembersView
 from phalanx.membership.claim.mastership_claim import Claim
 from phalanx.membership.claim.succession import Succession
 from phalanx.membership.role import Role, RoleTurn
-from phalanx.sim.exploration import settle
-from phalanx.sim.exploration.form import CLOCK_START, FAR_MS, form_of
+from phalanx.sim.exploration import fair_schedule
+from phalanx.sim.exploration.canonical_form import CLOCK_START, FAR_MS, form_of
+from phalanx.sim.exploration.initial_states import STARTS, begin
 from phalanx.sim.exploration.search import Exploration, Explored, replay
-from phalanx.sim.exploration.starts import STARTS, begin
 from phalanx.sim.exploration.world import Action, ExplorationLimits, ExploredWorld
 from phalanx.wire import messages as m
 
@@ -223,7 +223,7 @@ def test_a_planted_bug_is_found(
 ) -> None:
     monkeypatch.setattr(owner, name, planted)
     # A schedule that never ends in agreement is told after so many moves; those that do end take fewer.
-    monkeypatch.setattr(settle, "MOST_MOVES", 300)
+    monkeypatch.setattr(fair_schedule, "MOST_MOVES", 300)
     result = explore(members, start, depth, crashes=1, suspicions=1)
     assert what in {finding.what for finding in result.findings}, told(result)
     (found,) = [finding for finding in result.findings if finding.what == what]

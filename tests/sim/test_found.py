@@ -6,11 +6,12 @@ import msgspec
 import pytest
 
 from phalanx.common.traits import Traits
-from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
+from phalanx.sim.cluster.world import World
+from phalanx.sim.fault import MASTER, Fault, FaultKind
+from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import Result, repeat_command, run
-from phalanx.sim.workload import Workload
-from phalanx.sim.world import World
+from phalanx.sim.workload.calls import Workload
 
 SEEDS = range(4)
 

@@ -5,7 +5,7 @@ import pytest
 from histories import blocks, count_all, play_all
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.journal_checker import EventRun, JournalChecker
-from phalanx.sim.history import Operation, Outcome
+from phalanx.sim.history.operations import Operation, Outcome
 from phalanx.sim.options import Profile
 from phalanx.wire.messages import JournalReply
 from planted import assert_found

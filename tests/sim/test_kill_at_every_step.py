@@ -10,15 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.sim.options import (
-    DESTINATION,
-    MASTER,
-    OTHER_REPLICA,
-    OWNER,
-    SOURCE,
-    Fault,
-    FaultKind,
-)
+from phalanx.sim.fault import DESTINATION, MASTER, OTHER_REPLICA, OWNER, SOURCE, Fault, FaultKind
 from phalanx.sim.run import Result, run
 from plots import PLOTS, options, spare
 

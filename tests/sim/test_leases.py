@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from histories import play_all
-from phalanx.sim.options import Fault, FaultKind, Options, Profile
+from phalanx.sim.fault import Fault, FaultKind
+from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import Result, run
 from planted_bugs import CANARIES

@@ -5,7 +5,8 @@ import pytest
 
 from histories import blocks
 from phalanx.sim.durations import distribution
-from phalanx.sim.options import FaultKind, Profile
+from phalanx.sim.fault import FaultKind
+from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import repeat_command, run
 from phalanx.sim.shrink import shrink

@@ -8,9 +8,9 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, MemberId, member_id
 from phalanx.machine.inputs import Input, LinkLost, LinkRefused, LinkUp
 from phalanx.node.node import Node
-from phalanx.sim.event_queue import Agenda
-from phalanx.sim.host import Host
-from phalanx.sim.network import Network
+from phalanx.sim.cluster.event_queue import EventQueue
+from phalanx.sim.cluster.host import Host
+from phalanx.sim.cluster.network import Network
 from phalanx.wire.messages import MembersAck, Message
 
 
@@ -18,9 +18,9 @@ class Wires:
     """Two hosts or more, whose members do nothing; what each is given is noted."""
 
     def __init__(self, count: int = 2, latency_ms: tuple[int, int] = (1, 20)) -> None:
-        self.agenda = Agenda()
+        self.queue = EventQueue()
         self.hosts = [Host(number, Address(f"10.0.0.{number + 1}:5701")) for number in range(count)]
-        self.network = Network(self.agenda, self.hosts, latency_ms, Random(1))
+        self.network = Network(self.queue, self.hosts, latency_ms, Random(1))
         self.network.feed = self.feed
         self.got: list[tuple[int, object]] = []
         self.at: dict[int, int] = {}
@@ -39,14 +39,14 @@ class Wires:
         self.network.send(self.hosts[sender], MemberId(to), MembersAck(number))
 
     def run(self, until: int = 100_000) -> None:
-        while self.agenda.times and self.agenda.times[0] <= until:
-            for channel, what in self.agenda.next_bucket():
+        while self.queue.times and self.queue.times[0] <= until:
+            for channel, what in self.queue.next_bucket():
                 if channel is None:
                     what[0](*what[1:])
                 elif channel.is_open:
                     messages: list[Message] = what if type(what) is list else [what]
                     self.got += [(channel.receiver.number, message) for message in messages]
-            self.agenda.done()
+            self.queue.done()
 
     def numbers(self, receiver: int) -> list[int]:
         return [
@@ -63,7 +63,7 @@ A, B = "10.0.0.1:5701/a", "10.0.0.2:5701/a"
 def test_messages_of_one_connection_arrive_in_order() -> None:
     wires = Wires()
     for number in range(200):
-        wires.agenda.call_at(number, wires.send, 0, B, number)
+        wires.queue.call_at(number, wires.send, 0, B, number)
     wires.run()
     assert wires.numbers(1) == list(range(200))
     assert wires.events(0, LinkUp) == [LinkUp(MemberId(B))]
@@ -72,9 +72,9 @@ def test_messages_of_one_connection_arrive_in_order() -> None:
 def test_a_loss_drops_what_is_in_flight_and_tells_both_ends() -> None:
     wires = Wires(latency_ms=(10, 10))
     wires.send(0, B, 1)
-    wires.agenda.call_at(95, wires.send, 0, B, 2)
-    wires.agenda.call_at(100, wires.network.lose, *wires.hosts)
-    wires.agenda.call_at(105, wires.send, 0, B, 3)  # the sender does not know yet that it speaks into the void
+    wires.queue.call_at(95, wires.send, 0, B, 2)
+    wires.queue.call_at(100, wires.network.lose, *wires.hosts)
+    wires.queue.call_at(105, wires.send, 0, B, 3)  # the sender does not know yet that it speaks into the void
     wires.run(150)
     assert wires.events(0, LinkLost) == [LinkLost(MemberId(B))]
     assert wires.events(1, LinkLost) == [LinkLost(MemberId(A))]
@@ -90,7 +90,7 @@ def test_whoever_gets_a_message_by_a_new_connection_knows_that_the_old_one_is_lo
         wires.send(0, B, 1)
         wires.run(200)
         wires.network.lose(wires.hosts[0], wires.hosts[1])
-        wires.agenda.call_at(wires.agenda.now + 40, wires.send, 0, B, 2)
+        wires.queue.call_at(wires.queue.now + 40, wires.send, 0, B, 2)
         wires.run()
         order = [event for number, event in wires.got if number == 1]
         assert order == [MembersAck(1), LinkLost(MemberId(A)), MembersAck(2)]
@@ -150,7 +150,7 @@ def test_a_cut_refuses_until_it_is_over() -> None:
     wires.send(0, B, 1)
     wires.run(50)
     assert wires.events(0, LinkRefused) == [LinkRefused(MemberId(B), "no route to the host")]
-    wires.agenda.call_at(101, wires.send, 0, B, 2)
+    wires.queue.call_at(101, wires.send, 0, B, 2)
     wires.run()
     assert wires.numbers(1) == [2]
 
@@ -182,7 +182,7 @@ def test_a_lag_delays_and_keeps_order() -> None:
     wires.run(20)
     wires.network.lag(wires.hosts[0], wires.hosts[1], 500, 100)
     wires.send(0, B, 2)
-    wires.agenda.call_at(150, wires.send, 0, B, 3)
+    wires.queue.call_at(150, wires.send, 0, B, 3)
     wires.run(400)
     assert wires.numbers(1) == [1]
     wires.run()
@@ -234,7 +234,7 @@ def test_one_way_is_silent_and_the_other_goes_on_until_the_connection_that_lost_
     wires.send(1, A, 2)
     wires.run(500)
     wires.network.cut_one_way(wires.hosts[0], wires.hosts[1], 1_000)
-    wires.agenda.now = 500
+    wires.queue.now = 500
     wires.send(0, B, 3)
     wires.send(1, A, 4)
     wires.run(999)
@@ -242,7 +242,7 @@ def test_one_way_is_silent_and_the_other_goes_on_until_the_connection_that_lost_
     assert not wires.events(0, LinkLost)
     wires.run()
     assert wires.events(0, LinkLost) == [LinkLost(MemberId(B))]
-    wires.agenda.now = 2_000
+    wires.queue.now = 2_000
     wires.send(0, B, 5)
     wires.run()
     assert wires.numbers(1) == [1, 5]

@@ -6,7 +6,8 @@ from random import Random
 import msgspec
 import pytest
 
-from phalanx.sim.options import Fault, FaultKind, Options, Profile
+from phalanx.sim.fault import Fault, FaultKind
+from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import run
 

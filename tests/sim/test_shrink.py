@@ -7,13 +7,14 @@ import pytest
 
 from phalanx.sim.checkers.findings import Violation
 from phalanx.sim.code_digest import code_digest
-from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
+from phalanx.sim.fault import MASTER, Fault, FaultKind
+from phalanx.sim.options import Options, Profile
 from phalanx.sim.planted_bug import load_planted_bug
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.run import run
 from phalanx.sim.schedule import Schedule, read_schedule, write_schedule
 from phalanx.sim.shrink import shrink, signature, without_host
-from phalanx.sim.workload import LOCKS
+from phalanx.sim.workload.calls import LOCKS
 from planted_bugs import CANARIES
 
 

@@ -6,10 +6,10 @@ from histories import blocks, count_all, play_all
 from phalanx.common.ids import MemberId
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.staging_checker import KEPT, NEVER_SEEN, ONCE, REPLACED, WHOLE, StagingChecker
-from phalanx.sim.history import NEVER
+from phalanx.sim.history.operations import NEVER
+from phalanx.sim.history.staging import TEXT, UNSEEN, Ack, JobDecision, StagedHistory
 from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.staged_jobs import TEXT, UNSEEN, Ack, JobDecision, StagedJobs
 from planted import assert_found
 from planted_bugs.staging import STAGING_CANARIES
 
@@ -80,16 +80,16 @@ class NothingLost:
         return False
 
 
-def jobs() -> StagedJobs:
+def jobs() -> StagedHistory:
     """Batch 2 is confirmed in the only partition, and one key was written after it; batch 3 is under way."""
-    found = StagedJobs(OPTIONS)
+    found = StagedHistory(OPTIONS.partitions)
     found.applied = [Ack(2, 0, 1, MEMBER, 10, 20)]
     found.written = {sorted(found.direct)[0]: Ack(2, 0, 1, MEMBER, 30, 40)}
     found.begun = 3
     return found
 
 
-def judged(applied: dict[bytes, bytes], replaced: dict[bytes, bytes], made: StagedJobs | None = None) -> set[str]:
+def judged(applied: dict[bytes, bytes], replaced: dict[bytes, bytes], made: StagedHistory | None = None) -> set[str]:
     findings = Findings()
     made = made if made is not None else jobs()
     StagingChecker(findings, NothingLost(), made).check([applied], [replaced], 100)  # type: ignore[arg-type]

@@ -10,8 +10,8 @@ from merges import cluster, go_on, heal, meet, put, read, split
 from phalanx.common.ids import Address, MemberId, Millis
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.merged_data import MergedDataChecker, Survival
-from phalanx.sim.history import Operation, Outcome
-from phalanx.sim.host import Host
+from phalanx.sim.cluster.host import Host
+from phalanx.sim.history.operations import Operation, Outcome
 from phalanx.sim.inspection import copies
 
 VALUE = TEXT + b"theirs"

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from phalanx.sim.options import Fault, FaultKind, Options, Profile
+from phalanx.sim.fault import Fault, FaultKind
+from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.timeouts import SHORTEST_PART, Conditions, draw_timeouts
 from phalanx.sim.run import Result, run
 from phalanx.sim.settings import configurations

@@ -13,8 +13,8 @@ import msgspec
 
 from phalanx.cli.output import as_json
 from phalanx.common.errors import UsageError
+from phalanx.sim.exploration.initial_states import STARTS
 from phalanx.sim.exploration.search import Exploration, Explored, replay
-from phalanx.sim.exploration.starts import STARTS
 from phalanx.sim.exploration.world import SUPPORTED, ExplorationLimits
 
 DEFAULT_DEPTH = 8

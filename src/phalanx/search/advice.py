@@ -12,7 +12,7 @@ import msgspec
 from phalanx.common.ids import Millis
 from phalanx.search.findings import SearchFindings, ViolationGroup
 from phalanx.sim.durations import distribution
-from phalanx.sim.options import FaultKind
+from phalanx.sim.fault import FaultKind
 
 SURE_OF = 3
 """Where nothing was seen in n cases, at most this in n happens, with 95 % confidence."""

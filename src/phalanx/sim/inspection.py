@@ -12,7 +12,7 @@ from phalanx.grid.merge.sender import MergeBatch
 from phalanx.grid.replica.store import Replica
 from phalanx.sim.checkers.commit_checker import Held, Peek
 from phalanx.sim.checkers.merged_data import Copy
-from phalanx.sim.host import Host
+from phalanx.sim.cluster.host import Host
 
 OUTCOMES = "(outcomes)"
 """Instead of a map's name: the record of what became of writes."""

@@ -18,6 +18,7 @@ from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Address, Millis
 from phalanx.common.map_settings import MapConfig, Protection
 from phalanx.common.traits import USUAL, Traits
+from phalanx.sim.fault import Fault
 
 MAP = "m"
 """Which the workload uses."""
@@ -27,11 +28,6 @@ BRIEF = "brief"
 """Whose entries live for a short time; where journals are followed."""
 STAGING_JOURNAL = 200
 """Events that those maps keep in every second history."""
-MASTER = -1
-"""Instead of a host's number: whoever is the master when the fault happens."""
-OWNER, SOURCE, DESTINATION, OTHER_REPLICA = -2, -3, -4, -5
-"""The same, for a fault that waits for a migration: who sends the data; who holds the index that changes hands (the owner
-where nobody does); who gets it; and a backup that takes no other part (the source, where there is no other)."""
 
 
 class Profile(enum.StrEnum):
@@ -56,72 +52,6 @@ class Profile(enum.StrEnum):
     TIMEOUTS = "timeouts"
     QUIET = "quiet"
     BENCH = "bench"
-
-
-class FaultKind(enum.StrEnum):
-    CRASH = "crash"
-    """The process ends without a word. `lasts_ms`: starts again after that; 0: not before the end of the faults."""
-    CRASH_ON = "crash-on"
-    """As CRASH, when the `nth` message of the type named `what` has been handled by the host."""
-    CRASH_SENDING = "crash-sending"
-    """As CRASH, when the `nth` message of the type named `what` was sent: in the middle of telling several members."""
-    CUT_ON = "cut-on"
-    """When the `nth` message of the type named `what` was handled or sent by the host: as CUT, from all others."""
-    PAUSE_ON = "pause-on"
-    """As CUT_ON, but the process does nothing for `lasts_ms`."""
-    LEAVE = "leave"
-    """The member is asked to leave in good order. `lasts_ms`: as for CRASH, from when it has left."""
-    JOIN = "join"
-    """A host that was not running starts."""
-    LOSE = "lose"
-    """All connections between two hosts break once."""
-    LOSE_ONE_WAY = "lose-one-way"
-    """The connections from `host` to `other` break once."""
-    CUT = "cut"
-    """As LOSE, and new connections are refused for `lasts_ms`."""
-    CUT_ONE_WAY = "cut-one-way"
-    """What `host` sends to `other` vanishes for `lasts_ms`; the other way everything arrives."""
-    CUT_GROUP = "cut-group"
-    """As CUT, between the hosts whose bits are set in `nth` and all others."""
-    CLOCK_STEP = "clock-step"
-    """The host's clock jumps `nth` milliseconds ahead."""
-    LAG = "lag"
-    """Messages between two hosts take `nth` milliseconds longer, for `lasts_ms`."""
-    BOUND = "bound"
-    """An operator bounds the workload's map: `nth` entries, 0: any number."""
-    DIVIDE = "divide"
-    """An operator asks for `nth` times as many partitions."""
-    MEMORY = "memory"
-    """The process has no memory left at one of its next inputs, at the point `what` (`exhaustion.MEMORY_POINTS`), for the `nth` effect:
-    it ends as in a crash. `lasts_ms`: as for CRASH."""
-    DISK = "disk"
-    """What members on the host record within `lasts_ms` is missing in its event log. Nothing else is another history."""
-    LOSE_LOG = "lose-log"
-    """Incarnations that begin on the host from now on have no event log."""
-    PAUSE = "pause"
-    """The process does nothing for `lasts_ms`; what arrives waits."""
-
-
-MIGRATION_KINDS = (
-    "any", "move-owner", "move-backup", "copy", "shift-up", "shift-down", "shift-up-down",
-)  # fmt: skip
-"""What a fault can wait for: `any` one, or one of a kind; a move of the owner's replica or of a backup's."""
-
-
-class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that goes wrong, or one change of the cluster."""
-
-    at_ms: Millis
-    kind: FaultKind
-    host: int
-    other: int = -1
-    lasts_ms: Millis = 0
-    what: str = ""
-    nth: int = 0
-    during: str = ""
-    """Wait until a migration of this kind is ordered, and be about it: see `MIGRATION_KINDS`; empty: for none."""
-    is_apart: bool = False
-    """Wait for one in which the host is not the master at the same time."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from phalanx.common.errors import UsageError
 from phalanx.node.node import Node
-from phalanx.sim.world import World
+from phalanx.sim.cluster.world import World
 
 TABLE = "CANARIES"
 EXAMPLE = "tests.planted_bugs:acknowledge-early in a checkout of Phalanx"

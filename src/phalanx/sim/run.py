@@ -8,7 +8,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
 import msgspec
 
@@ -22,7 +21,6 @@ from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
 from phalanx.sim.checkers.eviction_checker import EvictionChecker
 from phalanx.sim.checkers.findings import Findings, Violation
 from phalanx.sim.checkers.linearizability import calls_on, is_linearizable
-from phalanx.sim.checkers.liveness import find_unmet
 from phalanx.sim.checkers.loss_checker import LossChecker
 from phalanx.sim.checkers.majority_checker import MajorityChecker
 from phalanx.sim.checkers.mastership_checker import MastershipChecker
@@ -31,19 +29,22 @@ from phalanx.sim.checkers.protection_checker import ProtectionChecker
 from phalanx.sim.checkers.staging_checker import StagingChecker
 from phalanx.sim.checkers.table_checker import TableChecker, check_zones
 from phalanx.sim.checkers.view_checker import ViewChecker
+from phalanx.sim.cluster.faults import Faults
+from phalanx.sim.cluster.host import Host
 from phalanx.sim.durations import Measures
-from phalanx.sim.exhaustion import Logs
-from phalanx.sim.faults import WISHES_FROM, Faults
-from phalanx.sim.history import Operation
-from phalanx.sim.host import Host
+from phalanx.sim.event_logs import EventLogs, Trace
+from phalanx.sim.fault import FaultKind
+from phalanx.sim.history.operations import Operation
+from phalanx.sim.history.request_ids import ADMIN_FROM, JOBS_FROM
 from phalanx.sim.inspection import copies, held_by, held_by_owners, member_on, peek_at, purged_to
-from phalanx.sim.journal_readers import Followers, check_journals
-from phalanx.sim.options import APPLIED, REPLACED, FaultKind, Options, Profile
+from phalanx.sim.liveness import find_unmet
+from phalanx.sim.options import APPLIED, MAP, REPLACED, Options, Profile
 from phalanx.sim.planted_bug import PlantedBug
 from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.staged_jobs import JOBS_FROM, StagedJobs
 from phalanx.sim.story import Story
-from phalanx.sim.workload import MAP, Workload
+from phalanx.sim.workload.calls import Workload
+from phalanx.sim.workload.journal_readers import JournalReaders, check_journals
+from phalanx.sim.workload.staged_jobs import StagedJobs
 from phalanx.wire.events import Event, MigrationStarted, PartitionsRepaired, ViewInstalled
 from phalanx.wire.messages import Reply
 
@@ -79,16 +80,6 @@ class Result(msgspec.Struct, kw_only=True):
     """Rules that events named, and how often."""
     counts: dict[str, int]
     story: list[str]
-
-
-class Trace(Protocol):
-    """Whoever wants all events of a history, in the order in which they happen."""
-
-    def record(self, at: Millis, member: MemberId, event: Event) -> None:
-        """A member has recorded an event."""
-
-    def record_process(self, at: Millis, member: MemberId, what: str) -> None:
-        """An incarnation has `started`, `paused`, `resumed` or ended: `crashed`, `left`, or by its own decision."""
 
 
 def run(
@@ -139,7 +130,7 @@ class _Run:
         self._options = options
         self._planted = planted
         self._trace = trace
-        self._logs = Logs(trace)
+        self._logs = EventLogs(trace)
         self._findings = Findings()
         self._views = ViewChecker(self._findings)
         self._masterships = MastershipChecker(self._findings)
@@ -161,7 +152,7 @@ class _Run:
         self._events: Counter[str] = Counter()
         self._rules: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
-        self._protection = ProtectionChecker(self._findings, options.protection, WISHES_FROM)
+        self._protection = ProtectionChecker(self._findings, options.protection, ADMIN_FROM)
         self._world = planted.world(options, self, self._adapt)
         self._acknowledgements = AcknowledgementChecker(
             self._findings,
@@ -172,7 +163,7 @@ class _Run:
             is_promised=options.lease_ms > 0,
         )
         self._faults = Faults(self._world, self._story)
-        self._followers = Followers(options, self._findings, self._tables) if options.journal else None
+        self._readers = JournalReaders(options, self._findings, self._tables) if options.journal else None
         self._evictions = EvictionChecker(self._findings)
 
     def _adapt(self, node: Node) -> None:
@@ -196,17 +187,17 @@ class _Run:
         began = time.process_time()
         options, world = self._options, self._world
         for number, at in enumerate(options.start_at_ms):
-            world.agenda.call_at(at, world.start, world.hosts[number])
+            world.queue.call_at(at, world.start, world.hosts[number])
         self._faults.plan()
         self._workload.begin(world)
-        if self._followers is not None:
-            self._followers.begin(world)
+        if self._readers is not None:
+            self._readers.begin(world)
         if self._jobs is not None:
             self._jobs.begin(world)
         world.run_until(options.duration_ms)
         self._workload.stop()
-        if self._followers is not None:
-            self._followers.stop()
+        if self._readers is not None:
+            self._readers.stop()
         if self._jobs is not None:
             self._jobs.stop()
         self._faults.heal()
@@ -230,8 +221,8 @@ class _Run:
             self._faults.revive()
             needs_majority = self._options.protection.majority and not self._are_votes_gone
             unmet = find_unmet(world, self._workload, needs_majority=needs_majority)
-            if self._followers is not None:
-                unmet += self._followers.unmet()
+            if self._readers is not None:
+                unmet += self._readers.unmet()
             if not unmet:
                 whole_since = world.now if whole_since is None else whole_since
                 if world.now >= whole_since + stays_ms:
@@ -273,10 +264,10 @@ class _Run:
         self._check_handed_back()
         self._check_linearizability(now)
         self._views.check_agreement({member_on(h): h.node.membership.view.members for h in joined}, now)  # type: ignore[union-attr]
-        if self._followers is not None and table is not None and table.version:
-            self._followers.check(operations, now)
+        if self._readers is not None and table is not None and table.version:
+            self._readers.check(operations, now)
             if self._options.max_entries:
-                self._evictions.check_events(self._followers.events())
+                self._evictions.check_events(self._readers.events())
         if self._options.max_entries:
             self._evictions.check_bounds(joined, now)
         self._losses.check_at_rest({member_on(host): host.table for host in joined if host.table is not None}, now)
@@ -308,13 +299,13 @@ class _Run:
         self._counts["excused losses"] += data.excused_losses
 
     def _check_staging(self, jobs: StagedJobs, joined: list[Host], partition_count: int, now: Millis) -> None:
-        checker = StagingChecker(self._findings, self._tables, jobs, has_sides=self._options.has_sides)
+        checker = StagingChecker(self._findings, self._tables, jobs.told, has_sides=self._options.has_sides)
         held = [held_by_owners(joined, name, partition_count) for name in (APPLIED, REPLACED)]
         checker.check(held[0], held[1], now)
         check_journals(joined, self._findings, now)
         self._counts["excused losses of staged writes"] += checker.excused_losses
-        self._counts["partitions with batches applied"] += len(jobs.applied)
-        self._counts["contents replaced"] += sum(decision.replier is not None for decision in jobs.decisions)
+        self._counts["partitions with batches applied"] += len(jobs.told.applied)
+        self._counts["contents replaced"] += sum(decision.replier is not None for decision in jobs.told.decisions)
         self._counts["staged jobs refused"] += jobs.refused
         self._counts["staged jobs stopped"] += jobs.stopped
 
@@ -374,10 +365,10 @@ class _Run:
             self._counts["longest window ms"] = self._acknowledgements.longest_ms
         if self._options.max_entries:
             self._counts["entries evicted"] = self._evictions.count
-        if self._followers is not None:
-            self._counts["events read"] = self._followers.read
-            self._counts["readers too late"] = self._followers.overruns
-            self._counts["readers told to begin anew"] = self._followers.told_anew
+        if self._readers is not None:
+            self._counts["events read"] = self._readers.read
+            self._counts["readers too late"] = self._readers.overruns
+            self._counts["readers told to begin anew"] = self._readers.told_anew
         self._counts["faults at migrations"] = self._faults.at_migrations
         self._counts["commits looked at"] = self._commits.checked
         self._counts.update(self._measures.counts)
@@ -444,9 +435,9 @@ class _Run:
                 self._commits.check(node.this, partition, old, peeks, now)
 
     def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
-        if self._jobs is not None and JOBS_FROM < reply.id < WISHES_FROM:
+        if self._jobs is not None and JOBS_FROM < reply.id < ADMIN_FROM:
             self._jobs.on_answer(reply, replier, now)
-        elif reply.id < WISHES_FROM:
+        elif reply.id < ADMIN_FROM:
             self._workload.on_answer(host, reply, replier, now)
 
     def on_last_input(self, host: Host, now: Millis) -> None:

@@ -18,7 +18,8 @@ import msgspec
 
 from phalanx.common.errors import PhalanxError
 from phalanx.sim.checkers.findings import Violation
-from phalanx.sim.options import FaultKind, Options
+from phalanx.sim.fault import FaultKind
+from phalanx.sim.options import Options
 from phalanx.sim.planted_bug import PlantedBug
 from phalanx.sim.run import Result, run
 

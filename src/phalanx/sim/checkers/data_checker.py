@@ -27,7 +27,7 @@ from phalanx.common.ids import MemberId, Millis
 from phalanx.sim.checkers.eviction_checker import Eviction
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.table_checker import TableChecker
-from phalanx.sim.history import NEVER, Operation, Outcome
+from phalanx.sim.history.operations import NEVER, Operation, Outcome
 
 
 class Write(NamedTuple):

@@ -17,7 +17,7 @@ from phalanx.common.ids import Millis
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.node.node import Node
 from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.host import Host
+from phalanx.sim.cluster.host import Host
 
 STAMP = 8
 """Bytes of a stored value before the value."""

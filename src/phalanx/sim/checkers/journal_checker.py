@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from phalanx.common.ids import Millis
 from phalanx.sim.checkers.data_checker import ONCE, write_of
 from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.history import Operation, Outcome
+from phalanx.sim.history.operations import Operation, Outcome
 from phalanx.wire.messages import JournalReply
 
 GONE = (3, 4, 5)

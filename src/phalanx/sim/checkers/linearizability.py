@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from phalanx.common.ids import Millis
-from phalanx.sim.history import NEVER, Operation, Outcome
+from phalanx.sim.history.operations import NEVER, Operation, Outcome
 
 TRIES = 10_000
 

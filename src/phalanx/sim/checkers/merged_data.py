@@ -22,7 +22,7 @@ from phalanx.common.ids import Millis
 from phalanx.sim.checkers.data_checker import INITIAL, Write, evictions_of, read_of, unchanged_by_value, write_of
 from phalanx.sim.checkers.eviction_checker import Eviction
 from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.history import NEVER, Operation
+from phalanx.sim.history.operations import NEVER, Operation
 
 
 class Copy(NamedTuple):

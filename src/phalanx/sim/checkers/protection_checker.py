@@ -14,7 +14,7 @@ from phalanx.machine.effects import Answer, Effect, Record, Send
 from phalanx.machine.inputs import Call, Input
 from phalanx.node.node import Node
 from phalanx.sim.checkers.findings import Findings
-from phalanx.sim.staged_jobs import JOBS_FROM
+from phalanx.sim.history.request_ids import JOBS_FROM
 from phalanx.wire.events import ViewInstalled
 from phalanx.wire.messages import DoneReply, ErrorReply, FlagReply, ValueReply, ValuesReply
 
@@ -26,13 +26,13 @@ SERVED = (*WRITTEN, ValueReply, ValuesReply)
 class ProtectionChecker:
     """Watches what members answer while a map asks for so many of them, for its writes at least."""
 
-    def __init__(self, findings: Findings, protection: Protection, wishes_from: int) -> None:
+    def __init__(self, findings: Findings, protection: Protection, admin_from: int) -> None:
         self.refused = 0
         """Requests that members refused: to know that there was something to be looked at."""
         self._findings = findings
         self._minimum = protection.minimum
         self._kinds = SERVED if protection.reads else WRITTEN
-        self._wishes_from = wishes_from
+        self._wishes_from = admin_from
 
     def watch(self, node: Node) -> None:
         """Look at each input of a new member."""

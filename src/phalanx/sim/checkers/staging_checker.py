@@ -1,4 +1,4 @@
-"""Checks at rest what became of staged writes (`sim.staged_jobs`), by what the owners hold.
+"""Checks at rest what became of staged writes (`workload/staged_jobs.py`), by what the owners hold.
 
 * A batch is in a partition whole or not at all: all keys of a partition have the value of one batch.
 * It is there once: what was written after it stays, although the batch was asked for again.
@@ -20,7 +20,7 @@ from phalanx.codec.hashing import partition_of
 from phalanx.common.ids import Millis
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.table_checker import TableChecker
-from phalanx.sim.staged_jobs import TEXT, UNSEEN, Ack, JobDecision, StagedJobs
+from phalanx.sim.history.staging import TEXT, UNSEEN, Ack, JobDecision, StagedHistory
 
 WHOLE = "a batch is applied whole or not at all"
 ONCE = "a batch is applied once"
@@ -35,7 +35,9 @@ Contents = list[dict[bytes, bytes]]
 class StagingChecker:
     """Judges a history when it is over."""
 
-    def __init__(self, findings: Findings, tables: TableChecker, jobs: StagedJobs, *, has_sides: bool = False) -> None:
+    def __init__(
+        self, findings: Findings, tables: TableChecker, jobs: StagedHistory, *, has_sides: bool = False
+    ) -> None:
         self._findings = findings
         self._has_sides = has_sides
         self._tables = tables

@@ -21,7 +21,7 @@ from phalanx.machine.facts import IncarnationOver
 from phalanx.machine.inputs import LinkLost, LinkRefused, LinkUp
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.service import MembershipService
-from phalanx.sim.exploration.form import CLOCK_START, form_of
+from phalanx.sim.exploration.canonical_form import CLOCK_START, form_of
 from phalanx.sim.exploration.rules import ExplorationSeen, Ghost, find_broken
 from phalanx.wire import messages as m
 from phalanx.wire.events import Event

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from phalanx.sim.exploration.fair_schedule import Settling
+from phalanx.sim.exploration.initial_states import begin
 from phalanx.sim.exploration.member import OVER
 from phalanx.sim.exploration.rules import Broken
-from phalanx.sim.exploration.settle import Settling
-from phalanx.sim.exploration.starts import begin
 from phalanx.sim.exploration.world import Action, ExplorationLimits, WorldState
 from phalanx.sim.story import short
 

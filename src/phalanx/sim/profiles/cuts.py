@@ -15,7 +15,8 @@ import msgspec
 
 from phalanx.common.ids import Millis
 from phalanx.common.traits import Traits
-from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
+from phalanx.sim.fault import MASTER, Fault, FaultKind
+from phalanx.sim.options import Options, Profile
 
 LATENCIES = ((1, 2), (1, 5), (1, 5), (2, 10), (5, 15), (1, 30))
 MIX = {"put": 40, "get": 15, "put_if_absent": 8, "replace": 8, "remove": 18, "put_all": 6, "get_all": 3}

@@ -8,9 +8,10 @@ import msgspec
 
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import Protection
-from phalanx.sim.exhaustion import add_exhaustion
-from phalanx.sim.options import APPLIED, MASTER, REPLACED, Fault, FaultKind, Options, Profile
+from phalanx.sim.fault import MASTER, Fault, FaultKind
+from phalanx.sim.options import APPLIED, REPLACED, Options, Profile
 from phalanx.sim.profiles.cuts import draw_cuts
+from phalanx.sim.profiles.exhaustion import add_exhaustion
 from phalanx.sim.profiles.leases import draw_leases
 from phalanx.sim.profiles.membership import draw_membership
 from phalanx.sim.profiles.migrations import draw_migrations

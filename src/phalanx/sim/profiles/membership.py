@@ -12,7 +12,8 @@ from random import Random
 import msgspec
 
 from phalanx.common.ids import Millis
-from phalanx.sim.options import MASTER, Fault, FaultKind, Options, Profile
+from phalanx.sim.fault import MASTER, Fault, FaultKind
+from phalanx.sim.options import Options, Profile
 
 SIZES = (1, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 7, 8, 10, 12, 16, 25)
 LATENCIES = ((1, 2), (1, 5), (1, 30), (5, 15), (10, 60), (20, 120), (1, 250))

@@ -14,18 +14,8 @@ from random import Random
 import msgspec
 
 from phalanx.common.traits import Traits
-from phalanx.sim.options import (
-    DESTINATION,
-    MASTER,
-    MIGRATION_KINDS,
-    OTHER_REPLICA,
-    OWNER,
-    SOURCE,
-    Fault,
-    FaultKind,
-    Options,
-    Profile,
-)
+from phalanx.sim.fault import DESTINATION, MASTER, MIGRATION_KINDS, OTHER_REPLICA, OWNER, SOURCE, Fault, FaultKind
+from phalanx.sim.options import Options, Profile
 
 LATENCIES = ((1, 2), (1, 2), (1, 5), (1, 5), (2, 10), (5, 15), (1, 30))
 MIX = {

@@ -16,7 +16,8 @@ import msgspec
 
 from phalanx.common.ids import Millis
 from phalanx.sim.durations import HUNG_MS
-from phalanx.sim.options import Fault, FaultKind, Options, Profile
+from phalanx.sim.fault import Fault, FaultKind
+from phalanx.sim.options import Options, Profile
 
 SETTLED_MS: Millis = 10_000
 """Members have joined, and nothing goes wrong before that."""

@@ -11,7 +11,7 @@ import msgspec
 from phalanx.common.config import NodeConfig
 from phalanx.common.ids import Millis
 from phalanx.machine.inputs import Call, LeaveWanted
-from phalanx.sim.scenario import parsing, words
+from phalanx.sim.scenario import parsing, wording
 from phalanx.sim.scenario.conditions import Since, check, log_lines, role_of, suspected_by
 from phalanx.sim.scenario.errors import ScenarioError, wrong
 from phalanx.sim.scenario.facts import ROW
@@ -61,7 +61,7 @@ class Player:
         return self.stage.names.hosts
 
     def act(self, function: Callable[..., None], *arguments: Any) -> None:
-        self.stage.agenda.call_at(self.stage.now, function, *arguments)
+        self.stage.queue.call_at(self.stage.now, function, *arguments)
 
     def step(self, ms: Millis = 1) -> Lines:
         self.stage.run_until(self.stage.now + ms)
@@ -255,13 +255,13 @@ class Player:
         """`until CONDITION [within 30s]`; shows how long it took."""
         condition, _, limit = text.partition(" within ")
         took = self._wait_for(condition, parsing.duration(limit) if limit else UNTIL_AT_MOST)
-        return [f"after {words.duration(took)}"]
+        return [f"after {wording.duration(took)}"]
 
     def _wait_for(self, condition: str, at_most: Millis) -> Millis:
         began = self.stage.now
         while unmet := check(condition, self.since):
             if self.stage.now - began >= at_most:
-                self.failures.append(f"not within {words.duration(at_most)}: {condition}; it is: {unmet}")
+                self.failures.append(f"not within {wording.duration(at_most)}: {condition}; it is: {unmet}")
                 break
             self.step()
         return self.stage.now - began
@@ -303,9 +303,9 @@ class Player:
             fact
             for fact in new
             if (not hosts or fact.who.rstrip("0123456789") in hosts)
-            and (fact.kind in kinds if kinds else words.is_shown(fact))
+            and (fact.kind in kinds if kinds else wording.is_shown(fact))
         ]
-        return words.tell(shown) or ["nothing"]
+        return wording.tell(shown) or ["nothing"]
 
     def messages(self, text: str) -> Lines:
         """`messages [Kind …]`: how many were sent on which way since the last `messages` or `mark`."""

@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable
 
 from phalanx.common.ids import MemberId
-from phalanx.sim.host import Host
+from phalanx.sim.cluster.host import Host
 from phalanx.sim.scenario import parsing
 from phalanx.sim.scenario.errors import wrong
 from phalanx.sim.scenario.facts import ScenarioFact
 from phalanx.sim.scenario.stage import Stage
-from phalanx.sim.scenario.words import names_or
+from phalanx.sim.scenario.wording import names_or
 
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "": operator.eq,

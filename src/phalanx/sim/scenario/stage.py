@@ -19,12 +19,12 @@ from phalanx.common.table import PartitionTable
 from phalanx.machine.effects import Finished
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.view_checker import ViewChecker
-from phalanx.sim.host import Host
-from phalanx.sim.network import Channel, Network
+from phalanx.sim.cluster.host import Channel, Host
+from phalanx.sim.cluster.network import Network
+from phalanx.sim.cluster.world import World
 from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.drawing import draw_options
 from phalanx.sim.scenario.facts import Names, ScenarioFact
-from phalanx.sim.world import World
 from phalanx.wire.events import Event, ViewInstalled
 from phalanx.wire.messages import MastershipClaim, Message, Reply
 
@@ -105,7 +105,7 @@ class StageNetwork(Network):
         if channel.is_open and (way in self.one_way or way[::-1] in self.one_way):
             # To open a connection takes both ways.
             channel.is_open = False
-            self._agenda.call_at(answered_at, self._on_answered, channel, "no answer")
+            self._queue.call_at(answered_at, self._on_answered, channel, "no answer")
         else:
             super()._on_reached(channel, answered_at)
 
@@ -129,7 +129,7 @@ class Stage(World):
         super().__init__(options, _Watch(self))
         addresses = [host.address for host in self.hosts]
         self.names = Names(hosts, addresses)
-        self.network = StageNetwork(self.agenda, self.hosts, options.latency_ms, self.rng)
+        self.network = StageNetwork(self.queue, self.hosts, options.latency_ms, self.rng)
         self.network.feed = self.feed
         self.network.prepare(self.names, self.tell)
         self.settings: dict[str, Any] = dict(SETTINGS)

@@ -15,11 +15,11 @@ from phalanx.machine.inputs import Call
 from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.checkers.journal_checker import EventRun, JournalChecker, Told
 from phalanx.sim.checkers.table_checker import TableChecker
-from phalanx.sim.faults import WISHES_FROM
-from phalanx.sim.history import Operation
-from phalanx.sim.host import Host
+from phalanx.sim.cluster.host import Host
+from phalanx.sim.cluster.world import World
+from phalanx.sim.history.operations import Operation
+from phalanx.sim.history.request_ids import BRIEF_FROM
 from phalanx.sim.options import BRIEF, MAP, Options
-from phalanx.sim.world import World
 from phalanx.wire import messages as m
 
 TURN_MS = 40
@@ -28,7 +28,6 @@ READERS = 2
 BRIEF_KEYS = 8
 TRIES_AT_REST = 10_000
 """Requests until one has read all, or never will."""
-BRIEF_FROM = WISHES_FROM << 1
 TEXT = b"\xff\xff\xff\xf5"
 
 
@@ -45,7 +44,7 @@ class Reader:
         self.at = at
 
 
-class Followers:
+class JournalReaders:
     """All readers of one history."""
 
     def __init__(self, options: Options, findings: Findings, tables: TableChecker) -> None:
@@ -58,7 +57,7 @@ class Followers:
         """By number of the reader, map, partition, and how many partitions there are."""
         self._began: set[tuple[int, str, int, int]] = set()
         self._runs = True
-        self._wishes = 0
+        self._requests = 0
         self.overruns = self.told_anew = self.excused = 0
         self._world: World
 
@@ -74,7 +73,7 @@ class Followers:
 
     def begin(self, world: World) -> None:
         self._world = world
-        world.agenda.call_at(TURN_MS, self._turn)
+        world.queue.call_at(TURN_MS, self._turn)
 
     def stop(self) -> None:
         self._runs = False
@@ -83,7 +82,7 @@ class Followers:
         if not self._runs:
             return
         rng, world = self._rng, self._world
-        world.agenda.call_at(world.now + 1 + int(rng.random() * 2 * TURN_MS), self._turn)
+        world.queue.call_at(world.now + 1 + int(rng.random() * 2 * TURN_MS), self._turn)
         hosts = [host for host in world.hosts if host.has_joined and not host.paused_until]
         if not hosts:
             return
@@ -104,8 +103,8 @@ class Followers:
         if table is None or not table.version:
             return
         key = TEXT + b"b%d" % int(rng.random() * BRIEF_KEYS)
-        self._wishes += 1
-        number, of = BRIEF_FROM + self._wishes, table.partition_count
+        self._requests += 1
+        number, of = BRIEF_FROM + self._requests, table.partition_count
         partition = partition_of(key, of)
         request: m.Request
         if rng.random() < 0.05:

@@ -13,11 +13,11 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.invariant import invariant
 from phalanx.machine.inputs import Call
-from phalanx.sim.history import Operation, Outcome
-from phalanx.sim.host import Host
+from phalanx.sim.cluster.host import Host
+from phalanx.sim.cluster.world import World
+from phalanx.sim.history.operations import Operation, Outcome
 from phalanx.sim.options import MAP as MAP
 from phalanx.sim.options import Options
-from phalanx.sim.world import World
 from phalanx.wire import messages as m
 
 TEXT = b"\xff\xff\xff\xf5"
@@ -64,7 +64,7 @@ class Workload:
             return
         for host in world.hosts:
             host.next_turn = self._rng.random() * 1_000
-            world.agenda.call_at(int(host.next_turn), self._turn, host)
+            world.queue.call_at(int(host.next_turn), self._turn, host)
 
     def stop(self) -> None:
         self._runs = False
@@ -73,9 +73,9 @@ class Workload:
         """One operation at a host, and the next one a little later."""
         if not self._runs:
             return
-        rng, now = self._rng, self._world.agenda.now
+        rng, now = self._rng, self._world.queue.now
         host.next_turn += self._twice_mean_ms * rng.random()
-        self._world.agenda.call_at(max(int(host.next_turn), now), self._turn, host)
+        self._world.queue.call_at(max(int(host.next_turn), now), self._turn, host)
         node = host.node
         if node is None or host.paused_until or node.membership.view is None:
             return
@@ -115,7 +115,7 @@ class Workload:
     def _ask(self, host: Host, kind: str, keys: tuple[bytes, ...], expected: bytes | None = None) -> Operation:
         member: MemberId = host.node.this  # type: ignore[union-attr]  # only running members are asked
         self._next_id = number = self._next_id + 1
-        operation = Operation(number, kind, host.number, member, keys, self._world.agenda.now)
+        operation = Operation(number, kind, host.number, member, keys, self._world.queue.now)
         operation.expected = expected
         request = self._request(operation)
         self.operations.append(operation)
@@ -197,7 +197,7 @@ class Workload:
         if done.kind == "read_counter" and self._runs and host.node is not None and host.node.this == done.member:
             # Not within the input that is being handled: a program goes on in the next turn.
             value = done.result[0] if isinstance(done.result, tuple) else None
-            self._world.agenda.call_at(now + 1, self._raise_counter, host, done.member, done.keys, value)
+            self._world.queue.call_at(now + 1, self._raise_counter, host, done.member, done.keys, value)
 
     def _raise_counter(self, host: Host, member: MemberId, keys: tuple[bytes, ...], value: bytes | None) -> None:
         if self._runs and host.member == member and not host.paused_until:

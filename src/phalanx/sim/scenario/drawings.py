@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from phalanx.common.ids import Millis, address_of
-from phalanx.sim.network import Channel
+from phalanx.sim.cluster.host import Channel
 from phalanx.sim.scenario.commands import Player
 from phalanx.sim.scenario.errors import ScenarioError, wrong
 from phalanx.sim.scenario.facts import ROW

@@ -18,8 +18,8 @@ from typing import Protocol
 from phalanx.common.ids import Address, MemberId, Millis, Target, address_of, is_member
 from phalanx.common.invariant import invariant
 from phalanx.machine.inputs import Input, LinkLost, LinkRefused, LinkUp
-from phalanx.sim.event_queue import Agenda
-from phalanx.sim.host import Host
+from phalanx.sim.cluster.event_queue import EventQueue
+from phalanx.sim.cluster.host import Channel, Host
 from phalanx.wire.messages import Message
 
 DRAWN_AHEAD = 4_093
@@ -38,47 +38,11 @@ class Feed(Protocol):
     def __call__(self, host: Host, member: MemberId, event: Input) -> None: ...
 
 
-class Channel:
-    """One connection in one direction."""
-
-    __slots__ = (
-        "has_hole",
-        "is_open",
-        "lag_ms",
-        "last_at",
-        "number",
-        "opener",
-        "receiver",
-        "sender",
-        "stalled",
-        "target",
-    )
-
-    def __init__(self, number: int, opener: Host, sender: MemberId, target: Target, receiver: Host) -> None:
-        self.number = number
-        self.opener = opener
-        self.sender = sender
-        self.target = target
-        self.receiver = receiver
-        self.has_hole = False
-        """Whether something sent on it was not let through: then it breaks as soon as something is."""
-        self.stalled: list[Message] = []
-        """What was sent on it and arrives when something is let through again."""
-        self.is_open = True
-        """False: what is in flight does not arrive. The sender may not know yet."""
-        self.lag_ms: Millis = 0
-        self.last_at: Millis = 0
-        """When the latest message arrives: no later one may overtake it."""
-
-    def __repr__(self) -> str:
-        return f"Channel({self.number}: {self.sender} to {self.target}, open={self.is_open})"
-
-
 class Network:
     """All connections between hosts."""
 
-    def __init__(self, agenda: Agenda, hosts: list[Host], latency_ms: tuple[Millis, Millis], rng: Random) -> None:
-        self._agenda = agenda
+    def __init__(self, queue: EventQueue, hosts: list[Host], latency_ms: tuple[Millis, Millis], rng: Random) -> None:
+        self._queue = queue
         self._by_address: dict[Address, Host] = {host.address: host for host in hosts}
         self._hosts = hosts
         self._rng = rng
@@ -110,9 +74,9 @@ class Network:
         channel = host.channels.get(to)
         if channel is None:
             channel = self._open(host, to)
-        agenda = self._agenda
+        queue = self._queue
         index = self._next_latency = (self._next_latency + 1) % DRAWN_AHEAD
-        at = agenda.now + self._latencies[index] + channel.lag_ms
+        at = queue.now + self._latencies[index] + channel.lag_ms
         if at < channel.last_at:
             at = channel.last_at
         else:
@@ -121,10 +85,10 @@ class Network:
         if self.lost_permille or self.doubled_permille or self._one_way_until:
             self._send_badly(host, channel, message, at)
             return
-        bucket = agenda.buckets.get(at)
+        bucket = queue.buckets.get(at)
         if bucket is None:
-            agenda.buckets[at] = [(channel, message)]
-            heappush(agenda.times, at)
+            queue.buckets[at] = [(channel, message)]
+            heappush(queue.times, at)
             return
         last = bucket[-1]
         if last[0] is channel:
@@ -135,8 +99,8 @@ class Network:
 
     def _send_badly(self, host: Host, channel: Channel, message: Message, at: Millis) -> None:
         """Over a network that loses messages, hands some over twice, or lets nothing through this way."""
-        agenda, rng = self._agenda, self._rng
-        if self._one_way_until.get((host.number, channel.receiver.number), 0) > agenda.now:
+        queue, rng = self._queue, self._rng
+        if self._one_way_until.get((host.number, channel.receiver.number), 0) > queue.now:
             channel.has_hole = True
             if self.stalls:
                 channel.stalled.append(message)
@@ -144,10 +108,10 @@ class Network:
         chance = rng.random() * 1_000
         if chance < self.lost_permille:
             return
-        agenda.put(at, (channel, message))
+        queue.put(at, (channel, message))
         if chance >= 1_000 - self.doubled_permille:
             channel.last_at = at + self.latency()
-            agenda.put(channel.last_at, (channel, message))
+            queue.put(channel.last_at, (channel, message))
 
     def latency(self) -> Millis:
         """The next drawn latency."""
@@ -164,13 +128,13 @@ class Network:
         channel = Channel(self._channels_made, host, sender, to, receiver)
         host.channels[to] = channel
         pair = _pair(host, receiver)
-        reaches_at = max(self._agenda.now + self.latency(), self._known_lost_at.get((host.number, receiver.number), 0))
+        reaches_at = max(self._queue.now + self.latency(), self._known_lost_at.get((host.number, receiver.number), 0))
         answered_at = reaches_at + self.latency()
         lag_ms, until = self._lags.get(pair, (0, 0))
-        if until > self._agenda.now:
+        if until > self._queue.now:
             channel.lag_ms = lag_ms
         channel.last_at = answered_at + 1
-        self._agenda.call_at(reaches_at, self._on_reached, channel, answered_at)
+        self._queue.call_at(reaches_at, self._on_reached, channel, answered_at)
         return channel
 
     def _on_reached(self, channel: Channel, answered_at: Millis) -> None:
@@ -179,7 +143,7 @@ class Network:
         if not channel.is_open:
             return
         reason = ""
-        now = self._agenda.now
+        now = self._queue.now
         opens, answers = (channel.opener.number, receiver.number), (receiver.number, channel.opener.number)
         silent_until = max(self._one_way_until.get(opens, 0), self._one_way_until.get(answers, 0))
         if silent_until > now:
@@ -195,7 +159,7 @@ class Network:
             channel.is_open = False
         else:
             receiver.inbound[channel.number] = channel
-        self._agenda.call_at(answered_at, self._on_answered, channel, reason)
+        self._queue.call_at(answered_at, self._on_answered, channel, reason)
 
     def _on_answered(self, channel: Channel, reason: str) -> None:
         host = channel.opener
@@ -229,10 +193,10 @@ class Network:
         """Let nothing through from one host to another until a time. Nobody is told; what tried breaks afterwards."""
         way = (sender.number, receiver.number)
         self._one_way_until[way] = max(until, self._one_way_until.get(way, 0))
-        self._agenda.call_at(self._one_way_until[way], self._end_one_way, sender, receiver)
+        self._queue.call_at(self._one_way_until[way], self._end_one_way, sender, receiver)
 
     def _end_one_way(self, sender: Host, receiver: Host) -> None:
-        if self._one_way_until.get((sender.number, receiver.number), 0) > self._agenda.now:
+        if self._one_way_until.get((sender.number, receiver.number), 0) > self._queue.now:
             return
         self._one_way_until.pop((sender.number, receiver.number), None)
         holed = [c for c in sender.channels.values() if c.receiver is receiver and c.has_hole and c.is_open]
@@ -249,8 +213,8 @@ class Network:
         channel.has_hole = False
         stalled, channel.stalled = channel.stalled, []
         for message in stalled:
-            channel.last_at = max(channel.last_at, self._agenda.now + self.latency())
-            self._agenda.put(channel.last_at, (channel, message))
+            channel.last_at = max(channel.last_at, self._queue.now + self.latency())
+            self._queue.put(channel.last_at, (channel, message))
 
     def forget(self, host: Host, to: Target) -> None:
         """A host closes its connection to a peer in such a way that what has not got through never will."""
@@ -266,10 +230,10 @@ class Network:
         self._lags[_pair(one, other)] = (lag_ms, until)
         for channel in self._between(one, other):
             channel.lag_ms = lag_ms
-        self._agenda.call_at(until, self._end_lag, one, other)
+        self._queue.call_at(until, self._end_lag, one, other)
 
     def _end_lag(self, one: Host, other: Host) -> None:
-        if self._lags.get(_pair(one, other), (0, 0))[1] <= self._agenda.now:
+        if self._lags.get(_pair(one, other), (0, 0))[1] <= self._queue.now:
             for channel in self._between(one, other):
                 channel.lag_ms = 0
 
@@ -302,14 +266,14 @@ class Network:
 
     def _tell_loss(self, lost: list[Channel]) -> None:
         """Give `LinkLost` to both ends of each connection, each in its own time; the receiver after what still arrives."""
-        now = self._agenda.now
+        now = self._queue.now
         for channel in lost:
             opener, receiver = channel.opener, channel.receiver
             if opener.member == channel.sender:
-                self._agenda.call_at(now + self.latency(), self._on_lost_by_opener, channel)
+                self._queue.call_at(now + self.latency(), self._on_lost_by_opener, channel)
             if receiver.node is not None:
                 told_at = max(now + self.latency(), channel.last_at if channel.is_open else 0)
-                self._agenda.call_at(told_at, self._on_lost_by_receiver, channel, receiver.node.this)
+                self._queue.call_at(told_at, self._on_lost_by_receiver, channel, receiver.node.this)
                 way = (opener.number, receiver.number)
                 self._known_lost_at[way] = max(told_at + 1, self._known_lost_at.get(way, 0))
 

@@ -8,9 +8,9 @@ majority, every member has it, and a lease, unless votes are gone for good.
 from __future__ import annotations
 
 from phalanx.common.ids import Millis
-from phalanx.sim.host import Host
-from phalanx.sim.workload import Workload
-from phalanx.sim.world import World
+from phalanx.sim.cluster.host import Host
+from phalanx.sim.cluster.world import World
+from phalanx.sim.workload.calls import Workload
 
 
 def find_unmet(world: World, workload: Workload, *, needs_majority: bool) -> list[str]:

@@ -21,10 +21,11 @@ from phalanx.machine.effects import Answer, Effect, Finished, Record, Send
 from phalanx.machine.inputs import Input, LeaveWanted, Received, ReceivedTogether, Started, TimePassed
 from phalanx.node.node import Node
 from phalanx.node.step import take_step
-from phalanx.sim.event_queue import Agenda
-from phalanx.sim.host import Host
-from phalanx.sim.network import Channel, Network
-from phalanx.sim.options import FaultKind, Options
+from phalanx.sim.cluster.event_queue import EventQueue
+from phalanx.sim.cluster.host import Channel, Host
+from phalanx.sim.cluster.network import Network
+from phalanx.sim.fault import FaultKind
+from phalanx.sim.options import Options
 from phalanx.wire.codec import message_decoder
 from phalanx.wire.events import Event
 from phalanx.wire.messages import Message, Reply
@@ -69,10 +70,10 @@ class World:
     def __init__(self, options: Options, observer: Observer, adapt: Callable[[Node], None] | None = None) -> None:
         """`adapt`: changes each new member (to plant a bug)."""
         self.options = options
-        self.agenda = Agenda()
+        self.queue = EventQueue()
         self.rng = Random(f"world:{options.profile}:{options.seed}")
         self.hosts = [Host(number, options.address(number)) for number in range(options.hosts)]
-        self.network = Network(self.agenda, self.hosts, options.latency_ms, self.rng)
+        self.network = Network(self.queue, self.hosts, options.latency_ms, self.rng)
         self.network.lost_permille = options.lost_permille
         self.network.doubled_permille = options.doubled_permille
         self.network.stalls = options.stalls
@@ -100,7 +101,7 @@ class World:
 
     @property
     def now(self) -> Millis:
-        return self.agenda.now
+        return self.queue.now
 
     def digest(self) -> str:
         """One line for the whole history so far: every input and every fact recorded, in order."""
@@ -112,10 +113,10 @@ class World:
 
     def run_until(self, end: Millis) -> None:
         """Let everything happen that happens before a time."""
-        agenda = self.agenda
-        times = agenda.times
+        queue = self.queue
+        times = queue.times
         while times and times[0] < end and not self.is_over:
-            for entry in agenda.next_bucket():
+            for entry in queue.next_bucket():
                 channel, what = entry
                 if channel is None:
                     what[0](*what[1:])
@@ -125,17 +126,17 @@ class World:
                         host.backlog.append(entry)
                     else:
                         self._deliver(host, channel, what)
-            agenda.done()
+            queue.done()
             if self._touched:
                 self._plan_wakes()
-        agenda.now = max(agenda.now, end)
+        queue.now = max(queue.now, end)
 
     def _deliver(self, host: Host, channel: Channel, what: Message | list[Message]) -> None:
         node = host.node
         if node is None:
             return
         told = self._told
-        self._encode_into((self.agenda.now, channel.number, what), told, -1)
+        self._encode_into((self.queue.now, channel.number, what), told, -1)
         if len(told) > DIGEST_AFTER_BYTES:
             self._hash.update(told)
             told.clear()
@@ -163,12 +164,12 @@ class World:
         if host.paused_until:
             host.backlog.append((None, (self.feed, host, member, event)))
             return
-        self._encode_into((self.agenda.now, host.number, type(event).__name__, event), self._told, -1)
+        self._encode_into((self.queue.now, host.number, type(event).__name__, event), self._told, -1)
         self.inputs += 1
         self._handle(host, node, event)
 
     def _handle(self, host: Host, node: Node, event: Input) -> None:
-        now = self.agenda.now
+        now = self.queue.now
         if host.is_leaving:
             self._observer.on_last_input(host, now)
         fail = partial(self._on_failure, host)
@@ -182,7 +183,7 @@ class World:
         take_step(node, event, shown, partial(self._carry_out, host, node, event), fail)
 
     def _carry_out(self, host: Host, node: Node, event: Input, effects: list[Effect]) -> None:
-        now = self.agenda.now
+        now = self.queue.now
         if self._validate_every and self.inputs % self._validate_every == 0:
             node.validate()
         shortage = host.shortage
@@ -215,7 +216,7 @@ class World:
         if not host.is_touched:
             host.is_touched = True
             if self._slack_ms:
-                self.agenda.put(now + self._slack_ms, (None, (self._touched.append, host)))
+                self.queue.put(now + self._slack_ms, (None, (self._touched.append, host)))
             else:
                 self._touched.append(host)
         if shortage is not None and shortage.has_struck:
@@ -247,7 +248,7 @@ class World:
 
     def _plan_wakes(self) -> None:
         """Ask the members that did something when time alone will matter to them."""
-        agenda = self.agenda
+        queue = self.queue
         for host in self._touched:
             host.is_touched = False
             if host.node is None:
@@ -257,10 +258,10 @@ class World:
                 continue
             if self._clocks_differ:
                 deadline = host.when(deadline)
-            at = deadline if deadline > agenda.now else agenda.now + 1
+            at = deadline if deadline > queue.now else queue.now + 1
             if host.wake_at < 0 or at < host.wake_at:
                 host.wake_at = at
-                agenda.put(at, (None, (self._wake, host, host.node.this, at)))
+                queue.put(at, (None, (self._wake, host, host.node.this, at)))
         self._touched.clear()
 
     def _wake(self, host: Host, member: MemberId, at: Millis) -> None:
@@ -303,7 +304,7 @@ class World:
     def start_later(self, host: Host, after_ms: Millis, after: Finished | None = None) -> None:
         """Plan to start a process, or its next incarnation."""
         host.comes_back = self.now + after_ms
-        self.agenda.call_at(host.comes_back, self._come_back, host, host.comes_back, after)
+        self.queue.call_at(host.comes_back, self._come_back, host, host.comes_back, after)
 
     def _come_back(self, host: Host, at: Millis, after: Finished | None) -> None:
         if host.comes_back == at:
@@ -320,7 +321,7 @@ class World:
         if host.node is None or host.paused_until:
             return
         host.paused_until = self.now + lasts_ms
-        self.agenda.call_at(host.paused_until, self._resume, host, host.node.this)
+        self.queue.call_at(host.paused_until, self._resume, host, host.node.this)
         self._observer.on_pause(host, host.paused_until, self.now)
 
     def wake_up(self, host: Host) -> None:
@@ -371,7 +372,7 @@ class World:
                 del host.disturb_on[index]
                 self.points_reached += 1
                 # Behind what this input has brought about: that is on its way.
-                self.agenda.call_at(self.now, self.cut_off if is_cut else self.pause, host, lasts_ms)
+                self.queue.call_at(self.now, self.cut_off if is_cut else self.pause, host, lasts_ms)
                 break
 
     def _cut_short(self, host: Host, effects: list[Effect]) -> list[Effect]:
@@ -384,7 +385,7 @@ class World:
                 self.points_reached += 1
                 member: MemberId = host.node.this  # type: ignore[union-attr]  # it has just handled an input
                 host.paused_until = self.now + 1
-                self.agenda.call_at(self.now, self._crash_sender, host, member, comes_back_after_ms)
+                self.queue.call_at(self.now, self._crash_sender, host, member, comes_back_after_ms)
                 # What it recorded behind that is true all the same: checkers see what it has become.
                 return effects[: index + 1] + [each for each in effects[index + 1 :] if type(each) is Record]
         return effects

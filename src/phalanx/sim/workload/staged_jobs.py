@@ -28,19 +28,15 @@ from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, StagedStep, hidden_name
 from phalanx.common.ids import MemberId, Millis, Target
 from phalanx.machine.inputs import Call
-from phalanx.sim.history import NEVER
-from phalanx.sim.host import Host
+from phalanx.sim.cluster.host import Host
+from phalanx.sim.cluster.world import World
+from phalanx.sim.history.operations import NEVER
+from phalanx.sim.history.request_ids import JOBS_FROM
+from phalanx.sim.history.staging import TEXT, UNSEEN, Ack, JobDecision, StagedHistory
 from phalanx.sim.options import APPLIED, REPLACED, Options
-from phalanx.sim.world import World
 from phalanx.wire import messages as m
 
-JOBS_FROM = 1 << 39
-"""Ids of what these programs ask for: above those of the workload's calls."""
 QUERY = "q"
-TEXT = b"\xff\xff\xff\xf5"
-UNSEEN = TEXT + b"never"
-"""What attempts stage that nobody names."""
-KEYS_PER_PARTITION = 3
 PAGES = 2
 AT_ONCE = 4
 """Requests of one program that are under way."""
@@ -53,33 +49,12 @@ Steps = Generator[list[Ask] | Millis, list[Any], None]
 """A program: asks, and is given the replies in their order; or waits."""
 
 
-class Ack(NamedTuple):
-    """A partition in which something was confirmed, and by whom."""
-
-    number: int
-    """Of the batch or content."""
-    partition: int
-    of: int
-    replier: MemberId
-    begin: Millis
-    end: Millis
-
-
 class JobPage(NamedTuple):
     """One that was staged."""
 
     partition: int
     of: int
     number: int
-
-
-class JobDecision(NamedTuple):
-    """A wish that a content be placed; confirmed, or perhaps fulfilled at any time."""
-
-    number: int
-    begin: Millis
-    end: Millis
-    replier: MemberId | None
 
 
 class JobRefused(Exception):
@@ -101,7 +76,7 @@ class Program:
 
 
 class StagedJobs:
-    """Runs the programs, and keeps what they were told."""
+    """Runs the programs. `told`: what was confirmed to them."""
 
     def __init__(self, options: Options) -> None:
         self._rng = Random(f"staged:{options.profile}:{options.seed}")
@@ -111,20 +86,7 @@ class StagedJobs:
         """How long after the end owners may still drop what nobody has touched."""
         self.stopped = 0
         """How often one has."""
-        count = options.partitions * KEYS_PER_PARTITION
-        self.keys = [TEXT + b"s%d" % number for number in range(count)]
-        self.direct = frozenset(self.keys[::KEYS_PER_PARTITION])
-        """Those that are also written directly."""
-        self.staged: list[Ack] = []
-        """Rows of a batch."""
-        self.applied: list[Ack] = []
-        self.written: dict[bytes, Ack] = {}
-        """Key to the latest direct write that was confirmed."""
-        self.begun = 0
-        """The latest batch of which anything was asked to be applied."""
-        self.prepared: list[Ack] = []
-        """Rows of a content that were staged, and partitions in which it was assembled."""
-        self.decisions: list[JobDecision] = []
+        self.told = StagedHistory(options.partitions)
         self.refused = 0
         self._batch = 1
         """The one to be done: what a checkpoint would hold."""
@@ -138,7 +100,7 @@ class StagedJobs:
     def begin(self, world: World) -> None:
         self._world = world
         for kind in ("batches", "contents", "contents"):
-            world.agenda.call_at(BEGIN_AFTER_MS + int(self._rng.random() * 1_500), self._launch, kind)
+            world.queue.call_at(BEGIN_AFTER_MS + int(self._rng.random() * 1_500), self._launch, kind)
 
     def stop(self) -> None:
         """Nothing new is asked for."""
@@ -154,7 +116,7 @@ class StagedJobs:
         ]
         hosts = [host for host in hosts if host.table.is_assigned]  # type: ignore[union-attr]  # those have one
         if not hosts:
-            self._world.agenda.call_at(self._world.agenda.now + 500, self._launch, kind)
+            self._world.queue.call_at(self._world.queue.now + 500, self._launch, kind)
             return
         host = hosts[int(self._rng.random() * len(hosts))]
         program = Program(host, self._batches(host) if kind == "batches" else self._replace(host), kind)
@@ -174,9 +136,9 @@ class StagedJobs:
             self.refused += 1
             self._end(program, 300)
             return
-        now = self._world.agenda.now
+        now = self._world.queue.now
         if isinstance(wanted, int):
-            self._world.agenda.call_at(now + wanted, self._go_on, program, [])
+            self._world.queue.call_at(now + wanted, self._go_on, program, [])
             return
         program.replies, program.began = [None] * len(wanted), now
         calls = []
@@ -193,7 +155,7 @@ class StagedJobs:
                 program.replies[program.waits_for.pop(reply.id)] = (reply, replier, program.began, now)
                 if not program.waits_for:
                     # Not within the input that is being handled.
-                    self._world.agenda.call_at(now + 1, self._go_on, program, program.replies)
+                    self._world.queue.call_at(now + 1, self._go_on, program, program.replies)
                 return
 
     def on_process_ended(self, member: MemberId) -> None:
@@ -202,24 +164,24 @@ class StagedJobs:
 
     def _end(self, program: Program, pause_ms: Millis) -> None:
         self._programs.remove(program)
-        self._world.agenda.call_at(self._world.agenda.now + pause_ms, self._launch, program.kind)
+        self._world.queue.call_at(self._world.queue.now + pause_ms, self._launch, program.kind)
 
     # --- the programs ----------------------------------------------------------------------------------------------
 
     def _batches(self, host: Host) -> Steps:
         number = self._batch
-        rows = dict.fromkeys(self.keys, TEXT + b"%d" % number)
+        rows = dict.fromkeys(self.told.keys, TEXT + b"%d" % number)
         job = self._new_job("b")
-        yield from self._stage(host, APPLIED, job, "zombie", dict.fromkeys(self.keys[::2], UNSEEN), None, [])
-        where = yield from self._stage_pages(host, APPLIED, job, rows, (self.staged, number))
-        self.begun = number
-        yield from self._step(host, APPLIED, StagedStep.APPLY, job, number, where, self.applied)
-        for key in sorted(self.direct):
+        yield from self._stage(host, APPLIED, job, "zombie", dict.fromkeys(self.told.keys[::2], UNSEEN), None, [])
+        where = yield from self._stage_pages(host, APPLIED, job, rows, (self.told.staged, number))
+        self.told.begun = number
+        yield from self._step(host, APPLIED, StagedStep.APPLY, job, number, where, self.told.applied)
+        for key in sorted(self.told.direct):
             value = TEXT + b"%d!" % number
             (found,) = yield [(partition_of(key, self._count(host)), m.Put(0, APPLIED, key, value, 0), None)]
             if isinstance(found[0], m.DoneReply):
                 count = self._count(host)
-                self.written[key] = Ack(number, partition_of(key, count), count, *found[1:])
+                self.told.written[key] = Ack(number, partition_of(key, count), count, *found[1:])
         again = self._new_job("b")
         where = yield from self._stage_pages(host, APPLIED, again, rows, None)
         yield from self._step(host, APPLIED, StagedStep.APPLY, again, number, where, None)
@@ -228,28 +190,23 @@ class StagedJobs:
     def _replace(self, host: Host) -> Steps:
         self._contents = number = self._contents + 1
         job = self._new_job("c")
-        stamp, _ = yield from self._wish(host, job, m.Replacement.BEGIN)
-        yield from self._stage(host, REPLACED, job, "zombie", dict.fromkeys(self.keys[::2], UNSEEN), None, [])
-        rows = self.content_of(number)
-        where = yield from self._stage_pages(host, REPLACED, job, rows, (self.prepared, number))
-        yield from self._step(host, REPLACED, StagedStep.ASSEMBLE, job, number, where, self.prepared)
+        stamp, _ = yield from self._ask_master(host, job, m.Replacement.BEGIN)
+        yield from self._stage(host, REPLACED, job, "zombie", dict.fromkeys(self.told.keys[::2], UNSEEN), None, [])
+        rows = self.told.content_of(number)
+        where = yield from self._stage_pages(host, REPLACED, job, rows, (self.told.prepared, number))
+        yield from self._step(host, REPLACED, StagedStep.ASSEMBLE, job, number, where, self.told.prepared)
         if self._rng.random() < 0.2:
             if self._rng.random() < 0.5:
-                yield from self._wish(host, job, m.Replacement.ABORT)
+                yield from self._ask_master(host, job, m.Replacement.ABORT)
             return
-        began, place = self._world.agenda.now, len(self.decisions)
-        self.decisions.append(JobDecision(number, began, NEVER, None))
+        began, place = self._world.queue.now, len(self.told.decisions)
+        self.told.decisions.append(JobDecision(number, began, NEVER, None))
         try:
-            _, replier = yield from self._wish(host, job, m.Replacement.DECIDE, stamp)
+            _, replier = yield from self._ask_master(host, job, m.Replacement.DECIDE, stamp)
         except JobRefused:
-            self.decisions[place] = JobDecision(number, began, self._world.agenda.now, None)
+            self.told.decisions[place] = JobDecision(number, began, self._world.queue.now, None)
             raise
-        self.decisions[place] = JobDecision(number, began, self._world.agenda.now, replier)
-
-    def content_of(self, number: int) -> dict[bytes, bytes]:
-        """What map `w` is to be after the job of that number."""
-        kept = [key for index, key in enumerate(self.keys) if index % 2 == 0 or (index + number) % 3 == 0]
-        return dict.fromkeys(kept, TEXT + b"%d" % number)
+        self.told.decisions[place] = JobDecision(number, began, self._world.queue.now, replier)
 
     def _new_job(self, prefix: str) -> str:
         self._jobs += 1
@@ -353,17 +310,17 @@ class StagedJobs:
             if left and left[: len(some)] == some:
                 yield RETRY_MS
 
-    def _wish(
-        self, host: Host, job: str, wish: m.Replacement, stamp: int = 0
+    def _ask_master(
+        self, host: Host, job: str, what: m.Replacement, stamp: int = 0
     ) -> Generator[list[Ask] | Millis, list[Any], tuple[int, MemberId]]:
-        """Ask the master until it has fulfilled the wish: with which stamp the job began, and who it was."""
+        """Ask the master until it has done so. Return the stamp with which the job began, and who was the master."""
         while True:
             node = host.node
             master = node.membership.master if node is not None else None
             if master is None:
                 yield RETRY_MS
                 continue
-            ((reply, *told),) = yield [(0, m.ReplaceContent(0, REPLACED, job, wish, stamp), master)]
+            ((reply, *told),) = yield [(0, m.ReplaceContent(0, REPLACED, job, what, stamp), master)]
             if isinstance(reply, m.FlagReply | m.CountReply):
                 return (reply.count if isinstance(reply, m.CountReply) else stamp), told[0]
             if isinstance(reply, m.ErrorReply) and reply.code is ErrorCode.INVALID:

@@ -1,19 +1,15 @@
-"""A simulated machine: an address at which one incarnation of a member after another runs."""
+"""A simulated machine: an address at which one incarnation of a member after another runs, and its connections."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from phalanx.common.former_incarnation import KeptData
 from phalanx.common.ids import Address, MemberId, Millis, Target
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.node.node import Node
-
-if TYPE_CHECKING:
-    from phalanx.sim.event_queue import Entry
-    from phalanx.sim.exhaustion import Shortage
-    from phalanx.sim.network import Channel
+from phalanx.sim.cluster.event_queue import Entry
+from phalanx.sim.cluster.scarce_memory import ScarceMemory
+from phalanx.wire.messages import Message
 
 
 class Host:
@@ -36,7 +32,7 @@ class Host:
         self.view: MembersView | None = None
         """The view that was seen in the node last."""
         self.wake_at: Millis = -1
-        """When `TimePassed` is due; -1: nothing is on the agenda."""
+        """When `TimePassed` is due; -1: nothing is on the queue."""
         self.is_touched = False
         """Whether the node has taken an input since it was asked for its next deadline."""
         self.next_turn = 0.0
@@ -59,7 +55,7 @@ class Host:
         self.crash_sending: list[tuple[str, int, Millis]] = []
         """As `crash_on`, for messages that were sent."""
 
-        self.shortage: Shortage | None = None
+        self.shortage: ScarceMemory | None = None
         """Where its memory is about to run out."""
         self.disk_fails_until: Millis = 0
         self.has_lost_logs = False
@@ -89,3 +85,39 @@ class Host:
     @property
     def has_joined(self) -> bool:
         return self.node is not None and self.node.membership.view is not None
+
+
+class Channel:
+    """One connection in one direction."""
+
+    __slots__ = (
+        "has_hole",
+        "is_open",
+        "lag_ms",
+        "last_at",
+        "number",
+        "opener",
+        "receiver",
+        "sender",
+        "stalled",
+        "target",
+    )
+
+    def __init__(self, number: int, opener: Host, sender: MemberId, target: Target, receiver: Host) -> None:
+        self.number = number
+        self.opener = opener
+        self.sender = sender
+        self.target = target
+        self.receiver = receiver
+        self.has_hole = False
+        """Whether something sent on it was not let through: then it breaks as soon as something is."""
+        self.stalled: list[Message] = []
+        """What was sent on it and arrives when something is let through again."""
+        self.is_open = True
+        """False: what is in flight does not arrive. The sender may not know yet."""
+        self.lag_ms: Millis = 0
+        self.last_at: Millis = 0
+        """When the latest message arrives: no later one may overtake it."""
+
+    def __repr__(self) -> str:
+        return f"Channel({self.number}: {self.sender} to {self.target}, open={self.is_open})"

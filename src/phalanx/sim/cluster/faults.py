@@ -8,17 +8,17 @@ from phalanx.common.ids import MemberId
 from phalanx.common.invariant import invariant
 from phalanx.common.map_settings import MapChange
 from phalanx.machine.inputs import Call, LeaveWanted
-from phalanx.sim.exhaustion import Shortage
-from phalanx.sim.host import Host
-from phalanx.sim.options import DESTINATION, MAP, MASTER, OTHER_REPLICA, OWNER, Fault, FaultKind
+from phalanx.sim.cluster.host import Host
+from phalanx.sim.cluster.scarce_memory import ScarceMemory
+from phalanx.sim.cluster.world import World
+from phalanx.sim.fault import DESTINATION, MASTER, OTHER_REPLICA, OWNER, Fault, FaultKind
+from phalanx.sim.history.request_ids import ADMIN_FROM
+from phalanx.sim.options import MAP
 from phalanx.sim.story import Story
-from phalanx.sim.world import World
 from phalanx.wire.events import MigrationStarted
 from phalanx.wire.messages import ChangeMap, ChangePartitionCount
 
 LEFT_FOR_GOOD = 0
-WISHES_FROM = 1 << 40
-"""Ids of what an operator asks for: above those of the workload's calls."""
 MOST_PARTITIONS = 48
 
 
@@ -35,11 +35,11 @@ class Faults:
         self._comes_back_after_leaving: dict[int, int] = {}
         self._waiting: list[Fault] = []
         """For the order of a migration."""
-        self._wishes = 0
+        self._requests = 0
 
     def plan(self) -> None:
         for fault in self._world.options.faults:
-            self._world.agenda.call_at(fault.at_ms, self._happen, fault)
+            self._world.queue.call_at(fault.at_ms, self._happen, fault)
 
     def heal(self) -> None:
         """Nothing goes wrong any more."""
@@ -87,7 +87,7 @@ class Faults:
             for fault, host in zip(faults, hosts, strict=True):
                 self._waiting.remove(fault)
                 # Not within the input that is being handled.
-                self._world.agenda.call_at(self._world.now, self._happen_to, fault, host)
+                self._world.queue.call_at(self._world.now, self._happen_to, fault, host)
 
     def _who(self, role: int, master: Host, event: MigrationStarted) -> Host | None:
         """Whom a role in a migration means; None: nobody has it here."""
@@ -141,7 +141,7 @@ class Faults:
                 host.clock_ahead_ms += fault.nth
                 world.touch(host)
             case FaultKind.MEMORY:
-                host.shortage = Shortage(fault.what, fault.nth, fault.lasts_ms)
+                host.shortage = ScarceMemory(fault.what, fault.nth, fault.lasts_ms)
             case FaultKind.DISK:
                 host.disk_fails_until = world.now + fault.lasts_ms
             case FaultKind.LOSE_LOG:
@@ -149,8 +149,8 @@ class Faults:
             case FaultKind.DIVIDE:
                 self._divide(host, fault.nth)
             case FaultKind.BOUND:
-                self._wishes += 1
-                change = ChangeMap(WISHES_FROM + self._wishes, MAP, MapChange(max_entries=fault.nth))
+                self._requests += 1
+                change = ChangeMap(ADMIN_FROM + self._requests, MAP, MapChange(max_entries=fault.nth))
                 world.feed(host, host.node.this, Call(0, change, host.node.this))  # type: ignore[union-attr]  # it runs
             case FaultKind.CUT_GROUP:
                 self._cut_group(fault.nth, world.now + fault.lasts_ms)
@@ -215,8 +215,8 @@ class Faults:
         invariant(node is not None, "the host runs", host=host)
         count = node.keeper.table.partition_count * times  # type: ignore[union-attr]  # it runs
         if count <= MOST_PARTITIONS:
-            self._wishes += 1
-            request = ChangePartitionCount(WISHES_FROM + self._wishes, count)
+            self._requests += 1
+            request = ChangePartitionCount(ADMIN_FROM + self._requests, count)
             self._world.feed(host, node.this, Call(0, request, node.this))  # type: ignore[union-attr]  # it runs
 
     def _host(self, number: int) -> Host | None:

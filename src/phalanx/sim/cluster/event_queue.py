@@ -16,7 +16,7 @@ from phalanx.common.ids import Millis
 Entry = tuple[Any, Any]
 
 
-class Agenda:
+class EventQueue:
     """All that is going to happen."""
 
     __slots__ = ("buckets", "now", "times")
