@@ -9,7 +9,8 @@ import pytest
 from phalanx.sim.checkers.findings import Violation
 from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import Result, repeat_command, run
+from phalanx.sim.result import Result, repeat_command
+from phalanx.sim.run import run
 
 
 def blocks(count: int, in_brief: Iterable[int]) -> list[Any]:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import Result, run
+from phalanx.sim.result import Result
+from phalanx.sim.run import run
 from planted_bugs import CANARIES
 
 FILE = Path(__file__).with_name("planted_seeds.json")

@@ -14,7 +14,8 @@ from phalanx.audit.schema import PROCESS_EVENT, TRACE_COLUMNS, TraceRow, TraceWr
 from phalanx.common.ids import MemberId
 from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import Result, run
+from phalanx.sim.result import Result
+from phalanx.sim.run import run
 from phalanx.wire.events import Event, ViewInstalled
 
 LATE_MS = 60_000

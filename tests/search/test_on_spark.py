@@ -14,7 +14,8 @@ from phalanx.search.searching import HistorySearch
 from phalanx.search.store import Store
 from phalanx.sim.code_digest import code_digest
 from phalanx.sim.options import Profile
-from phalanx.sim.run import digest_of_all, run_many
+from phalanx.sim.result import digest_of_all
+from phalanx.sim.run import run_many
 from searches import Searcher
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]

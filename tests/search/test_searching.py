@@ -19,7 +19,8 @@ from phalanx.sim.code_digest import code_digest, rules_in_code
 from phalanx.sim.fault import FaultKind
 from phalanx.sim.options import Options, Profile
 from phalanx.sim.planted_bug import PlantedBug, load_planted_bug
-from phalanx.sim.run import digest_of_all, run, run_many
+from phalanx.sim.result import digest_of_all
+from phalanx.sim.run import run, run_many
 from phalanx.sim.schedule import read_schedule
 from phalanx.sim.settings import Configuration
 from searches import HereAndNow, Searcher

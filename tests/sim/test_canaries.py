@@ -5,7 +5,8 @@ import pytest
 from phalanx.sim.fault import DESTINATION, OTHER_REPLICA, Fault, FaultKind
 from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import repeat_command, run
+from phalanx.sim.result import repeat_command
+from phalanx.sim.run import run
 from planted import find
 from planted_bugs import CANARIES
 from planted_bugs.cuts import CUT_CANARIES

@@ -2,7 +2,7 @@
 
 import pytest
 
-from phalanx.sim.scenario.drawings import Drawing, Variant, parse_drawings, play_drawing, variants
+from drawings import Drawing, Variant, parse_drawings, play_drawing, variants
 from phalanx.sim.scenario.errors import ScenarioError
 
 

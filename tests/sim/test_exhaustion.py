@@ -9,7 +9,8 @@ from phalanx.audit.schema import PROCESS_EVENT, TraceWriter
 from phalanx.sim.fault import AFTER, BEFORE, CARRYING, INSIDE, MASTER, Fault, FaultKind
 from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import Result, run
+from phalanx.sim.result import Result
+from phalanx.sim.run import run
 from planted import find
 from planted_bugs.driver import DRIVER_CANARIES
 

@@ -10,7 +10,8 @@ from phalanx.sim.cluster.world import World
 from phalanx.sim.fault import MASTER, Fault, FaultKind
 from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import Result, repeat_command, run
+from phalanx.sim.result import Result, repeat_command
+from phalanx.sim.run import run
 from phalanx.sim.workload.calls import Workload
 
 SEEDS = range(4)

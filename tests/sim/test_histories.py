@@ -10,7 +10,8 @@ from phalanx.node.node import Node
 from phalanx.sim.options import Options, Profile
 from phalanx.sim.planted_bug import PlantedBug
 from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import Result, repeat_command, run
+from phalanx.sim.result import Result, repeat_command
+from phalanx.sim.run import run
 from phalanx.wire.message import WireMessage
 from phalanx.wire.messages import GetAll
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import pytest
 
 from phalanx.sim.fault import DESTINATION, MASTER, OTHER_REPLICA, OWNER, SOURCE, Fault, FaultKind
-from phalanx.sim.run import Result, run
+from phalanx.sim.result import Result
+from phalanx.sim.run import run
 from plots import PLOTS, options, spare
 
 STEPS: dict[int, tuple[tuple[str, bool], ...]] = {

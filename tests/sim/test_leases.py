@@ -9,7 +9,8 @@ from histories import play_all
 from phalanx.sim.fault import Fault, FaultKind
 from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import Result, run
+from phalanx.sim.result import Result
+from phalanx.sim.run import run
 from planted_bugs import CANARIES
 from planted_bugs.leases import LEASE_CANARIES
 

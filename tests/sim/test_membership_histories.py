@@ -8,7 +8,8 @@ from phalanx.sim.durations import distribution
 from phalanx.sim.fault import FaultKind
 from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import repeat_command, run
+from phalanx.sim.result import repeat_command
+from phalanx.sim.run import run
 from phalanx.sim.shrink import shrink
 from planted_bugs import CANARIES
 

@@ -8,7 +8,7 @@ from histories import blocks, play_all
 from phalanx.sim.fault import MIGRATION_KINDS, FaultKind
 from phalanx.sim.options import Profile
 from phalanx.sim.profiles.drawing import draw_options
-from phalanx.sim.run import Result
+from phalanx.sim.result import Result
 
 
 def play(seeds: range) -> list[Result]:

@@ -6,7 +6,8 @@ import pytest
 from phalanx.sim.fault import Fault, FaultKind
 from phalanx.sim.options import Options, Profile
 from phalanx.sim.profiles.timeouts import SHORTEST_PART, Conditions, draw_timeouts
-from phalanx.sim.run import Result, run
+from phalanx.sim.result import Result
+from phalanx.sim.run import run
 from phalanx.sim.settings import configurations
 
 SEEDS = range(8)

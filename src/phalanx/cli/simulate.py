@@ -31,7 +31,8 @@ from phalanx.sim.code_digest import code_digest
 from phalanx.sim.durations import distribution
 from phalanx.sim.options import Options, Profile
 from phalanx.sim.planted_bug import load_planted_bug
-from phalanx.sim.run import Result, digest_of_all, repeat_command, run
+from phalanx.sim.result import Result, digest_of_all, repeat_command
+from phalanx.sim.run import run
 from phalanx.sim.schedule import Schedule, read_schedule, write_schedule
 from phalanx.sim.settings import Configuration, configurations
 from phalanx.sim.shrink import shrink

@@ -16,7 +16,7 @@ from phalanx.search.searching import Failing, SearchPlan
 from phalanx.search.store import Store, decoded_counts
 from phalanx.sim.code_digest import rules_in_code
 from phalanx.sim.durations import HANGS, PAUSES, REMOVED_RUNNING, distribution
-from phalanx.sim.run import digest_of
+from phalanx.sim.result import digest_of
 from phalanx.sim.settings import Configuration
 
 SUMMED = ("simulated_ms", "operations", "messages", "inputs", "cpu_s")

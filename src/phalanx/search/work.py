@@ -22,7 +22,8 @@ from phalanx.common.ids import Millis
 from phalanx.sim.code_digest import code_digest
 from phalanx.sim.options import Options
 from phalanx.sim.planted_bug import PlantedBug, load_planted_bug
-from phalanx.sim.run import Result, run
+from phalanx.sim.result import Result
+from phalanx.sim.run import run
 from phalanx.sim.schedule import Schedule
 from phalanx.sim.settings import Configuration
 from phalanx.sim.shrink import shrink

@@ -21,7 +21,8 @@ from phalanx.sim.checkers.findings import Violation
 from phalanx.sim.fault import FaultKind
 from phalanx.sim.options import Options
 from phalanx.sim.planted_bug import PlantedBug
-from phalanx.sim.run import Result, run
+from phalanx.sim.result import Result
+from phalanx.sim.run import run
 
 MOST_TRIES = 1_500
 MOST_INPUTS = 4_000_000

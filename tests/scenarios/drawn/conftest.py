@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.sim.scenario.drawings import Drawing, Variant, parse_drawings, play_drawing, variants
+from drawings import Drawing, Variant, parse_drawings, play_drawing, variants
 from phalanx.sim.scenario.errors import ScenarioError
 
 HERE = Path(__file__).parent

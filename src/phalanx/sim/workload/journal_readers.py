@@ -58,7 +58,7 @@ class JournalReaders:
         self._began: set[tuple[int, str, int, int]] = set()
         self._runs = True
         self._requests = 0
-        self.overruns = self.told_anew = self.excused = 0
+        self.overruns = self.told_anew = 0
         self._world: World
 
     @property

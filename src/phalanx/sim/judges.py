@@ -1,0 +1,256 @@
+"""Judges one history: hands each checker what it is about, while the history goes on and at rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+
+from phalanx.codec.hashing import partition_of
+from phalanx.common.ids import MemberId, Millis, address_of
+from phalanx.common.table import PartitionTable
+from phalanx.node.node import Node
+from phalanx.sim.checkers.acknowledgement_checker import AcknowledgementChecker
+from phalanx.sim.checkers.commit_checker import CommitChecker
+from phalanx.sim.checkers.data_checker import DataChecker, check_replicas
+from phalanx.sim.checkers.eviction_checker import EvictionChecker
+from phalanx.sim.checkers.findings import Findings
+from phalanx.sim.checkers.linearizability import calls_on, is_linearizable
+from phalanx.sim.checkers.loss_checker import LossChecker
+from phalanx.sim.checkers.majority_checker import MajorityChecker
+from phalanx.sim.checkers.mastership_checker import MastershipChecker
+from phalanx.sim.checkers.merged_data import MergedDataChecker, Survival
+from phalanx.sim.checkers.protection_checker import ProtectionChecker
+from phalanx.sim.checkers.staging_checker import StagingChecker
+from phalanx.sim.checkers.table_checker import TableChecker, check_zones
+from phalanx.sim.checkers.view_checker import ViewChecker
+from phalanx.sim.cluster.host import Host
+from phalanx.sim.cluster.world import World
+from phalanx.sim.fault import FaultKind
+from phalanx.sim.history.operations import Operation
+from phalanx.sim.history.request_ids import ADMIN_FROM
+from phalanx.sim.inspection import copies, held_by, held_by_owners, member_on, peek_at, purged_to
+from phalanx.sim.options import APPLIED, MAP, REPLACED, Options
+from phalanx.sim.workload.calls import Workload
+from phalanx.sim.workload.journal_readers import JournalReaders, check_journals
+from phalanx.sim.workload.staged_jobs import StagedJobs
+from phalanx.wire.events import Event, PartitionsRepaired, ViewInstalled
+
+
+class Judges:
+    """All checkers of one history. `findings`: the violations so far."""
+
+    def __init__(
+        self,
+        options: Options,
+        workload: Workload,
+        true_time: Callable[[], Millis],
+        running: Callable[[], Collection[Node]],
+    ) -> None:
+        """`true_time`: what no clock of a member shows; `running`: the members that have not crashed."""
+        self._options = options
+        self._workload = workload
+        self.findings = Findings()
+        self.tables = TableChecker(self.findings, options.partitions, options.backups, has_sides=options.has_sides)
+        self.are_votes_gone = False
+        """Whether a process has crashed or left: its vote may be missing for good."""
+        self._counts: Counter[str] = Counter()
+        self._views = ViewChecker(self.findings)
+        self._masterships = MastershipChecker(self.findings)
+        self._majorities = MajorityChecker(self.findings)
+        self._losses = LossChecker(self.findings, has_sides=options.has_sides)
+        self._commits = CommitChecker(self.findings)
+        self._evictions = EvictionChecker(self.findings)
+        self._protection = ProtectionChecker(self.findings, options.protection, ADMIN_FROM)
+        self._acknowledgements = AcknowledgementChecker(
+            self.findings,
+            self._partitions_of,
+            self._majorities.founder_of,
+            true_time,
+            running,
+            is_promised=options.lease_ms > 0,
+        )
+        self._survival = Survival()
+        self._lite = {options.address(number) for number in range(options.hosts) if options.traits_of(number).lite}
+        """Addresses whose members hold no data."""
+        self._left: set[MemberId] = set()
+        self._last_holders: dict[MemberId, tuple[MemberId, ...]] = {}
+        """Of each member those of its last view that hold data."""
+
+    def _partitions_of(self, number: int) -> list[int]:
+        """Of the keys of one of the workload's calls."""
+        if not 0 < number <= len(self._workload.operations):
+            return []
+        return [partition_of(key, self._options.partitions) for key in self._workload.operations[number - 1].keys]
+
+    def counts(self) -> dict[str, int]:
+        """What was looked at, and what was excused: how often."""
+        self._counts["stable views"] = self._majorities.checked
+        if self._options.protection.majority:
+            self._counts["acknowledgements looked at"] = self._acknowledgements.checked
+            self._counts["conflicting acknowledgements"] = self._acknowledgements.conflicts
+            self._counts["longest window ms"] = self._acknowledgements.longest_ms
+        if self._options.max_entries:
+            self._counts["entries evicted"] = self._evictions.count
+        self._counts["commits looked at"] = self._commits.checked
+        return dict(self._counts)
+
+    # --- while the history goes on ---------------------------------------------------------------------------------
+
+    def watch(self, node: Node) -> None:
+        """Watch a new member."""
+        self._masterships.watch(node)
+        if self._options.protection.is_on:
+            self._protection.watch(node)
+        if self._options.protection.majority:
+            self._acknowledgements.watch(node)
+        if self._options.max_entries:
+            self._evictions.watch(node)
+
+    def on_event(self, host: Host, event: Event, leaving: Collection[MemberId], now: Millis) -> None:
+        """A member has recorded a fact. `leaving`: the members that were asked to leave."""
+        member = member_on(host)
+        self._masterships.on_event(member, event, now)
+        self._majorities.on_event(member, event, now)
+        self.tables.on_event(member, event, leaving, host.node.membership.view)  # type: ignore[union-attr]  # it runs
+        if isinstance(event, ViewInstalled):
+            self._views.on_view(member, event, now)
+            # By the event: a member that ends with the input in which it became alone has no view any more.
+            self._last_holders[member] = tuple(each for each in event.members if address_of(each) not in self._lite)
+        elif isinstance(event, PartitionsRepaired) and event.lost:
+            self._counts["lost partitions"] += len(event.lost)
+
+    def on_table(self, node: Node, table: PartitionTable, living: Collection[Host], now: Millis) -> None:
+        """A member has installed a table. `living`: the hosts on which a process runs."""
+        view = node.membership.view
+        self.tables.on_table(node.this, table, view, {member_on(h) for h in living}, now, node.membership.master)
+        self._losses.on_table(node.this, table, now)
+        if commits := self._commits.new_commits(node.this, table, view):
+            partitions, purged = [partition for partition, _ in commits], purged_to(living)
+            peeks = {member_on(other): peek_at(other, partitions, purged) for other in living}
+            for partition, old in commits:
+                self._commits.check(node.this, partition, old, peeks, now)
+
+    def on_last_input(self, host: Host, hosts: list[Host], now: Millis) -> None:
+        """The process on a host ends, or may end with the next input."""
+        # Who leaves may claim, be alone and go in one input.
+        if self._options.has_sides:
+            self._survival.on_last_input(host.address, copies(hosts, MAP), now)
+
+    def on_process_ended(self, host: Host, member: MemberId, how: str, leaving: Collection[MemberId]) -> None:
+        """A process has ended: `crashed`, `left`, or by its own decision."""
+        has_crashed, has_left = how.startswith("crashed"), how == "left"
+        self.are_votes_gone = self.are_votes_gone or has_crashed or has_left
+        # Who leaves hands over what it holds, unless there is nobody on its side but lite members and other leavers.
+        if has_crashed or (has_left and self._leaves_nobody(member, leaving)):
+            self._survival.on_ended(host.address)
+
+    def _leaves_nobody(self, member: MemberId, leaving: Collection[MemberId]) -> bool:
+        """Whether all that held data in the last list of a member that has left leave, too, or have left."""
+        self._left.add(member)
+        holders = self._last_holders.get(member, ())
+        return member in holders and self._left.union(leaving) >= set(holders)
+
+    # --- at rest ---------------------------------------------------------------------------------------------------
+
+    def check_final_reads(self, world: World) -> None:
+        """Every key could be read, unless nobody may serve it."""
+        joined = [host for host in world.hosts if host.has_joined]
+        has_started = any(h.node is not None and h.node.membership.has_started for h in world.hosts)
+        may_lack_majority = self._options.protection.majority and self.are_votes_gone
+        # The map may be protected, and members that it needs were never started again.
+        are_too_few = sum(world.holds_data(host) for host in joined) < self._options.protection.minimum
+        if not has_started or may_lack_majority or are_too_few:
+            return
+        for key, operation in self._workload.final.items():
+            if not isinstance(operation.result, tuple):
+                self.findings.add(world.now, "every key can be read at rest", f"{key[4:].decode()}: {operation}")
+
+    def check_at_rest(
+        self, world: World, operations: list[Operation], jobs: StagedJobs | None, readers: JournalReaders | None
+    ) -> None:
+        """Judge the whole history. `operations`: without the reads at rest."""
+        now, joined, workload = world.now, [host for host in world.hosts if host.has_joined], self._workload
+        table = joined[0].table
+        self._check_data([*operations, *workload.final.values()], now)
+        for operation, text in workload.wrong_answers:
+            self.findings.add(operation.end, "sensible calls are not refused", f"{operation}: {text}")
+        if jobs is not None and table is not None:
+            self._check_staging(jobs, joined, table.partition_count, now)
+        self._check_handed_back()
+        self._check_linearizability(now)
+        self._views.check_agreement({member_on(h): h.node.membership.view.members for h in joined}, now)  # type: ignore[union-attr]
+        if readers is not None and table is not None and table.version:
+            readers.check(operations, now)
+            if self._options.max_entries:
+                self._evictions.check_events(readers.events())
+        if self._options.max_entries:
+            self._evictions.check_bounds(joined, now)
+        self._losses.check_at_rest({member_on(host): host.table for host in joined if host.table is not None}, now)
+        if table is not None and table.version:
+            rows = [table.replicas(partition) for partition in range(table.partition_count)]
+            purged = purged_to(joined)
+            check_replicas([(member_on(host), held_by(host, purged)) for host in joined], rows, self.findings, now)
+            zones = {member_on(h): self._options.traits_of(h.number).zone for h in joined if world.holds_data(h)}
+            if any(zones.values()):
+                check_zones(table, zones, self.findings, now)
+
+    def _check_data(self, operations: list[Operation], now: Millis) -> None:
+        final = self._workload.final
+        evictions = {key: several for (name, key), several in self._evictions.of.items() if name == MAP}
+        if self._options.has_sides:
+            merged = MergedDataChecker(
+                self.findings, self._survival, self._options.accuracy_ms, self._options.prompt_ms, evictions,
+                lambda key: self._evictions.may_have_gone(MAP, key),
+            )  # fmt: skip
+            merged.check(operations, final, now)
+            self._counts["excused losses"] += merged.excused_losses
+            self._counts["refused for want of members"] = self._protection.refused
+            self._counts["late effects"] += merged.late_effects
+            return
+        parts = {key: partition_of(key, len(self.tables.lines)) for key in self._workload.keys}
+        data = DataChecker(self.findings, self.tables, parts, evictions)
+        data.check(operations, final, now)
+        self._counts["stale reads"] += data.stale_reads
+        self._counts["excused losses"] += data.excused_losses
+
+    def _check_staging(self, jobs: StagedJobs, joined: list[Host], partition_count: int, now: Millis) -> None:
+        checker = StagingChecker(self.findings, self.tables, jobs.told, has_sides=self._options.has_sides)
+        held = [held_by_owners(joined, name, partition_count) for name in (APPLIED, REPLACED)]
+        checker.check(held[0], held[1], now)
+        check_journals(joined, self.findings, now)
+        self._counts["excused losses of staged writes"] += checker.excused_losses
+        self._counts["partitions with batches applied"] += len(jobs.told.applied)
+        self._counts["contents replaced"] += sum(decision.replier is not None for decision in jobs.told.decisions)
+        self._counts["staged jobs refused"] += jobs.refused
+        self._counts["staged jobs stopped"] += jobs.stopped
+
+    def _check_handed_back(self) -> None:
+        """Where nothing breaks, only a change of owners makes a caller group its keys anew: they had one owner for it."""
+        self._counts["bulk calls handed back"] = len(self._workload.handed_back)
+        if self._options.faults:
+            return
+        for each in self._workload.handed_back:
+            parts = [partition_of(key, len(self.tables.lines)) for key in each.keys]
+            asked = [each.member, each.replier or each.member]
+            if len(self.tables.owners_told(parts, asked, each.begin, each.end)) < 2:
+                self.findings.add(each.end, "a bulk call is handed back only when an owner changes", repr(each))
+
+    def _check_linearizability(self, now: Millis) -> None:
+        harmless = {FaultKind.JOIN, FaultKind.LAG, FaultKind.PAUSE, FaultKind.DISK, FaultKind.LOSE_LOG}
+        if self._options.has_sides:
+            harmless.discard(FaultKind.PAUSE)  # Long ones leave a member behind.
+        quiet = [f.at_ms for f in self._options.faults if f.kind not in harmless]
+        until = min(quiet, default=self._options.duration_ms)
+        by_key: dict[bytes, list] = {}  # type: ignore[type-arg]
+        for operation in self._workload.operations:
+            if operation.begin < until:
+                for key in operation.keys:
+                    by_key.setdefault(key, []).append(operation)
+        for key, operations in by_key.items():
+            if any(each.at < until for each in self._evictions.of.get((MAP, key), ())):
+                continue  # No call of a program has ended its value.
+            answer = is_linearizable(calls_on(key, operations, until))
+            self._counts["keys checked for an order" if answer is not None else "keys not decided"] += 1
+            if answer is False:
+                told = "\n    ".join(map(repr, operations[:40]))
+                self.findings.add(now, "calls before the first fault have an order", f"{key[4:].decode()}:\n    {told}")
