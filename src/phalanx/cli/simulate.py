@@ -131,11 +131,11 @@ def simulate(
     as_machine: Machine = False,
 ) -> None:
     """Play simulated clusters under faults, and check what must hold. Exit status 1: something did not."""
-    _check_one_wish(seed, seeds, replay, scenario, explore, canary)
+    _check_arguments(seed, seeds, replay, scenario, explore, canary)
     is_search = spark is not None or out is not None or bool(sweeps)
     if is_search and seeds is None and scenario is None and explore is None:
         raise UsageError("--spark, --out and --sweep are for many histories: give --seeds A:B")
-    wish = _Wish(story, shrunk, as_machine, save)
+    mode = _RunMode(story, shrunk, as_machine, save)
     if scenario is not None:
         violated = play_scenario(scenario, rewrite=rewrite, is_quiet=as_machine)
     elif explore is not None and replay:
@@ -143,9 +143,9 @@ def simulate(
     elif explore is not None:
         violated = explore_all(explore, depth, start, limits, is_quiet=as_machine)
     elif replay:
-        violated = _replay(Path(replay), wish)
+        violated = _replay(Path(replay), mode)
     elif seed is not None:
-        violated = _play_one(seed, one_configuration(profile, settings), canary, wish)
+        violated = _play_one(seed, one_configuration(profile, settings), canary, mode)
     elif is_search:
         plan = plan_of(parse_range(seeds or ""), configurations([profile], settings or (), sweeps or ()), canary)
         violated = _search(msgspec.structs.replace(plan, traces=traces, shrinks=shrinks), spark, jobs, out, as_machine)
@@ -156,7 +156,7 @@ def simulate(
         raise typer.Exit(1)
 
 
-def _check_one_wish(
+def _check_arguments(
     seed: int | None, seeds: str | None, replay: str, scenario: Path | None, explore: int | None, canary: str
 ) -> None:
     """Refuse a command that does not say which histories are meant, or says it twice."""
@@ -195,7 +195,7 @@ def one_configuration(profile: Profile, settings: list[str] | None) -> Configura
 # --- one history ----------------------------------------------------------------------------------------------------
 
 
-class _Wish(msgspec.Struct, frozen=True):
+class _RunMode(msgspec.Struct, frozen=True):
     """How one history is to be played and told."""
 
     is_told: bool
@@ -204,47 +204,47 @@ class _Wish(msgspec.Struct, frozen=True):
     save: Path | None
 
 
-def _play_one(seed: int, configuration: Configuration, canary: str, wish: _Wish) -> bool:
+def _play_one(seed: int, configuration: Configuration, canary: str, mode: _RunMode) -> bool:
     options = configuration.draw(seed)
-    result, options = _play_and_tell(options, canary, wish)
+    result, options = _play_and_tell(options, canary, mode)
     repeat = f"phalanx simulate --seed {seed}{configuration.arguments}{f' --canary {canary}' if canary else ''} --story"
-    return _conclude(result, options, canary, wish, repeat)
+    return _conclude(result, options, canary, mode, repeat)
 
 
-def _replay(path: Path, wish: _Wish) -> bool:
+def _replay(path: Path, mode: _RunMode) -> bool:
     schedule = read_schedule(path)
     if schedule.code != code_digest(schedule.canary):
         print(f"phalanx: {path} was made with other code: it may be another history now", file=sys.stderr)
-    result, options = _play_and_tell(schedule.options, schedule.canary, wish)
+    result, options = _play_and_tell(schedule.options, schedule.canary, mode)
     more = {"replayed": str(path), "expected": schedule.violation or None, "same": result.digest == schedule.digest}
-    return _conclude(result, options, schedule.canary, wish, f"phalanx simulate --replay {path} --story", more)
+    return _conclude(result, options, schedule.canary, mode, f"phalanx simulate --replay {path} --story", more)
 
 
-def _play_and_tell(options: Options, canary: str, wish: _Wish) -> tuple[Result, Options]:
+def _play_and_tell(options: Options, canary: str, mode: _RunMode) -> tuple[Result, Options]:
     planted = load_planted_bug(canary)
-    if wish.is_shrunk:
+    if mode.is_shrunk:
         options = shrink(options, planted)
-    result = run(options, planted, story=wish.is_told and not wish.is_quiet)
-    if not wish.is_quiet and wish.is_told:
+    result = run(options, planted, story=mode.is_told and not mode.is_quiet)
+    if not mode.is_quiet and mode.is_told:
         print(as_json(options))
         print("\n".join(result.story))
     return result, options
 
 
 def _conclude(
-    result: Result, options: Options, canary: str, wish: _Wish, repeat: str, more: dict[str, Any] | None = None
+    result: Result, options: Options, canary: str, mode: _RunMode, repeat: str, more: dict[str, Any] | None = None
 ) -> bool:
-    if wish.save is not None:
+    if mode.save is not None:
         what = result.violations[0].what if result.violations else ""
         write_schedule(
-            wish.save,
+            mode.save,
             Schedule(
-                code=code_digest(canary), canary=canary, violation=what, digest=result.digest, shrunk=wish.is_shrunk,
+                code=code_digest(canary), canary=canary, violation=what, digest=result.digest, shrunk=mode.is_shrunk,
                 options=options,
             ),
         )  # fmt: skip
-        repeat = f"phalanx simulate --replay {wish.save} --story"
-    if not wish.is_quiet:
+        repeat = f"phalanx simulate --replay {mode.save} --story"
+    if not mode.is_quiet:
         _tell_violations(result, repeat)
     summary = {
         "seed": options.seed,

@@ -12,7 +12,7 @@ from pathlib import Path
 from phalanx.sim.planted_bug import source_files
 
 MACHINES = ("common", "wire", "codec", "machine", "membership", "partition", "grid", "calls", "node")
-"""Folders of the members' own code."""
+"""Folders of the members' code."""
 SIMULATOR = "sim"
 RULE = re.compile(r"[A-Z]{2}-\d+( |$)|DESIGN \d")
 """How the name of a rule begins."""
@@ -25,7 +25,9 @@ def _modules(*folders: str) -> list[tuple[str, Path]]:
 
 @functools.cache
 def code_digest(canary: str = "") -> str:
-    """The same where a seed is the same history: the members' code, the simulator's and the planted bug's, byte for byte."""
+    """Return a digest of the members' code, the simulator's and the planted bug's: where it is the same, a seed is the
+    same history.
+    """
     digest = hashlib.blake2b(digest_size=8)
     planted = [(path.name, path) for path in source_files(canary)]
     for name, path in _modules(*MACHINES, SIMULATOR) + planted:
@@ -35,7 +37,7 @@ def code_digest(canary: str = "") -> str:
 
 @functools.cache
 def rules_in_code() -> frozenset[str]:
-    """Every text in the machines that names a rule, as events carry it."""
+    """Return every text in the machines that names a rule, as events carry it."""
     return frozenset(
         text
         for _, path in _modules(*MACHINES)
@@ -45,7 +47,7 @@ def rules_in_code() -> frozenset[str]:
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:
-    """The texts of a module that are not there to be read only."""
+    """Yield the texts of a module without its docstrings."""
     said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:

@@ -11,7 +11,7 @@ from phalanx.wire.events import ViewInstalled
 
 CRASHED = "crashed"
 MASS = 5
-"""So many members that start at the same instant are a mass join."""
+"""This many members that start at one instant are a mass join."""
 HUNG_MS = 60_000
 """A process that does nothing for so long has failed; one that is back sooner has paused, and should stay a member."""
 PAUSES, HANGS, REMOVED_RUNNING = "pauses", "hangs", "removed while running"
@@ -29,7 +29,7 @@ class Measures:
         starts = options.start_at_ms
         self._mass = len(starts) if len(starts) >= MASS and not any(starts) else 0
         self._failed: dict[MemberId, Millis] = {}
-        """Crashed or hung, and not yet found to be."""
+        """Member that crashed or hangs, and is not yet removed, to when that began."""
         self._sound: set[MemberId] = set()
         """Incarnations that run, and have never hung."""
         self._made: dict[MemberId, Collection[MemberId]] = {}
@@ -44,7 +44,7 @@ class Measures:
             self._failed.setdefault(member, now)
 
     def on_pause(self, member: MemberId, until: Millis, now: Millis) -> None:
-        """A process does nothing until then; 0: it goes on."""
+        """A process does nothing until a time; 0: it goes on."""
         if until - now >= HUNG_MS:
             self.counts[HANGS] += 1
             self._sound.discard(member)
@@ -68,7 +68,7 @@ class Measures:
 
 
 def distribution(values: Collection[int]) -> dict[str, int]:
-    """How many there are, and their median, 99th percentile (the nearest that occurs) and maximum."""
+    """Return the count, median, 99th percentile (the nearest value that occurs) and maximum."""
     ordered = sorted(values)
     if not ordered:
         return {"count": 0}

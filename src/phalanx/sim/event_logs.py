@@ -12,7 +12,7 @@ DISK_FULL = "No space left on device"
 
 
 class Trace(Protocol):
-    """Whoever wants all events of a history, in the order in which they happen."""
+    """Receives all events of a history, in the order in which they happen."""
 
     def record(self, at: Millis, member: MemberId, event: Event) -> None:
         """A member has recorded an event."""
@@ -29,15 +29,15 @@ class EventLogs:
         self._without: set[MemberId] = set()
         """Incarnations that have no log at all."""
         self._gaps: dict[MemberId, tuple[Host, int, Millis]] = {}
-        """Of members whose disks fail: their hosts, how many events are missing, and since when."""
+        """Member whose disk fails to its host, how many events are missing, and since when."""
 
     def begin(self, host: Host, member: MemberId) -> None:
-        """An incarnation begins: with a log, unless its host has none."""
+        """Begin the log of an incarnation, unless its host has none."""
         if host.has_lost_logs:
             self._without.add(member)
 
     def record(self, host: Host, member: MemberId, event: Event, now: Millis) -> None:
-        """A member records an event; nothing that becomes of the log is its business."""
+        """Log an event of a member. Whether that succeeds changes nothing for the member."""
         trace = self._trace
         if trace is None or member in self._without:
             return
@@ -49,7 +49,7 @@ class EventLogs:
             trace.record(now, member, event)
 
     def tell_gaps(self, now: Millis) -> None:
-        """A member says what is missing when its disk works again; one whose process has ended says nothing."""
+        """Log what is missing of members whose disks work again; a process that has ended says nothing."""
         for member, (host, count, since) in list(self._gaps.items()):
             if now >= host.disk_fails_until:
                 del self._gaps[member]

@@ -48,9 +48,9 @@ class FaultKind(enum.StrEnum):
     LAG = "lag"
     """Messages between two hosts take `nth` milliseconds longer, for `lasts_ms`."""
     BOUND = "bound"
-    """An operator bounds the workload's map: `nth` entries, 0: any number."""
+    """An administrator bounds the workload's map: `nth` entries, 0: any number."""
     DIVIDE = "divide"
-    """An operator asks for `nth` times as many partitions."""
+    """An administrator asks for `nth` times as many partitions."""
     MEMORY = "memory"
     """The process has no memory left at one of its next inputs, at the point `what` (BEFORE to CARRYING), for the `nth` effect:
     it ends as in a crash. `lasts_ms`: as for CRASH."""
@@ -81,4 +81,4 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     during: str = ""
     """Wait until a migration of this kind is ordered, and be about it: see `MIGRATION_KINDS`; empty: for none."""
     is_apart: bool = False
-    """Wait for one in which the host is not the master at the same time."""
+    """Wait for a migration in which the host is not the master."""

@@ -15,12 +15,12 @@ from phalanx.sim.checkers.merged_data import Copy
 from phalanx.sim.cluster.host import Host
 
 OUTCOMES = "(outcomes)"
-"""Instead of a map's name: the record of what became of writes."""
+"""Instead of a map's name: the outcomes of writes (`grid/replica/deduplication.py`)."""
 STAGED = "(staged)"
-"""Instead of a map's name: what is remembered of jobs."""
+"""Instead of a map's name: what is remembered of jobs (`grid/replica/staged.py`)."""
 REMOVED = "(removed from) "
-"""Before a map's name: its tombstones, under the empty key the stamp of the last clear, and under EVICTED that of what was
-evicted."""
+"""Before a map's name: its tombstones; under the empty key the stamp of the last clear, and under EVICTED the greatest
+stamp that was evicted."""
 EVICTED = b"(evicted)"
 
 
@@ -29,7 +29,7 @@ def member_on(host: Host) -> MemberId:
 
 
 def purged_to(hosts: Iterable[Host]) -> int:
-    """The greatest stamp of a removal that some replica remembers no more: above it, equal replicas remember the same."""
+    """Return the greatest stamp of a removal that some replica has forgotten: above it, equal replicas remember the same."""
     return max(
         (
             max([replica.purged_to, *(store.purged_to for store in replica.maps.values())])
@@ -47,8 +47,8 @@ def _replicas_of(host: Host) -> list[Replica]:
 
 
 def held_by(host: Host, purged: int) -> tuple[tuple[int, dict[str, dict[bytes, bytes]]], ...]:
-    """The partitions that a member holds, with their entries; tombstones above `purged`, and the outcomes that it
-    remembers, as maps of their own.
+    """Return the partitions that a member holds, with their entries; tombstones above `purged`, and outcomes, as maps
+    of their own.
     """
     grid = host.node.grid  # type: ignore[union-attr]  # asked of running hosts only
     replicas = [(owned.number, owned.replica) for owned in grid.all_owned()]
@@ -61,7 +61,7 @@ def held_by(host: Host, purged: int) -> tuple[tuple[int, dict[str, dict[bytes, b
 
 
 def peek_at(host: Host, partitions: Collection[int], purged: int) -> Peek:
-    """What a member holds of some partitions at this moment, not copied."""
+    """Return what a member holds of some partitions at this moment, not copied."""
     node = host.node
     grid, keeper = node.grid, node.keeper  # type: ignore[union-attr]  # asked of running hosts only
     held = {}
@@ -100,7 +100,7 @@ def _jobs_of(replica: Replica) -> dict[bytes, bytes]:
 
 
 def held_by_owners(hosts: Iterable[Host], name: str, partition_count: int) -> list[dict[bytes, bytes]]:
-    """Of each partition the values of a map at whoever owns it."""
+    """Return, of each partition, the values of a map at its owner."""
     found: list[dict[bytes, bytes]] = [{} for _ in range(partition_count)]
     for host in hosts:
         for owned in host.node.grid.all_owned():  # type: ignore[union-attr]  # asked of running hosts only
@@ -110,7 +110,7 @@ def held_by_owners(hosts: Iterable[Host], name: str, partition_count: int) -> li
 
 
 def copies(hosts: Iterable[Host], name: str) -> dict[bytes, list[Copy]]:
-    """Of each key of a map what there is of it: at members that their own table lists, and kept by former ones."""
+    """Return the copies of each key of a map: at members that their own table lists, and in replicas kept for a merge."""
     found: dict[bytes, list[Copy]] = {}
     for host in hosts:
         for replica in _lasting(host):
@@ -127,7 +127,7 @@ def copies(hosts: Iterable[Host], name: str) -> dict[bytes, list[Copy]]:
 
 
 def _handed_in(host: Host, name: str) -> Iterator[tuple[bytes, int]]:
-    """What a host has handed in of a map and nobody has acknowledged: it is handed in again for as long as the host lives."""
+    """Yield what a host has sent in a merge and nobody has acknowledged: it is sent again as long as the host lives."""
     for sending in host.node.keeping.sendings if host.node is not None else ():
         if (store := sending.replica.maps.get(name)) is None:
             continue
@@ -140,7 +140,7 @@ def _handed_in(host: Host, name: str) -> Iterator[tuple[bytes, int]]:
 
 
 def _lasting(host: Host) -> Iterator[Replica]:
-    """The replicas on a host that may yet give others what they hold: none of a copy that is on its way."""
+    """Yield the replicas on a host that others may still get; none of a copy that is on its way."""
     node, kept = host.node, host.kept
     if node is not None:
         grid, table = node.grid, node.keeper.table

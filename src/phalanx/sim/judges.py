@@ -74,16 +74,16 @@ class Judges:
         """Addresses whose members hold no data."""
         self._left: set[MemberId] = set()
         self._last_holders: dict[MemberId, tuple[MemberId, ...]] = {}
-        """Of each member those of its last view that hold data."""
+        """Member to the data members of its last view."""
 
     def _partitions_of(self, number: int) -> list[int]:
-        """Of the keys of one of the workload's calls."""
+        """List the partitions of the keys of one of the workload's calls."""
         if not 0 < number <= len(self._workload.operations):
             return []
         return [partition_of(key, self._options.partitions) for key in self._workload.operations[number - 1].keys]
 
     def counts(self) -> dict[str, int]:
-        """What was looked at, and what was excused: how often."""
+        """Return how often something was checked, excused or lost."""
         self._counts["stable views"] = self._majorities.checked
         if self._options.protection.majority:
             self._counts["acknowledgements looked at"] = self._acknowledgements.checked
@@ -145,7 +145,7 @@ class Judges:
             self._survival.on_ended(host.address)
 
     def _leaves_nobody(self, member: MemberId, leaving: Collection[MemberId]) -> bool:
-        """Whether all that held data in the last list of a member that has left leave, too, or have left."""
+        """Tell whether all data members in the last view of a member that has left leave, too, or have left."""
         self._left.add(member)
         holders = self._last_holders.get(member, ())
         return member in holders and self._left.union(leaving) >= set(holders)
@@ -153,7 +153,7 @@ class Judges:
     # --- at rest ---------------------------------------------------------------------------------------------------
 
     def check_final_reads(self, world: World) -> None:
-        """Every key could be read, unless nobody may serve it."""
+        """Check that every key could be read, unless nobody may serve it."""
         joined = [host for host in world.hosts if host.has_joined]
         has_started = any(h.node is not None and h.node.membership.has_started for h in world.hosts)
         may_lack_majority = self._options.protection.majority and self.are_votes_gone
@@ -225,7 +225,9 @@ class Judges:
         self._counts["staged jobs stopped"] += jobs.stopped
 
     def _check_handed_back(self) -> None:
-        """Where nothing breaks, only a change of owners makes a caller group its keys anew: they had one owner for it."""
+        """Check that callers had to group keys anew only because an owner changed. Where something breaks, that is not
+        judged.
+        """
         self._counts["bulk calls handed back"] = len(self._workload.handed_back)
         if self._options.faults:
             return

@@ -14,9 +14,9 @@ from phalanx.sim.workload.calls import Workload
 
 
 def find_unmet(world: World, workload: Workload, *, needs_majority: bool) -> list[str]:
-    """What is not as it should be at rest, in words; empty: all is.
+    """List what is not as it should be at rest, in words; empty: all is.
 
-    `needs_majority`: the map asks for the majority, whose votes are not gone for good.
+    `needs_majority`: the map asks for the majority, and no vote is gone for good.
     """
     running = [host for host in world.hosts if host.node is not None]
     unmet = [f"{host} will start" for host in world.hosts if host.node is None and host.comes_back is not None]
@@ -56,7 +56,7 @@ def _unmet_membership(joined: list[Host]) -> list[str]:
 
 
 def _may_serve(host: Host, now: Millis) -> bool:
-    """Whether the member serves maps that ask for the majority, by its own clock."""
+    """Tell whether the member serves maps that ask for the majority, by its own clock."""
     return host.node.membership.may_acknowledge(host.clock(now))  # type: ignore[union-attr]  # it runs
 
 

@@ -1,12 +1,4 @@
-"""What one simulated history consists of, drawn from its seed: printable, and nothing else decides anything.
-
-A profile is a way to draw. `default`: members crash (the master too), come back on the same address, join and leave
-while a workload runs, connections break, members pause for less than the heartbeat timeout. `failover`: one small
-disaster after another under heavy load, with time to recover between them. `membership`: everything that can go wrong
-between members, and no data (`profiles/membership.py`). `migrations`: replicas move all the time, and whoever takes part is
-hurt at some step of it (`profiles/migrations.py`). `cuts`: the network breaks in parts, all sides write, and it heals
-(`profiles/cuts.py`). `bounded`: maps that are bounded, in such histories and in others. `staging-cuts`: jobs that stage, stop in the middle and go on, in such histories and in others. `timeouts`: members pause, the network stalls, one hangs for good (`profiles/timeouts.py`). `quiet`: no faults. `bench`: five members under a steady load, for the rate.
-"""
+"""What one simulated history consists of, drawn from its seed: printable, and nothing else decides anything."""
 
 from __future__ import annotations
 
@@ -21,37 +13,48 @@ from phalanx.common.traits import USUAL, Traits
 from phalanx.sim.fault import Fault
 
 MAP = "m"
-"""Which the workload uses."""
+"""The map of the workload."""
 APPLIED, REPLACED = "j", "w"
-"""To which batches are applied, and whose content is replaced, where jobs stage what they write."""
+"""The maps of jobs: batches are applied to one, the content of the other is replaced."""
 BRIEF = "brief"
-"""Whose entries live for a short time; where journals are followed."""
+"""The map whose entries live for a short time, where journals are read."""
 STAGING_JOURNAL = 200
-"""Events that those maps keep in every second history."""
+"""Events that the maps of jobs keep in every second history."""
 
 
 class Profile(enum.StrEnum):
+    """A way to draw histories: one function in `profiles`."""
+
     DEFAULT = "default"
+    """Members crash (the master too), come back on the same address, join and leave while a workload runs; connections
+    break, and members pause for less than the heartbeat timeout."""
     FAILOVER = "failover"
+    """One small disaster after another under heavy load, with time to recover between them."""
     CUTS = "cuts"
+    """The network breaks in parts, all sides write, and it heals."""
     LEASE = "lease"
     """As CUTS, on a map that asks for the majority, with leases and clocks that run wrong by up to one in a hundred."""
     WINDOW = "window"
-    """The same histories without leases: what they are for is measured."""
+    """The same histories without leases, to measure what leases are for."""
     JOURNAL = "journal"
-    """Histories of other profiles, DEFAULT, FAILOVER, MIGRATIONS and CUTS in turn, in which journals are written and read."""
+    """Histories of DEFAULT, FAILOVER, MIGRATIONS and CUTS in which journals are written and read."""
     BOUNDED = "bounded"
     """Histories of JOURNAL in which maps are bounded, and the bound is changed."""
     STAGING = "staging"
-    """Histories of MIGRATIONS, DEFAULT and FAILOVER in turn, in which jobs stage what they write."""
+    """Histories of MIGRATIONS, DEFAULT and FAILOVER in which jobs stage what they write."""
     STAGING_CUTS = "staging-cuts"
-    """Histories of CUTS and of those in turn: jobs stage page by page, and in most of them stop for longer than members keep
-    what nobody touches."""
+    """Histories of CUTS and STAGING in turn: jobs stage page by page, and in most of them stop for longer than members
+    keep rows that nobody touches."""
     MEMBERSHIP = "membership"
+    """Everything that can go wrong between members, and no data."""
     MIGRATIONS = "migrations"
+    """Replicas move all the time, and members that take part are hurt at some step of it."""
     TIMEOUTS = "timeouts"
+    """Members pause, the network stalls, and one member hangs for good."""
     QUIET = "quiet"
+    """No faults."""
     BENCH = "bench"
+    """Five members under a steady load, for the rate."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +70,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     backups: int
     partitions: int
     latency_ms: tuple[Millis, Millis]
-    """Shortest and longest way of a message, one direction."""
+    """Shortest and longest latency of a message, one direction."""
     heartbeat_interval_ms: Millis
     heartbeat_timeout_ms: Millis
     connection_grace_ms: Millis
@@ -97,13 +100,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     traits: tuple[Traits, ...] = ()
     """Of the members on each host; empty: all are as usual."""
     lost_permille: int = 0
-    """Messages of which the network loses so many of a thousand, while the connection stays."""
+    """So many of a thousand messages are lost, while the connection stays."""
     stalls: bool = False
     """Whether what a silent cut does not let through arrives when it ends, or is lost with its connection."""
     doubled_permille: int = 0
-    """Messages that the network hands over twice."""
+    """So many of a thousand messages are delivered twice."""
     anti_entropy_interval_ms: Millis = 30_000
-    """0: nothing compares replicas that nobody writes to, so that nothing heals what migrations have broken."""
+    """0: replicas that nobody writes to are not compared, so nothing repairs what migrations have broken."""
     tombstone_ms: Millis = 14_400_000
     ring_above_members: int = 100
     ring_neighbours: int = 3
@@ -111,19 +114,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     failure_detector: str = "phi"
     protection: Protection = Protection()
     settings_differ: bool = False
-    """Whether each host is configured with settings of maps of its own, of which those of the first count."""
+    """Whether hosts are configured with different settings of maps; those of the first member count."""
     lease_ms: Millis = 0
     """Of the map that the workload uses."""
     validate_every: int = 7
     """Each member's whole state is validated after every n-th input; 0: never."""
     kept_calls: tuple[tuple[int, int], ...] | None = None
-    """Of the calls that the workload would make only those whose turn is in one of these ranges, ends included; None: all."""
+    """Ranges of turns, ends included: only these calls of the workload are made; None: all."""
     journal: int = 0
     """How many events each partition keeps; 0: no map has a journal."""
     max_entries: int = 0
-    """Of the map that the workload uses, and 1 of BRIEF; 0: they are not bounded."""
+    """Bound of the workload's map (BRIEF has 1); 0: no map is bounded."""
     merges_sides: bool = False
-    """Drawn like a profile with sides."""
+    """Whether sides of cuts merge, in profiles that use histories of others."""
     staging: bool = False
     """Whether programs stage what they write, beside all others."""
     member_settings: dict[str, int | float | str] = {}
@@ -156,7 +159,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return self.traits[host] if self.traits else USUAL
 
     def node_config(self, host: int) -> NodeConfig:
-        """A member's settings."""
+        """Return the settings of the member on a host."""
         zone, weight, lite = self.traits_of(host)
         protects = "reads and writes" if self.protection.reads else "writes"
         protected = MapConfig(

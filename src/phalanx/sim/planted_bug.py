@@ -58,7 +58,7 @@ def load_planted_bug(name: str) -> PlantedBug | None:
 
 
 def source_files(name: str) -> list[Path]:
-    """The files of the module that has the bug, with those beside it where it is a package; empty for an empty name."""
+    """Return the files of the module that has the bug (of a package all its files); empty for an empty name."""
     if load_planted_bug(name) is None:
         return []
     path = Path(sys.modules[name.partition(":")[0]].__file__ or "")

@@ -13,7 +13,7 @@ from phalanx.sim.options import Profile
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """One history."""
+    """What came of one history."""
 
     seed: int
     profile: Profile
@@ -40,12 +40,12 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 def digest_of_all(results: Iterable[Result]) -> str:
-    """One digest for several histories."""
+    """Return one digest for several histories."""
     return digest_of((result.seed, result.digest) for result in results)
 
 
 def digest_of(seeds: Iterable[tuple[int, str]]) -> str:
-    """The same, from seeds and the digests of their histories."""
+    """Return one digest from seeds and the digests of their histories."""
     digest = hashlib.blake2b(digest_size=16)
     for seed, of_history in seeds:
         digest.update(f"{seed} {of_history}\n".encode())
@@ -53,7 +53,7 @@ def digest_of(seeds: Iterable[tuple[int, str]]) -> str:
 
 
 def repeat_command(result: Result, arguments: str | None = None) -> str:
-    """The one command that plays the history again and tells it. `arguments`: of its configuration, profile and all."""
+    """Return the command that plays the history again and tells it. `arguments`: of its configuration, with the profile."""
     usual = f" --profile {result.profile}" if result.profile is not Profile.DEFAULT else ""
     profile = usual if arguments is None else arguments
     canary = f" --canary {result.canary}" if result.canary else ""

@@ -199,7 +199,7 @@ class _Run:
         return [host.node for host in self._world.hosts if host.node is not None]
 
     def _leaving(self) -> list[MemberId]:
-        """The members that were asked to leave and still run."""
+        """List the members that were asked to leave and still run."""
         return [member_on(host) for host in self._world.hosts if host.is_leaving and host.node is not None]
 
     def on_table(self, host: Host, table: PartitionTable, now: Millis) -> None:

@@ -16,7 +16,7 @@ from phalanx.sim.planted_bug import load_planted_bug
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in the file."""
+    """The content of the file."""
 
     kind: Literal["phalanx schedule"] = "phalanx schedule"
     version: Literal[1] = 1
@@ -32,7 +32,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_schedule(path: Path, schedule: Schedule) -> None:
-    """Raises `UsageError` where the file cannot be written."""
+    """Write a schedule. Raises `UsageError` where the file cannot be written."""
     try:
         path.write_bytes(msgspec.json.format(msgspec.json.encode(schedule)) + b"\n")
     except OSError as error:
@@ -40,7 +40,7 @@ def write_schedule(path: Path, schedule: Schedule) -> None:
 
 
 def read_schedule(path: Path) -> Schedule:
-    """Raises `UsageError` with what is wrong in the file."""
+    """Read and check a schedule. Raises `UsageError` with what is wrong in the file."""
     try:
         schedule = msgspec.json.decode(path.read_bytes(), type=Schedule)
     except OSError as error:

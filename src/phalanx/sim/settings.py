@@ -28,7 +28,7 @@ DRAWN_ONLY = frozenset({
     "seed", "profile", "members", "hosts", "start_at_ms", "mix", "faults", "clock_ppm", "wall_ms", "traits", "protection",
     "kept_calls", "member_settings", "merges_sides",
 })  # fmt: skip
-"""What only fits together as a seed draws it."""
+"""Options that cannot be set: they fit together only as a seed draws them."""
 OF_ONE_MEMBER = frozenset({"cluster", "seeds", "zone", "capacity_weight", "lite", "maps"})
 UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "": 1_000}
 MOST_CONFIGURATIONS = 1_000
@@ -61,7 +61,7 @@ class Configuration(msgspec.Struct, frozen=True):
         return profile + "".join(f" --set {name}={_told(value)}" for name, value in self.settings)
 
     def draw(self, seed: int) -> Options:
-        """The history of a seed. Raises `UsageError` where the settings do not fit what it draws."""
+        """Draw the history of a seed. Raises `UsageError` where the settings do not fit what it draws."""
         named = dict(self.settings)
         if self.profile is Profile.TIMEOUTS:
             conditions = Conditions(**{n: v for n, v in named.items() if n in CONDITIONS})  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ class Configuration(msgspec.Struct, frozen=True):
 def configurations(
     profiles: Sequence[Profile], fixed: Sequence[str] = (), swept: Sequence[str] = ()
 ) -> list[Configuration]:
-    """Every profile with every combination of the swept values, in the order in which they were given.
+    """Return every profile with every combination of the swept values, in the order in which they were given.
 
     `fixed`: `NAME=VALUE`; `swept`: `NAME=VALUE,VALUE,…`; `profile` can be swept like a setting. Raises `UsageError`.
     """
@@ -124,7 +124,7 @@ def _profile(text: str) -> Profile:
 
 
 def _find(name: str, with_conditions: bool) -> tuple[str, int]:
-    """The full name of a setting, and what a bare number of it is in milliseconds (0: it is no time)."""
+    """Return the full name of a setting, and the unit of a bare number in milliseconds (0: the setting is no time)."""
     known = _OPTIONS.keys() | _MEMBERS.keys() | (_CONDITIONS.keys() if with_conditions else set())
     plain = name.removesuffix("_ms")
     name = ALIASES.get(name) or (ALIASES[plain] + "_ms" if plain in ALIASES else name)
@@ -166,7 +166,7 @@ def _millis(text: str, bare_unit: int) -> int:
 
 
 def _check(name: str, value: Value) -> None:
-    """What members check themselves is not checked here."""
+    """Check the limits that members do not check themselves."""
     least: dict[str, float] = {"members": 2, "partitions": 1, "duration_ms": 1_000, "registers": 1, "counters": 1}
     most: dict[str, float] = {"members": MOST_MEMBERS, "longest_pause_ms": 59_999, "partitions": 10_000,
                               "lost_permille": 1_000, "doubled_permille": 1_000}  # fmt: skip

@@ -26,7 +26,7 @@ from phalanx.sim.run import run
 
 MOST_TRIES = 1_500
 MOST_INPUTS = 4_000_000
-"""Of all tries together: some two minutes of one core."""
+"""Of all tries together: about two minutes of one core."""
 PLAIN = {
     "lost_permille": 0, "doubled_permille": 0, "clock_ppm": (), "timer_slack_ms": 0, "ring_above_members": 100,
     "initial_members": 1, "latency_ms": (5, 5), "traits": (), "wall_ms": (), "stalls": False, "stays_whole_ms": 0,
@@ -34,17 +34,17 @@ PLAIN = {
     "counters": 1, "migrations_per_member": 4, "operations_per_second": 0, "member_settings": {}, "staging": False,
     "journal": 0, "max_entries": 0, "settings_differ": False,
 }  # fmt: skip
-"""Options with the value at which they do no harm, or less."""
+"""Option to the value at which it does no harm, or less."""
 HALVED = ("partitions", "registers", "counters", "operations_per_second", "backups")
 SHORTEST_MS = 50
 AFTER_MS = 100
-"""What is left of the safety phase behind the violation."""
+"""How much of the safety phase stays after the violation."""
 
 Part = TypeVar("Part")
 
 
 def signature(violation: Violation) -> str:
-    """What makes two violations the same: the property, and which error it was where a member failed."""
+    """Return what makes two violations the same: the property, and the error where a member failed."""
     if violation.what != "a member never fails":
         return violation.what
     # The story: the member, the error's class, and (of an invariant) what must hold, before the facts of the moment.
@@ -53,13 +53,13 @@ def signature(violation: Violation) -> str:
 
 
 def shrink(options: Options, planted: PlantedBug | None = None) -> Options:
-    """The smallest history found; the options themselves where nothing is violated."""
+    """Return the smallest history found; the options themselves where nothing is violated."""
     result = run(options, planted)
     return _Shrinking(options, planted, result).play() if result.violations else options
 
 
 class _Shrinking:
-    """The search for the smallest one."""
+    """The search for the smallest history."""
 
     def __init__(self, options: Options, planted: PlantedBug | None, result: Result) -> None:
         self._best = options
@@ -84,7 +84,7 @@ class _Shrinking:
         return self._tries >= MOST_TRIES or self._inputs >= MOST_INPUTS
 
     def _try(self, options: Options) -> bool:
-        """Whether that violates the same; then it is the smallest so far."""
+        """Tell whether these options violate the same; then they are the smallest so far."""
         if self._is_spent():
             return False
         self._tries += 1
@@ -99,13 +99,15 @@ class _Shrinking:
         return bool(same)
 
     def _while_it_helps(self, smaller: Callable[[Options], Iterator[Options]]) -> None:
-        """Each way to make it smaller; where one does, the further ones start from there."""
+        """Try each way to make the history smaller; after one that helps, begin again from there."""
         has_helped = True
         while has_helped and not self._is_spent():
             has_helped = any(self._try(each) for each in smaller(self._best))
 
     def _end_early(self) -> None:
-        """Many violations show at rest only: then half of the time may do, and half of that."""
+        """End the history soon after the violation. Many violations show only at rest: then try half of the time, and
+        half of that.
+        """
         options = self._best
         if self._violated_at + AFTER_MS < options.duration_ms:
             self._try(_ending(options, self._violated_at + AFTER_MS))
@@ -140,7 +142,7 @@ class _Shrinking:
         self._fewer(_calls, _with_calls)
 
     def _end_calls(self) -> None:
-        """Halve their number from behind, before single ones are left out."""
+        """Halve the number of calls from behind, before single ones are left out."""
         while (last := (self._best.kept_calls or ((0, 0),))[-1][1]) > 1 and self._try(
             _replace(self._best, kept_calls=((1, last // 2),))
         ):
@@ -194,7 +196,7 @@ def _with_calls(options: Options, numbers: list[int]) -> Options:
 
 
 def without_host(options: Options, gone: int) -> Options:
-    """Whatever would have happened to a host does not happen; those behind it move up, groups are cut without it."""
+    """Return the options without a host: hosts behind it move up, and groups are cut without it."""
 
     def moved(host: int) -> int:
         return host - 1 if host > gone else host

@@ -8,7 +8,7 @@ from phalanx.wire.events import Event
 
 
 def short(text: str) -> str:
-    """A member's name as a story shows it: host and the beginning of its incarnation."""
+    """Shorten a member's name: its host and the beginning of its incarnation."""
     return text.replace(":5701/", "/").replace("10.0.0.", "h")
 
 

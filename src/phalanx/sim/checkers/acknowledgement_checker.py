@@ -1,12 +1,12 @@
 """Never do two owners of one partition acknowledge at the same time: judged by what leaves each member.
 
-An owner's rule over a partition begins and ends; a member may come to own it again, under another rule. If an owner
-acknowledges, then another one does, and then the first one again under its old rule, while the other's goes on, then both
+The term of an owner begins and ends; a member may own the partition again later, in another term. If an owner
+acknowledges, then another one does, and then the first one again in its old term, while the other's goes on, then both
 were asked and both answered: a value that the one confirmed is not seen by who asks the other. How long that went on is the
 window; with leases there is none.
 
-The rule of an owner that has crashed goes on as long as any member's table names it: what it confirmed is seen of nobody else
-before. Then another owner of its side rules, or that side has joined another one.
+The term of an owner that has crashed goes on as long as any member's table names it: before that, nobody else shows what it
+confirmed. Then another member of its side owns the partition, or that side has joined another one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from phalanx.wire.messages import DoneReply, FlagReply, Reply, ValueReply, Value
 ACKNOWLEDGEMENTS = (DoneReply, FlagReply, ValueReply, ValuesReply)
 
 
-class _Rule:
-    """One owner's rule over one partition, as far as it has acknowledged anything."""
+class _Term:
+    """The time for which one member owned one partition, as far as it acknowledged anything."""
 
     def __init__(self, node: Node, owned: object, now: Millis) -> None:
         self.node = node
@@ -40,13 +40,13 @@ class _Rule:
 
 
 def _owner(node: Node, partition: int) -> MemberId | None:
-    """Who owns a partition, by the table of a member."""
+    """Return who owns a partition by the table of a member."""
     table = node.keeper.table
     return table.owner(partition) if partition < table.partition_count else None
 
 
 class AcknowledgementChecker:
-    """Watches what members answer as owners."""
+    """Watches the answers that members give as owners."""
 
     def __init__(
         self,
@@ -58,8 +58,9 @@ class AcknowledgementChecker:
         *,
         is_promised: bool,
     ) -> None:
-        """`partitions_of`: the number of a call to the partitions of its keys; `founder_of`: a member to who founded its
-        cluster: one that was founded apart knows nothing of this one; `running`: members that have not crashed. `is_promised`: whether two owners are a finding.
+        """`partitions_of`: the number of a call to the partitions of its keys. `founder_of`: a member to who founded its
+        cluster: one that was founded apart knows nothing of this one. `running`: members that have not crashed.
+        `is_promised`: whether two owners are a finding.
         """
         self.conflicts = 0
         self.longest_ms: Millis = 0
@@ -70,7 +71,7 @@ class AcknowledgementChecker:
         self._true_time = true_time
         self._running = running
         self._is_promised = is_promised
-        self._rules: dict[int, list[_Rule]] = {}
+        self._terms: dict[int, list[_Term]] = {}
 
     def watch(self, node: Node) -> None:
         """Look at each input of a new member."""
@@ -95,28 +96,28 @@ class AcknowledgementChecker:
             return  # It has passed on to its program what another one gave it.
         now = self._true_time()
         self.checked += 1
-        rules = self._rules.setdefault(partition, [])
-        rule = next((each for each in rules if each.node is node and each.owned is owned), None)
-        if rule is None:
-            rules.append(_Rule(node, owned, now))
+        terms = self._terms.setdefault(partition, [])
+        term = next((each for each in terms if each.node is node and each.owned is owned), None)
+        if term is None:
+            terms.append(_Term(node, owned, now))
             return
-        for other in rules:
-            since = other.first if other.first > rule.last else other.last
+        for other in terms:
+            since = other.first if other.first > term.last else other.last
             are_one = self._founder_of(other.node.this) == self._founder_of(node.this)
-            if other.node is not node and are_one and since > rule.last and other.goes_on(partition, self._running()):
-                self._found(rule, other, partition, reply, now)
-        rule.last = now
+            if other.node is not node and are_one and since > term.last and other.goes_on(partition, self._running()):
+                self._found(term, other, partition, reply, now)
+        term.last = now
 
-    def _found(self, rule: _Rule, other: _Rule, partition: int, reply: Reply, now: Millis) -> None:
+    def _found(self, term: _Term, other: _Term, partition: int, reply: Reply, now: Millis) -> None:
         self.conflicts += 1
         self.longest_ms = max(self.longest_ms, now - other.first)
         if self._is_promised:
-            text = f"{rule.node.this} gives {reply} for partition {partition}, which {other.node.this} owns and answers for"
+            text = f"{term.node.this} gives {reply} for partition {partition}, which {other.node.this} owns and answers for"
             self._findings.add(now, "no two owners acknowledge at the same time", f"{text} since {other.first} ms")
 
 
 def _given(this: MemberId, event: Input, effects: list[Effect]) -> Iterator[Reply]:
-    """The acknowledgements that the member gave as an owner; not those of others that it passes on to its program."""
+    """Yield the acknowledgements that the member gave as an owner, without those of others that it passes on to its program."""
     passed_on: set[int] = set()
     messages = event.messages if isinstance(event, ReceivedTogether) else []
     for message in [event.message] if isinstance(event, Received) else messages:

@@ -29,11 +29,11 @@ class Held(NamedTuple):
     seq: int
     entries: Entries
     answers: bool
-    """Whether it serves requests for it as the owner."""
+    """Whether it serves requests for the partition as the owner."""
 
 
 class Peek(NamedTuple):
-    """One living member."""
+    """What one living member has at one moment."""
 
     view: MembersView | None
     table: PartitionTable
@@ -46,13 +46,15 @@ class CommitChecker:
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._seen: dict[tuple[int, int, int, Slots], None] = {}
-        """How many partitions there are, and of each row its partition and version."""
+        """Rows that somebody has had: count of partitions, partition, version, row."""
         self._last: dict[MemberId, PartitionTable] = {}
         self.checked = 0
         """Commits that were looked at."""
 
     def new_commits(self, member: MemberId, table: PartitionTable, view: MembersView | None) -> list[tuple[int, Slots]]:
-        """Partitions whose row this member has as the first, and the row before; those that a migration may have made."""
+        """Return the rows that this member has first and that a migration may have made: each partition, and its row
+        before.
+        """
         before, count = self._last.get(member), table.partition_count
         self._last[member] = table
         if before is not None and before.partition_count != count:
@@ -75,7 +77,7 @@ class CommitChecker:
     def check(
         self, member: MemberId, partition: int, old: Slots, peeks: Mapping[MemberId, Peek], now: Millis
     ) -> None:  # fmt: skip
-        """One of the new commits, with what all living members hold now."""
+        """Check one of the new commits. `peeks`: what all living members hold now."""
         here = peeks[member]
         version, slots = here.table.versions[partition], here.table.slots(partition)
         owner = old[0]
@@ -110,7 +112,7 @@ class CommitChecker:
 
 
 def _given_to(old: Slots, new: Slots) -> list[MemberId]:
-    """Who has a replica that it did not have before, or a hotter one."""
+    """List the members that have a replica which they did not have before, or a hotter one."""
     return [
         member
         for index, member in enumerate(new)

@@ -54,11 +54,11 @@ class Read(NamedTuple):
 ONCE = ("put_if_absent", "lock", "replace", "remove", "write_counter")
 """Kinds of calls that may change nothing."""
 INITIAL = Write(None, -1, -1, False, None)
-"""Before all: no value."""
+"""The state before all calls: no value."""
 
 
 def write_of(operation: Operation, key: bytes) -> Write | None:
-    """What a call did to a key; None: nothing."""
+    """Return what a call wrote to a key; None: nothing."""
     kind, outcome = operation.kind, operation.outcome
     if outcome is Outcome.FAILED or (not operation.values and kind != "remove"):
         return None
@@ -78,7 +78,7 @@ def write_of(operation: Operation, key: bytes) -> Write | None:
 
 
 def unchanged_by_value(operations: list[Operation], key: bytes) -> dict[bytes | None, list[Operation]]:
-    """Calls that could have given the key a value (None: no value), and were told that they changed nothing."""
+    """Find the calls that could have given the key a value (None: no value) and were told that they changed nothing."""
     found: dict[bytes | None, list[Operation]] = {}
     for operation in operations:
         if operation.outcome is Outcome.OK and operation.kind in ONCE and write_of(operation, key) is None:
@@ -87,7 +87,7 @@ def unchanged_by_value(operations: list[Operation], key: bytes) -> dict[bytes | 
 
 
 def evictions_of(evictions: Sequence[Eviction], writes: Sequence[Write]) -> list[Write]:
-    """Evictions of a key as what they did to it: they end a value, and nothing that was written later."""
+    """Turn the evictions of a key into writes of no value: each ends one value, and nothing that was written later."""
     ends: dict[bytes | None, Millis] = {}
     for write in writes:
         ends[write.value] = max(write.end, ends.get(write.value, -1))
@@ -95,7 +95,7 @@ def evictions_of(evictions: Sequence[Eviction], writes: Sequence[Write]) -> list
 
 
 def read_of(operation: Operation, key: bytes) -> Read | None:
-    """What a call told about a key; None: nothing."""
+    """Return what a call told about a key; None: nothing."""
     if operation.outcome is not Outcome.OK or not isinstance(operation.result, tuple):
         return None
     index = operation.keys.index(key)
@@ -119,12 +119,12 @@ class DataChecker:
         self._tables = tables
         self._partitions = partitions
         self.stale_reads = 0
-        """Old values from members that were no longer the owner."""
+        """Old values that were read from members that were no longer the owner."""
         self.excused_losses = 0
         """Acknowledged writes that were lost with all replicas in sync."""
 
     def check(self, operations: list[Operation], final: dict[bytes, Operation], now: Millis) -> None:
-        """The history and the reads after everything healed."""
+        """Check the history and the reads after everything healed (`final`)."""
         by_key: dict[bytes, list[Operation]] = {key: [] for key in self._partitions}
         for operation in operations:
             for key in operation.keys:
@@ -179,7 +179,9 @@ class DataChecker:
         return self._tables.owner_between(self._partitions[key], read.begin, read.end) == read.replier
 
     def _superseding(self, key: bytes, sources: list[Write], acknowledged: list[Write], read: Read) -> Write | None:
-        """An acknowledged write before the read that came after every write that can have left this value."""
+        """Find a write that was acknowledged before the read, and that came after every write that can have left this
+        value.
+        """
         latest = max(source.end for source in sources)
         if latest == NEVER:
             return None
@@ -208,7 +210,8 @@ class DataChecker:
         value = int(last.result[0][4:]) if last.result[0] else 0
         done: dict[int, list[Operation]] = {}
         unknown: set[int] = set()
-        """What acknowledged calls have, and unknown ones may have raised it to."""
+        """`done`: what acknowledged calls have raised it to; `unknown`: what calls without an answer may have raised it
+        to."""
         for each in raises:
             raised_to = int(each.values[0][4:])
             if each.outcome in (Outcome.INDETERMINATE, Outcome.OPEN):
@@ -244,7 +247,11 @@ def check_replicas(
     findings: Findings,
     now: Millis,
 ) -> None:
-    """At rest. `tables`: of each member the partitions that it holds and their entries by map. `rows`: who should."""
+    """Check at rest that each partition is where it should be, and that its replicas are equal.
+
+    `tables`: of each member the partitions that it holds, with their entries by map. `rows`: who should hold each
+    partition.
+    """
     held = {member: dict(partitions) for member, partitions in tables}
     for partition, row in enumerate(rows):
         for member, partitions in held.items():

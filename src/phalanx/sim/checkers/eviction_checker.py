@@ -20,13 +20,13 @@ from phalanx.sim.checkers.findings import Findings
 from phalanx.sim.cluster.host import Host
 
 STAMP = 8
-"""Bytes of a stored value before the value."""
+"""Bytes of the stamp before a stored value."""
 EVICTED = 5
-"""The kind of an event."""
+"""The kind of an event that tells of an eviction."""
 
 
 class Eviction(NamedTuple):
-    """An entry that some owner has evicted; whether that lasts is another question."""
+    """An entry that some owner has evicted. A merge may bring it back."""
 
     at: Millis
     value: bytes
@@ -45,7 +45,7 @@ class EvictionChecker:
         self.count = 0
 
     def watch(self, node: Node) -> None:
-        """Look at each eviction of a new member."""
+        """Check each eviction of a new member when it is made."""
         evictor = node.grid.evictor
         original = evictor.trim
 
@@ -84,7 +84,7 @@ class EvictionChecker:
             self.count += 1
 
     def may_have_gone(self, name: str, key: bytes) -> list[Eviction]:
-        """Evictions of one partition with the key: a merge takes nothing older, wherever it comes from."""
+        """List the evictions of the key's partition: a merge takes nothing older than these, wherever it comes from."""
         return [
             each
             for (of_map, _), several in self.of.items()
@@ -106,7 +106,7 @@ class EvictionChecker:
                         self._findings.add(now, "a bounded map keeps to its bound", story)
 
     def check_events(self, events: Iterable[tuple[str, tuple[int, bytes, bytes | None, bytes | None, int]]]) -> None:
-        """What readers of journals were told, with the maps."""
+        """Check the evictions that readers of journals were told of. `events`: the map, and the event."""
         for name, (kind, key, _, old, at) in events:
             if kind == EVICTED and old not in [each.value for each in self.of.get((name, key), ())]:
                 story = f"{key!r} of {name!r} is said to have been evicted with {old!r}, and was not"

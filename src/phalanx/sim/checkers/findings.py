@@ -8,11 +8,11 @@ from phalanx.common.ids import Millis
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """Something that must hold did not."""
+    """A property that did not hold."""
 
     at_ms: Millis
     what: str
-    """The property, one of few."""
+    """The name of the property."""
     story: str
     """The facts."""
 

@@ -32,13 +32,13 @@ Told = tuple[int, bytes, bytes | None, bytes | None, Millis]
 
 
 class EventRun:
-    """What one reader was told of one journal, without a gap."""
+    """The events that one reader was told of one journal, without a gap."""
 
     def __init__(self, first: int, *, from_beginning: bool) -> None:
         self.first = first
         self.events: list[Told] = []
         self.from_beginning = from_beginning
-        """Whether it has all that ever happened to the map in this partition."""
+        """Whether it has every event of the map in this partition."""
 
     @property
     def next(self) -> int:
@@ -51,13 +51,13 @@ class JournalChecker:
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._named: dict[tuple[str, int, int, int, int], Told] = {}
-        """By map, partition, how many there were, lineage and number: the event, where an answer ended with it."""
+        """Map, partition, count of partitions, lineage and number to the event, for the last event of each answer."""
         self.read = 0
 
     def on_events(
         self, where: tuple[str, int, int], run: EventRun, asked: int, reply: JournalReply, now: Millis
     ) -> None:
-        """An answer with events. `where`: map, partition and how many there are."""
+        """Check an answer with events. `where`: map, partition, and how many partitions there are."""
         events = list(zip(reply.kinds, reply.keys, reply.values, reply.olds, reply.stamps, strict=True))
         if reply.sequence != asked or asked != run.next:
             story = f"{where}: asked from {asked}, told from {reply.sequence}"
@@ -101,7 +101,7 @@ class JournalChecker:
         is_excused: Callable[[bytes, Operation], bool],
         now: Millis,
     ) -> None:
-        """Of the keys in these runs, which have all that ever happened: each acknowledged write is one event."""
+        """Check that each acknowledged write is one event. `runs`: keys to all that ever happened to them."""
         stored: Counter[tuple[bytes, bytes | None]] = Counter()
         for key, run in runs.items():
             stored.update((key, value) for _, of, value, _, _ in run.events if of == key and value is not None)

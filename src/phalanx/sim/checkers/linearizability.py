@@ -28,7 +28,7 @@ class TimedCall(NamedTuple):
 
 
 def calls_on(key: bytes, operations: list[Operation], until: Millis) -> list[TimedCall]:
-    """The calls that began before a time; what was not answered by then is left open."""
+    """Return the calls that began before a time, in their order; those that were not answered by then are left open."""
     calls = []
     for operation in operations:
         if operation.begin >= until or operation.outcome is Outcome.FAILED or key not in operation.keys:
@@ -47,7 +47,7 @@ def calls_on(key: bytes, operations: list[Operation], until: Millis) -> list[Tim
 
 
 def is_linearizable(calls: list[TimedCall]) -> bool | None:
-    """Whether some order explains all answers; None: not decided within the number of tries."""
+    """Tell whether some order of the calls explains all answers; None: not decided within the number of tries."""
     states: set[bytes | None] = {None}
     begin, end = 0, -1
     for index, call in enumerate(calls):
@@ -63,7 +63,7 @@ def is_linearizable(calls: list[TimedCall]) -> bool | None:
 
 
 def _end_states(calls: list[TimedCall], states: set[bytes | None]) -> set[bytes | None] | None:
-    """The values that the key can have after calls that overlap, from any of these before them; None: not decided."""
+    """Find the values that the key can have after calls that overlap, from any of these before them; None: not decided."""
     if len(calls) == 1:
         taken = [_take(calls[0], state) for state in states]
         return {after for possible, after in taken if possible} | (states if calls[0].end == NEVER else set())
@@ -88,7 +88,7 @@ def _end_states(calls: list[TimedCall], states: set[bytes | None]) -> set[bytes 
 
 
 def _next_ones(calls: list[TimedCall], left: int) -> list[int]:
-    """Which of the calls that are left may come next: none that began after another one of them had ended."""
+    """List the remaining calls that may come next: none that began after another one of them had ended."""
     candidates: list[int] = []
     first_end = NEVER
     while left:
@@ -106,7 +106,7 @@ def _next_ones(calls: list[TimedCall], left: int) -> list[int]:
 
 
 def _take(call: TimedCall, state: bytes | None) -> tuple[bool, bytes | None]:
-    """Whether a call can come next, and the value that the key has then."""
+    """Tell whether a call can come next, and which value the key has then."""
     is_open = call.end == NEVER
     kind = call.kind
     if kind in ("get", "get_all", "read_counter"):

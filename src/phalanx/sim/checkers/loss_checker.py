@@ -63,7 +63,7 @@ class LossChecker:
                     self._findings.add(now, ONLY, f"{member} tells {loss.id} of {wrong}, which it had not lost")
 
     def check_at_rest(self, tables: Mapping[MemberId, PartitionTable], now: Millis) -> None:
-        """Nothing happens any more, and these are the members."""
+        """Check the tables of all members when nothing happens any more."""
         told = {member: _told(table) for member, table in tables.items()}
         everything = frozenset().union(*told.values())
         for member, ids in told.items():
@@ -72,6 +72,6 @@ class LossChecker:
 
 
 def _told(table: PartitionTable) -> frozenset[str]:
-    """The losses that a table tells, or that it sums up; what is acknowledged is not among them, for nothing is here."""
+    """Return the losses that a table names or sums up. None is acknowledged: no history does that."""
     earlier = {EARLIER} if table.losses.earlier else set()
     return frozenset(loss.id for loss in table.losses.losses) | frozenset(table.losses.settled) | earlier

@@ -21,9 +21,9 @@ class MajorityChecker:
         self._stable: dict[MemberId, dict[int, tuple[MemberId, ...]]] = {}
         """Founder to the stable views of its cluster: number to voters."""
         self._besides: dict[tuple[MemberId, ...], tuple[MemberId, ...]] = {}
-        """Voters of a stable view to its other members."""
+        """Voters of a stable view, to the other members of the view."""
         self._left: set[Address] = set()
-        """Where members ran that have left in good order: their votes are with those that they left."""
+        """Addresses of members that have left in good order: their votes went to those that they left."""
         self.checked = 0
 
     def on_event(self, member: MemberId, event: Event, now: Millis) -> None:
@@ -35,7 +35,7 @@ class MajorityChecker:
             self._left.add(address_of(event.removed))
 
     def founder_of(self, member: MemberId) -> MemberId | None:
-        """Who founded the cluster of a member; None: it is in none."""
+        """Return who founded the cluster of a member; None: it is in none."""
         return self._cluster_of.get(member)
 
     def _on_joined(self, member: MemberId, event: Joined) -> None:

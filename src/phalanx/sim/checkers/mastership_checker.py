@@ -27,7 +27,7 @@ from phalanx.wire.messages import ClaimAnswer
 
 
 class _Account:
-    """One incarnation, as its facts tell it."""
+    """What is known of one incarnation by its facts."""
 
     __slots__ = ("agreed", "claim_id", "follows", "members", "seen", "suspected", "version")
 
@@ -41,7 +41,7 @@ class _Account:
         self.claim_id = 0
         """Of its latest claim."""
         self.seen: dict[MemberId, int] = {}
-        """Of those, the members whose agreement has come."""
+        """Members of `agreed` whose agreement has arrived."""
 
 
 class MastershipChecker:
@@ -52,7 +52,7 @@ class MastershipChecker:
         self._accounts: dict[MemberId, _Account] = {}
 
     def watch(self, node: Node) -> None:
-        """Hear the answers that reach a new member while it claims."""
+        """Observe the answers that reach a new member while it claims."""
         succession = node.membership.succession
         original = succession.on_claim_answer
 
@@ -124,7 +124,7 @@ class MastershipChecker:
             self._findings.add(now, "a list is the master's", told)
 
     def _check_claimed(self, member: MemberId, account: _Account, view: ViewInstalled, now: Millis) -> None:
-        """A member that was not the master has made a view."""
+        """Check a view of a member that was not the master before."""
         if account.follows != member:
             self._findings.add(now, "who makes a view is the master", f"{member} made {view.members}, without a claim")
             return
@@ -137,7 +137,9 @@ class MastershipChecker:
 
 
 def _trusted_older(account: _Account, than: MemberId) -> list[MemberId]:
-    """Members older than one that the account's owner does not suspect; all that it does not, where that one is none."""
+    """List the members older than one that the account's owner does not suspect. Where that one is no member: all it
+    does not suspect.
+    """
     members = account.members
     older = members[: members.index(than)] if than in members else members
     return [each for each in older if each not in account.suspected]

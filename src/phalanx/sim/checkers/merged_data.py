@@ -26,24 +26,24 @@ from phalanx.sim.history.operations import NEVER, Operation
 
 
 class Copy(NamedTuple):
-    """What one process holds of a key: the stamp of the write or of the removal that made it so."""
+    """The stamp of what one process holds of a key: of a write or a removal."""
 
     process: str
     stamp: int
 
 
 class Survival:
-    """Which keys may have lost writes, because the only process that held the latest state of them has crashed."""
+    """Knows which keys may have lost writes: those whose latest state only a crashed process held."""
 
     def __init__(self) -> None:
         self.lost_at: dict[bytes, Millis] = {}
-        """Key to when a process ended that alone held the latest that was known of it."""
+        """Key to when a process ended that alone held its latest state."""
         self._alone: dict[str, dict[bytes, Millis]] = {}
-        """The same, of processes that may end."""
+        """Process that may end to the keys whose latest state it alone holds, and since when."""
 
     def on_last_input(self, process: str, copies: Mapping[bytes, Iterable[Copy]], now: Millis) -> None:
-        """A process ends now, or may end with its next input; `copies`: of each key what the processes hold that may yet
-        give it to others.
+        """A process ends now, or may end with its next input. `copies`: of each key what the processes hold that others
+        may still get.
         """
         alone = self._alone[process] = {}
         for key, held in copies.items():
@@ -53,7 +53,7 @@ class Survival:
                 alone[key] = now
 
     def on_ended(self, process: str) -> None:
-        """It has, and nothing of it goes on."""
+        """The process has ended, and nothing of it goes on."""
         self.lost_at |= self._alone.pop(process, {})
 
 
@@ -76,7 +76,7 @@ class MergedDataChecker:
         self._evictions = evictions
         self._in_its_partition = in_its_partition
         self._written_by: dict[bytes, Millis] = {}
-        """Value to when its write was over."""
+        """Value to when its write ended."""
         self._survival = survival
         self._accuracy_ms = accuracy_ms
         self._prompt_ms = prompt_ms
@@ -89,7 +89,7 @@ class MergedDataChecker:
         side by then."""
 
     def check(self, operations: list[Operation], final: Mapping[bytes, Operation], now: Millis) -> None:
-        """The history and the reads after everything healed."""
+        """Check the history and the reads after everything healed (`final`)."""
         by_key: dict[bytes, list[Operation]] = {key: [] for key in final}
         for operation in operations:
             for key in operation.keys:

@@ -19,23 +19,23 @@ from phalanx.wire.events import ViewInstalled
 from phalanx.wire.messages import DoneReply, ErrorReply, FlagReply, ValueReply, ValuesReply
 
 WRITTEN = (DoneReply, FlagReply)
-"""What only writes are answered with, where they are done. (Removals are answered as reads are.)"""
+"""Answers to writes only. (A removal is answered as a read is.)"""
 SERVED = (*WRITTEN, ValueReply, ValuesReply)
 
 
 class ProtectionChecker:
-    """Watches what members answer while a map asks for so many of them, for its writes at least."""
+    """Watches the answers of members while a map asks for a number of members."""
 
     def __init__(self, findings: Findings, protection: Protection, admin_from: int) -> None:
         self.refused = 0
-        """Requests that members refused: to know that there was something to be looked at."""
+        """Requests that members refused: shows that there was something to check."""
         self._findings = findings
         self._minimum = protection.minimum
         self._kinds = SERVED if protection.reads else WRITTEN
         self._wishes_from = admin_from
 
     def watch(self, node: Node) -> None:
-        """Look at each input of a new member."""
+        """Check what each input of a new member brings about."""
         original = node.handle
 
         def handle(event: Input, now: Millis) -> list[Effect]:
@@ -61,7 +61,7 @@ class ProtectionChecker:
 
     @staticmethod
     def _as_installed(event: ViewInstalled, before: MembersView | None, after: MembersView | None) -> MembersView:
-        """The list that the event tells of, as far as it counts here."""
+        """Return the view that the event tells of, with the traits that are known of its members."""
         traits = {m: t for view in (before, after) if view is not None for m, t in view.traits}
         told = tuple((member, traits[member]) for member in event.members if member in traits)
         return MembersView(event.view_version, event.maker, event.members, told)

@@ -29,7 +29,7 @@ REPLACED = "a content replaces all or nothing"
 NEVER_SEEN = "nobody sees what an unnamed attempt has staged"
 
 Contents = list[dict[bytes, bytes]]
-"""Of each partition what its owner holds of a map."""
+"""What each partition's owner holds of a map."""
 
 
 class StagingChecker:
@@ -82,7 +82,7 @@ class StagingChecker:
                 self._findings.add(now, ONCE, f"{_word(key)} of {told} was written after batch {written.number}")
 
     def _is_lost(self, partition: int, acks: list[Ack], number_from: int) -> bool:
-        """Whether something of these batches, or of a later one, was lost with all that had it."""
+        """Tell whether something of these batches, or of a later one, was lost with every replica that had it."""
         return any(
             ack.number >= number_from
             and _is_in(ack, partition)
@@ -133,7 +133,7 @@ class StagingChecker:
                     self._findings.add(now, REPLACED, f"{_word(key)} is of job {number}, which never replaced it so")
 
     def _is_of_lost_side(self, decision: JobDecision, count: int) -> bool:
-        """Whether the master that confirmed it was that of a side that was given up: then a merge says what stays."""
+        """Tell whether the master that confirmed it led a side that was given up: then a merge decides what stays."""
         return decision.replier is not None and any(
             self._tables.may_be_lost(partition, decision.replier, decision.begin, decision.end)
             for partition in range(count)
@@ -141,12 +141,12 @@ class StagingChecker:
 
 
 def _is_in(ack: Ack, partition: int) -> bool:
-    """Whether what was confirmed is in that partition by now: partitions were divided, perhaps."""
+    """Tell whether what was confirmed is in that partition now: partitions may have been divided since."""
     return partition % ack.of == ack.partition
 
 
 def _batch_of(value: bytes | None) -> tuple[int, bool]:
-    """The number in a value, and whether it was written directly; 0: there is none."""
+    """Return the number in a value (0: none), and whether it was written directly."""
     if value is None or value == UNSEEN:
         return 0, False
     return int(value[4:].rstrip(b"!")), value.endswith(b"!")

@@ -39,7 +39,7 @@ from phalanx.wire.events import (
 
 
 class TableStep:
-    """One row of a partition, as somebody had it first."""
+    """One row of a partition, when somebody had it first."""
 
     __slots__ = ("at", "before", "is_commit", "is_published", "maker", "makers", "replicas", "slots", "version", "view")
 
@@ -53,19 +53,19 @@ class TableStep:
         self.replicas: Replicas = tuple(member for member in slots if member is not None)
         self.maker = maker
         self.makers = {maker}
-        """And the masters that came to the same row, without knowing that a former one had made it."""
+        """`maker`, and masters that made the same row without knowing of the first one."""
         self.view = view.members
         """The maker's view then."""
         self.before = before
-        """The replicas in the maker's row before."""
+        """The replicas in the maker's previous row."""
         self.is_commit = is_commit
         """Whether a migration led here: then the new replicas hold what the old ones held."""
         self.is_published = len(view.members) == 1
-        """Whether another member has installed it: what a master told nobody before it died binds nobody."""
+        """Whether another member has installed it. A row that a master told nobody before it died binds nobody."""
 
 
 class Path(NamedTuple):
-    """A row that may have come about from another one, and how."""
+    """A row that may follow from another one, and how."""
 
     version: int
     slots: Slots
@@ -84,41 +84,41 @@ class TableChecker:
         self._has_sides = has_sides
         self._wanted = backups + 1
         self.lines: list[list[TableStep]] = [[] for _ in range(partitions)]
-        """Of each partition its line. Where clusters had other counts one after another: of each part that belongs to one
-        partition in all of them.
-        """
+        """The line of each partition. Where clusters had different counts one after another: of each part that belongs
+        to one partition in all of them."""
         self._counts: dict[MemberId, int] = {}
-        """How many partitions there are by a master that has divided them."""
+        """Master that has divided the partitions to how many there are."""
         self.installed: dict[MemberId, list[tuple[Millis, PartitionTable]]] = {}
         self._settings: dict[tuple[MemberId, int], tuple[MapPlan, MemberId]] = {}
-        """Master and version of the settings of maps to those, and who had them first."""
+        """Master and version of the settings of maps to these settings, and who had them first."""
         self._seen: dict[tuple[int, int], list[TableStep]] = {}
         """Partition and its version to the rows that had it."""
         self._owners: dict[tuple[int, int], dict[MemberId | None, list[MemberId]]] = {}
-        """Partition and its version to the owner, and who installed a table that says so."""
+        """Partition and its version to the owner, and to the members with a table that says so."""
         self._ordered: dict[tuple[int, int], list[MigrationStarted]] = {}
         """Partition and its version to the migrations that masters ordered for it."""
         self._adopted: dict[MemberId, tuple[int, ...]] = {}
-        """New master to the partitions whose replicas it took from what they follow, in the input that is going on."""
+        """New master to the partitions whose replicas it adopted, in the present input."""
         self._dividing: set[MemberId] = set()
-        """Masters that have divided the partitions in the input that is going on."""
+        """Masters that have divided the partitions in the present input."""
         self._divided: set[tuple[int, int]] = set()
-        """Partition and the version with which it came about, or may have: one input may bring more than that."""
+        """Partition and the version that its division gave it, or may have given it: one input may bring more versions."""
         self._staying_when_copied: dict[tuple[int, int], int] = {}
         """Partition and its version to how many members were to stay when the destination of its migration was ready."""
         self._left: set[MemberId] = set()
         """Members that wanted to leave; one that crashes meanwhile does not stay either."""
         self._last_words: dict[tuple[int, int, Slots], Millis] = {}
-        """Partition, version and row that a member had first in the input with which it left, to when."""
+        """Partition, version and row that a member had first in the input with which it left, to the time."""
         self._lost: dict[MemberId, list[int]] = {}
-        """Master to the partitions that it found lost, in the input that is going on."""
+        """Master to the partitions that it found lost, in the present input."""
         self._members: dict[MemberId, tuple[MemberId, ...]] = {}
-        """Of each member those of its view."""
+        """Member to the members of its view."""
         self._members_then: dict[MemberId, tuple[MemberId, ...]] = {}
-        """The same, when it last installed a table: in one input it may have installed a newer view behind it."""
+        """The same, when the member last installed a table: in the same input it may have installed a newer view after
+        that."""
 
     def _divide(self, count: int) -> None:
-        """There are so many partitions somewhere: each part begins with all that is known of what it comes from."""
+        """Note that somebody has divided the partitions into so many: each part inherits all that is known of its origin."""
         before, parts = len(self.lines), math.lcm(len(self.lines), count)
         self.lines = [list(self.lines[part % before]) for part in range(parts)]
         self._seen = {
@@ -139,13 +139,13 @@ class TableChecker:
         self._divided = {(part, version) for p, version in self._divided for part in range(p, parts, before)}
 
     def _parts(self, partition: int, count: int) -> range:
-        """The lines of a partition of a table that has so many."""
+        """Return the lines that belong to a partition of a table with so many partitions."""
         return range(partition, len(self.lines), count)
 
     def on_event(
         self, member: MemberId, event: Event, leaving: Collection[MemberId], view: MembersView | None
     ) -> None:  # fmt: skip
-        """A member has recorded a fact; these members were asked to leave; `view`: the member's."""
+        """A member has recorded a fact. `leaving`: the members that were asked to leave; `view`: the member's view."""
         self._left.update(leaving)
         if isinstance(event, MigrationStarted):
             for part in self._parts(event.partition, self._count_at(member)):
@@ -181,7 +181,10 @@ class TableChecker:
         now: Millis,
         master: MemberId | None = None,
     ) -> None:
-        """A member that follows this master has installed a table. Who has a row that was not seen before, made it, or was told to commit it."""
+        """A member that follows this master has installed a table.
+
+        Who has a row first made it, or was told to commit it.
+        """
         history = self.installed.setdefault(member, [])
         before = history[-1][1] if history else None
         if member in self._dividing and before is not None:
@@ -267,7 +270,7 @@ class TableChecker:
                 self._findings.add(now, "one owner per partition and version", story)
 
     def _note_seen(self, part: int, member: MemberId, table: PartitionTable, *, is_master: bool) -> bool:
-        """Whether somebody had this row before; then it is published now."""
+        """Tell whether somebody had this row before; then mark it as published."""
         partition = part % table.partition_count
         slots = table.slots(partition)
         for step in self._seen.get((part, table.versions[partition]), ()):
@@ -291,13 +294,13 @@ class TableChecker:
         is_adopted: bool,
         is_lost: bool,
     ) -> None:
-        """A row that nobody had before."""
+        """Check a row that nobody had before, and add it to its line."""
         partition = part % table.partition_count
         version, slots = table.versions[partition], table.slots(partition)
         before: Replicas = tuple(each for each in old if each is not None)
         rows = self._reached(part, old, since, version, remaining)
-        ways = [(path.migrated, path.repaired) for path in rows if (path.version, path.slots) == (version, slots)]
-        migrated = any(way[0] for way in ways) and not is_lost
+        origins = [(path.migrated, path.repaired) for path in rows if (path.version, path.slots) == (version, slots)]
+        migrated = any(is_migrated for is_migrated, _ in origins) and not is_lost
         # What one input brought about is seen at once: migrations, and after them perhaps a repair.
         kept = [
             path.slots
@@ -316,7 +319,7 @@ class TableChecker:
             place = next(index for index, later in enumerate(line) if later.version > version)
             line.insert(place, step)
             return
-        if migrated and all(way == (True, False) for way in ways):
+        if migrated and all(each == (True, False) for each in origins):
             known = self._members_then.get(member, view.members)
             staying = sum(1 for each in view.data_members if each not in self._left and each in known)
             # The commit was sent to the destination behind that: nobody can call it back for one who joins now.
@@ -339,8 +342,8 @@ class TableChecker:
     def _reached(
         self, part: int, old: Slots, since: int, version: int, staying: Collection[MemberId]
     ) -> list[Path]:  # fmt: skip
-        """The row before, and where migrations that were ordered for exactly such a row, repairs and migrations that
-        were rolled back lead from it.
+        """List the rows that may follow from the row before: by migrations that were ordered for exactly such a row, by
+        repairs, and by migrations that were rolled back.
         """
         paths = [Path(since, old, migrated=False, repaired=False)]
         for path in paths:
@@ -362,7 +365,7 @@ class TableChecker:
     # --- questions -------------------------------------------------------------------------------------------------
 
     def owner_between(self, part: int, begin: Millis, end: Millis) -> MemberId | None:
-        """Who was the owner during a whole time by the line; None if that changed, or if there was none."""
+        """Return who owned a part during the whole time, by its line; None: nobody, or the owner changed."""
         line = self.lines[part]
         at_begin = next((step for step in reversed(line) if step.at <= begin), None)
         if at_begin is None or any(begin < step.at <= end for step in line):
@@ -372,7 +375,7 @@ class TableChecker:
     def owners_told(
         self, parts: Collection[int], members: Collection[MemberId], begin: Millis, end: Millis
     ) -> list[MemberId | None]:
-        """Whom the tables that these members had during a time name as owners of these parts, each once."""
+        """List the owners of these parts, each once, by the tables that these members had during a time."""
         tables: list[PartitionTable] = []
         for member in dict.fromkeys(members):
             history = self.installed.get(member, [])
@@ -381,9 +384,9 @@ class TableChecker:
         return list(dict.fromkeys(t.owner(part % t.partition_count) for t in tables for part in parts))
 
     def may_be_lost(self, part: int, replier: MemberId, begin: Millis, end: Millis) -> bool:
-        """Whether all replicas that had an acknowledged write left the cluster that went on.
+        """Tell whether all replicas that had an acknowledged write left the cluster that went on.
 
-        The write was acknowledged by the replier, by a table that it had installed between begin and end.
+        The replier acknowledged the write by a table that it had installed between begin and end.
         """
         history = self.installed.get(replier, [])
         earlier = [table for at, table in history if at <= begin][-1:]
@@ -417,7 +420,7 @@ class TableChecker:
 
 
 def check_zones(table: PartitionTable, zones: Mapping[MemberId, str], findings: Findings, now: Millis) -> None:
-    """At rest replicas are spread over the zones of the members that hold data as evenly as the zones' sizes allow."""
+    """Check at rest that replicas are spread over the zones of data members as evenly as the sizes of the zones allow."""
     sizes = Counter(zones.values())
     for partition in range(table.partition_count):
         held = Counter(zones[member] for member in table.replicas(partition) if member in zones)
@@ -428,7 +431,7 @@ def check_zones(table: PartitionTable, zones: Mapping[MemberId, str], findings: 
 
 
 def _result(slots: Slots, order: MigrationStarted) -> Slots:
-    """What a migration makes of a row."""
+    """Return the row that a migration makes of this one."""
     indexes = (
         order.source_current_index, order.source_new_index, order.destination_current_index, order.destination_new_index,
     )  # fmt: skip
@@ -451,7 +454,7 @@ def _result(slots: Slots, order: MigrationStarted) -> Slots:
 
 
 def _without(slots: Slots, view: Collection[MemberId]) -> Slots:
-    """The row without members that have left, the hottest of the others as the owner."""
+    """Return the row without members that have left; the hottest of the others is the owner."""
     row = [member if member in view else None for member in slots]
     if row and row[0] is None:
         hottest = next((index for index, member in enumerate(row) if member is not None), 0)

@@ -30,9 +30,9 @@ class ViewChecker:
         self._next: dict[ViewId, dict[ViewId, MemberId]] = {}
         """View to the views that some member installed right after it, and a member that did."""
         self._has_backward_step = False
-        """Whether somebody installed a view of no higher version than before: without that there is no circle."""
+        """Whether somebody installed a view of no higher version than before: otherwise there is no circle."""
         self._gone: dict[MemberId, dict[MemberId, int]] = {}
-        """Incarnation to the members that were in an earlier list of it and not in a later one, and its version."""
+        """Incarnation to the members that left its list, and the version of the list without them."""
 
     def on_view(self, member: MemberId, event: ViewInstalled, now: Millis) -> None:
         """A member has installed a view."""
@@ -57,7 +57,7 @@ class ViewChecker:
         before.append(view)
 
     def _check_origin(self, member: MemberId, event: ViewInstalled, now: Millis) -> None:
-        """The first one that installs a view is its maker, or the maker has left with it."""
+        """Check that the first one that installs a view is its maker, or that the maker has left with it."""
         maker = event.maker
         if maker == member:
             if len(set(event.members)) != len(event.members):
@@ -73,29 +73,29 @@ class ViewChecker:
             self._findings.add(now, "a view begins at its maker", told)
 
     def _check_order(self, member: MemberId, earlier: ViewId, later: ViewId, now: Millis) -> None:
-        """M1. A circle needs a step to a version that is not higher: until there is one nothing need be searched."""
+        """Check M1. A circle needs a step to a version that is not higher: before there is one, nothing is searched."""
         self._next.setdefault(earlier, {}).setdefault(later, member)
         if not self._has_backward_step:
             return
-        way = self._find_way(later, earlier)
-        if way is not None:
-            told = f"{member} installed {earlier}, then {later}; " + (", ".join(way) or "that is the same view")
+        path = self._find_path(later, earlier)
+        if path is not None:
+            told = f"{member} installed {earlier}, then {later}; " + (", ".join(path) or "that is the same view")
             self._findings.add(now, "M1 view order", told)
 
-    def _find_way(self, start: ViewId, end: ViewId) -> list[str] | None:
-        """Steps of members that lead from one view to another, in words; None: there are none."""
+    def _find_path(self, start: ViewId, end: ViewId) -> list[str] | None:
+        """Find the steps of members that lead from one view to another, in words; None: there are none."""
         came_from: dict[ViewId, tuple[ViewId, MemberId] | None] = {start: None}
         to_do = [start]
         while to_do:
             view = to_do.pop()
             if view == end:
-                way = []
+                path = []
                 step = came_from[view]
                 while step is not None:
-                    way.append(f"{step[1]} installed {step[0]}, then {view}")
+                    path.append(f"{step[1]} installed {step[0]}, then {view}")
                     view = step[0]
                     step = came_from[view]
-                return way[::-1]
+                return path[::-1]
             for following, who in self._next.get(view, {}).items():
                 if following not in came_from:
                     came_from[following] = (view, who)
@@ -103,7 +103,7 @@ class ViewChecker:
         return None
 
     def _check_age(self, member: MemberId, earlier: tuple[MemberId, ...], event: ViewInstalled, now: Millis) -> None:
-        """Members that stay keep their order; those that come are younger, and new."""
+        """Check that members that stay keep their order, and that those that come are younger, and new."""
         later = event.members
         present = frozenset(later)
         stayed = tuple(each for each in earlier if each in present)
@@ -121,10 +121,10 @@ class ViewChecker:
             gone.update((each, event.view_version) for each in earlier if each not in present)
 
     def check_agreement(self, correct: dict[MemberId, tuple[MemberId, ...]], now: Millis) -> None:
-        """M2, at rest. `correct`: the members that still run, and the view that each has now.
+        """Check M2 at rest. `correct`: the members that still run, and the members of the view that each has now.
 
-        Who is in a view of a member, and in all its later ones, must have installed one of them. Wherever that does not
-        hold it does not hold for the last of them either.
+        A member that is in a view of another one, and in all its later views, must have installed one of them. If that
+        fails for any view, it also fails for the last one.
         """
         for member, final in correct.items():
             own = self.installed.get(member)

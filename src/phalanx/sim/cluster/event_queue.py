@@ -17,7 +17,7 @@ Entry = tuple[Any, Any]
 
 
 class EventQueue:
-    """All that is going to happen."""
+    """All that is scheduled."""
 
     __slots__ = ("buckets", "now", "times")
 
@@ -29,7 +29,7 @@ class EventQueue:
         """Millisecond to what happens then, in order."""
 
     def put(self, at: Millis, entry: Entry) -> None:
-        """Have something happen at a time that is not over. What is put in the present millisecond comes last in it."""
+        """Schedule an entry for now or later. An entry for the present millisecond comes last in it."""
         bucket = self.buckets.get(at)
         if bucket is None:
             bucket = self.buckets[at] = []
@@ -37,14 +37,14 @@ class EventQueue:
         bucket.append(entry)
 
     def call_at(self, at: Millis, function: Callable[..., None], *arguments: Any) -> None:
-        """Have a function called at a time."""
+        """Schedule a call."""
         self.put(at, (None, (function, *arguments)))
 
     def next_bucket(self) -> list[Entry]:
-        """Go on to the next millisecond with entries. It may grow while it is being worked off; then call `done`."""
+        """Go on to the next millisecond with entries. The list may grow while it is worked off; call `done` after that."""
         self.now = heappop(self.times)
         return self.buckets[self.now]
 
     def done(self) -> None:
-        """The present millisecond is over."""
+        """End the present millisecond."""
         del self.buckets[self.now]

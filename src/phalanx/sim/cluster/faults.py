@@ -23,18 +23,18 @@ MOST_PARTITIONS = 48
 
 
 class Faults:
-    """The faults of one history. The last member in a cluster, and the last that holds data, is not taken but by a crash
-    at some step: nothing would be left to judge."""
+    """Carries out the faults of one history. It never takes away the last member of a cluster, or the last one with
+    data, except by a crash at a step: nothing would be left to judge."""
 
     def __init__(self, world: World, story: Story) -> None:
         self._world = world
         self._story = story
         self.happened: Counter[str] = Counter()
         self.at_migrations = 0
-        """Those that had waited for one."""
+        """Faults that had waited for a migration."""
         self._comes_back_after_leaving: dict[int, int] = {}
         self._waiting: list[Fault] = []
-        """For the order of a migration."""
+        """Faults that wait until a migration is ordered."""
         self._requests = 0
 
     def plan(self) -> None:
@@ -42,7 +42,7 @@ class Faults:
             self._world.queue.call_at(fault.at_ms, self._happen, fault)
 
     def heal(self) -> None:
-        """Nothing goes wrong any more."""
+        """End all faults."""
         self._world.network.heal()
         self._waiting.clear()
         for host in self._world.hosts:
@@ -55,8 +55,8 @@ class Faults:
             host.has_lost_logs = False
 
     def revive(self) -> None:
-        """Where nobody is in a cluster, only the first seed can make one: an operator would start it. So would he start
-        one that holds data where none does.
+        """Start a process as an operator would: the first seed where nobody is in a cluster, for only it can make one;
+        and one that holds data where none does.
         """
         world = self._world
         down = [host for host in world.hosts if host.node is None and host.comes_back is None]
@@ -66,15 +66,15 @@ class Faults:
             world.start(next(host for host in down if world.holds_data(host)))
 
     def on_process_ended(self, host: Host, how: str) -> None:
-        """A member that left comes back later, if its fault says so."""
+        """Start a member that has left again later, if its fault says so."""
         after_ms = self._comes_back_after_leaving.pop(host.number, LEFT_FOR_GOOD)
         if how == "left" and after_ms:
             self._world.start_later(host, after_ms)
 
     def on_migration(self, master: Host, event: MigrationStarted) -> None:
-        """A migration was ordered: what waits for one of its kind is about its members.
+        """Let the faults happen that wait for a migration of the kind that was ordered.
 
-        Faults that wait for the same since the same time are about one and the same migration.
+        Faults that wait for the same kind since the same time are about one and the same migration.
         """
         together: dict[tuple[int, str], list[Fault]] = {}
         for fault in self._waiting:
@@ -90,7 +90,7 @@ class Faults:
                 self._world.queue.call_at(self._world.now, self._happen_to, fault, host)
 
     def _who(self, role: int, master: Host, event: MigrationStarted) -> Host | None:
-        """Whom a role in a migration means; None: nobody has it here."""
+        """Return the host that has a role in a migration; None: nobody has it here."""
         match role:
             case _ if role >= 0:
                 return self._world.hosts[role]
@@ -201,7 +201,7 @@ class Faults:
                 return other is not None and other is not host
 
     def _others(self, host: Host, *, staying: bool) -> bool:
-        """Whether others are in a cluster, and stay; of those that hold data another one, if this one does."""
+        """Tell whether others are in a cluster (and stay), one of them with data if this one holds data."""
         others = [o for o in self._world.hosts if o is not host and o.has_joined and not (staying and o.is_leaving)]
         return any(self._world.holds_data(other) or not self._world.holds_data(host) for other in others)
 
@@ -227,5 +227,5 @@ class Faults:
 
 
 def _index_of(event: MigrationStarted) -> int:
-    """The replica index that changes hands."""
+    """Return the replica index that changes hands."""
     return event.destination_new_index if event.destination is not None else event.source_current_index

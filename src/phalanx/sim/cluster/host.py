@@ -13,7 +13,7 @@ from phalanx.wire.messages import Message
 
 
 class Host:
-    """What runs at one address now, and what the world remembers of it."""
+    """What runs at one address now, and its connections and clock."""
 
     def __init__(self, number: int, address: Address) -> None:
         self.number = number
@@ -26,7 +26,7 @@ class Host:
         self.comes_back: Millis | None = None
         """When a process will be started here; None: nobody plans to."""
         self.kept: KeptData | None = None
-        """What the process here keeps between the end of one incarnation and the beginning of the next."""
+        """What the process keeps from one incarnation to the next."""
         self.table: PartitionTable | None = None
         """The table that was seen in the node last."""
         self.view: MembersView | None = None
@@ -56,22 +56,23 @@ class Host:
         """As `crash_on`, for messages that were sent."""
 
         self.shortage: ScarceMemory | None = None
-        """Where its memory is about to run out."""
+        """Set while its memory is about to run out."""
         self.disk_fails_until: Millis = 0
         self.has_lost_logs = False
         """Whether incarnations that begin here have no event log."""
         self.disturb_on: list[tuple[str, int, Millis, bool]] = []
-        """As `crash_on`, for messages handled or sent, but only be cut off (True) or do nothing for a time."""
+        """As `crash_on`, for messages handled or sent: the host is cut off (True), or its process does nothing for a
+        time."""
 
     def __repr__(self) -> str:
         return f"Host({self.number}, {self.node.this if self.node else 'down'})"
 
     def clock(self, now: Millis) -> Millis:
-        """What its clock shows."""
+        """Return what its clock shows at a time."""
         return now + now * self.clock_ppm // 1_000_000 + self.clock_ahead_ms
 
     def when(self, shown: Millis) -> Millis:
-        """The first time at which its clock shows this, or more."""
+        """Return the first time at which its clock shows this, or more."""
         at = (shown - self.clock_ahead_ms) * 1_000_000 // (1_000_000 + self.clock_ppm)
         while self.clock(at) < shown:
             at += 1

@@ -26,7 +26,7 @@ DRAWN_AHEAD = 4_093
 """Latencies drawn at the start and used in turn: a draw for each message would cost more than all else here."""
 
 CONNECT_TIMEOUT_MS = 5_000
-"""After which an attempt to connect that nobody answers is given up."""
+"""After this time an attempt to connect that nobody answers is given up."""
 
 ANOTHER = "another member listens there"
 DESERTED = "connection refused"
@@ -59,8 +59,8 @@ class Network:
         self.lost_permille = 0
         self.doubled_permille = 0
         self.stalls = False
-        """Whether what is not let through is kept by the sender's machine and sent again until it arrives, as TCP does for
-        a while; otherwise the connection breaks as soon as something gets through."""
+        """Whether the sender's machine keeps what is not let through and sends it again, as TCP does for a while;
+        otherwise the connection breaks as soon as something gets through."""
         self._one_way_until: dict[tuple[int, int], Millis] = {}
         """Sender and receiver, to when something arrives that way again."""
         self.feed: Feed
@@ -98,7 +98,7 @@ class Network:
             bucket.append((channel, message))
 
     def _send_badly(self, host: Host, channel: Channel, message: Message, at: Millis) -> None:
-        """Over a network that loses messages, hands some over twice, or lets nothing through this way."""
+        """Send over a network that loses messages, delivers some twice, or lets nothing through this way."""
         queue, rng = self._queue, self._rng
         if self._one_way_until.get((host.number, channel.receiver.number), 0) > queue.now:
             channel.has_hole = True
@@ -114,7 +114,7 @@ class Network:
             queue.put(channel.last_at, (channel, message))
 
     def latency(self) -> Millis:
-        """The next drawn latency."""
+        """Return the next drawn latency."""
         index = self._next_latency = (self._next_latency + 1) % DRAWN_AHEAD
         return self._latencies[index]
 
@@ -138,7 +138,7 @@ class Network:
         return channel
 
     def _on_reached(self, channel: Channel, answered_at: Millis) -> None:
-        """The attempt to connect has come to the other machine."""
+        """The attempt to connect has reached the other machine."""
         receiver, target = channel.receiver, channel.target
         if not channel.is_open:
             return
@@ -190,7 +190,9 @@ class Network:
         self.lose(one, other)
 
     def cut_one_way(self, sender: Host, receiver: Host, until: Millis) -> None:
-        """Let nothing through from one host to another until a time. Nobody is told; what tried breaks afterwards."""
+        """Let nothing through from one host to another until a time. Nobody is told; connections that were used break
+        afterwards.
+        """
         way = (sender.number, receiver.number)
         self._one_way_until[way] = max(until, self._one_way_until.get(way, 0))
         self._queue.call_at(self._one_way_until[way], self._end_one_way, sender, receiver)
@@ -217,7 +219,7 @@ class Network:
             self._queue.put(channel.last_at, (channel, message))
 
     def forget(self, host: Host, to: Target) -> None:
-        """A host closes its connection to a peer in such a way that what has not got through never will."""
+        """Close a host's connection to a peer, and drop what has not got through."""
         channel = host.channels.get(to)
         if channel is not None and channel.stalled:
             channel.is_open = False
@@ -238,7 +240,7 @@ class Network:
                 channel.lag_ms = 0
 
     def heal(self) -> None:
-        """Nothing is cut off or slow any more."""
+        """End all cuts, losses and lags."""
         self._cut_until.clear()
         self.lost_permille = self.doubled_permille = 0
         for sender, receiver in list(self._one_way_until):
@@ -250,7 +252,7 @@ class Network:
         self._lags.clear()
 
     def process_ended(self, host: Host, *, delivers_all: bool) -> None:
-        """A host's process has ended: its connections break. What it had sent may yet arrive, on some or all of them."""
+        """Break the connections of a process that has ended. What it had sent may still arrive, on some or all of them."""
         lost = list(host.inbound.values())
         for channel in lost:
             channel.is_open = False

@@ -22,14 +22,14 @@ class ScarceMemory:
         self.has_struck = False
 
     def before(self, node: Node) -> None:
-        """Before the node gets an input. May raise `MemoryError`, or have the node do so."""
+        """Be called before the node gets an input. May raise `MemoryError`, or have the node do so."""
         if self.point == BEFORE:
             self.strike()
         elif self.point == INSIDE:
             node._out.effects = _ScarceList(self)
 
     def cut(self, effects: list[Effect]) -> list[Effect]:
-        """Those of the effects that are carried out before memory runs out; all of them if it does not at this input.
+        """Return the effects that are carried out before memory runs out; all of them if it does not at this input.
 
         Raises `MemoryError` where none is.
         """

@@ -34,9 +34,10 @@ DIGEST_AFTER_BYTES = 1 << 16
 CODEC_CHECK_EVERY = 128
 """One in so many delivered messages is encoded, decoded and compared."""
 DIVIDED_AT_ONCE = 3
-"""Entries of a partition that is divided, sorted in one turn: histories have few, and much is to happen in between."""
+"""Entries that a division of a partition sorts in one turn: histories have few entries, and much is to happen between
+turns."""
 ROWS_AT_ONCE = 1
-"""Of a step with staged rows, or a clear with a journal, in one turn: so each page of rows, and each event, is a part."""
+"""Pages of staged rows, or events of a cleared journal, in one turn: each is a part of its own."""
 
 
 class Observer(Protocol):
@@ -49,26 +50,26 @@ class Observer(Protocol):
         """A member has installed another table."""
 
     def on_answer(self, host: Host, reply: Reply, replier: MemberId, now: Millis) -> None:
-        """A call of the program at a host has ended; the replier answered (its own member: that one, or its router)."""
+        """A call of the program at a host has ended. `replier`: who answered; its own member where its router gave up."""
 
     def on_last_input(self, host: Host, now: Millis) -> None:
-        """The process on this host ends, or may end with the next input, and what it alone holds is lost then."""
+        """The process on this host ends, or may end with the next input: what it alone holds is lost then."""
 
     def on_process(self, host: Host, member: MemberId, what: str, now: Millis) -> None:
         """A process has started or ended."""
 
     def on_pause(self, host: Host, until: Millis, now: Millis) -> None:
-        """The process on this host does nothing until then; 0: it goes on."""
+        """The process on this host does nothing until a time; 0: it goes on."""
 
     def on_broken(self, host: Host, error: BaseException, now: Millis) -> None:
-        """A member raised an error: what it must never do."""
+        """A member raised an error, which it must never do."""
 
 
 class World:
-    """The hosts of one history, driven by `run_until`."""
+    """The hosts of one history and their clock, driven by `run_until`."""
 
     def __init__(self, options: Options, observer: Observer, adapt: Callable[[Node], None] | None = None) -> None:
-        """`adapt`: changes each new member (to plant a bug)."""
+        """`adapt`: changes each new member (to plant a bug, or to watch it)."""
         self.options = options
         self.queue = EventQueue()
         self.rng = Random(f"world:{options.profile}:{options.seed}")
@@ -80,13 +81,13 @@ class World:
         self.network.feed = self.feed
         self.inputs = 0
         self.points_reached = 0
-        """Messages at which a fault waited for a member."""
+        """How many faults that waited for a message have happened."""
         self.is_over = False
         """Set by the observer: the history ends here."""
         self._observer = observer
         self._adapt = adapt
         self._touched: list[Host] = []
-        """Hosts that are to be asked at the end of this millisecond."""
+        """Hosts whose members are asked for their deadlines at the end of this millisecond."""
         self._slack_ms = options.timer_slack_ms
         self._validate_every = options.validate_every
         self._clocks_differ = bool(options.clock_ppm) or any(f.kind is FaultKind.CLOCK_STEP for f in options.faults)
@@ -96,7 +97,7 @@ class World:
             host.clock_ppm = ppm
         self._hash = hashlib.blake2b(digest_size=16)
         self._told = bytearray()
-        """What the digest has yet to take in."""
+        """Input of the digest that it has yet to take in."""
         self._encode_into = msgspec.msgpack.Encoder().encode_into
 
     @property
@@ -104,7 +105,7 @@ class World:
         return self.queue.now
 
     def digest(self) -> str:
-        """One line for the whole history so far: every input and every fact recorded, in order."""
+        """Return the digest of the history so far: every input and every recorded fact, in order."""
         self._hash.update(self._told)
         self._told.clear()
         return self._hash.hexdigest()
@@ -225,7 +226,7 @@ class World:
             self._finish(host, finished)  # type: ignore[arg-type]  # by its kind
 
     def _on_failure(self, host: Host, error: BaseException) -> None:
-        """A member ends in the middle of an input: its memory ran out, as was drawn; whatever else it raises is a finding."""
+        """End a member whose memory ran out, as was drawn; report any other error that it raises."""
         shortage = host.shortage
         if shortage is None or not shortage.has_struck or not isinstance(error, MemoryError):
             self._observer.on_broken(host, error, self.now)
@@ -236,7 +237,7 @@ class World:
             self.start_later(host, shortage.comes_back_after_ms)
 
     def _note_view(self, host: Host, node: Node) -> None:
-        """As the runtime: what those that were removed have not got does not reach them later."""
+        """Close connections to members that the new view removes, as the runtime does: what is stuck there never arrives."""
         view, before = node.membership.view, host.view
         host.view = view
         if view is not None and before is not None:
@@ -247,7 +248,7 @@ class World:
     # --- time ------------------------------------------------------------------------------------------------------
 
     def _plan_wakes(self) -> None:
-        """Ask the members that did something when time alone will matter to them."""
+        """Ask each member that took an input for its next deadline, and schedule it."""
         queue = self.queue
         for host in self._touched:
             host.is_touched = False
@@ -311,13 +312,13 @@ class World:
             self.start(host, after)
 
     def crash(self, host: Host, comes_back_after_ms: Millis) -> None:
-        """End a process without a word; 0: nothing starts it again."""
+        """End a process without a word, and start it again after a time; 0: never."""
         self._end_process(host, "crashed", delivers_all=False)
         if comes_back_after_ms:
             self.start_later(host, comes_back_after_ms)
 
     def pause(self, host: Host, lasts_ms: Millis) -> None:
-        """Let a process do nothing for a while; all that it would notice waits."""
+        """Let a process do nothing for a while; what arrives waits."""
         if host.node is None or host.paused_until:
             return
         host.paused_until = self.now + lasts_ms
@@ -330,7 +331,7 @@ class World:
             self._resume(host, host.member)
 
     def touch(self, host: Host) -> None:
-        """Something other than an input changed what a member's clock shows: ask it again when to wake it."""
+        """Ask a member again for its next deadline: its clock was changed from outside."""
         host.wake_at = -1
         if not host.is_touched:
             host.is_touched = True
@@ -376,7 +377,7 @@ class World:
                 break
 
     def _cut_short(self, host: Host, effects: list[Effect]) -> list[Effect]:
-        """The effects up to the message in the sending of which the process crashes, if it does."""
+        """Return the effects up to the message at which the process crashes, if it crashes here."""
         for index, effect in enumerate(effects):
             if type(effect) is not Send:
                 continue
@@ -397,15 +398,15 @@ class World:
                 self.start_later(host, comes_back_after_ms)
 
     def holds_data(self, host: Host) -> bool:
-        """Whether members on this host may hold replicas."""
+        """Tell whether members on this host may hold replicas."""
         return not self.options.traits_of(host.number).lite
 
     def joined_count(self) -> int:
-        """How many members are in a cluster."""
+        """Count the members that are in a cluster."""
         return sum(1 for host in self.hosts if host.has_joined)
 
     def _finish(self, host: Host, effect: Finished) -> None:
-        """The incarnation is over by its own decision; its program starts the next one where there is to be one."""
+        """End an incarnation by its own decision, and plan the next one where there is to be one."""
         self._end_process(host, effect.reason, delivers_all=True)
         host.kept = effect.kept
         if effect.rejoin:
@@ -435,7 +436,7 @@ class World:
 
 
 def _replier(event: Input, reply: Reply) -> MemberId | None:
-    """Whose answer to the call is in the input; None: it is this member's own."""
+    """Return who sent the answer that the input contains; None: it is this member's own."""
     if type(event) is Received and event.message is reply:
         return MemberId(event.sender)
     if type(event) is ReceivedTogether and any(message is reply for message in event.messages):
@@ -444,7 +445,7 @@ def _replier(event: Input, reply: Reply) -> MemberId | None:
 
 
 def _count_down(points: list[tuple[str, int, Millis]], what: str) -> Millis | None:
-    """One more message of a type. When a crash point is reached by it: after how long the process comes back."""
+    """Count one more message of a type. Return after how long the process comes back, if this was the point of its crash."""
     for index, (wanted, left, comes_back_after_ms) in enumerate(points):
         if wanted == what:
             if left <= 1:

@@ -24,11 +24,11 @@ FAR_MS: Millis = 10**8
 
 _PLAIN = (str, bytes, bool, float, type(None), enum.Enum, MembersView)
 _WITHOUT_STATE = (NodeConfig, Outbox)
-"""Settings do not change, and the box of effects is empty between two inputs."""
+"""Settings do not change, and the outbox is empty between two inputs."""
 
 
 def form_of(value: Any, now: Millis) -> Hashable:
-    """A hashable value that is equal for equal states. Order in lists and dicts counts, in sets it does not."""
+    """Return a hashable value that is equal for equal states. Order counts in lists and dicts, not in sets."""
     return _form(value, now, {})
 
 

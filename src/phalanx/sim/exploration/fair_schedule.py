@@ -1,8 +1,9 @@
 """From any state, with no further faults: do the members that still run come to agree?
 
-One fair schedule is played: what is on its way arrives, whoever has crashed is found to be gone, and when nothing is
-left the clocks of all members go on together to the next deadline of any. It has converged when those that run are at
-rest in agreement, in one cluster: sides that went apart find each other, and who ended itself is not waited for; a state that returns, or too long a way, means that it never does.
+One fair schedule is played: messages arrive, crashed members are found to be gone, and when nothing is left the clocks of
+all members go on together to the next deadline of any. It has converged when those that run are at rest in agreement, in one
+cluster: sides that went apart find each other, and a member that ended itself is not waited for. A state that returns, or a
+schedule that is too long, never converges.
 """
 
 from __future__ import annotations
@@ -13,29 +14,31 @@ from phalanx.sim.exploration.world import Action, ExploredWorld, WorldState
 from phalanx.wire.events import JoinGivenUp
 
 MOST_MOVES = 3_000
-"""More are a conversation without end."""
+"""A schedule with more moves never ends."""
 
 
 class Settling:
-    """Plays fair schedules; remembers from which states all went well."""
+    """Plays fair schedules, and remembers from which states they end well."""
 
     def __init__(self, world: ExploredWorld) -> None:
         self._world = world
         self._verdicts: dict[WorldState, tuple[Broken, ...]] = {}
-        """Every state that was on some way, and what it led to."""
+        """State on some schedule to what goes wrong from there on."""
         self.moves = 0
 
     def find_broken(self, state: WorldState) -> tuple[tuple[Broken, ...], list[Action]]:
-        """What goes wrong on the way or at its end, and the way as far as it is new; nothing if all is well."""
+        """Play a fair schedule from a state. Return what goes wrong in it or at its end, and its steps as far as they
+        are new.
+        """
         world = self._world
         actions: list[Action] = []
         at = self._stripped(world.heal(state))
-        way: dict[WorldState, None] = {}
+        visited: dict[WorldState, None] = {}
         while (verdict := self._verdicts.get(at)) is None:
-            if at in way or len(way) > MOST_MOVES:
+            if at in visited or len(visited) > MOST_MOVES:
                 verdict = (("fair schedules end in agreement", "; ".join(self.unmet(at)) or "it never rests"),)
                 break
-            way[at] = None
+            visited[at] = None
             if not world.waiting(at) and not self.unmet(at):
                 verdict = ()
                 break
@@ -43,7 +46,7 @@ class Settling:
             if found:
                 verdict = tuple(found)
                 break
-        self._verdicts.update(dict.fromkeys(way, verdict))
+        self._verdicts.update(dict.fromkeys(visited, verdict))
         return verdict, actions
 
     def _move(self, state: WorldState, actions: list[Action]) -> tuple[WorldState, list[Broken]]:
@@ -86,11 +89,11 @@ class Settling:
         return tuple(states.wait(number, ms) if at in running else number for at, number in enumerate(state))
 
     def _stripped(self, state: WorldState) -> WorldState:
-        """Without budgets: a fair schedule has none."""
+        """Return the state without used budgets: a fair schedule has none."""
         return (*state[:-1], state[-1] & self._world.without_budgets)
 
     def unmet(self, state: WorldState) -> list[str]:
-        """What is missing to agreement, in words."""
+        """List what is missing to agreement, in words."""
         world = self._world
         shown = {number: world.states.seen[state[number]] for number in world.running(state)}
         members = {seen.this: seen for seen in shown.values() if seen is not None}
@@ -119,7 +122,7 @@ class Settling:
         return unmet
 
     def _coming_back(self, state: WorldState) -> list[int]:
-        """Who ended itself in favour of others starts again, and so does nobody that crashed."""
+        """List who starts again: those that ended themselves in favour of others, and not those that crashed."""
         world = self._world
         return [number for number in world.may_return(state) if state[number - world.addresses] != CRASHED]
 

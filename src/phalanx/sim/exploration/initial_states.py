@@ -16,7 +16,7 @@ Start = Callable[[ExploredWorld], WorldState]
 
 
 class _Play:
-    """A schedule by hand; refuses to go on where a rule breaks."""
+    """Plays a schedule by hand; fails where a rule is broken."""
 
     def __init__(self, world: ExploredWorld) -> None:
         self.world = world
@@ -31,7 +31,7 @@ class _Play:
         invariant(step is None or not step.broken, "a start breaks no rule", step=step)
 
     def settle(self, skip: tuple[tuple[int, int], ...] = ()) -> None:
-        """Deliver all, but on some links."""
+        """Deliver all messages, except on some links."""
         while waiting := [link for link in self.world.waiting(self.state) if link not in skip]:
             self.act("deliver", waiting[0][1], waiting[0][0])
 
@@ -41,7 +41,7 @@ class _Play:
         return seen  # type: ignore[return-value]  # held by the invariant
 
     def join(self, count: int) -> None:
-        """Members join one after another and come to rest."""
+        """Let members join one after another and come to rest."""
         for member in range(count):
             self.start(member)
             self.settle()
@@ -50,7 +50,7 @@ class _Play:
                 self.settle()
 
     def done(self) -> WorldState:
-        """The state, with nothing used up."""
+        """Return the state, with no budget used."""
         return (*self.state[:-1], self.state[-1] & self.world.without_budgets)
 
 
@@ -120,6 +120,6 @@ STARTS: dict[str, Start] = {
 
 
 def begin(start: str, members: int, limits: ExplorationLimits) -> tuple[ExploredWorld, WorldState]:
-    """A world and its state at a start. Where its name says so, members watch neighbours on a ring."""
+    """Return a world and its initial state. Where the name of the start says so, members watch neighbours on a ring."""
     world = ExploredWorld(members, limits, is_ring=start.startswith("ring"))
     return world, STARTS[start](world)

@@ -31,7 +31,7 @@ Item = m.Message | LinkLost | LinkRefused | LinkUp
 
 MOST_MEMBERS = 6
 CRASHED = 0
-"""The state of a member whose process has ended without a word, or by its own will in favour of nobody."""
+"""State of a member that has crashed, or has ended in favour of nobody."""
 ABSENT = OVER = 2 * MOST_MEMBERS + 1
 """State n from 1 to below this: the member ended its incarnation in favour of the n-th one. This: it has not come yet.
 Greater: it runs."""
@@ -63,12 +63,12 @@ class ExploredMember:
         )
 
     def due_in(self) -> Millis | None:
-        """How long until time alone will matter; None: never."""
+        """Return how long until time alone will matter; None: never."""
         deadline = self.service.next_deadline()
         return None if deadline is None else max(0, deadline - self.now)
 
     def take(self) -> tuple[list[tuple[Target, Item]], list[Event], Finished | None]:
-        """The effects so far: what is sent, what is recorded, and how the incarnation ended, if it did."""
+        """Return the effects so far: what is sent, what is recorded, and how the incarnation ended, if it did."""
         effects = self._out.take()
         sends: list[tuple[Target, Item]] = [(e.to, e.message) for e in effects if isinstance(e, Send)]
         events: list[Event] = [effect.event for effect in effects if isinstance(effect, Record)]
@@ -88,7 +88,7 @@ class ExploredMember:
         self._follow_up()
 
     def pass_time(self, ms: Millis) -> None:
-        """The clock goes on and the driver says so. A deadline that stays due is due again a moment later."""
+        """Advance the clock and tell the machine. A deadline that stays due is due again a moment later."""
         self.now += ms
         self.service.on_time(self.now)
         self._follow_up()
@@ -97,12 +97,12 @@ class ExploredMember:
             self.now += 1
 
     def leave(self) -> None:
-        """The operator wants this member to leave."""
+        """Ask this member to leave."""
         self.service.leave()
         self._follow_up()
 
     def let_go(self) -> None:
-        """On the master: all who want to leave have handed over what they held."""
+        """Tell the master that all who want to leave have handed over what they held."""
         self.service.let_go(sorted(self.service.leaving), self.now)
         self._follow_up()
 
@@ -152,7 +152,7 @@ class MemberStates:
         self._item_numbers: dict[Item, int] = {}
         self._steps: dict[tuple[int, int, int], MemberStep] = {}
         self._by_name: dict[str, int] = {}
-        """Member to its number; address to that of the first member there."""
+        """Member to its number; address to the number of the first member there."""
         for number, member in enumerate(members):
             self._by_name[member] = number
             self._by_name.setdefault(address_of(member), number)
@@ -162,15 +162,15 @@ class MemberStates:
 
     @property
     def worked_out(self) -> int:
-        """Steps that were worked out; all others were known."""
+        """How many steps were worked out; all others were known."""
         return len(self._steps)
 
     def new(self, number: int) -> int:
-        """The state of a member that has not started."""
+        """Return the state of a member that has not started."""
         return self._number_of(ExploredMember(self.members[number], self.config))
 
     def item(self, item: Item) -> int:
-        """The number of a message or of news of a link."""
+        """Return the number of a message, or of news about a link."""
         number = self._item_numbers.get(item)
         if number is None:
             number = self._item_numbers[item] = len(self.items)
@@ -198,7 +198,7 @@ class MemberStates:
         return self._step(state, -5, 0, ExploredMember.let_go)
 
     def wait(self, state: int, ms: Millis) -> int:
-        """The clock goes on and nobody asks the member."""
+        """Advance the clock without telling the machine."""
 
         def wait(member: ExploredMember) -> None:
             member.now += ms
@@ -206,13 +206,13 @@ class MemberStates:
         return self._step(state, -3, ms, wait).state
 
     def due_now(self, state: int) -> Millis:
-        """What `pass_time` needs to come to the next deadline."""
+        """Return how long `pass_time` must wait to come to the next deadline."""
         due_in = self.due_in[state]
         invariant(due_in is not None, "this member waits for some time", state=self.seen[state])
         return due_in or 0
 
     def thaw(self, state: int) -> ExploredMember:
-        """A copy of a member in this state."""
+        """Return a copy of a member in this state."""
         member = pickle.loads(self._frozen[state])
         invariant(isinstance(member, ExploredMember), "a state is a member")
         return member  # type: ignore[no-any-return]
@@ -244,7 +244,9 @@ class MemberStates:
         return MemberStep(state, numbered, tuple(broken), tuple(events))
 
     def _over(self, end: Finished) -> int:
-        """Who never joined, or was asked to leave, ends in favour of nobody."""
+        """Return the state of a member that has ended. One that never joined, or was asked to leave, ends in favour of
+        nobody.
+        """
         return 1 + self._by_name[end.rejoin[0]] if end.rejoin else CRASHED
 
     def _number_of(self, member: ExploredMember) -> int:

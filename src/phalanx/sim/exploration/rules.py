@@ -34,14 +34,14 @@ class ExplorationSeen(msgspec.Struct, frozen=True):
 
 
 class Ghost(msgspec.Struct):
-    """What the rules remember of a member."""
+    """What the rules remember of a member: ghost variables."""
 
     claim_id: int = 0
     """Of its latest claim."""
     agreed: dict[MemberId, int] = {}
     """On the claimer: who agreed with the latest claim, and the version of the list that came with it."""
     follows: MemberId | None = None
-    """Whose claim this member agreed with last, until a list of a later master came."""
+    """The claimer with which this member agreed last, until it installs a view of a later master."""
 
 
 def find_broken(
@@ -53,7 +53,7 @@ def find_broken(
     events: Sequence[Event],
     ghost: Ghost,
 ) -> list[Broken]:
-    """The rules that one step of one member broke. Brings the ghost up to date."""
+    """Return the rules that one step of one member broke, and bring the ghost up to date."""
     if sender is not None and isinstance(item, m.ClaimAnswer) and item.accepted and item.view is not None:
         is_present = before.is_claiming and item.claim_id == ghost.claim_id
         ghost.agreed |= {sender: item.view.version} if is_present else {}
@@ -100,7 +100,7 @@ def _installs(
 def _own_install(
     latest: MembersView, view: MembersView, events: Sequence[Event], ghost: Ghost, *, is_master: bool
 ) -> Iterator[Broken]:
-    """The master's own next list, or the first list of a claimer."""
+    """Check a view that the master made, or the first one of a claimer."""
     if is_master:
         gone = {event.removed for event in events if isinstance(event, MemberRemoved)}
         gone |= {member for event in events if isinstance(event, MemberAdmitted) for member in event.replaced}
@@ -120,7 +120,7 @@ def _own_install(
 
 
 def _foreign_install(before: ExplorationSeen, latest: MembersView, view: MembersView, ghost: Ghost) -> Iterator[Broken]:
-    """A list of another master: of the one that is followed, or of one that may come after it."""
+    """Check a view of another master: of the one that is followed, or of one that may come after it."""
     followed, master = ghost.follows, view.members[0]
     if followed is None or followed == master or followed not in latest.members:
         ghost.follows = None if followed == master else followed
@@ -190,7 +190,7 @@ def _master_changes(
 def _own_views(
     after: ExplorationSeen, sends: Sequence[tuple[Target, object]], events: Sequence[Event]
 ) -> Iterator[Broken]:
-    """A list goes out under a member's name only if it is the one that it installed: a version means one list."""
+    """Check that a member sends only views of its own that it has installed: a version means one list."""
     installed = [(e.view_version, e.members) for e in events if isinstance(e, ViewInstalled) and e.maker == after.this]
     for _, message in sends:
         view = getattr(message, "view", None)
@@ -201,7 +201,7 @@ def _own_views(
 
 
 def find_conflict(one: ExplorationSeen, other: ExplorationSeen) -> Broken | None:
-    """What must hold between two members that run and have joined, at any time."""
+    """Return what is wrong between two members that run and have joined; None: nothing."""
     mine, theirs = one.view, other.view
     if mine is None or theirs is None:
         return None

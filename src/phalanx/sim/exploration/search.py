@@ -1,8 +1,7 @@
 """Every history of a few members, up to a bound: breadth first over all states that the real machines can reach.
 
-What may happen next in a state is in `world`, what must hold in `rules`, and what must follow in
-`settle`. Two ways to the same state are one, so the first way found is a shortest one; it is told as a list of
-steps that `replay` repeats.
+`world` says what may happen next in a state, `rules` what must hold, and `fair_schedule` what must follow. Two paths to the
+same state are one, so the first path found is a shortest one; it is told as a list of steps that `replay` repeats.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ EVERYTHING = ExplorationLimits(crashes=15, breaks=15, suspicions=15, times=15, c
 
 
 class ExplorationFinding(msgspec.Struct, frozen=True):
-    """A rule that can be broken, and a shortest way to it."""
+    """A rule that can be broken, and a shortest path to it."""
 
     what: str
     story: str
     steps: str
     """From the start, as `replay` takes it."""
     afterwards: str = ""
-    """Of a fair schedule: what it did then."""
+    """What a fair schedule did then."""
 
 
 class Explored(msgspec.Struct, kw_only=True):
@@ -112,7 +111,7 @@ class Exploration:
                 broken = [*step.broken, *world.find_conflicts(after, action.member)]
                 if broken:
                     # What comes of a broken rule is no news.
-                    self._found(broken, [*self._way_to(state), action])
+                    self._found(broken, [*self._path_to(state), action])
                     continue
             if after not in came_from:
                 came_from[after] = (state, action)
@@ -124,22 +123,22 @@ class Exploration:
             return
         broken, then = self._settling.find_broken(state)
         if broken:
-            self._found(broken, self._way_to(state), then)
+            self._found(broken, self._path_to(state), then)
 
-    def _way_to(self, state: WorldState) -> list[Action]:
-        way: list[Action] = []
+    def _path_to(self, state: WorldState) -> list[Action]:
+        path: list[Action] = []
         came_from = self._came_from[state]
         while came_from is not None:
             state, action = came_from
-            way.append(action)
+            path.append(action)
             came_from = self._came_from[state]
-        return way[::-1]
+        return path[::-1]
 
-    def _found(self, broken: Sequence[Broken], way: list[Action], then: Sequence[Action] = ()) -> None:
+    def _found(self, broken: Sequence[Broken], path: list[Action], then: Sequence[Action] = ()) -> None:
         for what, story in broken:
             self._counts[what] += 1
             if what not in self._findings and len(self._findings) < MOST_FINDINGS:
-                steps, afterwards = (", ".join(map(self.world.tell, each)) for each in (way, then))
+                steps, afterwards = (", ".join(map(self.world.tell, each)) for each in (path, then))
                 self._findings[what] = ExplorationFinding(what, short(story), steps, afterwards)
 
 

@@ -35,7 +35,7 @@ class ExplorationLimits(msgspec.Struct, frozen=True, kw_only=True):
     breaks: int = 0
     """Links of a pair that break in both directions, with what is in them."""
     suspicions: int = 1
-    """Of members that run. Whoever has crashed may be suspected at any time."""
+    """Suspicions of members that run. A crashed member may be suspected at any time."""
     times: int = 2
     """How often a member comes to its next deadline, whoever it is."""
     cuts: int = 0
@@ -77,14 +77,14 @@ def explored_config(count: int, *, is_ring: bool = False) -> NodeConfig:
 
 
 class ExploredWorld:
-    """The rules of movement. Holds no state of its own but what it has worked out before."""
+    """The rules of movement. It holds no state, only what it has worked out before."""
 
     def __init__(self, count: int, limits: ExplorationLimits, *, is_ring: bool = False) -> None:
         """`is_ring`: members watch one neighbour each, as in large clusters; four and more do."""
         self.addresses = count
         second = NAMES[:count].lower() if limits.returns else ""
         self.names = NAMES[:count] + second
-        """One letter for each member; a small one for who comes back at the address of a first one."""
+        """One letter for each member; a small one for a member that comes back at an address."""
         self.count = count = len(self.names)
         self.members: tuple[MemberId, ...] = tuple(
             member_id(Address(f"{name.upper()}:5701"), f"{name.lower()}{1 if name.isupper() else 2}")
@@ -96,7 +96,7 @@ class ExploredWorld:
         self._queue_numbers: dict[tuple[int, ...], int] = {(): 0}
         self._appended: dict[tuple[int, int], int] = {}
         self._pairs_in_order: set[tuple[int, int]] = set()
-        """Pairs of members' states between which all is as it must be."""
+        """Pairs of members' states with no conflict between them."""
         self._budgets = (limits.crashes, limits.breaks, limits.suspicions, limits.times, limits.cuts, limits.leaves,
                          limits.returns)  # fmt: skip
         self._budget_shift = 2 * count * count

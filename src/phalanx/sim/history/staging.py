@@ -8,12 +8,12 @@ from phalanx.common.ids import MemberId, Millis
 
 TEXT = b"\xff\xff\xff\xf5"
 UNSEEN = TEXT + b"never"
-"""What attempts stage that nobody names."""
+"""A value that is staged only by attempts that nobody names."""
 KEYS_PER_PARTITION = 3
 
 
 class Ack(NamedTuple):
-    """A partition in which something was confirmed, and by whom."""
+    """What was confirmed of a partition, and by whom."""
 
     number: int
     """Of the batch or content."""
@@ -39,14 +39,14 @@ class StagedHistory:
     def __init__(self, partitions: int) -> None:
         self.keys = [TEXT + b"s%d" % number for number in range(partitions * KEYS_PER_PARTITION)]
         self.direct = frozenset(self.keys[::KEYS_PER_PARTITION])
-        """Those that are also written directly."""
+        """Keys that are also written directly."""
         self.staged: list[Ack] = []
-        """Rows of a batch."""
+        """Staged rows of batches."""
         self.applied: list[Ack] = []
         self.written: dict[bytes, Ack] = {}
         """Key to the latest direct write that was confirmed."""
         self.begun = 0
-        """The latest batch of which anything was asked to be applied."""
+        """The latest batch that was asked to be applied."""
         self.prepared: list[Ack] = []
         """Rows of a content that were staged, and partitions in which it was assembled."""
         self.decisions: list[JobDecision] = []

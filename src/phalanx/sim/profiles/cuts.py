@@ -17,6 +17,7 @@ from phalanx.common.ids import Millis
 from phalanx.common.traits import Traits
 from phalanx.sim.fault import MASTER, Fault, FaultKind
 from phalanx.sim.options import Options, Profile
+from phalanx.sim.profiles.choices import anybody, in_order, two_hosts
 
 LATENCIES = ((1, 2), (1, 5), (1, 5), (2, 10), (5, 15), (1, 30))
 MIX = {"put": 40, "get": 15, "put_if_absent": 8, "replace": 8, "remove": 18, "put_all": 6, "get_all": 3}
@@ -28,7 +29,7 @@ FOREVER: Millis = 1 << 40
 
 
 def draw_cuts(rng: Random, seed: int) -> Options:
-    """The history of a seed."""
+    """Draw the history of a seed."""
     members = rng.choice((2, 3, 3, 4, 4, 5, 5, 5, 6, 7))
     hosts = members + rng.choice((0, 0, 0, 1, 2))
     timeout = rng.choice((1_200, 2_000))
@@ -83,12 +84,12 @@ def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
         at += rng.choice((300, options.heartbeat_timeout_ms, min(lasts, 6_000) + rng.randrange(50, 2_500)))
     if rng.random() < 0.3:
         back = rng.choice((0, 100, 1_500))
-        faults.append(Fault(_sometime(rng, options), FaultKind.CRASH, _anybody(rng, options), lasts_ms=back))
+        faults.append(Fault(_sometime(rng, options), FaultKind.CRASH, anybody(rng, options), lasts_ms=back))
     faults += [
         Fault(rng.randrange(500, options.duration_ms), FaultKind.JOIN, host)
         for host in range(options.members, options.hosts)
     ]
-    return tuple(sorted((f for f in faults if f.at_ms < options.duration_ms), key=lambda fault: fault.at_ms))
+    return in_order(faults, options)
 
 
 def _how_long(rng: Random, options: Options) -> Millis:
@@ -114,7 +115,7 @@ def _three_sides(rng: Random, options: Options, at: Millis, lasts: Millis) -> li
 
 
 def _racks(rng: Random, options: Options, at: Millis, lasts: Millis) -> list[Fault]:
-    """Two groups that cannot talk to one another; the others talk to both."""
+    """Cut two groups from one another; the others reach both."""
     hosts = rng.sample(range(options.hosts), options.hosts)
     end = rng.randrange(1, max(options.hosts, 2))
     begin = rng.randrange(end)
@@ -122,14 +123,14 @@ def _racks(rng: Random, options: Options, at: Millis, lasts: Millis) -> list[Fau
 
 
 def _pairs(rng: Random, options: Options, at: Millis, lasts: Millis) -> list[Fault]:
-    pairs = [_two(rng, options) for _ in range(rng.choice((1, 1, 2, 3)))]
+    pairs = [two_hosts(rng, options) for _ in range(rng.choice((1, 1, 2, 3)))]
     return _cut_pairs(at, lasts, pairs, silent=rng.random() < 0.5)
 
 
 def _one_way(rng: Random, options: Options, at: Millis, lasts: Millis) -> list[Fault]:
-    """What some send to others vanishes."""
+    """Lose what some send to others."""
     if rng.random() < 0.5:
-        senders, receivers = [[host] for host in _two(rng, options)]
+        senders, receivers = [[host] for host in two_hosts(rng, options)]
     else:
         senders = _some(rng, range(options.hosts))
         receivers = [host for host in range(options.hosts) if host not in senders]
@@ -142,7 +143,7 @@ def _one_way(rng: Random, options: Options, at: Millis, lasts: Millis) -> list[F
 
 
 def _flapping(rng: Random, options: Options, at: Millis, lasts: Millis) -> list[Fault]:
-    """The same cut comes and goes."""
+    """Let the same cut come and go."""
     every = rng.choice((300, options.heartbeat_timeout_ms, 2 * options.heartbeat_timeout_ms))
     one = rng.choice((_two_sides, _pairs, _racks))(rng, options, at, every * 2 // 3)
     times = rng.randrange(2, 6)
@@ -160,7 +161,7 @@ def _apart(rng: Random, at: Millis, lasts: Millis, some: Collection[int], others
 
 
 def _cut_pairs(at: Millis, lasts: Millis, pairs: list[tuple[int, int]], *, silent: bool) -> list[Fault]:
-    """With a word from the network, which says that there is no way; or silently, and connections stay open."""
+    """Cut pairs of hosts. The network refuses connections; or it is silent, and connections stay open."""
     if not silent:
         return [Fault(at, FaultKind.CUT, one, other, lasts_ms=lasts) for one, other in pairs]
     both_ways = [way for one, other in pairs for way in ((one, other), (other, one))]
@@ -179,35 +180,28 @@ def _meanwhile(rng: Random, options: Options, at: Millis) -> list[Fault]:
         case "join":
             return [Fault(at, FaultKind.JOIN, rng.randrange(options.hosts))]
         case "leave":
-            return [Fault(at, FaultKind.LEAVE, _anybody(rng, options), lasts_ms=back)]
+            return [Fault(at, FaultKind.LEAVE, anybody(rng, options), lasts_ms=back)]
         case "master leaves":
             return [Fault(at, FaultKind.LEAVE, MASTER, lasts_ms=back)]
         case "pause":
-            return [Fault(at, FaultKind.PAUSE, _anybody(rng, options), lasts_ms=rng.randrange(20, timeout // 2))]
+            return [Fault(at, FaultKind.PAUSE, anybody(rng, options), lasts_ms=rng.randrange(20, timeout // 2))]
         case "long pause":
-            return [Fault(at, FaultKind.PAUSE, _anybody(rng, options), lasts_ms=timeout + rng.randrange(2 * timeout))]
+            return [Fault(at, FaultKind.PAUSE, anybody(rng, options), lasts_ms=timeout + rng.randrange(2 * timeout))]
         case "master pauses":
             return [Fault(at, FaultKind.PAUSE, MASTER, lasts_ms=timeout + rng.randrange(timeout))]
         case "lose":
-            return [Fault(at, FaultKind.LOSE, *_two(rng, options))]
+            return [Fault(at, FaultKind.LOSE, *two_hosts(rng, options))]
         case _:
             slower_by = rng.choice((10, 50, 200))
-            return [Fault(at, FaultKind.LAG, *_two(rng, options), lasts_ms=rng.randrange(100, 2_000), nth=slower_by)]
+            return [
+                Fault(at, FaultKind.LAG, *two_hosts(rng, options), lasts_ms=rng.randrange(100, 2_000), nth=slower_by)
+            ]
 
 
 def _sometime(rng: Random, options: Options) -> Millis:
     return rng.randrange(CUT_AFTER_MS, options.duration_ms)
 
 
-def _anybody(rng: Random, options: Options) -> int:
-    return rng.choice((MASTER, rng.randrange(options.hosts), rng.randrange(options.hosts)))
-
-
-def _two(rng: Random, options: Options) -> tuple[int, int]:
-    one = rng.randrange(options.hosts)
-    return one, (one + 1 + rng.randrange(max(options.hosts - 1, 1))) % options.hosts
-
-
 def _some(rng: Random, hosts: range) -> list[int]:
-    """At least one, and not all where there are more."""
+    """Choose at least one host, and not all where there are more."""
     return sorted(rng.sample(hosts, rng.randrange(1, max(len(hosts), 2))))

@@ -16,9 +16,9 @@ _EXHAUSTED = (Profile.DEFAULT, Profile.FAILOVER, Profile.MIGRATIONS, Profile.MEM
 
 
 def add_exhaustion(options: Options) -> Options:
-    """The same history in which, every now and then, memory, a disk or a log gives out.
+    """Add, to some histories, memory, disks or logs that give out.
 
-    Drawn from a stream of its own: histories in which no memory runs out are what they were, whatever becomes of disks.
+    Drawn from a random stream of its own, so all else in the history stays what it is.
     """
     if options.profile not in _EXHAUSTED:
         return options

@@ -19,7 +19,7 @@ MIX = {"put": 50, "get": 40, "put_if_absent": 5, "remove": 5}
 
 
 def draw_leases(rng: Random, seed: int, profile: Profile) -> Options:
-    """The history of a seed; in the profile `window` the same without leases."""
+    """Draw the history of a seed; in the profile `window` the same one without leases."""
     options = draw_cuts(rng, seed)
     drift = [
         rng.choice((-WRONG_PPM, WRONG_PPM, rng.randrange(-WRONG_PPM, WRONG_PPM + 1))) for _ in range(options.hosts)

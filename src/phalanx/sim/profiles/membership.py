@@ -14,6 +14,7 @@ import msgspec
 from phalanx.common.ids import Millis
 from phalanx.sim.fault import MASTER, Fault, FaultKind
 from phalanx.sim.options import Options, Profile
+from phalanx.sim.profiles.choices import in_order
 
 SIZES = (1, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 7, 8, 10, 12, 16, 25)
 LATENCIES = ((1, 2), (1, 5), (1, 30), (5, 15), (10, 60), (20, 120), (1, 250))
@@ -30,7 +31,7 @@ BROADCASTS = ("MembersUpdate", "MastershipClaim", "MergeOrder", "Heartbeat", "Jo
 
 
 def draw_membership(rng: Random, seed: int) -> Options:
-    """The history of a seed."""
+    """Draw the history of a seed."""
     members = rng.choice(SIZES)
     hosts = members + rng.choice((0, 0, 1, 2, 5))
     interval = rng.choice((200, 500, 1_000))
@@ -89,11 +90,11 @@ def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
     faults += [
         Fault(rng.randrange(options.duration_ms), FaultKind.JOIN, n) for n in range(options.members, options.hosts)
     ]
-    return tuple(sorted((f for f in faults if f.at_ms < options.duration_ms), key=lambda fault: fault.at_ms))
+    return in_order(faults, options)
 
 
 def _flapping(rng: Random, options: Options) -> list[Fault]:
-    """One way between two hosts comes and goes."""
+    """Let one way between two hosts come and go."""
     host, other = rng.randrange(options.hosts), rng.randrange(options.hosts)
     at, every = rng.randrange(500, options.duration_ms), rng.choice((100, 700, options.heartbeat_timeout_ms))
     kind = rng.choice((FaultKind.CUT, FaultKind.CUT_ONE_WAY))

@@ -16,6 +16,7 @@ import msgspec
 from phalanx.common.traits import Traits
 from phalanx.sim.fault import DESTINATION, MASTER, MIGRATION_KINDS, OTHER_REPLICA, OWNER, SOURCE, Fault, FaultKind
 from phalanx.sim.options import Options, Profile
+from phalanx.sim.profiles.choices import anybody, in_order
 
 LATENCIES = ((1, 2), (1, 2), (1, 5), (1, 5), (2, 10), (5, 15), (1, 30))
 MIX = {
@@ -23,7 +24,7 @@ MIX = {
     "increment": 20, "lock": 3,
 }  # fmt: skip
 SPECIAL = 0.2
-"""Of so many histories the members differ in what they are to hold."""
+"""The share of histories in which members have zones, weights or no data."""
 MOVE_AFTER_MS = 700
 """The first calls have been made, and so the first assignment."""
 
@@ -43,16 +44,16 @@ SENT = {
 }
 """Role in a migration to the messages at which it can be hurt."""
 OFTEN = frozenset({"CopyChunk", "CopyAck", "ReplicatePut", "ReplicateAck", "TableChanges"})
-"""Of these more than one belongs to a migration."""
+"""Messages of which a migration has more than one."""
 SLOW = (
     (DESTINATION, "ReplicateAck"), (DESTINATION, "CopyAck"), (DESTINATION, "CopyChunk"), (DESTINATION, "MigrationCommit"),
     (OWNER, "MigrationReady"), (MASTER, "MigrationReady"),
 )  # fmt: skip
-"""At one of its last steps: the role that is slow, and the message."""
+"""Role that is slow, and at which of the last messages of a migration."""
 
 
 def draw_migrations(rng: Random, seed: int) -> Options:
-    """The history of a seed."""
+    """Draw the history of a seed."""
     members = rng.choice((2, 3, 3, 3, 4, 4, 5, 6))
     hosts = members + rng.choice((0, 1, 1, 2, 3))
     timeout = rng.choice((1_200, 2_000))
@@ -86,7 +87,7 @@ def draw_migrations(rng: Random, seed: int) -> Options:
 
 
 def _draw_traits(rng: Random, hosts: int) -> tuple[Traits, ...]:
-    """Of a generator of its own: what else happens is the same in histories with and without."""
+    """Draw zones, weights and lite members, from a stream of its own: all else is the same in histories without."""
     if rng.random() >= SPECIAL:
         return ()
     lite = rng.sample(range(hosts), rng.randrange(1, max(hosts - 1, 2))) if rng.random() < 0.6 else []
@@ -103,18 +104,18 @@ def _draw_faults(rng: Random, options: Options) -> tuple[Fault, ...]:
     if crashes and rng.random() < 0.3:
         faults += _draw_pair(rng, options)
     faults += _draw_divisions(Random(f"divide:{options.seed}"), options)
-    return tuple(sorted((f for f in faults if f.at_ms < options.duration_ms), key=lambda fault: fault.at_ms))
+    return in_order(faults, options)
 
 
 def _draw_divisions(rng: Random, options: Options) -> list[Fault]:
-    """Now and then somebody wants more partitions. (Drawn apart: all else in a history is what it was without.)"""
+    """Draw divisions of the partitions, from a stream of its own: all else is the same in histories without."""
     count = rng.choice((0, 0, 0, 1, 2))
     at = [rng.randrange(MOVE_AFTER_MS, options.duration_ms) for _ in range(count)]
     return [Fault(at_ms, FaultKind.DIVIDE, MASTER, nth=rng.choice((2, 2, 3))) for at_ms in at]
 
 
 def _draw_moves(rng: Random, options: Options) -> list[Fault]:
-    """Members come and go in good order."""
+    """Let members come and go in good order."""
     faults: list[Fault] = []
     at = MOVE_AFTER_MS + rng.randrange(300)
     while at < options.duration_ms:
@@ -123,7 +124,7 @@ def _draw_moves(rng: Random, options: Options) -> list[Fault]:
         if kind == "join":
             faults.append(Fault(at, FaultKind.JOIN, rng.randrange(options.hosts)))
         elif kind == "leave":
-            faults.append(Fault(at, FaultKind.LEAVE, _anybody(rng, options), lasts_ms=back))
+            faults.append(Fault(at, FaultKind.LEAVE, anybody(rng, options), lasts_ms=back))
         else:
             several = rng.sample(range(options.hosts), rng.randrange(1, options.hosts))
             faults += [Fault(at + rng.randrange(30), FaultKind.LEAVE, host, lasts_ms=back) for host in several]
@@ -141,19 +142,19 @@ def _draw_crash(rng: Random, options: Options) -> Fault:
     at = rng.randrange(MOVE_AFTER_MS, options.duration_ms)
     back = rng.choice((0, rng.randrange(1, 100), rng.randrange(100, 2_000)))
     if rng.random() < 0.15:
-        return Fault(at, FaultKind.CRASH, _anybody(rng, options), lasts_ms=back)
+        return Fault(at, FaultKind.CRASH, anybody(rng, options), lasts_ms=back)
     role, what, nth, is_sent = _draw_step(rng)
     kind = FaultKind.CRASH_SENDING if is_sent else FaultKind.CRASH_ON
     if rng.random() < 0.3:
-        return Fault(at, kind, _anybody(rng, options), lasts_ms=back, what=what, nth=nth)
+        return Fault(at, kind, anybody(rng, options), lasts_ms=back, what=what, nth=nth)
     return Fault(at, kind, role, lasts_ms=back, what=what, nth=nth, during=_draw_kind(rng))
 
 
 def _draw_disturbance(rng: Random, options: Options) -> Fault:
-    """A connection breaks, or somebody is slow; not for so long that a living member is taken for dead."""
+    """Break a connection or slow somebody down; not for so long that a living member is taken for dead."""
     at = rng.randrange(MOVE_AFTER_MS, options.duration_ms)
     timeout, grace = options.heartbeat_timeout_ms, options.connection_grace_ms
-    host, other = _anybody(rng, options), _anybody(rng, options)
+    host, other = anybody(rng, options), anybody(rng, options)
     pause, cut = rng.randrange(20, timeout // 3), rng.randrange(5, grace // 2)
     role, what, nth, _ = _draw_step(rng)
     during = _draw_kind(rng)
@@ -176,7 +177,7 @@ def _draw_disturbance(rng: Random, options: Options) -> Fault:
 
 
 def _draw_pair(rng: Random, options: Options) -> list[Fault]:
-    """One who takes part in a migration is slow at one of its last steps, and another one is lost and removed meanwhile."""
+    """Slow down one that takes part in a migration at one of its last steps, and remove another one meanwhile."""
     at = rng.randrange(MOVE_AFTER_MS, options.duration_ms)
     during = rng.choice(("move-owner", "move-owner", "move-backup", "copy", "shift-up", "shift-down"))
     slow, what = rng.choice(SLOW)
@@ -192,7 +193,7 @@ def _draw_pair(rng: Random, options: Options) -> list[Fault]:
 
 
 def _draw_step(rng: Random) -> tuple[int, str, int, bool]:
-    """Role, message, which of them, and whether it is one that the role sends."""
+    """Draw a role, a message, which of those messages, and whether the role sends it."""
     role = rng.choice((OWNER, SOURCE, DESTINATION, DESTINATION, OTHER_REPLICA, MASTER, MASTER))
     is_sent = rng.random() < 0.5
     what = rng.choice((SENT if is_sent else HANDLED)[role])
@@ -201,7 +202,3 @@ def _draw_step(rng: Random) -> tuple[int, str, int, bool]:
 
 def _draw_kind(rng: Random) -> str:
     return rng.choice(("any", *MIGRATION_KINDS))
-
-
-def _anybody(rng: Random, options: Options) -> int:
-    return rng.choice((MASTER, rng.randrange(options.hosts), rng.randrange(options.hosts)))

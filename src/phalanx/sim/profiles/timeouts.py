@@ -20,7 +20,7 @@ from phalanx.sim.fault import Fault, FaultKind
 from phalanx.sim.options import Options, Profile
 
 SETTLED_MS: Millis = 10_000
-"""Members have joined, and nothing goes wrong before that."""
+"""Members have joined by then: nothing goes wrong earlier."""
 SHORTEST_PART = 20
 """The shortest pause is the longest divided by this."""
 MOST_MEMBERS = 100
@@ -35,7 +35,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     pauses_per_minute: float = 6.0
     """Of each member, at times that do not depend on each other."""
     longest_stall_ms: Millis = 0
-    """A link holds back what one member sends to another, and delivers it then: as TCP does over a network that is away."""
+    """A link holds back messages for up to this time, and delivers them then: as TCP does over a network that is away."""
     stalls_per_minute: float = 0.0
     """Of each member's links together."""
     hangs: int = 1
@@ -48,7 +48,7 @@ USUAL_CONDITIONS = Conditions()
 
 
 def draw_timeouts(seed: int, conditions: Conditions = USUAL_CONDITIONS) -> Options:
-    """The history of a seed under such conditions."""
+    """Draw the history of a seed under such conditions."""
     members = conditions.members
     return Options(
         seed=seed,
@@ -102,7 +102,7 @@ def _faults(seed: int, conditions: Conditions) -> tuple[Fault, ...]:
 
 
 def _times(rng: Random, per_minute: float, until: Millis) -> list[Millis]:
-    """Times at which something happens that often, whatever happened before."""
+    """Draw times of something that happens so often, independent of what happened before."""
     times: list[Millis] = []
     at = float(SETTLED_MS)
     while per_minute > 0:

@@ -26,13 +26,13 @@ OF_NO_INTEREST = frozenset(
         *("clock", "footing", "memory", "bound_ms", "former", "known", "question", "answers"),
     }
 )
-"""Fields of messages that `held` leaves out."""
+"""Fields of messages that `held` does not show."""
 
 Lines = list[str]
 
 
 class Player:
-    """Carries out one command after another. What is done takes one millisecond, so that it shows in what is looked at."""
+    """Carries out one command after another. Each takes one millisecond, so that its effect is seen by the next one."""
 
     def __init__(self, hosts: list[str]) -> None:
         self.stage = Stage(hosts)

@@ -22,7 +22,7 @@ _VIEW = re.compile(r"(?:v(\d+)\s*)?(?:by (\w+)\s*)?:?\s*\[([^\]]*)\]")
 
 
 class Since:
-    """From where on facts and messages count: the last `mark`, or the beginning."""
+    """Where facts and messages begin to count: the last `mark`, or the beginning."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -38,7 +38,7 @@ class Since:
 
 
 def check(text: str, since: Since) -> str:
-    """Empty if the condition holds, else what is instead. Raises `ScenarioError` for what is no condition."""
+    """Return what is instead of a condition; empty: it holds. Raises `ScenarioError` for what is no condition."""
     word, _, rest = text.strip().partition(" ")
     condition = CONDITIONS.get(word)
     if condition is None:
@@ -47,7 +47,7 @@ def check(text: str, since: Since) -> str:
 
 
 def _of(text: str, stage: Stage, what: str) -> tuple[list[Host], str]:
-    """`A B: something`."""
+    """Parse `A B: something` into hosts and the rest."""
     left, colon, right = text.partition(":")
     if not colon:
         raise wrong(f"hosts, a colon and {what}", text)
@@ -55,7 +55,7 @@ def _of(text: str, stage: Stage, what: str) -> tuple[list[Host], str]:
 
 
 def _each(since: Since, text: str, what: str, look: Callable[[Host], str]) -> str:
-    """Whether the look at each of the hosts gives what is wanted."""
+    """Compare what each of the hosts shows with what is wanted."""
     hosts, wanted = _of(text, since.stage, what)
     found = {since.stage.name(host): look(host) for host in hosts}
     return "; ".join(f"{name}: {is_}" for name, is_ in found.items() if is_ != wanted)
@@ -113,7 +113,7 @@ def _role(since: Since, text: str) -> str:
 
 
 def role_of(host: Host) -> str:
-    """What runs at a host, in a word."""
+    """Return what runs at a host, in a word."""
     if host.node is None:
         return "down"
     membership = host.node.membership
@@ -128,7 +128,7 @@ def _suspects(since: Since, text: str) -> str:
 
 
 def suspected_by(host: Host, stage: Stage) -> list[str]:
-    """The names of those that a member suspects."""
+    """Return the names of the members that a member suspects."""
     if host.node is None:
         return []
     return [stage.names[member] for member in sorted(host.node.membership.suspicions.suspected)]
@@ -249,7 +249,7 @@ def _log(since: Since, text: str) -> str:
 
 
 def log_lines(stage: Stage, name: str, *, legacy: bool) -> list[str]:
-    """The member list as a member's log shows it."""
+    """Return the member list as a member's log shows it."""
     node = stage.host(name).node
     if node is None or node.membership.view is None:
         return ["(in no cluster)"]

@@ -46,7 +46,7 @@ class Names:
         return f"v{view.version} by {self[view.maker]}: {self.listed(view.members)}"
 
     def shown(self, value: object) -> str:
-        """A field of an event or a message."""
+        """Return a field of an event or a message as scenarios write it."""
         if isinstance(value, MembersView):
             return self.view(value)
         if isinstance(value, tuple):
@@ -57,6 +57,6 @@ class Names:
 
 
 def rows_in(rule: str) -> str:
-    """The ids that a rule names, as they stand behind a fact."""
+    """Return the ids that a rule names, as they stand behind a fact."""
     rows = ROW.findall(rule)
     return f"  [{' '.join(rows)}]" if rows else ""

@@ -15,18 +15,18 @@ _UNITS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000}
 
 
 def words(text: str) -> list[str]:
-    """Words with spaces or commas between them."""
+    """Split a text at spaces and commas."""
     return [word for word in re.split(r"[\s,]+", text.strip()) if word]
 
 
 def letters(count: int) -> list[str]:
-    """Names for so many hosts: A to Z, then AA, AB and so on."""
+    """Return names for so many hosts: A to Z, then AA, AB and so on."""
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     return [(alphabet[n // 26 - 1] if n >= 26 else "") + alphabet[n % 26] for n in range(count)]
 
 
 def hosts(text: str, known: Sequence[str]) -> list[str]:
-    """One or several hosts of the scenario; `*`: all."""
+    """Parse one or several hosts of the scenario; `*`: all."""
     if text.strip() == "*":
         return list(known)
     found = words(text)
@@ -39,7 +39,7 @@ def hosts(text: str, known: Sequence[str]) -> list[str]:
 
 
 def host(text: str, known: Sequence[str]) -> str:
-    """Exactly one host."""
+    """Parse exactly one host."""
     found = hosts(text, known)
     if len(found) != 1:
         raise wrong("one host", text)
@@ -47,7 +47,7 @@ def host(text: str, known: Sequence[str]) -> str:
 
 
 def one_way(text: str, known: Sequence[str]) -> list[tuple[str, str]]:
-    """`A B > C`: from each on the left to each on the right."""
+    """Parse `A B > C`: from each on the left to each on the right."""
     left, arrow, right = text.partition(">")
     if not arrow:
         raise wrong("a way, for example A > B", text.strip())
@@ -56,7 +56,7 @@ def one_way(text: str, known: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def sides(text: str, known: Sequence[str]) -> list[tuple[str, str]]:
-    """`A B | C D`: each on the left with each on the right; with more bars, all sides with one another."""
+    """Parse `A B | C D`: each on the left with each on the right; with more bars, all sides with one another."""
     parts = [hosts(part, known) for part in text.split("|")]
     if len(parts) < 2:
         raise wrong("sides, for example A B | C", text.strip())
@@ -71,7 +71,7 @@ def sides(text: str, known: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def duration(text: str) -> Millis:
-    """`500ms`, `10s`, `1.5s`, `2min`."""
+    """Parse `500ms`, `10s`, `1.5s`, `2min`."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise wrong("a duration such as 500ms, 10s or 2min", text.strip())
@@ -79,7 +79,7 @@ def duration(text: str) -> Millis:
 
 
 def message_kinds(text: str) -> frozenset[str]:
-    """Kinds of messages, by their names in `wire/messages.py`."""
+    """Parse kinds of messages, by their names in `wire/messages.py`."""
     found = words(text)
     for kind in found:
         if not is_message_kind(kind):

@@ -64,13 +64,13 @@ def parse(text: str, file: str) -> list[ScriptStep]:
 
 
 def title_of(text: str) -> str:
-    """The first comment line."""
+    """Return the first comment line."""
     first = text.partition("\n")[0]
     return first.lstrip("# ").strip() if first.startswith("#") else ""
 
 
 def rows_of(text: str) -> list[str]:
-    """The ids of rules that the file says it holds."""
+    """Return the ids of rules that the file says it holds."""
     return [row for line in text.splitlines() if line.startswith("# rows:") for row in ROW.findall(line)]
 
 
@@ -100,7 +100,7 @@ def play(text: str, file: str) -> Played:
 
 
 def _hosts(steps: list[ScriptStep], file: str) -> list[str]:
-    """All hosts of a scenario, in the order in which they first start."""
+    """Return all hosts of a scenario, in the order in which they first start."""
     found: dict[str, None] = {}
     for step in steps:
         word, _, rest = step.text.partition(" ")

@@ -31,9 +31,9 @@ from phalanx.wire.messages import MastershipClaim, Message, Reply
 FOREVER: Millis = 1 << 50
 LATENCY_MS = 1
 SETTINGS = {"partition_count": 7, "failure_detector": "deadline"}
-"""What members are told that differs from the defaults: silence ends at one known time."""
+"""Settings of members that differ from the defaults: silence ends at one known time."""
 MUCH = 300
-"""Characters of an error that a member raised."""
+"""Most characters shown of an error that a member raised."""
 
 Sent = tuple[str, str, str]
 """Kind of a message, and the hosts that it is from and to."""
@@ -65,7 +65,7 @@ class Dropping(msgspec.Struct):
     """How many more; -1: all, until the scenario heals."""
 
     def takes(self, kind: str, way: tuple[str, str]) -> bool:
-        """Whether this one vanishes."""
+        """Tell whether this message vanishes."""
         if self.left == 0 or way not in self.ways or (self.kinds and kind not in self.kinds):
             return False
         self.left -= self.left > 0
@@ -97,7 +97,7 @@ class StageNetwork(Network):
         super().send(host, to, message)
 
     def process_ended(self, host: Host, *, delivers_all: bool) -> None:
-        """What a process had sent arrives, unless the scenario says otherwise."""
+        """Deliver what a process had sent, unless the scenario says otherwise."""
         super().process_ended(host, delivers_all=True)
 
     def _on_reached(self, channel: Channel, answered_at: Millis) -> None:
@@ -133,7 +133,7 @@ class Stage(World):
         self.network.feed = self.feed
         self.network.prepare(self.names, self.tell)
         self.settings: dict[str, Any] = dict(SETTINGS)
-        """What the next process is told."""
+        """Settings of the next process."""
         self.seeds: dict[str, tuple[str, ...]] = {}
         """Hosts that were started with seeds of their own."""
         self.dropping: list[Dropping] = []
@@ -145,7 +145,7 @@ class Stage(World):
         self.view_checker = ViewChecker(self.findings)
         self._drawn = 0
         self._configs: dict[str, NodeConfig] = {}
-        """What the process that runs at a host was started with."""
+        """Host to the settings of the process that runs there."""
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class Stage(World):
         return self.hosts[self.names.hosts.index(name)]
 
     def name(self, host: Host) -> str:
-        """The incarnation that runs there, or the host."""
+        """Return the name of the incarnation that runs there, or of the host."""
         return self.names[host.member or host.address]
 
     def running(self) -> list[Host]:
@@ -210,7 +210,7 @@ class Stage(World):
         return True
 
     def let_through(self, waiting: StageWaiting) -> None:
-        """Deliver a message that was held back, unless whom it is for runs no more."""
+        """Deliver a message that was held back, unless its receiver has ended."""
         host, target = waiting.channel.receiver, waiting.channel.target
         self.held.remove(waiting)
         if host.node is not None and (not is_member(target) or host.member == target):

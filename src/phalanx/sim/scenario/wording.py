@@ -14,9 +14,9 @@ NOT_MEMBERSHIP = frozenset({
 })  # fmt: skip
 """Kinds of facts that membership scenarios leave out."""
 SAID_BY_OTHERS = frozenset({"Joined"})
-"""Kinds that follow from a fact that is shown."""
+"""Kinds that follow from another fact, which is shown."""
 MADE_TO_READ = frozenset({"reason", "what", "took_ms", "rule", "claim_id"})
-"""Fields that are wording, time or numbering."""
+"""Fields that are not shown: wording, time or numbering."""
 
 
 def _admits(fields: dict[str, str]) -> str:
@@ -115,14 +115,14 @@ WORDS: dict[str, str | Callable[[dict[str, str]], str]] = {
 
 
 def is_shown(fact: ScenarioFact) -> bool:
-    """Whether a fact is shown when no kinds are asked for."""
+    """Tell whether a fact is shown when no kinds are asked for."""
     if fact.kind == "ClusterStarted" and fact.fields["waited_for"] == "1":
         return False
     return fact.kind not in NOT_MEMBERSHIP and fact.kind not in SAID_BY_OTHERS
 
 
 def say(fact: ScenarioFact) -> str:
-    """A fact in words, without who it is about."""
+    """Return a fact in words, without who it is about."""
     words = WORDS.get(fact.kind)
     if words is None:
         fields = ", ".join(f"{name}={value}" for name, value in fact.fields.items() if name not in MADE_TO_READ)
@@ -135,7 +135,7 @@ def say(fact: ScenarioFact) -> str:
 
 
 def tell(facts: Iterable[ScenarioFact]) -> list[str]:
-    """Lines in the order in which things first happened; what several members did alike is said once."""
+    """Return lines in the order in which things first happened; what several members did alike is said once."""
     who_did: dict[str, dict[str, int]] = {}
     for fact in facts:
         times = who_did.setdefault(say(fact), {})
@@ -152,5 +152,5 @@ def names_or(names: Sequence[str], nobody: str) -> str:
 
 
 def duration(ms: int) -> str:
-    """A time as scenarios say it, to a tenth of a second."""
+    """Return a time as scenarios say it, to a tenth of a second."""
     return f"{ms / 1_000:.1f} s"

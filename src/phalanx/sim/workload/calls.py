@@ -45,9 +45,9 @@ class Workload:
         self.locks = [TEXT + b"l%d" % number for number in range(LOCKS)]
         self.keys = self.registers + self.counters + self.locks
         self.wrong_answers: list[tuple[Operation, str]] = []
-        """Calls that were refused as senseless although they were not."""
+        """Sensible calls that were refused, or answered wrongly, and how."""
         self.handed_back: list[Operation] = []
-        """Calls for several keys that their caller is to group anew, because an owner has changed."""
+        """Bulk calls whose caller had to group the keys anew, because an owner changed."""
         self._options = options
         self._rng = Random(f"workload:{options.profile}:{options.seed}")
         self._kinds = [kind for kind, weight in options.mix.items() for _ in range(weight)]
@@ -70,7 +70,7 @@ class Workload:
         self._runs = False
 
     def _turn(self, host: Host) -> None:
-        """One operation at a host, and the next one a little later."""
+        """Make one call at a host, and schedule the next."""
         if not self._runs:
             return
         rng, now = self._rng, self._world.queue.now
@@ -95,7 +95,7 @@ class Workload:
     # --- asking ----------------------------------------------------------------------------------------------------
 
     def _keys_of_one_owner(self, host: Host) -> tuple[bytes, ...]:
-        """Some keys that one member owns by the table that the host has; without one, of one partition."""
+        """Choose keys that one member owns by the table that the host has; without a table, keys of one partition."""
         rng = self._rng
         drawn = dict.fromkeys(self.registers[int(rng.random() * len(self.registers))] for _ in range(BULK))
         partitions = {key: self._partition_of(key, host) for key in drawn}
@@ -109,7 +109,7 @@ class Workload:
         )
 
     def _partition_of(self, key: bytes, host: Host) -> int:
-        """By the table that the host has."""
+        """Return the partition of a key by the table that the host has."""
         return partition_of(key, host.table.partition_count if host.table is not None else self._options.partitions)
 
     def _ask(self, host: Host, kind: str, keys: tuple[bytes, ...], expected: bytes | None = None) -> Operation:
@@ -152,12 +152,12 @@ class Workload:
         return m.Replace(number, MAP, key, operation.expected, value, 0, 0, self._open_from(operation))
 
     def _open_from(self, operation: Operation) -> int:
-        """The lowest number of a call that is under way at the member that asks."""
+        """Return the lowest number of a call that is under way at the member that asks."""
         member = operation.member
         return next((number for number, other in self.pending.items() if other.member == member), operation.id)
 
     def _some_expectation(self, key: bytes) -> bytes | None:
-        """None (any value will do), or a value that the key may have now."""
+        """Choose a value that the key may have now, or None (any value will do)."""
         if self._rng.random() < 0.3:
             return None
         for operation in self.operations[: -min(len(self.operations), 200) - 1 : -1]:
@@ -215,7 +215,9 @@ class Workload:
             self.wrong_answers.append((operation, f"refused: {code.name}: {text}"))
 
     def _check_patience(self, operation: Operation, host: Host) -> None:
-        """A write of one key goes on until its time is over, whatever happens to owners; its own member may end it."""
+        """Check that a write of one key goes on until its time is over, whatever happens to owners, or its own member
+        ends.
+        """
         if self._options.protection.is_on:
             return  # A side that has become too small ends it at once, and does not say that it was done.
         has_ended = host.node is None or host.node.membership.is_over
@@ -229,7 +231,7 @@ class Workload:
             self.wrong_answers.append((operation, f"unknown after {waited_ms} ms"))
 
     def on_process_ended(self, member: MemberId, now: Millis) -> None:
-        """Nobody is told what became of the calls of a process that has ended."""
+        """End the calls of a process that has ended: nobody is told what became of them."""
         for operation in [o for o in self.pending.values() if o.member == member]:
             del self.pending[operation.id]
             operation.end = now

@@ -27,7 +27,7 @@ READERS = 2
 """Each goes at its own pace."""
 BRIEF_KEYS = 8
 TRIES_AT_REST = 10_000
-"""Requests until one has read all, or never will."""
+"""Most requests at rest until a reader has read all."""
 TEXT = b"\xff\xff\xff\xf5"
 
 
@@ -38,9 +38,9 @@ class Reader:
         self.lineage = lineage
         self.run = run
         self.birth = birth
-        """The partition's birth by the table of whoever answered last."""
+        """The partition's birth by the table of the last member that answered."""
         self.asked = asked
-        """Who answered last, and when."""
+        """The last member that answered, and when."""
         self.at = at
 
 
@@ -54,7 +54,7 @@ class JournalReaders:
         self._checker = JournalChecker(findings)
         self._rng = Random(f"followers:{options.profile}:{options.seed}")
         self._readers: dict[tuple[int, str, int, int], Reader] = {}
-        """By number of the reader, map, partition, and how many partitions there are."""
+        """Number of the reader, map, partition and count of partitions to what it knows."""
         self._began: set[tuple[int, str, int, int]] = set()
         self._runs = True
         self._requests = 0
@@ -66,7 +66,7 @@ class JournalReaders:
         return self._checker.read
 
     def events(self) -> Iterator[tuple[str, Told]]:
-        """All that readers were told, without a gap, with the maps."""
+        """Yield all that readers were told without a gap: the map, and the event."""
         for (_, name, _, _), reader in self._readers.items():
             for event in reader.run.events:
                 yield name, event
@@ -98,7 +98,7 @@ class JournalReaders:
                     self._read(reader, host, owned.number, name, 1 + int(rng.random() * (1, 20)[reader]))
 
     def _write_brief(self, host: Host) -> None:
-        """Something that soon ends, or ends what is there."""
+        """Write an entry that expires soon, or clear the map."""
         rng, table = self._rng, host.table
         if table is None or not table.version:
             return
@@ -115,7 +115,7 @@ class JournalReaders:
         self._world.feed(host, host.node.this, Call(partition, request))  # type: ignore[union-attr]  # it has joined
 
     def unmet(self) -> list[str]:
-        """What still goes on by itself in a healed cluster: it must end before all is at rest."""
+        """List what still goes on by itself in a healed cluster, and must end before all is at rest."""
         grids = [host.node.grid for host in self._world.hosts if host.has_joined]  # type: ignore[union-attr]
         waiting = [f"{owned} waits for replicas" for grid in grids for owned in grid.unsettled.values()]
         stores = [(owned, owned.replica.maps.get(BRIEF)) for grid in grids for owned in grid.all_owned()]
@@ -126,7 +126,7 @@ class JournalReaders:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def _read(self, number: int, host: Host, partition: int, name: str, limit: int) -> m.JournalReply | None:
-        """One request and its answer; None: the map has no journal there yet."""
+        """Make one request and return its answer; None: the map has no journal there yet."""
         node, now = host.node, self._world.now
         grid = node.grid  # type: ignore[union-attr]  # asked of running hosts only
         owned, of = grid.owned[partition], len(grid.owned)
@@ -164,7 +164,9 @@ class JournalReaders:
     def _on_other_history(
         self, place: tuple[int, str, int, int], reader: Reader, host: Host, reply: m.JournalReply
     ) -> None:
-        """The position is none of the journal there: whom does the reader believe?"""
+        """Handle an answer of a journal that does not have the reader's position: begin anew, unless the answer is out
+        of date.
+        """
         _, name, partition, of = place
         tables = [
             each.table for each in self._world.hosts if each.table is not None and each.table.partition_count == of
@@ -237,7 +239,7 @@ class JournalReaders:
 
 
 def check_journals(hosts: list[Host], findings: Findings, now: Millis) -> None:
-    """At rest the replicas of a partition have the same journals."""
+    """Check at rest that the replicas of a partition have the same journals."""
     grids = {host.node.this: host.node.grid for host in hosts}  # type: ignore[union-attr]  # they have joined
     for member, grid in grids.items():
         for owned in grid.owned:

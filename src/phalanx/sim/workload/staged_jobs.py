@@ -39,7 +39,7 @@ from phalanx.wire import messages as m
 QUERY = "q"
 PAGES = 2
 AT_ONCE = 4
-"""Requests of one program that are under way."""
+"""Most requests of one program that are under way."""
 RETRY_MS = 60
 BEGIN_AFTER_MS = 1_500
 
@@ -50,7 +50,7 @@ Steps = Generator[list[Ask] | Millis, list[Any], None]
 
 
 class JobPage(NamedTuple):
-    """One that was staged."""
+    """A page of rows that was staged."""
 
     partition: int
     of: int
@@ -83,13 +83,13 @@ class StagedJobs:
         self._stop_ms = 2 * int(options.member_settings.get("staging_ms", 0))
         """For how long a program stops between two pages; 0: for none."""
         self.settle_ms = 2 * self._stop_ms
-        """How long after the end owners may still drop what nobody has touched."""
+        """For how long after the faults owners may still drop rows that nobody has touched."""
         self.stopped = 0
-        """How often one has."""
+        """How often a program has stopped so."""
         self.told = StagedHistory(options.partitions)
         self.refused = 0
         self._batch = 1
-        """The one to be done: what a checkpoint would hold."""
+        """The next batch: what a checkpoint would hold."""
         self._contents = 0
         self._jobs = 0
         self._made = JOBS_FROM
@@ -103,7 +103,7 @@ class StagedJobs:
             world.queue.call_at(BEGIN_AFTER_MS + int(self._rng.random() * 1_500), self._launch, kind)
 
     def stop(self) -> None:
-        """Nothing new is asked for."""
+        """Ask for nothing new."""
         self._runs = False
 
     # --- running ---------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class StagedJobs:
         self._go_on(program, None)
 
     def _go_on(self, program: Program, replies: list[Any] | None) -> None:
-        """Let a program have the replies to what it asked, and ask what it asks next."""
+        """Give a program the replies to what it asked, and ask what it asks next."""
         if program not in self._programs or not self._runs:
             return
         try:
@@ -218,7 +218,7 @@ class StagedJobs:
     def _stage_pages(
         self, host: Host, name: str, job: str, rows: dict[bytes, bytes], into: tuple[list[Ack], int] | None
     ) -> Generator[list[Ask] | Millis, list[Any], list[JobPage]]:
-        """Stage rows that count, in pages. Which pages there are."""
+        """Stage rows in pages, and return the pages."""
         pages: list[JobPage] = []
         for number in range(PAGES):
             if number and self._stop_ms and self._rng.random() < 0.3:
@@ -238,8 +238,9 @@ class StagedJobs:
         into: tuple[list[Ack], int] | None,
         pages: list[JobPage],
     ) -> Steps:
-        """Stage rows, those of a partition in a page behind those that there are; until all are, or the job turns out to be
-        over."""
+        """Stage rows until all are staged, or the job turns out to be over. The rows of a partition are a page behind
+        its earlier ones.
+        """
         hidden, before = hidden_name(name, job, HiddenKind.ATTEMPT, attempt), list(pages)
         left = dict(rows)
         while left:
@@ -284,7 +285,7 @@ class StagedJobs:
         where: list[JobPage],
         into: list[Ack] | None,
     ) -> Steps:
-        """Do a step in every partition; begin with all of them again where they were divided meanwhile."""
+        """Do a step in every partition; where the partitions were divided meanwhile, begin with all of them again."""
         count, left = 0, [0]
         query = QUERY if step is StagedStep.APPLY else ""
         while left:
@@ -329,7 +330,7 @@ class StagedJobs:
 
 
 def _by_owner(host: Host, partitions: list[int]) -> list[list[int]]:
-    """The partitions of each owner together, as the member on a host knows them."""
+    """Group the partitions by owner, as the member on a host knows them."""
     owners = host.node.keeper.table.owners() if host.node is not None else []
     groups: dict[MemberId | None, list[int]] = {}
     for partition in partitions:
@@ -338,5 +339,5 @@ def _by_owner(host: Host, partitions: list[int]) -> list[list[int]]:
 
 
 def _last(pages: list[JobPage], partition: int) -> int:
-    """The number of the last page in a partition, or in the one from which it was divided."""
+    """Return the number of the last page in a partition, or in the one from which it was divided."""
     return max((page.number for page in pages if partition % page.of == page.partition), default=0)
