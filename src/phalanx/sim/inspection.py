@@ -25,7 +25,7 @@ EVICTED = b"(evicted)"
 
 
 def member_on(host: Host) -> MemberId:
-    return host.node.this  # type: ignore[union-attr]  # asked of running hosts only
+    return host.running_node.this
 
 
 def purged_to(hosts: Iterable[Host]) -> int:
@@ -35,42 +35,38 @@ def purged_to(hosts: Iterable[Host]) -> int:
             max([replica.purged_to, *(store.purged_to for store in replica.maps.values())])
             for host in hosts
             if host.node is not None
-            for replica in _replicas_of(host)
+            for _, replica in _replicas_of(host)
         ),
         default=0,
     )  # fmt: skip
 
 
-def _replicas_of(host: Host) -> list[Replica]:
-    grid = host.node.grid  # type: ignore[union-attr]  # asked of running hosts only
-    return [*(owned.replica for owned in grid.all_owned()), *grid.followed.replicas.values()]
+def _replicas_of(host: Host) -> list[tuple[int, Replica]]:
+    """List the partitions that a member holds, as owner or backup."""
+    grid = host.running_node.grid
+    return [*((owned.number, owned.replica) for owned in grid.all_owned()), *grid.followed.replicas.items()]
 
 
 def held_by(host: Host, purged: int) -> tuple[tuple[int, dict[str, dict[bytes, bytes]]], ...]:
     """Return the partitions that a member holds, with their entries; tombstones above `purged`, and outcomes, as maps
     of their own.
     """
-    grid = host.node.grid  # type: ignore[union-attr]  # asked of running hosts only
-    replicas = [(owned.number, owned.replica) for owned in grid.all_owned()]
-    replicas += list(grid.followed.replicas.items())
+    grid = host.running_node.grid
     invariant(not grid.followed.undivided, "at rest every partition is divided", grid=grid)
-    return tuple(
-        (number, _entries_of(replica, purged))
-        for number, replica in replicas
-    )  # fmt: skip
+    return tuple((number, _entries_of(replica, purged)) for number, replica in _replicas_of(host))
 
 
 def peek_at(host: Host, partitions: Collection[int], purged: int) -> Peek:
     """Return what a member holds of some partitions at this moment, not copied."""
-    node = host.node
-    grid, keeper = node.grid, node.keeper  # type: ignore[union-attr]  # asked of running hosts only
+    node = host.running_node
+    grid = node.grid
     held = {}
     for number in partitions:
         if (owned := grid.find_owned(number)) is not None:
             held[number] = _held_of(owned.replica, purged, answers=grid.owned[number] is owned)
         elif (replica := grid.followed.replicas.get(number)) is not None:
             held[number] = _held_of(replica, purged, answers=False)
-    return Peek(node.membership.view, keeper.table, held)  # type: ignore[union-attr]
+    return Peek(node.membership.view, node.keeper.table, held)
 
 
 def _held_of(replica: Replica, purged: int, *, answers: bool) -> Held:
@@ -103,7 +99,7 @@ def held_by_owners(hosts: Iterable[Host], name: str, partition_count: int) -> li
     """Return, of each partition, the values of a map at its owner."""
     found: list[dict[bytes, bytes]] = [{} for _ in range(partition_count)]
     for host in hosts:
-        for owned in host.node.grid.all_owned():  # type: ignore[union-attr]  # asked of running hosts only
+        for owned in host.running_node.grid.all_owned():
             if (store := owned.replica.maps.get(name)) is not None:
                 found[owned.number] = {key: value_of(stored) for key, stored in store.entries.items()}
     return found

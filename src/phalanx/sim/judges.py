@@ -111,7 +111,7 @@ class Judges:
         member = member_on(host)
         self._masterships.on_event(member, event, now)
         self._majorities.on_event(member, event, now)
-        self.tables.on_event(member, event, leaving, host.node.membership.view)  # type: ignore[union-attr]  # it runs
+        self.tables.on_event(member, event, leaving, host.running_node.membership.view)
         if isinstance(event, ViewInstalled):
             self._views.on_view(member, event, now)
             # By the event: a member that ends with the input in which it became alone has no view any more.
@@ -178,7 +178,9 @@ class Judges:
             self._check_staging(jobs, joined, table.partition_count, now)
         self._check_handed_back()
         self._check_linearizability(now)
-        self._views.check_agreement({member_on(h): h.node.membership.view.members for h in joined}, now)  # type: ignore[union-attr]
+        views = {member_on(h): h.running_node.membership.view for h in joined}
+        final = {member: view.members for member, view in views.items() if view is not None}
+        self._views.check_agreement(final, now)
         if readers is not None and table is not None and table.version:
             readers.check(operations, now)
             if self._options.max_entries:

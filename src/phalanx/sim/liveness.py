@@ -37,7 +37,7 @@ def _unmet_membership(joined: list[Host]) -> list[str]:
     unmet = []
     views = {}
     for host in joined:
-        membership = host.node.membership  # type: ignore[union-attr]  # it runs
+        membership = host.running_node.membership
         view = membership.view
         views[host.number] = view
         if membership.master != view.members[0]:  # type: ignore[union-attr]  # it has joined
@@ -57,7 +57,7 @@ def _unmet_membership(joined: list[Host]) -> list[str]:
 
 def _may_serve(host: Host, now: Millis) -> bool:
     """Tell whether the member serves maps that ask for the majority, by its own clock."""
-    return host.node.membership.may_acknowledge(host.clock(now))  # type: ignore[union-attr]  # it runs
+    return host.running_node.membership.may_acknowledge(host.clock(now))
 
 
 def _unmet_replication(joined: list[Host], world: World) -> list[str]:
@@ -66,11 +66,11 @@ def _unmet_replication(joined: list[Host], world: World) -> list[str]:
     for host in joined:
         if host.table != table and table is not None and host.table is not None:
             unmet.append(f"{host.member} has table {host.table.version}, {joined[0].member} has {table.version}")
-        waiting = list(host.node.grid.unsettled.values())  # type: ignore[union-attr]  # it runs
+        waiting = list(host.running_node.grid.unsettled.values())
         if waiting:
             unmet.append(f"{host.member} waits for replicas: {waiting[:3]}")
-        if not host.node.duties.migrating.is_idle:  # type: ignore[union-attr]  # it runs
-            unmet.append(f"{host.member} has migrations to do: {host.node.duties.migrating}")  # type: ignore[union-attr]
+        if not host.running_node.duties.migrating.is_idle:
+            unmet.append(f"{host.member} has migrations to do: {host.running_node.duties.migrating}")
     if table is not None and table.version:
         wanted = min(world.options.backups + 1, sum(world.holds_data(host) for host in joined))
         lacking = [p for p in range(table.partition_count) if table.replica_count(p) < wanted]

@@ -97,7 +97,7 @@ class EvictionChecker:
 
     def check_bounds(self, hosts: Iterable[Host], now: Millis) -> None:
         for host in hosts:
-            grid = host.node.grid  # type: ignore[union-attr]  # it has joined
+            grid = host.running_node.grid
             for owned in grid.all_owned():
                 for name, store in owned.replica.maps.items():
                     share = _share(grid.table.maps.of(name).max_entries, grid.table.partition_count)

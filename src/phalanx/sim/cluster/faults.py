@@ -151,7 +151,7 @@ class Faults:
             case FaultKind.BOUND:
                 self._requests += 1
                 change = ChangeMap(ADMIN_FROM + self._requests, MAP, MapChange(max_entries=fault.nth))
-                world.feed(host, host.node.this, Call(0, change, host.node.this))  # type: ignore[union-attr]  # it runs
+                world.feed(host, host.running_node.this, Call(0, change, host.running_node.this))
             case FaultKind.CUT_GROUP:
                 self._cut_group(fault.nth, world.now + fault.lasts_ms)
             case _:
@@ -208,22 +208,21 @@ class Faults:
     def _leave(self, host: Host, comes_back_after_ms: int) -> None:
         host.is_leaving = True
         self._comes_back_after_leaving[host.number] = comes_back_after_ms
-        self._world.feed(host, host.node.this, LeaveWanted())  # type: ignore[union-attr]  # it has joined
+        self._world.feed(host, host.running_node.this, LeaveWanted())
 
     def _divide(self, host: Host, times: int) -> None:
-        node = host.node
-        invariant(node is not None, "the host runs", host=host)
-        count = node.keeper.table.partition_count * times  # type: ignore[union-attr]  # it runs
+        node = host.running_node
+        count = node.keeper.table.partition_count * times
         if count <= MOST_PARTITIONS:
             self._requests += 1
             request = ChangePartitionCount(ADMIN_FROM + self._requests, count)
-            self._world.feed(host, node.this, Call(0, request, node.this))  # type: ignore[union-attr]  # it runs
+            self._world.feed(host, node.this, Call(0, request, node.this))
 
     def _host(self, number: int) -> Host | None:
         hosts = self._world.hosts
         if number != MASTER:
             return hosts[number]
-        return next((host for host in hosts if host.has_joined and host.node.membership.is_master), None)  # type: ignore[union-attr]
+        return next((host for host in hosts if host.has_joined and host.running_node.membership.is_master), None)
 
 
 def _index_of(event: MigrationStarted) -> int:

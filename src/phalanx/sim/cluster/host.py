@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phalanx.common.former_incarnation import KeptData
 from phalanx.common.ids import Address, MemberId, Millis, Target
+from phalanx.common.invariant import known
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.node.node import Node
@@ -82,6 +83,11 @@ class Host:
     def member(self) -> MemberId | None:
         """The incarnation that runs here."""
         return self.node.this if self.node is not None else None
+
+    @property
+    def running_node(self) -> Node:
+        """The node of a host on which a process runs."""
+        return known(self.node, "a process runs on the host", host=self)
 
     @property
     def has_joined(self) -> bool:

@@ -384,7 +384,7 @@ class World:
             comes_back_after_ms = _count_down(host.crash_sending, type(effect.message).__name__)
             if comes_back_after_ms is not None and self.joined_count() > 1:
                 self.points_reached += 1
-                member: MemberId = host.node.this  # type: ignore[union-attr]  # it has just handled an input
+                member: MemberId = host.running_node.this
                 host.paused_until = self.now + 1
                 self.queue.call_at(self.now, self._crash_sender, host, member, comes_back_after_ms)
                 # What it recorded behind that is true all the same: checkers see what it has become.
@@ -415,8 +415,7 @@ class World:
             self.start_later(host, 1_000 + self.network.latency())
 
     def _end_process(self, host: Host, how: str, *, delivers_all: bool) -> None:
-        invariant(host.node is not None, "only a running process ends", host=host)
-        member: MemberId = host.node.this  # type: ignore[union-attr]  # held by the invariant
+        member: MemberId = host.running_node.this
         if how.startswith("crashed"):
             self._observer.on_last_input(host, self.now)
         host.node = None

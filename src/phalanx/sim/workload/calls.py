@@ -113,7 +113,7 @@ class Workload:
         return partition_of(key, host.table.partition_count if host.table is not None else self._options.partitions)
 
     def _ask(self, host: Host, kind: str, keys: tuple[bytes, ...], expected: bytes | None = None) -> Operation:
-        member: MemberId = host.node.this  # type: ignore[union-attr]  # only running members are asked
+        member: MemberId = host.running_node.this
         self._next_id = number = self._next_id + 1
         operation = Operation(number, kind, host.number, member, keys, self._world.queue.now)
         operation.expected = expected

@@ -92,7 +92,7 @@ class JournalReaders:
             if host.node is None:
                 return  # its memory has run out with that
         reader = int(rng.random() * READERS)
-        for owned in list(host.node.grid.owned):  # type: ignore[union-attr]  # it has joined
+        for owned in list(host.running_node.grid.owned):
             if owned is not None and rng.random() < 0.5:
                 for name in (MAP, BRIEF):
                     self._read(reader, host, owned.number, name, 1 + int(rng.random() * (1, 20)[reader]))
@@ -112,11 +112,11 @@ class JournalReaders:
         else:
             ttl_ms = rng.choice((0, 1, 50, 150, 400, 2_000))
             request = m.PutAll(number, BRIEF, [key], [TEXT + b"%d" % number], ttl_ms)
-        self._world.feed(host, host.node.this, Call(partition, request))  # type: ignore[union-attr]  # it has joined
+        self._world.feed(host, host.running_node.this, Call(partition, request))
 
     def unmet(self) -> list[str]:
         """List what still goes on by itself in a healed cluster, and must end before all is at rest."""
-        grids = [host.node.grid for host in self._world.hosts if host.has_joined]  # type: ignore[union-attr]
+        grids = [host.running_node.grid for host in self._world.hosts if host.has_joined]
         waiting = [f"{owned} waits for replicas" for grid in grids for owned in grid.unsettled.values()]
         stores = [(owned, owned.replica.maps.get(BRIEF)) for grid in grids for owned in grid.all_owned()]
         return waiting + [
@@ -127,8 +127,7 @@ class JournalReaders:
 
     def _read(self, number: int, host: Host, partition: int, name: str, limit: int) -> m.JournalReply | None:
         """Make one request and return its answer; None: the map has no journal there yet."""
-        node, now = host.node, self._world.now
-        grid = node.grid  # type: ignore[union-attr]  # asked of running hosts only
+        grid, now = host.running_node.grid, self._world.now
         owned, of = grid.owned[partition], len(grid.owned)
         if owned is None:
             return None
@@ -199,7 +198,7 @@ class JournalReaders:
         for number in range(READERS):
             whole: dict[bytes, EventRun] = {}
             for host in hosts:
-                for owned in host.node.grid.owned:  # type: ignore[union-attr]  # it has joined
+                for owned in host.running_node.grid.owned:
                     if owned is not None:
                         for name in (MAP, BRIEF):
                             self._read_rest(number, host, owned.number, name, whole, now)
@@ -210,7 +209,7 @@ class JournalReaders:
     def _read_rest(
         self, number: int, host: Host, partition: int, name: str, whole: dict[bytes, EventRun], now: Millis
     ) -> None:
-        grid = host.node.grid  # type: ignore[union-attr]  # it has joined
+        grid = host.running_node.grid
         owned, of = grid.owned[partition], len(grid.owned)
         place = (number, name, partition, of)
         is_done, tries = False, 0
@@ -240,7 +239,7 @@ class JournalReaders:
 
 def check_journals(hosts: list[Host], findings: Findings, now: Millis) -> None:
     """Check at rest that the replicas of a partition have the same journals."""
-    grids = {host.node.this: host.node.grid for host in hosts}  # type: ignore[union-attr]  # they have joined
+    grids = {host.running_node.this: host.running_node.grid for host in hosts}
     for member, grid in grids.items():
         for owned in grid.owned:
             if owned is None:

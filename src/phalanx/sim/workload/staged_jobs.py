@@ -66,7 +66,7 @@ class Program:
 
     def __init__(self, host: Host, steps: Steps, kind: str) -> None:
         self.host = host
-        self.member: MemberId = host.node.this  # type: ignore[union-attr]  # only running members are given one
+        self.member: MemberId = host.running_node.this
         self.steps = steps
         self.kind = kind
         self.waits_for: dict[int, int] = {}
