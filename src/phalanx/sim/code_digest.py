@@ -1,4 +1,4 @@
-"""What the code itself says: a digest of all that decides a history, and the rules that decisions can name."""
+"""The code as data: a digest of all that decides a history, and the rules that decisions can name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long things took in a history: no verdicts, only times and counts, for whoever compares many histories."""
+"""How long things took in a history: times and counts without verdicts, to compare many histories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event logs of members as somebody finds them later: without what failing disks did not take."""
+"""The event logs that members leave: without the events that failing disks did not take."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a healed cluster still lacks: in the liveness phase the answer must become empty by a deadline.
+"""What a healed cluster still lacks: in the liveness phase the list must become empty by a deadline.
 
-One view and one master at all members that run, no suspicion, no claim, nobody leaving; one table at all, with all the
-replicas that the number of members allows; nothing waits for a replica; every call is answered. Where the map asks for the
-majority, every member has it, and a lease, unless votes are gone for good.
+All members that run have one view and one master; there is no suspicion, no claim, nobody leaves. There is one table, with all
+the replicas that the number of members allows. Nothing waits for a replica; every call is answered. Where the map asks for
+the majority, every member has it, and a lease, unless votes are gone for good.
 """
 
 from __future__ import annotations

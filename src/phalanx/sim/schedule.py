@@ -1,6 +1,6 @@
-"""A history in a file: all that it depends on, to be played again by whoever has the code, seed or no seed.
+"""A history in a file: all that it depends on, besides the code. It can be played again without a seed.
 
-A shrunk history has no seed that draws it: its file is the only way to it.
+No seed draws a shrunk history: its file is the only way to it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which settings histories can be played with, other than those that their seed draws: one value each, or a sweep.
+"""The settings with which histories can be played instead of drawn ones: one value each, or a sweep.
 
-A configuration is a profile and the settings that were named, in words that repeat it: `heartbeat_timeout_ms=3000`. What a
-seed draws stays as it was drawn, faults too: the same seed under two configurations meets the same story.
+A configuration is a profile and the settings that were named, as one writes them: `heartbeat_timeout_ms=3000`. All else stays
+as the seed draws it, faults too: the same seed under two configurations meets the same story.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Makes a history that violates something smaller, as long as it violates the same.
+"""Makes a history smaller, as long as it violates the same.
 
 The same is the property and, where a member failed, the error. First the history ends soon after the violation, which
-makes every further try quicker. Then, again and again until nothing helps any more: fewer faults, fewer hosts, fewer
-calls (many at once and then one by one, as in delta debugging), whatever makes the network and the clocks bad switched
-off, smaller tables and maps, shorter faults. Whatever is left is needed: without it (alone) the property holds.
+makes every further try quicker. Then, until nothing helps any more: fewer faults, fewer hosts, fewer calls (many at once
+and then one by one, as in delta debugging), a plain network and plain clocks, smaller tables and maps, shorter faults. Each
+part that is left is needed: without it alone the property holds.
 
 Tries are counted in inputs that members take, not in seconds: so the same history shrinks to the same one everywhere.
 """

@@ -1,9 +1,9 @@
-"""Never do two owners of one partition acknowledge at the same time: judged by what leaves each member.
+"""Checks that two owners of one partition never acknowledge at the same time, by what leaves each member.
 
-The term of an owner begins and ends; a member may own the partition again later, in another term. If an owner
-acknowledges, then another one does, and then the first one again in its old term, while the other's goes on, then both
-were asked and both answered: a value that the one confirmed is not seen by who asks the other. How long that went on is the
-window; with leases there is none.
+A member owns a partition for a term; it may own it again later, in another term. 1. An owner acknowledges. 2. Another one does.
+3. The first one acknowledges again in its old term, while the term of the other one goes on. Then both were asked and both
+answered: who asks the one does not see a value that the other confirmed. How long that went on is the window; with leases
+there is none.
 
 The term of an owner that has crashed goes on as long as any member's table names it: before that, nobody else shows what it
 confirmed. Then another member of its side owns the partition, or that side has joined another one.

@@ -1,12 +1,12 @@
-"""Checks each commit of a migration at the moment when its row exists for the first time, by what the members hold then.
+"""Checks each commit of a migration when somebody has its row for the first time, by what the members hold at that moment.
 
-* The destination has the row before anybody else has: nobody gives a replica to a member that may not have it.
-* The destination holds what the owner holds: everything where it becomes the owner, and elsewhere up to the writes on
+* The destination has the row before anybody else: nobody gives a replica to a member that may not have it.
+* The destination holds what the owner holds: everything where it becomes the owner, otherwise all but the writes that are on
   their way.
-* Where a new owner answers, the owner before it does not any more.
+* Where a new owner answers, the previous owner does not answer any more.
 
-A commit is a row that names a member newly, or at a hotter index, next to an owner before it that is alive and has the
-row before. Rows that follow from departures do not: their owner is gone, or nobody is named newly.
+A commit is a row that names a member newly, or at a hotter index, while the previous owner is alive and has the previous
+row. Rows that follow from departures are no commits: their owner is gone, or nobody is named newly.
 """
 
 from __future__ import annotations

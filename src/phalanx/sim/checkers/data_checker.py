@@ -2,20 +2,20 @@
 
 What is promised, and therefore checked:
 
-* A read returns a value that was written to its key, by a call that had begun and was not told to have changed nothing.
+* A read returns a value that was written to its key, by a call that had begun and was not told that it changed nothing.
 * A read by the rightful owner is not older than a write that was acknowledged before the read began. Reads may be newer:
-  the owner answers with writes that wait for their backups, and such a write may vanish with the owner. A member that
-  others went on without may answer with old values until it notices; those are counted, not forbidden.
-* So a write that was told that it changed nothing may have been seen until then: its first owner was lost with it, and
-  the next one found nothing to change.
+  the owner answers with writes that wait for their backups, and such a write may vanish with the owner. A member that was
+  left behind may answer with old values until it notices; those are counted, not forbidden.
+* A write may have been seen although its caller was told that it changed nothing: its first owner was lost with it, and the
+  next owner found nothing to change. It may be seen until that answer, and not later.
 * After everything healed, the value of a key is not older than any acknowledged write, unless all replicas in sync left
   the cluster that went on.
-* A counter goes from each number to the next by one call: by one that was acknowledged, or by one that is unknown; an
-  acknowledged one has raised it, and one that was told that it changed nothing has not.
+* One call raises a counter from each number to the next: an acknowledged call, or one whose outcome is unknown. Each
+  acknowledged call has raised it, and a call that was told that it changed nothing has not.
 * Of the callers of put-if-absent at most one is told that it stored, and its value stays.
 
-Of a bounded map an entry may be evicted: then its key has no value, until it is written again, and what counters and locks
-promise ends.
+An entry of a bounded map may be evicted. Then its key has no value until it is written again, and nothing is promised of
+counters and locks any more.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Checks what owners evict from bounded maps, and knows what was evicted: for such a write is not there, and not lost.
+"""Checks what owners evict from bounded maps, and records it: a write that was evicted is missing, and not lost.
 
-* No partition evicts below its share, nor anything while it holds what is over.
+* No partition evicts below its share, nor any live entry while it holds expired ones.
 * What is evicted was written before all that stays.
 * At rest no partition holds more than its share.
-* Readers of journals are told of no eviction that there was not. That they are told of each, once, follows from what the
-  events say was there before.
+* Readers of journals are told of no eviction that did not happen. (That they are told of each one once follows from the old
+  values in the events.)
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 What is promised, and therefore checked:
 
-* A reader gets the events of a partition by their numbers, none left out, none twice. What is not kept any more it is told.
-* An event that was read is never another one later: its number, under its lineage, always names the same event, whoever
-  tells it.
-* The events of a key are its history: each says rightly what was there before, and the last one what is there at rest.
-* An acknowledged write is one event. One that changed nothing is none, and one whose outcome nobody knows at most one.
-* A position in a journal stays one, also through crashes and migrations: unless all replicas in sync left the cluster that
-  went on, or the partition was divided. Where sides of a cut merge, only one of them goes on; the other's readers are told.
+* A reader gets the events of a partition in the order of their numbers, none left out, none twice. It is told when events that
+  it has not read are gone.
+* A number, under its lineage, always names the same event, whoever tells it.
+* The events of a key are its history: each has the right old value, and the last one leads to the entry at rest.
+* An acknowledged write is one event. A write that changed nothing is none, and one whose outcome is unknown at most one.
+* A position in a journal stays valid through crashes and migrations, unless all replicas in sync left the cluster that
+  went on, or the partition was divided. Where sides of a cut merge, one journal goes on; readers of the others are told.
 * At rest all events can be read, and all replicas of a partition have the same ones.
 """
 

@@ -1,14 +1,14 @@
-"""Checks that what the cluster has lost is told, by every member, for as long as nobody has acknowledged it.
+"""Checks that every member tells what the cluster has lost, for as long as nobody has acknowledged it.
 
-What is lost is found without the record: in a member's table a partition begins empty, by its birth, where in its table
-before it did not, and somebody held it. Then, in each member's tables,
+A loss is found without the record of losses: a partition begins empty in a member's table (by its birth), did not in the
+table before, and somebody held it. Then, in the tables of each member:
 
-* the very table that begins a partition anew tells a loss of it that the one before did not tell;
-* a loss that is told is told by all later tables: here nobody acknowledges;
-* of partitions that ever began empty, the first table of a member tells;
-* where there is one side only, a loss is told of nothing else.
+* the table that begins a partition anew tells a loss of it that the previous table did not tell;
+* all later tables tell it too: nobody acknowledges here;
+* the first table of a member tells of the partitions that ever began empty;
+* where there is only one side, no other loss is told.
 
-At rest all members tell the same, and all that any of them has told.
+At rest all members tell the same losses: all that any of them has told.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Checks that stable views follow each other: each has the majority of the one before it, so that no two sides go on.
+"""Checks that each stable view has the majority of the one before it, so that no two sides go on.
 
-From facts alone: who founded a cluster, whose views are whose, and which views were said to be stable. Late news counts
-like any other: a view that is found stable after one with a greater number must stand before it.
+It uses facts alone: who founded a cluster, who belongs to it, and which views were said to be stable. Facts may come late: a view
+that is found stable after one with a greater number takes its place before that one.
 """
 
 from __future__ import annotations

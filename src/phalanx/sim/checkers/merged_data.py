@@ -1,14 +1,13 @@
 """Checks what programs on all sides of a cut were told against what the healed cluster has, for the usual merge policy.
 
-The latest update of a key wins, whichever side it was made on. So in the end:
+The latest update of a key wins, whichever side made it. So in the end:
 
 * a key has a value that a call gave it, or none;
-* its value is not older than a write that was acknowledged on any side, and a deleted entry does not come back. Which of
-  two writes is the later one is known up to the accuracy of the grid's clock: what is nearer together than that may be
-  ordered either way;
+* its value is not older than a write that was acknowledged on any side, and a deleted entry does not come back. Two writes
+  that are nearer together than the accuracy of the grid's clock may be ordered either way;
 * unless the write was lost with the last process that held it: `Survival` knows which;
-* unless, of a bounded map, a side has evicted what was written as late as that: it may have been that write, or one in whose
-  place what it had before cannot come back, and no merge takes what is older.
+* unless a side has evicted entries of a bounded map that were as new: the write may be among them, or what it replaced may be,
+  and no merge takes anything older.
 
 Whether reads meanwhile are old depends on the side that is asked, and is not judged.
 """

@@ -1,7 +1,6 @@
-"""A protected map is not served by a member whose list has become too small: judged by what leaves each member.
+"""Checks that no member serves a protected map while its view is too small, by what leaves each member.
 
-An answer counts by the list that was installed when it left, so the check at the owner and its view must be one: this looks
-at the order of what one input brought about.
+An answer counts by the view that was installed when it left. So this follows the order of the effects of one input.
 """
 
 from __future__ import annotations

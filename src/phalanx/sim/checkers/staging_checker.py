@@ -1,17 +1,17 @@
 """Checks at rest what became of staged writes (`workload/staged_jobs.py`), by what the owners hold.
 
 * A batch is in a partition whole or not at all: all keys of a partition have the value of one batch.
-* It is there once: what was written after it stays, although the batch was asked for again.
-* What was confirmed is there: no partition is at an earlier batch than the last that was confirmed of it.
-* A replaced map has the content of one job in all partitions, whole; of one that asked for the decision, and none that was
-  confirmed came after it.
-* Nobody sees what attempts have staged that were not named.
+* It is applied once: what was written after it stays, although the batch was asked for again.
+* What was confirmed is there: no partition is at an earlier batch than the last one that was confirmed of it.
+* A replaced map has the content of one job, whole, in all partitions. That job asked for the decision, and no job was
+  confirmed after it.
+* Nobody sees rows of attempts that were not named.
 
-Excused is what was lost with all replicas in sync, as for any other write.
+What was lost with all replicas in sync is excused, as for any other write.
 
-Where sides of a cut go on for long, each applies and replaces what is asked of it, and the merge takes the newer of each
-key. What is left of this then: a batch is in a partition whole, and each entry of a replaced map is of a content that has
-it, and whose job asked for the decision.
+Where sides of a cut go on for long, each applies and replaces what it is asked for, and the merge takes the newer value of each
+key. Then two rules are left: a batch is in a partition whole; and each entry of a replaced map is in the content of a job
+that asked for the decision.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 * At each member versions only grow.
 * No table names a member that holds no data.
-* Members of one cluster never disagree about who owns a partition at one of its versions, and those of one master not about
-  the settings of maps.
-* A row follows from the one before it by a migration that was ordered for exactly that row, and which leaves no fewer
-  replicas than there were or should be; or else no replica of a living member is taken out of it, and no partition goes
+* Members of one cluster never disagree about the owner of a partition at one of its versions; members of one master never
+  disagree about the settings of maps.
+* A row follows from the previous one by a migration that was ordered for exactly that row, and that leaves no fewer
+  replicas than there were or should be. Otherwise no replica of a living member is taken out of it, and no partition goes
   to others while a replica in sync is a member.
 
 The line of a partition is the sequence of its rows, as somebody had them first: a master, or the destination of a

@@ -1,13 +1,13 @@
 """Checks the views that members installed: order, agreement, integrity (docs/protocol/membership.md).
 
-* M1 is judged over all members together: what each installed next makes one graph of views, and a circle in it is a
-  conflict, also one that goes through several members, each of which for itself only moved on.
-* M2 is judged as members can hold it: a member that missed a view and installed a later one of the same installer has
-  got what it said, for every view is whole; and a member is excused when the installer's cluster went on without it.
-* A view is one value, and it begins at its maker; a master that leaves makes one without itself and installs it not.
-* Members are crash-stop: who had joined, was in a member's list and is no more does not come back under the same name,
-  and who stays keeps its place in the order of age. (A joiner that was admitted, was left out before it heard of that,
-  and asks again had not joined: it has installed no view that the member had with it.)
+* M1 is judged over all members together: what each installed next makes one graph of views. A circle in it is a conflict, also
+  where each member for itself only moved on.
+* M2 is judged as far as members can hold it. A member that missed a view and installed a later one of the same installer has
+  its content, for every view is whole. A member is excused when the installer's cluster went on without it.
+* A view is one value, and its maker installs it first; a master that leaves makes one without itself and does not install it.
+* Members are crash-stop: a member that had joined, was in a list and is removed does not come back under the same name;
+  members that stay keep their place in the order of age. (A joiner that was removed before it heard of its admission, and
+  asks again, had not joined: it has installed no view that names it.)
 """
 
 from __future__ import annotations

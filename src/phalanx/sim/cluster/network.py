@@ -1,12 +1,11 @@
 """The simulated network: directed connections that deliver in order, after a seeded latency, or break.
 
-* A connection is opened by the first message to a peer and has one direction, as the members' own. While it is being
-  opened messages queue; it ends in `LinkUp` or, where nobody or somebody else answers, in `LinkRefused`, and what was
-  queued is lost.
-* A connection that breaks drops what is in flight, or, when a process ends, perhaps lets its last messages arrive.
-  Both ends get `LinkLost`, each after a latency of its own; until then a sender does not know that it speaks into the
-  void. Whoever accepts a new connection knows by then that the earlier one is gone.
-* A message for a member never reaches another incarnation on its address: the connection is made to the incarnation.
+* A connection is opened by the first message to a peer and has one direction, as the members' own have. Messages queue while it
+  is being opened. That ends in `LinkUp` or, where nobody or somebody else answers, in `LinkRefused`, and the queue is lost.
+* A connection that breaks drops what is in flight; when a process ends, its last messages may still arrive. Both ends get
+  `LinkLost`, each after a latency of its own; until then the sender does not know. Whoever accepts a new connection knows
+  by then that the earlier one is gone.
+* A message for a member never reaches another incarnation on its address: a connection belongs to an incarnation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where an exploration begins: states that real members reached by joining each other, and what went wrong since.
 
-Built by playing, so that no member is ever in a state in which it cannot be.
+Each is built by playing, so no member is ever in a state that it cannot reach.
 """
 
 from __future__ import annotations

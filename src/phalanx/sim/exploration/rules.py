@@ -1,7 +1,7 @@
-"""What must hold in every step of a member and between any two members, told from outside.
+"""What must hold in every step of a member, and between any two members, seen from outside.
 
-Only what a member shows is used (its view, whom it follows and suspects, what it says and what it was told), never the
-objects with which it decides. `Ghost` is the part of its history that some rules need; it is part of its state.
+The rules use only what a member shows (its view, whom it follows and suspects, what it says and what it was told), never the
+objects with which it decides. `Ghost` is the part of its history that some rules need; it is part of the explored state.
 """
 
 from __future__ import annotations

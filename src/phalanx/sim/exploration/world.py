@@ -2,9 +2,9 @@
 
     (state of each member, content of each link, bits)
 
-A link has one direction and keeps order; links know nothing of each other. What is sent to a member whose process has
-ended vanishes, and whoever expects it to be in its view may find that out at any time later; what such a member had
-sent arrives or, at any point, the rest of it is lost. Budgets bound what else goes wrong; they are part of the state.
+A link has one direction and keeps order; links know nothing of each other. A message to a member whose process has ended
+vanishes, and members with it in their view may find that out at any time later. What such a member had sent arrives, or the
+rest of it is lost at any point. Budgets bound what else goes wrong; they are part of the state.
 """
 
 from __future__ import annotations

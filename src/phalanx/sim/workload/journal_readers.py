@@ -1,7 +1,7 @@
-"""Readers of journals in a history: they ask whoever says that it owns a partition, now and then, and keep what they hear.
+"""Readers of journals: now and then they ask a member that says it owns a partition, and keep what they are told.
 
-They read by looking, not by messages, so that nothing of the history depends on them; besides the workload's map they
-follow one of their own, whose entries live for a short time only.
+They look into members and send no messages, so nothing in the history depends on them. Besides the workload's map they read one
+of their own, whose entries live for a short time.
 """
 
 from __future__ import annotations

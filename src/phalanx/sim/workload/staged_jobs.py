@@ -1,14 +1,14 @@
 """Programs that stage what they write: batches of a query that are applied, and contents that replace a map's.
 
-Each program runs at a member, dies with its process, and is begun anew at another one some time later, as a driver is from
-its checkpoint. Beside it attempts go on that nobody named, and write what must never be seen.
+Each program runs at a member and dies with its process; some time later it begins anew at another member, as a driver does from
+its checkpoint. Attempts that nobody named go on beside it, and write what must never be seen.
 
-*Batches.* Batch n gives all keys of map `j` the value n, partition by partition; then it writes some of these keys
-directly, and asks for batch n once more under another job. Whoever begins anew stages the batch again that was not done
-everywhere.
+*Batches.* Batch n gives all keys of map `j` the value n, partition by partition. Then the program writes some of these keys
+directly, and asks for batch n once more under another job. A program that begins anew stages the batch again that was not
+done everywhere.
 
-Rows are staged in two pages. In histories of STAGING_CUTS some programs stop between them for longer than members keep what
-nobody touches: they must be refused then, and begin anew.
+Rows are staged in two pages. In histories of STAGING_CUTS some programs stop between them for longer than members keep rows
+that nobody touches: then they must be refused, and begin anew.
 
 *Contents.* Job n gives map `w` another set of keys, each with the value n. Two programs do so at the same time; some give
 up before they ask for the decision.
