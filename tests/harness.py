@@ -222,9 +222,9 @@ class Cluster:
             return
         known = self.views.setdefault((view.version, view.maker), view)
         assert known == view, f"one master made two views of one version: {known}, {view}"
-        mine = node.keeper.table
+        mine = node.installed_table.table
         for other in self.nodes.values():
-            its = other.keeper.table
+            its = other.installed_table.table
             if other is node or other.membership.view != view or its is mine or len(its.rows) != len(mine.rows):
                 continue
             # Sums may be equal where two destinations have committed different migrations ahead of the master's table.
@@ -490,7 +490,7 @@ class Cluster:
         return "".join(sorted(name_of(member) for member in self.nodes[name].membership.suspicions.suspected))
 
     def table(self, name: str) -> PartitionTable:
-        return self.nodes[name].keeper.table
+        return self.nodes[name].installed_table.table
 
     def replicas(self, name: str, partition: int = 0) -> str:
         """The names of a partition's replicas, owner first, by a member's table."""
@@ -526,7 +526,7 @@ class Cluster:
         """What a member's replica holds of the map, whatever its role; None where it has no replica."""
         grid = self.nodes[name].grid
         owned = grid.find_owned(partition)
-        replica = owned.replica if owned is not None else grid.followed.replicas.get(partition)
+        replica = owned.replica if owned is not None else grid.follower.replicas.get(partition)
         if replica is None:
             return None
         store = replica.maps.get(MAP)
@@ -536,7 +536,7 @@ class Cluster:
         """What a member's replica knows of the map, with all stamps: entries, ends, tombstones, last clear, purged to."""
         grid = self.nodes[name].grid
         owned = grid.find_owned(partition)
-        store = (owned.replica if owned is not None else grid.followed.replicas[partition]).maps.get(MAP)
+        store = (owned.replica if owned is not None else grid.follower.replicas[partition]).maps.get(MAP)
         if store is None:
             return None
         return dict(store.entries), sorted(store.covering), dict(store.tombstones), store.cleared_at, store.purged_to

@@ -55,7 +55,7 @@ def step_of(current: str, target: str) -> Any:
 
 
 class HeldReplicas:
-    """What the member holds, as far as its keeper asks: nothing that is not decided."""
+    """What the member holds, as far as its installed table asks: nothing that is not decided."""
 
     def __init__(self, config: NodeConfig) -> None:
         self.table = unassigned_table(config.partition_count, config.map_plan)
@@ -71,11 +71,11 @@ class HeldReplicas:
 
 
 def follower(name: str, master: str, **settings: Any) -> InstalledTable:
-    """The keeper of a member that follows the master, and has no table yet."""
+    """The installed table of a member that follows the master, and has no table yet."""
     config = NodeConfig(**({"partition_count": 1} | settings))
-    keeper = InstalledTable(lone_id(name), config, Outbox(), HeldReplicas(config))
-    keeper.on_membership(membership_of(lone_view(master + name, 1), lone_id(master), leads=False), 0)
-    return keeper
+    installed_table = InstalledTable(lone_id(name), config, Outbox(), HeldReplicas(config))
+    installed_table.on_membership(membership_of(lone_view(master + name, 1), lone_id(master), leads=False), 0)
+    return installed_table
 
 
 def membership_of(
@@ -86,7 +86,7 @@ def membership_of(
 
 
 class Master:
-    """The keeper and the duties of the first member; what it sends and records is kept."""
+    """The installed table and the coordinator of the first member; what it sends and records is kept."""
 
     def __init__(
         self,
@@ -113,8 +113,8 @@ class Master:
         self.told: list[Any] = []
         """What it has sent and recorded, in one order."""
         self._out = Outbox()
-        self.keeper = InstalledTable(self.this, config, self._out, HeldReplicas(config))
-        self.duties = PartitionCoordinator(self.this, config, self.keeper, self._out)
+        self.installed_table = InstalledTable(self.this, config, self._out, HeldReplicas(config))
+        self.coordinator = PartitionCoordinator(self.this, config, self.installed_table, self._out)
         self._view_version = 0
         self.view(members)
         found = table_of(*rows, versions=versions, backups=config.backup_count)
@@ -130,8 +130,8 @@ class Master:
         self.installed = lone_view(members, self._view_version)
         leavers = [lone_id(name) for name in leaving]
         fact = membership_of(self.installed, self.this, leads=True, leaving=leavers)
-        self.keeper.on_membership(fact, self.now)
-        self._input(self.duties.on_membership, fact, self._out.told[TableConfirmed], self.now)
+        self.installed_table.on_membership(fact, self.now)
+        self._input(self.coordinator.on_membership, fact, self._out.told[TableConfirmed], self.now)
 
     def want(self, *targets: str) -> None:
         """Other targets from now on; what makes it plan anew is that one who holds nothing wants to leave, or not any more."""
@@ -142,20 +142,20 @@ class Master:
         sender = lone_id(name)
         match message:
             case m.FetchedTable():
-                self._input(self.duties.on_fetched_table, sender, message, self.now)
+                self._input(self.coordinator.on_fetched_table, sender, message, self.now)
             case m.MigrationReady():
-                self._input(self.duties.on_migration_ready, sender, message, self.now)
+                self._input(self.coordinator.on_migration_ready, sender, message, self.now)
             case m.MigrationAnswer():
-                self._input(self.duties.on_migration_answer, sender, message, self.now)
+                self._input(self.coordinator.on_migration_answer, sender, message, self.now)
             case m.TableAck():
-                self._input(self.duties.on_table_ack, sender, message, self.now)
+                self._input(self.coordinator.on_table_ack, sender, message, self.now)
             case _:
                 raise ValueError(f"a master does not hear this about its table: {message}")
 
     def confirm(self, name: str, version: int) -> None:
         """A heartbeat tells which table a member has."""
         confirmation = m.MasterConfirmation(self.installed.version, self.installed.maker, version)
-        self._input(self.duties.on_master_confirmation, lone_id(name), confirmation, self.now)
+        self._input(self.coordinator.on_master_confirmation, lone_id(name), confirmation, self.now)
 
     def acknowledge(self, names: str) -> None:
         """These members say that they have the present table."""
@@ -180,18 +180,18 @@ class Master:
         """Time passes, at every deadline."""
         end = self.now + ms
         for _ in range(10_000):
-            deadline = self.duties.next_deadline()
+            deadline = self.coordinator.next_deadline()
             if deadline is None or deadline > end:
                 self.now = end
                 return
             self.now = max(self.now + 1, deadline)
-            self._input(self.duties.on_time, self.now)
+            self._input(self.coordinator.on_time, self.now)
         raise AssertionError("time does not get on")
 
     def _input(self, method: Any, *arguments: Any) -> None:
         with patch("phalanx.partition.coordinator.eligibility.assign", self._assign):
             method(*arguments)
-        self.keeper.validate()
+        self.installed_table.validate()
         for effect in self._out.take():
             if isinstance(effect, Send):
                 self.sent.append((name_of(effect.to), effect.message))
@@ -207,7 +207,7 @@ class Master:
 
     @property
     def table(self) -> PartitionTable:
-        return self.keeper.table
+        return self.installed_table.table
 
     @property
     def rows(self) -> list[str]:
@@ -231,7 +231,7 @@ class Master:
 
     def the_only_one(self) -> int:
         """The partition of the only migration under way."""
-        underway = list(self.duties.migrating.underway)
+        underway = list(self.coordinator.migrations.underway)
         assert len(underway) == 1, f"not one migration is under way: {underway}"
         return underway[0]
 
@@ -253,7 +253,7 @@ class Master:
 
     def outcomes(self) -> list[tuple[int, int, bool]]:
         """Partition, version and result of the completed migrations that it remembers."""
-        return [(each.partition, each.base_version, each.committed) for each in self.keeper.completed]
+        return [(each.partition, each.base_version, each.committed) for each in self.installed_table.completed]
 
     def forget_sent(self) -> None:
         self.sent.clear()

@@ -71,7 +71,7 @@ def heal(c: Cluster, seconds: int = 40) -> None:
 
 
 def kept(c: Cluster, names: str) -> list[int]:
-    return [c.nodes[name].keeping.kept.entry_count() for name in names]
+    return [c.nodes[name].data_merging.orphaned.entry_count() for name in names]
 
 
 def replicas_agree(c: Cluster, names: str) -> bool:
@@ -81,7 +81,7 @@ def replicas_agree(c: Cluster, names: str) -> bool:
         grid = c.nodes[name].grid
         for owned in grid.all_owned():
             held.setdefault(owned.number, []).append({n: s.entries for n, s in owned.replica.maps.items() if s.entries})
-        for number, replica in grid.followed.replicas.items():
+        for number, replica in grid.follower.replicas.items():
             held.setdefault(number, []).append({n: s.entries for n, s in replica.maps.items() if s.entries})
     return all(each == of_partition[0] for of_partition in held.values() for each in of_partition)
 
@@ -116,5 +116,5 @@ def clear(c: Cluster, name: str, map_name: str = MAP) -> None:
 def choose_policy(c: Cluster, policy: str) -> None:
     """The master gives all maps a merge policy."""
     name = c.master(next(iter(c.nodes)))
-    c.nodes[name].duties.change_map(MAP, MapChange(merge_policy=policy), c.now)
+    c.nodes[name].coordinator.change_map(MAP, MapChange(merge_policy=policy), c.now)
     c.advance(1_000)

@@ -155,7 +155,7 @@ class Moving:
     def finish(self) -> None:
         self.c.release()
         self.c.advance(30_000)
-        if not any(node.keeper.is_assigned for node in self.c.nodes.values()):
+        if not any(node.installed_table.is_assigned for node in self.c.nodes.values()):
             # Those that are left had never heard of a table.
             self._is_forgotten = True
             self.c.assign()
@@ -212,7 +212,7 @@ class Moving:
         for name, node in c.nodes.items():
             assert c.row(name) == row
             assert c.entries(name) == (entries if name in row else None), name
-            outgoing, followed = node.grid.outgoing, node.grid.followed
+            outgoing, followed = node.grid.outgoing, node.grid.follower
             assert (outgoing.active, outgoing.sealed, followed.incoming, followed.copies) == ({}, {}, {}, {}), name
             assert node.grid.unsettled == {}, name
 

@@ -140,9 +140,9 @@ def test_a_migration_holds_its_participants_and_the_rebalancing_everybody() -> N
     c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyChunk)
     c.join("C")
     assert against_kill(c, "B") == {"behind": 1}
-    while not c.nodes["A"].duties.migrating.underway:
+    while not c.nodes["A"].coordinator.migrations.underway:
         c.advance(100)
-    [underway] = c.nodes["A"].duties.migrating.underway.values()
+    [underway] = c.nodes["A"].coordinator.migrations.underway.values()
     owner = name_of(underway.owner)
     assert against_kill(c, owner)["migrating"] == against_kill(c, "C")["migrating"] == 1
     third = "AB".replace(owner, "")
@@ -174,10 +174,10 @@ def test_a_new_master_that_searches_its_table_is_a_reason() -> None:
     c.hold("D", "B")
     c.crash("A")
     c.advance(400)
-    while c.master("B") != "B" or not c.nodes["B"].duties.searching_for:
+    while c.master("B") != "B" or not c.nodes["B"].coordinator.searching_for:
         c.deliver("D", "B")
         c.settle()
-    assert c.nodes["B"].duties.searching_for == [c.id("D")]
+    assert c.nodes["B"].coordinator.searching_for == [c.id("D")]
     assert against_leaving(c, "C")["searching"] == 1
     assert against_kill(c, "C")["searching"] == 1
 
@@ -205,7 +205,7 @@ def test_nobody_may_be_killed_while_a_member_keeps_what_it_has_not_handed_in() -
     c.swallow = lambda sender, receiver, message: isinstance(message, m.MergeEntries)
     c.rejoin("A")
     c.advance(20_000)
-    entries = c.nodes["A"].keeping.kept.entry_count()
+    entries = c.nodes["A"].data_merging.orphaned.entry_count()
     master = c.master("B")
     told = c.replies[c.ask(master, m.GetMigrations)]
     assert isinstance(told, m.MigrationsReply)

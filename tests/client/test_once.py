@@ -24,7 +24,7 @@ KEY = "counter"
 
 def records_at(member: Member, key: str = KEY) -> list[CallerRecord]:
     owned = member.node.grid.owned[partition_of(to_key_data(key), member.config.partition_count)]
-    return list(owned.replica.outcomes.callers.values()) if owned is not None else []
+    return list(owned.replica.deduplication.callers.values()) if owned is not None else []
 
 
 async def write_in_every_way(writes: Any) -> None:

@@ -15,9 +15,9 @@ def test_a_backup_out_of_step_is_found_within_the_interval_and_copied_to(damage:
     c.assign(rows=["AB"] * 5)
     c.put("A", c.key(3), VALUE)
     c.settle()
-    replica = c.nodes["B"].grid.followed.replicas[3]
+    replica = c.nodes["B"].grid.follower.replicas[3]
     if damage == "gone":
-        del c.nodes["B"].grid.followed.replicas[3]
+        del c.nodes["B"].grid.follower.replicas[3]
     else:
         replica.maps.clear()
         setattr(replica, damage, "another" if damage == "ruler" else getattr(replica, damage) - 1)

@@ -118,7 +118,7 @@ def test_packed_rows_that_are_staged_are_bounded_by_their_page(alone: Cluster) -
 
 def test_clients_cut_keys_and_rows_below_the_limits(alone: Cluster) -> None:
     keys = [TEXT + b"%d" % number for number in range(2 * BATCH_KEYS + 1)]
-    parts = OwnerGroups().split(alone.nodes["A"].keeper.table, keys, keys, None)
+    parts = OwnerGroups().split(alone.nodes["A"].installed_table.table, keys, keys, None)
     assert [len(part.keys) for part in parts] == [BATCH_KEYS, BATCH_KEYS, 1]
     assert [key for part in parts for key in part.values] == keys
     pieces = cut_rows(pack_rows(keys, keys), 1 << 30, BATCH_KEYS)

@@ -42,7 +42,7 @@ def size(c: Cluster, name: str) -> int:
 
 def journal(c: Cluster, name: str) -> MapJournal:
     owned = c.nodes[name].grid.find_owned(0)
-    replica = owned.replica if owned is not None else c.nodes[name].grid.followed.replicas[0]
+    replica = owned.replica if owned is not None else c.nodes[name].grid.follower.replicas[0]
     return replica.journals[MAP]
 
 

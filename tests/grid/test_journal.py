@@ -66,7 +66,7 @@ def told(reply: m.JournalReply) -> list[tuple[str, bytes, bytes | None, bytes | 
 def journal(c: Cluster, name: str) -> MapJournal:
     grid = c.nodes[name].grid
     owned = grid.find_owned(0)
-    return (owned.replica if owned is not None else grid.followed.replicas[0]).journals[MAP]
+    return (owned.replica if owned is not None else grid.follower.replicas[0]).journals[MAP]
 
 
 def content(journal: MapJournal) -> Any:
@@ -122,7 +122,7 @@ def test_a_map_without_a_journal_has_none_and_another_map_is_not_told_of() -> No
     before = journal(c, "A").lineages
     turn_on(c, 0)
     assert read(c, "A").lineage == 0
-    assert c.nodes["B"].grid.followed.replicas[0].journals == {}
+    assert c.nodes["B"].grid.follower.replicas[0].journals == {}
     turn_on(c, 10)
     assert journal(c, "A").lineages != before
 
@@ -561,7 +561,7 @@ def test_events_of_what_is_merged_are_read_when_the_backups_have_them() -> None:
     c.deliver("A", "B", m.ReplicateRemove)
     c.settle()
     told = c.reply(c.ask("A", m.ReadJournal, MAP, 0, 1, 0, 0, 100, 9_999), m.JournalReply)
-    assert told.end == c.nodes["B"].grid.followed.replicas[0].journals[MAP].next == 3
+    assert told.end == c.nodes["B"].grid.follower.replicas[0].journals[MAP].next == 3
     c.crash("A")
     c.release()
     c.advance(30_000)

@@ -132,7 +132,7 @@ def test_owner_and_backup_count_the_events_that_nobody_can_read() -> None:
         c.settle()
     journal = c.owned("A").replica.journals[MAP]
     assert (journal.first, journal.next) == (90, 100)
-    assert content(journal) == content(c.nodes["B"].grid.followed.replicas[0].journals[MAP])
+    assert content(journal) == content(c.nodes["B"].grid.follower.replicas[0].journals[MAP])
     partitions = c.table("A").partition_count
     late = c.reply(c.ask("A", m.ReadJournal, MAP, 0, partitions, 0, 20, 100, 9_999), m.JournalReply)
     assert (late.oldest, late.end) == (90, 100)

@@ -97,7 +97,7 @@ class Copying:
         assert c.is_done(self.writes[-1][0])
         assert len({frozenset((c.entries(name) or {}).items()) for name in row}) == 1
         for node in c.nodes.values():
-            assert node.grid.followed.copies == {}
+            assert node.grid.follower.copies == {}
             assert node.grid.unsettled == {}
 
 
@@ -287,7 +287,7 @@ def test_a_repeated_order_starts_no_second_copy_and_a_lost_report_is_given_again
     c.swallow = lambda *_: False
     c.advance(1_500)
     assert c.replicas("M") == "OD"
-    assert c.nodes["D"].grid.followed.replicas[0].seq == c.nodes["O"].grid.owned[0].replica.seq  # type: ignore[union-attr]
+    assert c.nodes["D"].grid.follower.replicas[0].seq == c.nodes["O"].grid.owned[0].replica.seq  # type: ignore[union-attr]
     assert starts >= 1
     copying.check_data()
 
@@ -335,7 +335,7 @@ def test_entries_of_several_maps_with_and_without_an_end_are_copied_as_they_are(
     c.join("B")
     c.advance(2_000)
     assert c.replicas("A") == "AB"
-    mine, its = c.nodes["A"].grid.owned[0].replica, c.nodes["B"].grid.followed.replicas[0]  # type: ignore[union-attr]
+    mine, its = c.nodes["A"].grid.owned[0].replica, c.nodes["B"].grid.follower.replicas[0]  # type: ignore[union-attr]
     assert {name: store.entries for name, store in mine.maps.items()} == {
         name: store.entries for name, store in its.maps.items()
     }
@@ -390,7 +390,7 @@ def test_a_destination_that_its_owner_cannot_reach_is_replaced_by_another_one() 
     c.heal()
     c.advance(60_000)
     assert c.table("M").loads()[c.id("D")] == 1
-    assert c.nodes["M"].duties.is_at_rest()
+    assert c.nodes["M"].coordinator.is_at_rest()
     assert c.get("O", c.key(0)) == b"\0\0\0\1v"
 
 
@@ -457,7 +457,7 @@ def test_a_report_about_an_order_for_another_version_or_destination_commits_noth
         for done in (True, False):
             c.say(sender, "M", copying.ready(version, destination, done))
             assert c.pending("M", "D", m.MigrationCommit) == c.pending("M", "M", m.MigrationCommit) == []
-            assert (c.table("M"), len(c.nodes["M"].duties.migrating.underway)) == (before, 1)
+            assert (c.table("M"), len(c.nodes["M"].coordinator.migrations.underway)) == (before, 1)
     c.say("O", "M", copying.ready(2))
     assert len(c.pending("M", "D", m.MigrationCommit)) == 1
 
@@ -481,7 +481,7 @@ def test_an_order_that_overtakes_the_table_waits_until_the_table_confirms_the_ro
 
     def note(sender: str, receiver: str, message: Any) -> bool:
         if sender == "D" and isinstance(message, m.MigrationReady):
-            reports.append((c.nodes["D"].keeper.installed_version, message))
+            reports.append((c.nodes["D"].installed_table.installed_version, message))
         return False
 
     c.swallow = lambda s, r, msg: note(s, r, msg) or (r == "D" and isinstance(msg, m.TableUpdate | m.TableChanges))
@@ -509,7 +509,7 @@ def test_a_copy_that_came_before_any_table_is_nothing_to_begin_with_for_who_is_l
     c.advance(2_000)
     assert c.view("C") == "ABC"
     assert not c.table("C").version
-    assert c.nodes["C"].grid.followed.replicas[0].epoch > 0
+    assert c.nodes["C"].grid.follower.replicas[0].epoch > 0
     c.crash("AB")
     c.advance(60_000)
     assert c.view("C") == "C"

@@ -28,7 +28,7 @@ def replica_at(c: Cluster, name: str) -> Replica:
     """The replica of the one partition that a member holds."""
     grid = c.nodes[name].grid
     owned = grid.find_owned(0)
-    return owned.replica if owned is not None else grid.followed.replicas[0]
+    return owned.replica if owned is not None else grid.follower.replicas[0]
 
 
 @pytest.mark.rows("DL-83")
@@ -67,7 +67,7 @@ def test_an_outcome_is_remembered_alike_with_backups_and_without() -> None:
             c.feed("A", Received(CLIENT, m.PutIfAbsent(number, MAP, KEY, VALUE, 0)))
             c.settle()
         for name in names:
-            outcomes = replica_at(c, name).outcomes
+            outcomes = replica_at(c, name).deduplication
             assert outcomes.find(CLIENT, 7) is None, "stored: there was no value before"
 
 
@@ -184,7 +184,7 @@ def test_nothing_else_notes_an_outcome() -> None:
             and isinstance(node.func, ast.Attribute)
             and node.func.attr in ("note", "note_next")
             and isinstance(node.func.value, ast.Attribute)
-            and node.func.value.attr == "outcomes"
+            and node.func.value.attr == "deduplication"
         )
 
     assert found_in(notes) == NOTES

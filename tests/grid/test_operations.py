@@ -276,7 +276,7 @@ def test_a_map_that_is_empty_again_costs_no_memory_on_any_replica(how: str) -> N
             c.ask("A", m.ClearPartitions, name, [0])
     c.advance(2_000)
     assert c.nodes["A"].grid.owned[0].replica.maps == {}  # type: ignore[union-attr]
-    assert c.nodes["B"].grid.followed.replicas[0].maps == {}
+    assert c.nodes["B"].grid.follower.replicas[0].maps == {}
 
 
 # --- time to live -----------------------------------------------------------------------------------------------------

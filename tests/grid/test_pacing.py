@@ -298,10 +298,10 @@ def test_a_replica_that_moved_away_is_freed_in_slices() -> None:
     c.settle()
     c.join("D")
     for _ in range(1_000):
-        if c.nodes["O"].grid.followed.discarded.entry_count():
+        if c.nodes["O"].grid.follower.deferred_free.entry_count():
             break
         c.advance(1)
-    discarded = c.nodes["O"].grid.followed.discarded
+    discarded = c.nodes["O"].grid.follower.deferred_free
     assert 0 < discarded.entry_count() <= entries
     c.advance(10_000)
     assert discarded.entry_count() == 0

@@ -7,7 +7,7 @@ import pytest
 from harness import CLIENT, KEY, MAP, TEXT, Cluster
 from phalanx.common.errors import ErrorCode, NotEnoughMembers
 from phalanx.common.map_settings import MapChange, Protection
-from phalanx.grid.replication.protection import Guard
+from phalanx.grid.replication.protection import ProtectionGuard
 from phalanx.machine.inputs import Received
 from phalanx.machine.outbox import Outbox
 from phalanx.maps.requests import raise_error
@@ -365,7 +365,7 @@ def test_the_majority_may_be_lost_by_time_alone() -> None:
     view, plan = c.nodes["A"].membership.view, c.table("A").maps
     assert view is not None
     out, asked = Outbox(), Asked()
-    guard = Guard(c.id("A"), plan, asked, out)
+    guard = ProtectionGuard(c.id("A"), plan, asked, out)
     guard.on_view(view, 0)
     guard.on_plan(plan.with_change(MAP, MapChange(protection=Protection(majority=True))), 1)
     assert guard.why_refused(MAP, is_write=False, now=9) == ""

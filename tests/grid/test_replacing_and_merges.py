@@ -15,7 +15,7 @@ FIRST, OTHER = KEYS[0], KEYS[9]
 """A key of the new content, and one that it has not."""
 
 
-class Replacing:
+class MapReplacement:
     """A job of which everything but the decision is done; what happens before that is up to the test."""
 
     def __init__(self, ttl_ms: int = 0) -> None:
@@ -63,7 +63,7 @@ def test_what_was_written_or_removed_since_the_job_began_comes_not_back(
     key: bytes, removes: bool, is_late: bool
 ) -> None:
     """`is_late`: after the new content was prepared; its stamps are older then."""
-    r = Replacing()
+    r = MapReplacement()
     r.begin()
     if is_late:
         r.prepare()
@@ -78,7 +78,7 @@ def test_what_was_written_or_removed_since_the_job_began_comes_not_back(
 
 @pytest.mark.parametrize("key", [FIRST, OTHER])
 def test_nor_does_what_was_cleared_since(key: bytes) -> None:
-    r = Replacing()
+    r = MapReplacement()
     r.begin()
     r.prepare()
     stamp = r.write(key)
@@ -88,7 +88,7 @@ def test_nor_does_what_was_cleared_since(key: bytes) -> None:
 
 
 def test_nor_when_the_new_value_has_ended() -> None:
-    r = Replacing(ttl_ms=5_000)
+    r = MapReplacement(ttl_ms=5_000)
     r.begin()
     r.prepare()
     stamp = r.write(FIRST)
@@ -99,7 +99,7 @@ def test_nor_when_the_new_value_has_ended() -> None:
 
 @pytest.mark.parametrize("key", [FIRST, OTHER])
 def test_what_the_other_side_has_written_after_that_stands(key: bytes) -> None:
-    r = Replacing()
+    r = MapReplacement()
     r.begin()
     r.prepare()
     stamp = r.write(key)

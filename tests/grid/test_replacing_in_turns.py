@@ -150,9 +150,11 @@ def test_a_partition_that_another_member_gets_meanwhile_is_not_served_here() -> 
     moved = grid.table.with_changes({partition: c.slots("D")})
     grid.on_table(TableConfirmed(moved, moved.version, frozenset(), grid._confirmed_by, ()), c.now)
     assert partition not in waiting(c, "B")
-    c.nodes["B"].keeper.table = moved  # the grid works by the installed table
+    c.nodes["B"].installed_table.table = moved  # the grid works by the installed table
     for turn in range(PARTS):
         grid.staging.on_time(c.now + 10 * turn)
     assert not waiting(c, "B")
     assert grid.owned[partition] is None
-    assert [(target, request.id) for target, request in grid.held.released if request.id == asked] == [(CLIENT, asked)]
+    assert [(target, request.id) for target, request in grid.parked.released if request.id == asked] == [
+        (CLIENT, asked)
+    ]

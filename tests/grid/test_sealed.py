@@ -168,12 +168,12 @@ def test_an_owner_that_goes_on_after_a_rollback_asks_its_backups_before_anybody_
         until(moving, m.MigrationAnswer, "D", "M")
         c.hold("D", "M")
         c.settle()
-        followed = c.nodes["B"].grid.followed.replicas[0]
+        followed = c.nodes["B"].grid.follower.replicas[0]
         assert followed.ruler == c.id("D")
         moving.crash("D")
         moving.finish()
         (owned,) = c.nodes["O"].grid.all_owned()
-        followed = c.nodes["B"].grid.followed.replicas[0]
+        followed = c.nodes["B"].grid.follower.replicas[0]
         assert (followed.epoch, followed.ruler) == (owned.replica.epoch, c.id("O"))
         moving.check()
 

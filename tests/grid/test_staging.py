@@ -53,7 +53,7 @@ def hidden_at(c: Cluster, name: str, partition: int = 0) -> dict[str, dict[bytes
 def replica_at(c: Cluster, name: str, partition: int = 0) -> Any:
     grid = c.nodes[name].grid
     owned = grid.find_owned(partition)
-    return owned.replica if owned is not None else grid.followed.replicas[partition]
+    return owned.replica if owned is not None else grid.follower.replicas[partition]
 
 
 def code(reply: Any) -> ErrorCode | None:
@@ -301,7 +301,7 @@ def test_a_replacement_is_whole_at_a_copy_that_has_only_a_part_of_either_content
     def replace(c: Cluster, job: Job) -> None:
         job.wish("A", m.Replacement.BEGIN)
         job.ask("A", StagedStep.ASSEMBLE, "t1")
-        stamp = c.nodes["A"].keeper.table.maps.content_of(MAP).pending_stamp
+        stamp = c.nodes["A"].installed_table.table.maps.content_of(MAP).pending_stamp
         c.ask("A", m.ReplaceContent, MAP, job.name, m.Replacement.DECIDE, stamp)
 
     c, _ = during_a_copy(chunks, 30, replace)
@@ -360,7 +360,7 @@ def test_no_owner_replaces_anything_before_every_member_knows_of_the_decision() 
     c.hold("A", "C")
     job.wish("A", m.Replacement.DECIDE)
     c.settle()
-    assert c.nodes["B"].keeper.table.maps.content_of(MAP).is_decided
+    assert c.nodes["B"].installed_table.table.maps.content_of(MAP).is_decided
     assert c.entries("B") == BEFORE
     c.crash("AB")
     c.release()

@@ -45,7 +45,7 @@ def content(c: Cluster, name: str) -> dict[bytes, bytes]:
 def hidden(c: Cluster, name: str, kind: HiddenKind) -> list[MapStore]:
     node = c.nodes[name]
     owned = node.grid.find_owned(0)
-    replica = owned.replica if owned is not None else node.grid.followed.replicas[0]
+    replica = owned.replica if owned is not None else node.grid.follower.replicas[0]
     return [store for each, store in replica.maps.items() if each.startswith(f"\x01{kind}/")]
 
 
@@ -149,7 +149,7 @@ def test_who_has_got_a_copy_in_between_does_the_rest_too() -> None:
     c.release()
     while not (0 < len(content(c, "C")) < len(KEYS)):
         assert c.step()
-    assert c.nodes["C"].grid.followed.replicas[0].staged.rest is not None
+    assert c.nodes["C"].grid.follower.replicas[0].staged.rest is not None
     c.crash("A")
     c.advance(30_000)
     assert content(c, "C") == dict.fromkeys(KEYS, NEW)

@@ -16,7 +16,7 @@ from phalanx.grid.replica.deferred_free import ENTRIES_AT_ONCE, PAUSE_MS, SMALL,
 from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replica.replica_split import divide
 from phalanx.grid.replica.store import MapStore, Replica
-from phalanx.grid.replica.tombstones import AT_ONCE, Purger
+from phalanx.grid.replica.tombstones import AT_ONCE, TombstonePurger
 from phalanx.grid.replication.copying import CopySender, IncomingCopy
 from phalanx.machine.effects import Send
 from phalanx.machine.outbox import Outbox
@@ -140,7 +140,7 @@ def test_a_map_of_which_nothing_is_left_is_forgotten_but_for_that_number(how: st
     replied(c, "A", *((m.Remove, KEY) if how == "remove" else (m.ClearPartitions, [0])))
     at = c.nodes["A"].clock.read(c.now)
     c.advance(5_000)
-    mine, its = c.nodes["A"].grid.owned[0].replica, c.nodes["B"].grid.followed.replicas[0]  # type: ignore[union-attr]
+    mine, its = c.nodes["A"].grid.owned[0].replica, c.nodes["B"].grid.follower.replicas[0]  # type: ignore[union-attr]
     for replica in (mine, its):
         assert (replica.maps, replica.purged_to_of(MAP)) == ({}, at)
     replied(c, "A", m.Put, KEY, VALUE, 0)
@@ -463,7 +463,7 @@ def test_a_round_of_purging_takes_as_many_turns_as_it_needs() -> None:
     for replica in replicas:
         for name in (MAP, "other"):
             replica.remove(name, [TEXT + b"%d" % number for number in range(AT_ONCE)], [5 << 16])
-    purger, now = Purger(1_000, GridClock(), lambda: list(replicas)), 900
+    purger, now = TombstonePurger(1_000, GridClock(), lambda: list(replicas)), 900
     turns = 0
     purger.on_time(now)
     assert sum(len(store.tombstones) for replica in replicas for store in replica.maps.values()) == 6 * AT_ONCE

@@ -28,8 +28,8 @@ def test_long_values_that_writes_returned_are_not_kept_and_their_writes_are_appl
     number = c.ask("A", m.Remove, MAP, KEY)
     c.settle()
     assert c.replies[number] == m.ValueReply(number, LONG)
-    for replica in (owned(c).replica, c.nodes["B"].grid.followed.replicas[0]):
-        assert [caller.outcomes for caller in replica.outcomes.export()] == [[None, outcomes.NOT_KEPT]]
+    for replica in (owned(c).replica, c.nodes["B"].grid.follower.replicas[0]):
+        assert [caller.outcomes for caller in replica.deduplication.export()] == [[None, outcomes.NOT_KEPT]]
     c.crash("A")
     c.advance(20_000)
     c.feed("B", Received(ClientId("client/2"), m.Put(c.next_id(), MAP, KEY, TEXT + b"new", 0)))
@@ -71,7 +71,7 @@ def test_too_many_callers_wait_until_some_have_been_silent() -> None:
     assert isinstance(put(1), m.DoneReply), "whoever is known goes on"
     c.advance(outcomes.LOOK_EVERY_MS)
     assert isinstance(put(4), m.DoneReply)
-    assert sorted(owned(c).replica.outcomes.callers) == ["client/1", "client/4"]
+    assert sorted(owned(c).replica.deduplication.callers) == ["client/1", "client/4"]
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_what_a_clear_drops_is_freed_in_later_turns_at_owner_and_backup() -> Non
     c.ask("A", m.PutAll, MAP, keys, keys, 0)
     c.settle()
     c.ask("A", m.ClearPartitions, MAP, [0])
-    assert c.nodes["A"].grid.followed.discarded.entry_count() == len(keys)
+    assert c.nodes["A"].grid.follower.deferred_free.entry_count() == len(keys)
     c.settle()
-    assert c.nodes["B"].grid.followed.discarded.entry_count() == len(keys)
+    assert c.nodes["B"].grid.follower.deferred_free.entry_count() == len(keys)
     c.advance(100)
-    assert [c.nodes[name].grid.followed.discarded.entry_count() for name in "AB"] == [0, 0]
+    assert [c.nodes[name].grid.follower.deferred_free.entry_count() for name in "AB"] == [0, 0]

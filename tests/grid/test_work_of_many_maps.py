@@ -121,7 +121,7 @@ def with_journals(count: int) -> tuple[Cluster, Any]:
     c.assign()
     node = c.nodes["A"]
     for number in range(count):
-        node.duties.change_map(f"map-{number:03}", MapChange(journal=JournalSettings(10)), c.now)
+        node.coordinator.change_map(f"map-{number:03}", MapChange(journal=JournalSettings(10)), c.now)
     c.feed("A", TimePassed())
     assert all(len(owned.replica.journals) == count for owned in node.grid.all_owned())
     return c, node

@@ -65,7 +65,7 @@ def test_sides_of_all_sizes_become_one(sizes: tuple[int, ...], kind: str) -> Non
         assert stayed in [set(side) for side in expected(sides, lite, with_data)], sides
         assert len(player.stage.running()) == len(names)
         player.run("advance 2s")
-        tables = {host.node.keeper.table for host in player.stage.running() if host.node}
+        tables = {host.node.installed_table.table for host in player.stage.running() if host.node}
         assert len(tables) == 1
         assert next(iter(tables)).is_assigned == bool(with_data)
 

@@ -237,7 +237,7 @@ def test_a_merge_waits_for_no_migration(stuck: str) -> None:
     c.advance(20_000)
     masters = [name for name in "AC" if name in stuck]
     for name in masters:
-        assert not c.nodes[name].duties.is_at_rest(), "what has been begun does not end"
+        assert not c.nodes[name].coordinator.is_at_rest(), "what has been begun does not end"
         assert c.events_of(name, events.MigrationStarted)[-1:]
     c.cuts.clear()
     for _ in range(30):
@@ -248,7 +248,7 @@ def test_a_merge_waits_for_no_migration(stuck: str) -> None:
     assert c.view("A").startswith("ABE"), "five members, of which two have come"
     c.swallow = lambda *_: False
     c.advance(60_000)
-    assert c.nodes["A"].duties.is_at_rest()
+    assert c.nodes["A"].coordinator.is_at_rest()
     assert all(len(c.replicas("A", partition)) == 2 for partition in range(6))
     assert {c.table(name) for name in "ABCDE"} == {c.table("A")}
 

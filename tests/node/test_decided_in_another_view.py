@@ -37,7 +37,7 @@ def test_an_owner_is_answered_when_its_view_has_come_too() -> None:
     e = member()
     e.hear("D", probe(BY_A))
     assert e.sent_of(m.ProbeAnswer) == []
-    assert 0 not in e.node.grid.followed.replicas
+    assert 0 not in e.node.grid.follower.replicas
     e.hear("A", m.MembersUpdate(lone_view("ADE", 6)))
     assert e.sent_of(m.ProbeAnswer) == [("D", m.ProbeAnswer(0, 6, 0))]
 
@@ -74,11 +74,11 @@ def test_a_table_waits_for_the_view_that_it_was_made_for() -> None:
     changes = m.TableChanges(4, 6, (m.RowChange(0, 6, 6, (lone_id("D"), lone_id("E"))),), (), BY_A)
     for message in (anew, changes):
         e.hear("A", message)
-        assert e.node.keeper.table == table_of("BC", versions=[4])
+        assert e.node.installed_table.table == table_of("BC", versions=[4])
         assert e.sent_of(m.TableAck) == [], "it is told again"
     e.hear("A", m.MembersUpdate(lone_view("ADE", 6)))
     e.hear("A", anew)
-    assert e.node.keeper.table == anew.table
+    assert e.node.installed_table.table == anew.table
 
 
 def test_what_began_empty_on_one_side_does_not_outdate_what_the_other_holds() -> None:

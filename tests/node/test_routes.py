@@ -19,7 +19,15 @@ NODE = Node(lone_id("A"), NodeConfig())
 
 
 def tables(node: Node) -> list[Routes]:
-    machines = (node.membership, node.waking, node.keeper, node.duties, node.keeping, node._inquiries, node._operators)
+    machines = (
+        node.membership,
+        node.pause_detection,
+        node.installed_table,
+        node.coordinator,
+        node.data_merging,
+        node._inquiries,
+        node._operators,
+    )
     return [grid_routes(node.grid), route_each(m.Reply, node._on_reply), *(each.routes() for each in machines)]
 
 

@@ -24,7 +24,7 @@ class Waiting:
         self.cluster = c = Cluster("A", backup_count=0)
         c.assign()
         self.node = c.nodes["A"]
-        self.node.grid.held.released += [(CALLER, request) for request in requests]
+        self.node.grid.parked.released += [(CALLER, request) for request in requests]
 
     def turn(self, event: Any = None) -> list[int]:
         """Give the node an input; the ids of the requests that it answered in this turn, in order."""
@@ -36,7 +36,7 @@ class Waiting:
 
     def turns(self) -> Iterator[list[int]]:
         """Turn by turn, as long as the node says that it is due."""
-        while self.node.grid.held.released:
+        while self.node.grid.parked.released:
             deadline = self.node.next_deadline()
             assert deadline is not None
             assert deadline <= self.cluster.now

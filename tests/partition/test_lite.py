@@ -202,7 +202,7 @@ def test_backups_set_before_anything_is_assigned_assign_nothing() -> None:
     c = drawn("aB")
     c.ask("a", m.ChangeMap, "", MapChange(BackupCount(1)))
     c.advance(1_000)
-    assert (rows(c, "B"), c.nodes["a"].keeper.is_assigned) == ([""] * PARTITIONS, False)
+    assert (rows(c, "B"), c.nodes["a"].installed_table.is_assigned) == ([""] * PARTITIONS, False)
     c.assign("B")
     assert rows(c, "B") == ["B"] * PARTITIONS
     assert set(c.table("B").births) == {0}

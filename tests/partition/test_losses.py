@@ -452,7 +452,7 @@ def test_what_a_leaving_member_kept_and_nobody_took_is_lost_and_told_with_its_en
     c.rejoin("A")
     c.leave("A")
     c.advance(LEAVE_AFTER_MS - 1_000)
-    held = c.nodes["A"].keeping.kept.entry_count()
+    held = c.nodes["A"].data_merging.orphaned.entry_count()
     assert held
     c.advance(20_000)
     assert c.view("B") in ("BC", "CB")
@@ -464,4 +464,4 @@ def test_what_a_leaving_member_kept_and_nobody_took_is_lost_and_told_with_its_en
 def test_what_is_not_known_cannot_be_acknowledged() -> None:
     c = lossy()
     with pytest.raises(UsageError, match="told are: nothing"):
-        c.nodes["A"].duties.acknowledge_losses(["5-x"], "kim", c.now)
+        c.nodes["A"].coordinator.acknowledge_losses(["5-x"], "kim", c.now)

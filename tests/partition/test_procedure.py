@@ -29,7 +29,7 @@ def finish(a: Master, partition: int, *, accepted: bool = True) -> None:
 def test_one_by_one_the_next_migration_begins_when_the_last_is_over() -> None:
     a = Master("ABCDE", "BC", "BC", "BD", targets=["BE", "CB", "EBD"], backup_count=2, max_parallel_migrations=1)
     begun = []
-    while a.duties.migrating.underway:
+    while a.coordinator.migrations.underway:
         partition = a.the_only_one()
         begun.append(partition)
         finish(a, partition)
@@ -49,30 +49,30 @@ def test_a_failure_too_makes_room_for_the_next() -> None:
 def test_several_partitions_migrate_at_once_but_no_member_takes_part_in_too_many() -> None:
     rows = ["BC", "BC", "BC", "CB", "CB"]
     a = Master("ABCDEF", *rows, targets=["BD", "BD", "BE", "CE", "CF"], migrations_per_member=2)
-    assert sorted(a.duties.migrating.underway) == [0, 1, 3, 4], "B sends two already"
+    assert sorted(a.coordinator.migrations.underway) == [0, 1, 3, 4], "B sends two already"
     finish(a, 0)
     a.advance(20)
-    assert sorted(a.duties.migrating.underway) == [1, 2, 3, 4]
+    assert sorted(a.coordinator.migrations.underway) == [1, 2, 3, 4]
 
 
 def test_a_destination_takes_no_more_than_its_share_from_all_owners() -> None:
     a = Master("ABCDE", "BA", "CA", "DA", targets=["BE", "CE", "DE"], migrations_per_member=2)
-    assert len(a.duties.migrating.underway) == 2
-    finish(a, min(a.duties.migrating.underway))
-    assert len(a.duties.migrating.underway) == 2
+    assert len(a.coordinator.migrations.underway) == 2
+    finish(a, min(a.coordinator.migrations.underway))
+    assert len(a.coordinator.migrations.underway) == 2
 
 
 def test_partitions_that_miss_replicas_come_first() -> None:
     a = Master("ABCDE", "BCD", "BC-", "B--", targets=["BCE", "BCE", "BCE"], max_parallel_migrations=1)
-    assert list(a.duties.migrating.underway) == [2]
+    assert list(a.coordinator.migrations.underway) == [2]
     a = Master("ABCDE", "BCD", "BC-", targets=["BCE", "BCE"], max_parallel_migrations=1)
-    assert list(a.duties.migrating.underway) == [1]
+    assert list(a.coordinator.migrations.underway) == [1]
 
 
 @pytest.mark.rows("DL-82")
 def test_partitions_that_miss_replicas_come_before_those_of_other_owners() -> None:
     a = Master("ABCDE", "BC", "B-", "C-", targets=["BD", "BD", "CD"], migrations_per_member=2)
-    assert list(a.duties.migrating.underway) == [1, 2], "D has room for two"
+    assert list(a.coordinator.migrations.underway) == [1, 2], "D has room for two"
 
 
 @pytest.mark.rows("DL-82")
@@ -80,7 +80,7 @@ def test_partitions_that_miss_replicas_come_before_those_of_other_owners() -> No
 def test_no_partition_gets_its_next_replica_while_one_with_fewer_can_get_it_too(rows: list[str]) -> None:
     a = Master("ABCDE", *rows, targets=[row + "DE" for row in rows], backup_count=2, max_parallel_migrations=1)
     replicas_before = []
-    while a.duties.migrating.underway:
+    while a.coordinator.migrations.underway:
         partition = a.the_only_one()
         replicas_before.append(held(a.rows[partition]))
         finish(a, partition)
@@ -126,9 +126,9 @@ def test_until_all_have_answered_nothing_is_published_repaired_or_ordered() -> N
     a.advance(30_000)
     a.hear("B", m.MigrationReady(0, 4, lone_id("D"), True, 1, 7))
     assert {type(message) for _, message in a.sent} == {m.FetchTable}
-    assert (a.table.version, a.duties.decides) == (0, False)
+    assert (a.table.version, a.coordinator.decides) == (0, False)
     a.hear("D", m.FetchedTable(1, table_of("BDF", versions=[6])))
-    assert (a.table.version, a.duties.searching_for) == (0, [lone_id("E")])
+    assert (a.table.version, a.coordinator.searching_for) == (0, [lone_id("E")])
     a.forget_sent()
     a.view("ABCD", leaving="C")
     assert [rows_of(message.table) for message in a.sent_to("B", m.TableUpdate)] == [["BDF"]], "E has left, D knew more"
@@ -143,7 +143,7 @@ def test_a_cycle_of_the_target_is_taken_out_before_anything_is_ordered() -> None
     finish(a, 1)
     a.advance(20)
     assert a.rows == ["BCD", "BCE"]
-    assert a.duties.migrating.is_idle
+    assert a.coordinator.migrations.is_idle
 
 
 # --- stateless --------------------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_a_join_cancels_what_was_planned_and_plans_anew() -> None:
     a.acknowledge("F")
     assert reasons(a)[-1] == "a member has joined"
     a.answer(0, accepted=True)
-    while a.duties.migrating.underway or not a.duties.migrating.is_idle:
+    while a.coordinator.migrations.underway or not a.coordinator.migrations.is_idle:
         a.advance(20)
         finish(a, 0)
     assert a.rows == ["BDF"]
@@ -232,7 +232,7 @@ def test_the_next_step_is_worked_out_from_the_row_of_that_moment() -> None:
     a.advance(20)
     assert a.rows == ["ABD"]
     assert len(a.orders()) == 1
-    assert a.duties.migrating.is_idle
+    assert a.coordinator.migrations.is_idle
 
 
 # --- the replicas on the way ------------------------------------------------------------------------------------------------
@@ -266,15 +266,15 @@ def test_no_partition_has_fewer_replicas_on_the_way_to_its_target(drawn: tuple[l
     chance = random.Random(seed)
     a = Master("A" + MEMBERS, *rows, targets=targets, backup_count=6)
     for _ in range(400):
-        if a.duties.migrating.is_idle:
+        if a.coordinator.migrations.is_idle:
             a.advance(13_000)  # A member that could not be reached is tried again, if another took its place.
-        if a.duties.migrating.is_idle:
+        if a.coordinator.migrations.is_idle:
             break
-        if underway := sorted(a.duties.migrating.underway):
+        if underway := sorted(a.coordinator.migrations.underway):
             finish(a, chance.choice(underway), accepted=chance.random() < 0.8)
         a.advance(200)
         for row, before, target in zip(a.rows, rows, targets, strict=True):
             assert held(row) >= min(held(before), held(target)), a.rows
-    assert a.duties.migrating.is_idle
+    assert a.coordinator.migrations.is_idle
     for row, target in zip(a.rows, targets, strict=True):
         assert row == target or not plan_steps(slots_of(row), slots_of(target)), "what is left is a cycle"

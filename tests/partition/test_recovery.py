@@ -191,7 +191,7 @@ def test_of_several_rules_the_newest_counts_and_none_that_a_table_knows() -> Non
 def searching() -> Master:
     """B has been the master; A is it now, and asks C and D."""
     a = Master("ACD", "BC", versions=[4], silent="ACD")
-    assert a.duties.searching_for == [lone_id("C"), lone_id("D")]
+    assert a.coordinator.searching_for == [lone_id("C"), lone_id("D")]
     return a
 
 
@@ -212,7 +212,7 @@ def test_answers_to_another_search_or_of_others_do_not_count() -> None:
     a = searching()
     a.hear("C", m.FetchedTable(2, table_of("CD", versions=[9])))
     a.hear("E", m.FetchedTable(1, table_of("CD", versions=[9])))
-    assert a.duties.searching_for == [lone_id("C"), lone_id("D")]
+    assert a.coordinator.searching_for == [lone_id("C"), lone_id("D")]
     for name in "CD":
         a.hear(name, m.FetchedTable(1, table_of("DC", versions=[4])))
     assert (a.rows, a.table.versions) == (["DC"], (4,))

@@ -20,7 +20,7 @@ from .replacing import replace
 
 def serve_on_waking(node: Node) -> None:
     """A member that was away serves what has waited for it as if nothing had happened."""
-    replace(node.waking, "notice", lambda now: False)
+    replace(node.pause_detection, "notice", lambda now: False)
 
 
 def come_back_empty(node: Node) -> None:

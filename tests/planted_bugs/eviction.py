@@ -61,7 +61,7 @@ def evict_what_is_over(node: Node) -> None:
 
 def tell_evictions_as_ends(node: Node) -> None:
     """Backups take an eviction for the end of an entry's time."""
-    followed, original = node.grid.followed, node.grid.followed.on_replicate
+    followed, original = node.grid.follower, node.grid.follower.on_replicate
 
     def on_replicate(sender: MemberId, message: m.Mutation, now: Millis) -> None:
         if isinstance(message, m.ReplicateRemove):

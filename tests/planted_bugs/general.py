@@ -53,14 +53,18 @@ def install_older_views(node: Node) -> None:
 
 def keep_own_settings(node: Node) -> None:
     """A table that assigns nothing is not looked at, whatever it says of the maps."""
-    keeper = node.keeper
-    original = keeper.on_table_update
+    installed_table = node.installed_table
+    original = installed_table.on_table_update
 
     def on_table_update(sender: MemberId, message: m.TableUpdate) -> None:
-        own = keeper.table.maps if not keeper.table.version and not message.table.version else message.table.maps
+        own = (
+            installed_table.table.maps
+            if not installed_table.table.version and not message.table.version
+            else message.table.maps
+        )
         original(sender, structs.replace(message, table=structs.replace(message.table, maps=own)))
 
-    replace(keeper, "on_table_update", on_table_update)
+    replace(installed_table, "on_table_update", on_table_update)
     node._handlers.update([route_untimed(m.TableUpdate, on_table_update)])
 
 
@@ -80,7 +84,7 @@ def promote_without_table(node: Node) -> None:
 
 def drop_replica_early(node: Node) -> None:
     """A backup clears its replica when it hears of any newer table for the partition, and comes back empty."""
-    followed, original = node.grid.followed, node.grid.followed.follow_table
+    followed, original = node.grid.follower, node.grid.follower.follow_table
     seen: dict[int, int] = {}
 
     def follow_table(table: PartitionTable, outcomes: Any, *, reconfirmed: bool) -> None:
@@ -96,14 +100,14 @@ def drop_replica_early(node: Node) -> None:
 
 def skip_table_search(node: Node) -> None:
     """A new master goes on with its own table and asks nobody for a newer one."""
-    duties, original = node.duties, node.duties._start_search
+    coordinator, original = node.coordinator, node.coordinator._start_search
 
     def start_search(view: Any, now: Millis) -> None:
         original(view, now)
-        if duties._search is not None:
-            duties._search.waiting_for.clear()
+        if coordinator._search is not None:
+            coordinator._search.waiting_for.clear()
 
-    replace(duties, "_start_search", start_search)
+    replace(coordinator, "_start_search", start_search)
 
 
 def forget_outcomes(node: Node) -> None:

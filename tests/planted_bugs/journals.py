@@ -35,7 +35,7 @@ def ask_no_lineage(node: Node) -> None:
 
 def copy_without_journals(node: Node) -> None:
     """What a copy tells of journals is not taken."""
-    followed, original = node.grid.followed, node.grid.followed.on_copy_chunk
+    followed, original = node.grid.follower, node.grid.follower.on_copy_chunk
 
     def on_copy_chunk(sender: MemberId, message: m.CopyChunk, now: Millis) -> None:
         original(sender, structs.replace(message, journal=None), now)

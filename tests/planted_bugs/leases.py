@@ -27,7 +27,7 @@ def grant_too_long(node: Node) -> None:
 
 def promote_too_early(node: Node) -> None:
     """What members held that are gone is given to others at once, whatever they were granted."""
-    replace(node.duties._hold, "until", lambda: 0)
+    replace(node.coordinator._hold, "until", lambda: 0)
 
 
 def majority_by_count(node: Node) -> None:

@@ -13,20 +13,20 @@ from .replacing import replace
 
 def forget_losses(node: Node) -> None:
     """A master gives lost partitions to others, and records nothing."""
-    records = node.duties._losses
+    records = node.coordinator._losses
     replace(records, "after_repair", lambda before, result, view, now: before.losses)
 
 
 def inherit_no_losses(node: Node) -> None:
     """A new master goes on without what was lost before it was one."""
-    publishing, keeper = node.duties._publishing, node.keeper
+    publishing, installed_table = node.coordinator._publication, node.installed_table
     original = publishing.begin
 
     def begin(completed: Iterable[CompletedMigration], version: int) -> None:
-        if keeper.table.losses.losses:
-            table = keeper.table.with_losses(LossBook(keeper.table.losses.version + 1))
-            keeper.install(table, table.version)
-        original(completed, keeper.table.version)
+        if installed_table.table.losses.losses:
+            table = installed_table.table.with_losses(LossBook(installed_table.table.losses.version + 1))
+            installed_table.install(table, table.version)
+        original(completed, installed_table.table.version)
 
     replace(publishing, "begin", begin)
 

@@ -11,7 +11,7 @@ from phalanx.common.table import PartitionTable
 from phalanx.grid.migration_source import MigrationStage, Outgoing
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.node.node import Node
-from phalanx.partition.migrations import Migrating, MigrationOutcome, MigrationTurn, plan_steps
+from phalanx.partition.migrations import MigrationOutcome, Migrations, MigrationTurn, plan_steps
 from phalanx.wire import messages as m
 
 from .replacing import replace
@@ -19,7 +19,7 @@ from .replacing import replace
 
 def commit_without_asking(node: Node) -> None:
     """The master takes a migration for committed when the owner is ready: it does not wait for the destination."""
-    migrating, original = node.duties.migrating, node.duties.migrating.on_ready
+    migrating, original = node.coordinator.migrations, node.coordinator.migrations.on_ready
 
     def on_ready(
         sender: MemberId, message: m.MigrationReady, table: PartitionTable, now: Millis
@@ -35,12 +35,12 @@ def commit_without_asking(node: Node) -> None:
 
 def roll_back_by_one(node: Node) -> None:
     """A migration that failed makes its partition's version grow by one, as one that was committed does."""
-    duties, original = node.duties, node.duties._change
+    coordinator, original = node.coordinator, node.coordinator._change
 
     def change(changes: Any, now: Millis, *, increments: dict[int, int] | None = None, **others: Any) -> None:
         original(changes, now, increments=dict.fromkeys(increments or {}, 1), **others)
 
-    replace(duties, "_change", change)
+    replace(coordinator, "_change", change)
 
 
 def clear_before_commit(node: Node) -> None:
@@ -57,7 +57,7 @@ def clear_before_commit(node: Node) -> None:
 
 def commit_copy_early(node: Node) -> None:
     """The owner is ready as soon as it is ordered, and the destination commits whatever it has of the partition."""
-    replace(node.grid.followed, "refusal_to_commit", lambda message: None)
+    replace(node.grid.follower, "refusal_to_commit", lambda message: None)
     outgoing, original = node.grid.outgoing, node.grid.outgoing.go_on
 
     def go_on(owned: OwnedPartition, now: Millis) -> None:
@@ -74,7 +74,7 @@ def serve_while_sealed(node: Node) -> None:
     replace(node.grid.outgoing, "_seal", lambda owned, outgoing: None)
 
 
-class _Hasty(Migrating):
+class _Hasty(Migrations):
     @property
     def undecided(self) -> Collection[int]:
         return ()
@@ -82,12 +82,12 @@ class _Hasty(Migrating):
 
 def repair_undecided(node: Node) -> None:
     """The master takes members that left out of a partition although its migration's destination may have committed."""
-    node.duties.migrating.__class__ = _Hasty
+    node.coordinator.migrations.__class__ = _Hasty
 
 
 def drop_replicas_first(node: Node) -> None:
     """A backup that is to move to another member is cleared first, and copied anew."""
-    migrating, original = node.duties.migrating, node.duties.migrating.start
+    migrating, original = node.coordinator.migrations, node.coordinator.migrations.start
 
     def start(
         table: PartitionTable, ready: Collection[MemberId], unpublished: Collection[int], now: Millis
@@ -107,7 +107,7 @@ def drop_replicas_first(node: Node) -> None:
 
 def forget_the_last_child(node: Node) -> None:
     """A partition is divided into one child less than there are."""
-    undivided, original = node.grid.followed.undivided, node.grid.followed.undivided.go_on
+    undivided, original = node.grid.follower.undivided, node.grid.follower.undivided.go_on
 
     def go_on(wanted: Container[int]) -> None:
         before = undivided.children()
@@ -115,21 +115,21 @@ def forget_the_last_child(node: Node) -> None:
         count = len(node.grid.owned)
         for child in before.keys() - undivided.children().keys():
             if child >= count - undivided._of:
-                node.grid.followed.replicas.pop(child, None)
+                node.grid.follower.replicas.pop(child, None)
 
     replace(undivided, "go_on", go_on)
 
 
 def end_divisions_early(node: Node) -> None:
     """The children of a partition are taken for whole after the first turn of its division."""
-    undivided, original = node.grid.followed.undivided, node.grid.followed.undivided.go_on
+    undivided, original = node.grid.follower.undivided, node.grid.follower.undivided.go_on
 
     def go_on(wanted: Container[int]) -> None:
         under_way = list(undivided._under_way)
         original(wanted)
         for division in under_way:
             if division in undivided._under_way:
-                node.grid.followed.replicas.update(division.children)
+                node.grid.follower.replicas.update(division.children)
                 undivided._end(division)
 
     replace(undivided, "go_on", go_on)

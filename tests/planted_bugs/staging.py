@@ -30,7 +30,7 @@ class _Forgetful(Staged):
 
 def forget_batches(node: Node) -> None:
     """Nobody looks at which batches a partition has applied."""
-    original = node.grid.followed.on_replicate
+    original = node.grid.follower.on_replicate
 
     def on_replicate(sender: MemberId, message: m.Mutation, now: Millis) -> None:
         _remember_as(node, _Forgetful)
@@ -89,7 +89,7 @@ class _Careless(Staged):
 
 def forget_what_is_gone(node: Node) -> None:
     """Nobody remembers a job whose rows were dropped, nor asks how many pages of rows there were."""
-    put, replicate = node._handlers[m.PutPacked], node.grid.followed.on_replicate
+    put, replicate = node._handlers[m.PutPacked], node.grid.follower.on_replicate
 
     def on_put(caller: Any, request: m.PutPacked, now: Millis) -> None:
         _remember_as(node, _Careless)
@@ -115,7 +115,7 @@ def forget_what_is_gone(node: Node) -> None:
 
 def _remember_as(node: Node, kind: type[Staged]) -> None:
     """Give all replicas that a member holds such a memory."""
-    followed = node.grid.followed
+    followed = node.grid.follower
     copies = [copy.replica for copy in followed.copies.values()]
     for replica in [*node.grid._replicas(), *followed.undivided.replicas(), *copies]:
         replica.staged.__class__ = kind
@@ -138,7 +138,7 @@ def keep_what_was_taken(node: Node) -> None:
     original = node._handlers[m.ReplicateStaged]
 
     def on_part(sender: MemberId, message: m.ReplicateStaged, now: Millis) -> None:
-        replica = node.grid.followed.replicas.get(message.partition)
+        replica = node.grid.follower.replicas.get(message.partition)
         names = [hidden_name(message.map, message.job, HiddenKind.ATTEMPT, attempt) for attempt in message.attempts]
         kept = {name: dict(replica.maps[name].entries) for name in names if name in replica.maps} if replica else {}
         original(sender, message, now)

@@ -79,7 +79,7 @@ def test_a_write_that_was_handed_in_and_not_taken_is_lost_with_the_process_that_
     plot = Acknowledged()
     c = plot.cluster
     plot.hand_in(("D", "B"))
-    (sending,) = c.nodes["D"].keeping.sendings
+    (sending,) = c.nodes["D"].data_merging.sendings
     assert sending.on_the_way
     assert held(c) == {"D": 1}
     survival = plot.crash()

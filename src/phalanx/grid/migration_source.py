@@ -26,7 +26,7 @@ from phalanx.grid.replication.journal_settings import JournalChanges
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.progress import StreamState
-from phalanx.grid.staging.staged_rows import StagingKeeper
+from phalanx.grid.staging.staged_rows import OwnerStaging
 from phalanx.wire import events
 from phalanx.wire.messages import (
     ActiveMigration,
@@ -93,7 +93,7 @@ class OutgoingMigrations:
     def __init__(
         self,
         leader: Leader,
-        staging: StagingKeeper,
+        staging: OwnerStaging,
         journal_changes: JournalChanges,
         report_to: Callable[[], MemberId | None],
     ) -> None:
@@ -106,7 +106,7 @@ class OutgoingMigrations:
         self.sealed = leader.sealed
         self._unconfirmed: set[int] = set()
         """Those of them that this member owns by a commit of its own, and not yet by the master's table."""
-        self._held = leader.held
+        self._parked = leader.parked
 
     def __repr__(self) -> str:
         return f"OutgoingMigrations({self.active}, sealed={list(self.sealed)})"
@@ -271,7 +271,7 @@ class OutgoingMigrations:
             if self._leader.table.owner(partition) == self._leader.this:
                 # What the table has said of maps in the meantime.
                 self._staging.place(owned, self._leader.table_at)
-            self._held.release(partition)
+            self._parked.release(partition)
 
     def _give_up(self, owned: OwnedPartition, outgoing: Outgoing, reason: str) -> None:
         del self.active[owned.number]

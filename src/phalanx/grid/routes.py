@@ -25,7 +25,7 @@ from phalanx.wire.messages import (
 
 
 def grid_routes(grid: GridService) -> Routes:
-    followed = grid.followed
+    followed = grid.follower
     return (
         *route_each(KeyRequest, partial(on_key_request, grid)),
         *route_each(ClientBulkRequest, partial(on_bulk_request, grid)),

@@ -19,7 +19,7 @@ from phalanx.grid.migration_source import OutgoingMigrations
 from phalanx.grid.replica.access_statistics import counts_reads
 from phalanx.grid.replica.merge_policies import COUNTING
 from phalanx.grid.replica.store import Replica
-from phalanx.grid.replica.tombstones import Purger
+from phalanx.grid.replica.tombstones import TombstonePurger
 from phalanx.grid.replication.anti_entropy import AntiEntropy
 from phalanx.grid.replication.eviction import Evictor
 from phalanx.grid.replication.expiry import Expirer
@@ -29,10 +29,10 @@ from phalanx.grid.replication.journal_settings import JournalChanges, read_journ
 from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.grid.replication.partition_split import OwnedLater
-from phalanx.grid.replication.protection import Guard, MajorityQuestion
+from phalanx.grid.replication.protection import MajorityQuestion, ProtectionGuard
 from phalanx.grid.serving.scanning import WaitingScans
 from phalanx.grid.serving.turns import WorkInTurns
-from phalanx.grid.staging.staged_rows import StagingKeeper
+from phalanx.grid.staging.staged_rows import OwnerStaging
 from phalanx.machine.facts import IncarnationOver, NewView, TableConfirmed
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import (
@@ -65,11 +65,11 @@ class GridService(Leader):
         clock: GridClock,
         majority: MajorityQuestion,
     ) -> None:
-        super().__init__(this, config, table, outbox, clock, Guard(this, table.maps, majority, outbox))
+        super().__init__(this, config, table, outbox, clock, ProtectionGuard(this, table.maps, majority, outbox))
         self._max_key, self._max_value = config.max_key_bytes, config.max_value_bytes
-        self.followed = Follower(this, self.owns, self._is_former, outbox, clock, self.discarded)
+        self.follower = Follower(this, self.owns, self._is_former, outbox, clock, self.deferred_free)
         self.owned_later = OwnedLater(
-            self.awaiting_split, self.followed.undivided, self.held, self._begin_rule, self._answer
+            self.awaiting_split, self.follower.undivided, self.parked, self._begin_rule, self._answer
         )
         self._early: dict[int, tuple[MemberId, Probe]] = {}
         """Partition to the question of an owner that has heard of a list, or into how many they are divided, sooner than this
@@ -79,11 +79,11 @@ class GridService(Leader):
         """Of the installed view, oldest first."""
         target_ms = config.migration_latency_target_ms
         self.pacer = CopyPacer(target_ms, config.copy_chunk_bytes) if target_ms else None
-        self._checks = AntiEntropy(config.anti_entropy_interval_ms)
-        self._purger = Purger(config.tombstone_ms, clock, self._replicas)
+        self._anti_entropy = AntiEntropy(config.anti_entropy_interval_ms)
+        self._purger = TombstonePurger(config.tombstone_ms, clock, self._replicas)
         self.turns = WorkInTurns(self)
         self.evictor = Evictor(self, table.maps)
-        self.staging = StagingKeeper(self, self.turns, self.evictor, config.staging_ms)
+        self.staging = OwnerStaging(self, self.turns, self.evictor, config.staging_ms)
         self.journal_changes = JournalChanges(self)
         self.outgoing = OutgoingMigrations(self, self.staging, self.journal_changes, lambda: self._confirmed_by)
         self.scans = WaitingScans(self)
@@ -94,7 +94,7 @@ class GridService(Leader):
         """When unsettled partitions are looked at next."""
 
     def __repr__(self) -> str:
-        owned, followed = len(self.all_owned()), len(self.followed.replicas)
+        owned, followed = len(self.all_owned()), len(self.follower.replicas)
         return f"GridService(owned={owned}, followed={followed}, unsettled={list(self.unsettled)}, {self.outgoing!r})"
 
     def knows(self, partition: int) -> bool:
@@ -103,21 +103,21 @@ class GridService(Leader):
 
     def _replicas(self) -> list[Replica]:
         """All complete ones that are divided as the table says."""
-        return [*(owned.replica for owned in self.all_owned()), *self.followed.replicas.values()]
+        return [*(owned.replica for owned in self.all_owned()), *self.follower.replicas.values()]
 
     def validate(self) -> None:
         """Raise `InvariantViolation` unless what must hold between any two inputs does."""
         for owned in self.all_owned():
             partition = owned.number
             invariant(self.table.owner(partition) == self.this, "an owner owns by the table", partition=partition)
-            invariant(partition not in self.followed.replicas, "an owner follows nobody", partition=partition)
+            invariant(partition not in self.follower.replicas, "an owner follows nobody", partition=partition)
             backups = set(self.table.replicas(partition)[1:])
             counting = {member for member, stream in owned.streams.items() if stream.counts}
             invariant(backups <= counting, "writes wait for every backup of the table", partition=partition)
-        undivided = self.followed.undivided
+        undivided = self.follower.undivided
         for partition in undivided.children():
             invariant(self.find_owned(partition) is None, "no half of a partition is served", partition=partition)
-            invariant(partition not in self.followed.replicas, "a replica is here once", partition=partition)
+            invariant(partition not in self.follower.replicas, "a replica is here once", partition=partition)
         for partition in (*self.sealed, *self.unplaced):
             invariant(self.owned[partition] is None, "such a partition answers nothing", partition=partition)
 
@@ -133,7 +133,7 @@ class GridService(Leader):
         if (
             owned is None
             or owned.streams
-            or self.held.released
+            or self.parked.released
             or self.evictor.is_on
             or self.guard.watches(name)
             or (len(owned.replica.maps) >= self.config.max_maps and name not in owned.replica.maps)
@@ -180,7 +180,7 @@ class GridService(Leader):
         outcomes = {(each.partition, each.base_version): each.committed for each in fact.completed}
         if is_divided:
             self._divide(before.partition_count, outcomes, now, reconfirmed=reconfirmed)
-        self.followed.follow_table(table, outcomes, reconfirmed=reconfirmed)
+        self.follower.follow_table(table, outcomes, reconfirmed=reconfirmed)
         for partition, row in enumerate(table.rows):
             if is_same and before.versions[partition] == table.versions[partition]:
                 continue
@@ -190,7 +190,7 @@ class GridService(Leader):
             if owned is not None:
                 self.outgoing.on_table(owned, table, outcomes, now, reconfirmed=reconfirmed)
             if owner == self.this:
-                if owned is None and self.followed.undivided.lacks(partition):
+                if owned is None and self.follower.undivided.lacks(partition):
                     self.owned_later.partitions[partition] = None
                     continue
                 if owned is None:
@@ -204,11 +204,11 @@ class GridService(Leader):
             elif owned is not None:
                 self._hand_over(owned)
                 if self.this in table.replicas(partition):
-                    self.followed.replicas[partition] = owned.replica
+                    self.follower.replicas[partition] = owned.replica
                 else:
-                    self.discarded.add(owned.replica)
+                    self.deferred_free.add(owned.replica)
                 if asked is not None:
-                    self.followed.on_probe(*asked)
+                    self.follower.on_probe(*asked)
         self.outgoing.unseal_confirmed(ahead)
         if table.maps.contents:
             self.staging.place_all(now)
@@ -230,7 +230,7 @@ class GridService(Leader):
             self.outgoing.on_table(owned, self.table, outcomes, now, reconfirmed=reconfirmed)
             self._hand_over(owned, why=f"partition {owned.number} was divided")
             held[owned.number] = owned.replica
-        self.followed.divide(held, of, self.table, outcomes)
+        self.follower.divide(held, of, self.table, outcomes)
         self.owned = [None] * self.table.partition_count
 
     def _begin_rule(self, partition: int, now: Millis) -> None:
@@ -241,16 +241,16 @@ class GridService(Leader):
 
     def _take_over(self, partition: int, epoch: int) -> OwnedPartition:
         """Become the owner: with the replica that is here, or with an empty one where nobody had any."""
-        replica = self.followed.replicas.pop(partition, None) or Replica()
-        self.followed.drop_copy(partition)
+        replica = self.follower.replicas.pop(partition, None) or Replica()
+        self.follower.drop_copy(partition)
         if replica.ordered_for >= 0 and replica.epoch >= epoch:
             # 1. This member joins, and is given a copy before it has a table. 2. A cut leaves it alone: it assigns all
             # partitions anew, beginning with version 1. The copy is of a cluster that goes on elsewhere, and keeps it.
-            self.discarded.add(replica)
+            self.deferred_free.add(replica)
             replica = Replica()
         replica.ordered_for = -1
         owned = OwnedPartition(self.this, partition, replica, epoch, self.out, self.pacer, self.guard)
-        owned.view = self.followed.view
+        owned.view = self.follower.view
         self.owned[partition] = owned
         self.staging.take_over(owned, self.table_at)
         self._expirer.take_over(owned)
@@ -275,7 +275,7 @@ class GridService(Leader):
         view = fact.view
         self._members = view.members
         self.guard.on_view(view, now)
-        self.followed.view = view.id
+        self.follower.view = view.id
         for owned in self.all_owned():
             owned.on_view(view.id, fact.members, now)
             if owned.streams:
@@ -299,9 +299,9 @@ class GridService(Leader):
         self.owned_later.drop_all()
         for owned in self.all_owned():
             self._hand_over(owned)
-        self.followed.end()
+        self.follower.end()
         self._early.clear()
-        self._checks.end()
+        self._anti_entropy.end()
         self._purger.end()
         self.scans.end()
         self.turns.end()
@@ -319,15 +319,15 @@ class GridService(Leader):
             self.on_replicate_ack(sender, ack, now)
 
     def on_probe(self, sender: MemberId, message: Probe) -> None:
-        if not message.view.may_be_known_by(self.followed.view):
+        if not message.view.may_be_known_by(self.follower.view):
             # With another view of the same version the owner is on another side: its question is never answered.
-            if message.view.version > self.followed.view.version:
+            if message.view.version > self.follower.view.version:
                 self._early[message.partition] = sender, message
         elif message.of != len(self.owned) and self.table.version:
             if message.of > len(self.owned):
                 self._early[message.partition] = sender, message
         elif not self.outgoing.answer_probe(sender, message):
-            self.followed.on_probe(sender, message)
+            self.follower.on_probe(sender, message)
 
     def on_probe_answer(self, sender: MemberId, message: ProbeAnswer, now: Millis) -> None:
         owned = self.find_owned(message.partition)
@@ -345,7 +345,7 @@ class GridService(Leader):
     def on_link_lost(self, peer: MemberId, now: Millis, *, is_refused: bool = False) -> None:
         """Messages to or from the peer may be lost; `is_refused`: only those that waited for a connection to it."""
         if not is_refused:
-            self.followed.on_link_lost(peer)
+            self.follower.on_link_lost(peer)
         for owned in list(self.unsettled.values()):
             owned.on_link_lost(peer, now, is_refused=is_refused)
             self._note_progress(owned, now)
@@ -375,7 +375,7 @@ class GridService(Leader):
         """Why this member cannot commit a migration to it; None: it has what it must have."""
         if self.table.versions[message.partition] == message.row.version:
             return None
-        return self.followed.refusal_to_commit(message)
+        return self.follower.refusal_to_commit(message)
 
     def _is_former(self, master: MemberId) -> bool:
         """Whether another master has come after this one, and its table is installed.
@@ -387,20 +387,20 @@ class GridService(Leader):
 
     def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[Rule, ...]]:
         """Return what a new master must know besides the table (DL-29)."""
-        states = [*self.outgoing.states(), *self.followed.incoming.values()]
-        return tuple(states), tuple(self.followed.unknown_rules())
+        states = [*self.outgoing.states(), *self.follower.incoming.values()]
+        return tuple(states), tuple(self.follower.unknown_rules())
 
     # --- time ------------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> Millis | None:
-        if self.held.released:
+        if self.parked.released:
             return self.table_at
-        earliest = self._checks.next_deadline()
+        earliest = self._anti_entropy.next_deadline()
         chunk_at = self.pacer.next_deadline() if self.pacer is not None else None
         look_at = self._look_at if self.unsettled else None
         others = (
             self.owned_later.next_deadline(),
-            self.discarded.next_deadline(),
+            self.deferred_free.next_deadline(),
             self._purger.next_deadline(),
             self.turns.next_deadline(),
             self.staging.next_deadline(),
@@ -417,14 +417,14 @@ class GridService(Leader):
         self.owned_later.on_time(now)
         if self.pacer is not None:
             self.pacer.on_time(now)
-        self.discarded.on_time(now)
+        self.deferred_free.on_time(now)
         self._purger.on_time(now)
         self.turns.on_time(now)
         self.staging.on_time(now)
         self.evictor.on_time(now)
         self.scans.on_time(now)
         self._expirer.on_time(now)
-        for owned in self._checks.due(self.owned, now):
+        for owned in self._anti_entropy.due(self.owned, now):
             owned.check_backups()
         if now < self._look_at:
             return

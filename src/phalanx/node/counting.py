@@ -71,7 +71,7 @@ class Counts:
     def _replicas(self, request: GetReplicas) -> Counting:
         grid = self._grid
         owned = [owned.replica for owned in grid.all_owned()]
-        followed = [*grid.followed.replicas.values(), *grid.followed.undivided.replicas()]
+        followed = [*grid.follower.replicas.values(), *grid.follower.undivided.replicas()]
         entries = hidden = size = 0
         for replica in owned + followed:
             for name, store in list(replica.maps.items()):

@@ -52,21 +52,21 @@ class Inquiries:
     def __init__(
         self,
         membership: MembershipService,
-        keeper: InstalledTable,
-        duties: PartitionCoordinator,
+        installed_table: InstalledTable,
+        coordinator: PartitionCoordinator,
         grid: GridService,
-        kept: OrphanedReplicas,
+        orphaned: OrphanedReplicas,
         history: History,
         outbox: Outbox,
     ) -> None:
         self._membership = membership
-        self._keeper = keeper
-        self._duties = duties
+        self._installed = installed_table
+        self._coordinator = coordinator
         self._grid = grid
-        self._kept = kept
+        self._orphaned = orphaned
         self._history = history
         self._out = outbox
-        self._counts = Counts(grid, kept, outbox)
+        self._counts = Counts(grid, orphaned, outbox)
 
     def routes(self) -> Routes:
         return route_each(Inquiry, self.on_inquiry)
@@ -100,17 +100,22 @@ class Inquiries:
                 return MembersReply(request.id, view, sorted(self._membership.suspicions.suspected))
             case GetTable():
                 if request.assign:
-                    self._duties.want_table(now)
+                    self._coordinator.want_table(now)
                 state = self._membership.state
                 founders = state.quorum.footing.founders if state.quorum.footing is not None else ()
                 return TableReply(
-                    request.id, self._keeper.table, view, tuple(state.former.places(now)), founders, state.age_ms(now)
+                    request.id,
+                    self._installed.table,
+                    view,
+                    tuple(state.former.places(now)),
+                    founders,
+                    state.age_ms(now),
                 )
             case GetSafety():
                 return self._safety(request.id, view, now)
             case GetLosses():
                 now_ms = self._grid.clock.read(now) >> COUNTER_BITS
-                return LossesReply(request.id, self._keeper.table.losses, view, now_ms)
+                return LossesReply(request.id, self._installed.table.losses, view, now_ms)
             case GetMigrations():
                 return self._migrations(request.id, now)
             case _:
@@ -118,7 +123,7 @@ class Inquiries:
 
     def _safety(self, request_id: int, view: MembersView, now: Millis) -> SafetyReply:
         """Answer by the table and by what this member knows itself: nobody else is asked."""
-        grid, table = self._grid, self._keeper.table
+        grid, table = self._grid, self._installed.table
         configured = table.maps.depth + 1
         wanted = min(configured, max(len(view.data_members), 1))
         present = [member in view for member in table.members]
@@ -128,30 +133,30 @@ class Inquiries:
         late = [partition for partition, each in grid.unsettled.items() if each.has_late_backup(now)]
         # Their backups are asked what they have when they are divided.
         late += [partition for partition in grid.owned_later.partitions if len(table.replicas(partition)) > 1]
-        migrating = {*grid.outgoing.active, *grid.followed.incoming}
+        migrating = {*grid.outgoing.active, *grid.follower.incoming}
         suspected = sorted(self._membership.suspicions.suspected)
         return SafetyReply(
             request_id, view, suspected, table.version, owned, len(copies) - owned,
             copies.count(1), sum(count < wanted for count in copies), len(late), len(migrating), wanted, configured,
-            self._kept.partition_count(), self._kept.entry_count(),
+            self._orphaned.partition_count(), self._orphaned.entry_count(),
         )  # fmt: skip
 
     def _migrations(self, request_id: int, now: Millis) -> MigrationsReply:
-        membership, duties = self._membership, self._duties
+        membership, coordinator = self._membership, self._coordinator
         if not membership.is_master:
             return MigrationsReply(request_id, membership.master, False, [], False, 0, 0, 0, 0, 0, [], [], [])
-        migrating = duties.migrating
+        migrating = coordinator.migrations
         remaining = migrating.remaining()
         under_way = [
             MigrationUnderWay(each.partition, each.migration, each.owner, each.phase.name.lower(), now - each.began_at)
             for each in migrating.underway.values()
         ]
-        kept = tuple(duties.kept(now))
-        leaving = [LeavingMember(member, replicas) for member, replicas in duties.handing_over()]
+        kept = tuple(coordinator.kept(now))
+        leaving = [LeavingMember(member, replicas) for member, replicas in coordinator.handing_over()]
         return MigrationsReply(
-            request_id, membership.master, True, duties.searching_for, duties.is_at_rest() and not kept,
-            migrating.arrived + remaining, migrating.arrived, remaining, migrating.done, duties.lacking(),
-            duties.without_table(), leaving, under_way, kept,
+            request_id, membership.master, True, coordinator.searching_for, coordinator.is_at_rest() and not kept,
+            migrating.arrived + remaining, migrating.arrived, remaining, migrating.done, coordinator.lacking(),
+            coordinator.without_table(), leaving, under_way, kept,
         )  # fmt: skip
 
 

@@ -100,33 +100,33 @@ class Node:
         self.membership = MembershipService(this, config, self._out, self.clock, carried)
         table = unassigned_table(config.partition_count, config.map_plan)
         self.grid = GridService(this, config, table, self._out, self.clock, self.membership)
-        self.keeper = InstalledTable(this, config, self._out, self.grid)
-        self.waking = PauseDetection(config, self.membership, self.keeper, self._out)
+        self.installed_table = InstalledTable(this, config, self._out, self.grid)
+        self.pause_detection = PauseDetection(config, self.membership, self.installed_table, self._out)
         self._history = History()
         self._departures = Departures(self._history, self._out)
-        self.duties = PartitionCoordinator(
-            this, config, self.keeper, self._out, self.waking.holds_until,
+        self.coordinator = PartitionCoordinator(
+            this, config, self.installed_table, self._out, self.pause_detection.holds_until,
             clock=self.clock, departure_of=self._departures.of,
         )  # fmt: skip
-        self.keeping = DataMerging(
+        self.data_merging = DataMerging(
             self.grid, kept if isinstance(kept, OrphanedReplicas) else OrphanedReplicas(), config.heartbeat_timeout_ms, self._out
         )  # fmt: skip
-        self._released = self.grid.held.released
+        self._released = self.grid.parked.released
         self._room = SERVED_IN_A_TURN
         """How many of these may still be served in this turn."""
         self.calls = CallRouter(config.call_timeout_ms, self._out)
-        self.loss_reports = LossReports(this, self.keeping.kept, self.clock, self._out)
+        self.loss_reports = LossReports(this, self.data_merging.orphaned, self.clock, self._out)
         self._inquiries = Inquiries(
-            self.membership, self.keeper, self.duties, self.grid, self.keeping.kept, self._history, self._out
+            self.membership, self.installed_table, self.coordinator, self.grid, self.data_merging.orphaned, self._history, self._out
         )  # fmt: skip
-        self._operators = OperatorRequests(self.membership, self.duties, self.grid.guard, self.clock, self._out)
+        self._operators = OperatorRequests(self.membership, self.coordinator, self.grid.guard, self.clock, self._out)
         self._handlers = self._awake = handlers_of(
             self.membership.routes(),
-            self.waking.routes(),
-            self.keeper.routes(),
-            self.duties.routes(),
+            self.pause_detection.routes(),
+            self.installed_table.routes(),
+            self.coordinator.routes(),
             grid_routes(self.grid),
-            self.keeping.routes(),
+            self.data_merging.routes(),
             self._inquiries.routes(),
             self._operators.routes(),
             route_each(m.Reply, self._on_reply),
@@ -139,14 +139,14 @@ class Node:
         """Whether the partitions are assigned, and this incarnation is not over."""
 
     def __repr__(self) -> str:
-        return f"Node({self.membership!r}, {self.keeper!r}, {self.duties!r}, {self.grid!r}, {self.calls!r}, {self.keeping!r})"
+        return f"Node({self.membership!r}, {self.installed_table!r}, {self.coordinator!r}, {self.grid!r}, {self.calls!r}, {self.data_merging!r})"
 
     def handle(self, event: Input, now: Millis) -> list[Effect]:
         """Take one input; return what is to be done because of it, in order. `now` never goes backwards."""
-        out, waking = self._out, self.waking
-        if now > waking.late_after and waking.notice(now):
-            self._handlers = self._awake | dict(waking.refusals())
-        waking.last = now
+        out, pauses = self._out, self.pause_detection
+        if now > pauses.late_after and pauses.notice(now):
+            self._handlers = self._awake | dict(pauses.refusals())
+        pauses.last = now
         self._room = SERVED_IN_A_TURN
         if isinstance(event, Received):
             self._on_message(event.sender, event.message, now)
@@ -156,17 +156,17 @@ class Node:
         elif isinstance(event, Call):
             self.calls.begin(event, now)
             if not self._is_serving:
-                self.duties.want_table(now)
+                self.coordinator.want_table(now)
                 self._follow_up(now)
             elif out.loopback:
                 self._follow_up(now)
         else:
             self._handle_other(event, now)
             self._follow_up(now)
-        if not waking.is_awake and waking.wakes_up(now) and not self._has_ended:
+        if not pauses.is_awake and pauses.wakes_up(now) and not self._has_ended:
             self._handlers = self._awake
-        if self.grid.followed.acks:
-            self.grid.followed.acknowledge()
+        if self.grid.follower.acks:
+            self.grid.follower.acknowledge()
         if out.recorded:
             self._history.add(out.recorded, now)
         return out.take()
@@ -183,7 +183,7 @@ class Node:
         else:
             self._handlers[kind](sender, message, now)
         if not self._is_serving and kind in _OF_PARTITIONS:
-            self.duties.want_table(now)
+            self.coordinator.want_table(now)
         out = self._out
         if out.has_news or out.loopback or self._released:
             self._follow_up(now)
@@ -214,23 +214,23 @@ class Node:
         """Return when time alone will matter next; an input `TimePassed` is due then."""
         # Asked after every turn of a driver, so without lists and generators.
         earliest = self.membership.next_deadline()
-        for machine in (self.duties, self.grid, self.calls, self.keeping, self.loss_reports, self._inquiries):
+        for machine in (self.coordinator, self.grid, self.calls, self.data_merging, self.loss_reports, self._inquiries):
             deadline = machine.next_deadline()
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
-        return self.waking.note_deadline(earliest)
+        return self.pause_detection.note_deadline(earliest)
 
     def serves(self, now: Millis) -> bool:
         """Whether this member knows that it is a member, also at a moment before the input that follows."""
-        return self.waking.serves(now)
+        return self.pause_detection.serves(now)
 
     def validate(self) -> None:
         """Raise `InvariantViolation` if the state as a whole is broken. Costly: for tests and the simulator."""
         self.membership.validate()
-        self.keeper.validate()
+        self.installed_table.validate()
         self.grid.validate()
         if self.membership.view is not None:
-            invariant(self.grid.table is self.keeper.table, "the grid works by the installed table")
+            invariant(self.grid.table is self.installed_table.table, "the grid works by the installed table")
             live = len(self.membership.view.data_members)
             invariant(self.grid.guard.live == live, "maps are protected by the installed view", node=self)
 
@@ -246,23 +246,23 @@ class Node:
         match event:
             case TimePassed():
                 self.membership.on_time(now)
-                self.duties.on_time(now)
+                self.coordinator.on_time(now)
                 self.grid.on_time(now)
                 self.calls.on_time(now)
-                self.keeping.on_time(now)
+                self.data_merging.on_time(now)
                 self._inquiries.on_time(now)
                 self.loss_reports.on_time(now)
-                if (self.calls.waiting or self.keeping) and not self._is_serving:
+                if (self.calls.waiting or self.data_merging) and not self._is_serving:
                     # What was asked for before may have been lost, or have come while the master could not decide.
-                    self.duties.want_table(now)
+                    self.coordinator.want_table(now)
             case LinkLost(peer) | LinkRefused(peer):
                 deserted = self._departures.on_link(event)
                 self.membership.on_link(event, now)
                 if deserted is not None:
-                    self.duties.on_deserted(deserted, now)
+                    self.coordinator.on_deserted(deserted, now)
                 self.calls.on_link(event, now)
                 self.grid.on_link_lost(MemberId(peer), now, is_refused=isinstance(event, LinkRefused))
-                self.keeping.on_link_lost(MemberId(peer), now)
+                self.data_merging.on_link_lost(MemberId(peer), now)
             case LinkUp(peer):
                 self._departures.on_link(event)
                 self.membership.on_link(event, now)
@@ -270,7 +270,7 @@ class Node:
             case Started(past):
                 self.membership.start(now, past)
             case LeaveWanted():
-                self.keeping.on_leave_wanted(now)
+                self.data_merging.on_leave_wanted(now)
             case _:
                 assert_never(event)
 
@@ -278,8 +278,8 @@ class Node:
 
     def _interests(self) -> list[Interest]:
         """Which machine takes which facts. In a round, machines have their turns from the first line to the last."""
-        membership, keeper, duties, grid, keeping = (
-            self.membership, self.keeper, self.duties, self.grid, self.keeping,
+        membership, installed_table, coordinator, grid, data_merging = (
+            self.membership, self.installed_table, self.coordinator, self.grid, self.data_merging,
         )  # fmt: skip
         return [
             *membership.interests(),
@@ -287,21 +287,21 @@ class Node:
             interest(EvacuationOver, membership.on_evacuation_ended),
             interest(KeptHandedIn, self.loss_reports.on_kept_handed_in),
             interest(KeptHandedIn, membership.on_kept_handed_in),
-            interest(MembershipChanged, keeper.on_membership),
-            interest_in_both(MembershipChanged, TableConfirmed, duties.on_membership),
+            interest(MembershipChanged, installed_table.on_membership),
+            interest_in_both(MembershipChanged, TableConfirmed, coordinator.on_membership),
             interest(NewView, self._on_view),
-            interest(NewView, keeping.on_view),
+            interest(NewView, data_merging.on_view),
             interest(NewView, grid.on_view),
             interest(TableConfirmed, self._on_table_confirmed),
             interest(TableConfirmed, grid.on_table),
             interest(NewTable, self._on_table),
-            interest(NewTable, keeping.on_table),
+            interest(NewTable, data_merging.on_table),
             interest_in_both(MembershipChanged, TableConfirmed, self.loss_reports.on_news),
             interest_in_both(MembershipChanged, TableConfirmed, membership.on_table),
-            interest(IncarnationOver, keeping.on_over),
+            interest(IncarnationOver, data_merging.on_over),
             interest(IncarnationOver, self.loss_reports.on_over),
-            interest(IncarnationOver, keeper.on_over),
-            interest(IncarnationOver, duties.on_over),
+            interest(IncarnationOver, installed_table.on_over),
+            interest(IncarnationOver, coordinator.on_over),
             interest(IncarnationOver, grid.on_over),
             interest(IncarnationOver, self._on_over),
         ]
@@ -331,7 +331,7 @@ class Node:
 
     def _on_reply(self, sender: MemberId, message: m.Reply, now: Millis) -> None:
         if message.id >= FIRST_ID:
-            self.keeping.on_reply(sender, message, now)
+            self.data_merging.on_reply(sender, message, now)
         else:
             self.calls.on_reply(sender, message, now)
 

@@ -11,7 +11,7 @@ from typing import assert_never
 from phalanx.common.clock import GridClock
 from phalanx.common.errors import ErrorCode, UsageError
 from phalanx.common.ids import Millis, Target
-from phalanx.grid.replication.protection import Guard
+from phalanx.grid.replication.protection import ProtectionGuard
 from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route_each
 from phalanx.membership.service import MembershipService
@@ -39,13 +39,13 @@ class OperatorRequests:
     def __init__(
         self,
         membership: MembershipService,
-        duties: PartitionCoordinator,
-        guard: Guard,
+        coordinator: PartitionCoordinator,
+        guard: ProtectionGuard,
         clock: GridClock,
         outbox: Outbox,
     ) -> None:
         self._membership = membership
-        self._duties = duties
+        self._coordinator = coordinator
         self._guard = guard
         self._clock = clock
         self._out = outbox
@@ -63,7 +63,7 @@ class OperatorRequests:
         """Carry out a request. Raises `UsageError` for what can never be granted."""
         if isinstance(request, ChangeLite):
             refusal = self._membership.want_lite(request.lite, now)
-        elif not self._duties.decides:
+        elif not self._coordinator.decides:
             master = self._membership.master or "a little later"
             refusal = f"only the master changes the partition table: ask {master}"
         elif isinstance(request, ReplaceContent):
@@ -78,13 +78,13 @@ class OperatorRequests:
         """Why it cannot be done now; empty: it is done."""
         match request:
             case AcknowledgeLosses():
-                return self._duties.acknowledge_losses(request.ids, request.by, now)
+                return self._coordinator.acknowledge_losses(request.ids, request.by, now)
             case AcceptView():
                 return self._membership.accept_view(request.view_version, now)
             case ChangePartitionCount():
-                return self._duties.change_partition_count(request.partition_count, now)
+                return self._coordinator.change_partition_count(request.partition_count, now)
             case ChangeMap():
-                self._duties.change_map(request.map, request.change, now)
+                self._coordinator.change_map(request.map, request.change, now)
                 return ""
             case _:
                 assert_never(request)
@@ -94,7 +94,7 @@ class OperatorRequests:
         is_write = request.wish is not Replacement.ABORT
         if is_write and (why := self._guard.why_refused(request.map, is_write=True, now=now)):
             return ErrorReply(request.id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
-        refusal, was_decided, begun = self._duties.replace_content(request, self._clock.stamp(now), now)
+        refusal, was_decided, begun = self._coordinator.replace_content(request, self._clock.stamp(now), now)
         if refusal:
             return ErrorReply(request.id, ErrorCode.NOT_READY, refusal)
         if request.wish is Replacement.BEGIN:

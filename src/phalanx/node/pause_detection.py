@@ -38,7 +38,7 @@ class PauseDetection:
     """What one member does from when it finds that it was away until it may serve."""
 
     def __init__(
-        self, config: NodeConfig, membership: MembershipService, keeper: InstalledTable, outbox: Outbox
+        self, config: NodeConfig, membership: MembershipService, installed_table: InstalledTable, outbox: Outbox
     ) -> None:
         self._late_ms = min(
             config.heartbeat_interval_ms,
@@ -50,7 +50,7 @@ class PauseDetection:
         confirmation, is later than that."""
         self._retry_ms = config.retry_interval_ms
         self._membership = membership
-        self._keeper = keeper
+        self._installed = installed_table
         self._out = outbox
         self.late_after: Millis = NEVER
         """An input that comes later than this finds a member that was away."""
@@ -148,7 +148,7 @@ class PauseDetection:
         if view is None or sender not in membership.members:
             return
         if membership.is_master and self.is_awake:
-            table = self._keeper.table.version
+            table = self._installed.table.version
         elif membership.master == sender:
             table = ON_ITS_OWN
         else:
@@ -163,7 +163,7 @@ class PauseDetection:
             self._followers.add(sender)
         elif sender == membership.master and (message.view_version, message.view_maker) == (view.version, view.maker):
             # What it has published came before this; where it was lost with a connection, it is asked again.
-            self._is_listed = self._keeper.table.version >= message.table_version
+            self._is_listed = self._installed.table.version >= message.table_version
 
     def _has_ended(self, now: Millis) -> bool:
         """Whether this member is awake from now on, or over."""

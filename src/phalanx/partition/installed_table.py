@@ -87,7 +87,9 @@ class InstalledTable:
         table = self.table
         what = "the table's version is the sum of its partitions', its plan's and its losses'"
         invariant(table.version == table.version_of_parts, what)
-        invariant(table.version >= self.installed_version, "no row is older than the master's table", keeper=self)
+        invariant(
+            table.version >= self.installed_version, "no row is older than the master's table", installed_table=self
+        )
         for partition, row in enumerate(table.rows):
             held = [index for index in row if index >= 0]
             invariant(len(set(held)) == len(held), "no member holds two replicas of a partition", partition=partition)

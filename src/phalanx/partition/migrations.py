@@ -117,7 +117,7 @@ class MigrationOutcome(NamedTuple):
     reason: str = ""
 
 
-class Migrating:
+class Migrations:
     """The targets, and the migrations under way."""
 
     def __init__(self, config: NodeConfig, outbox: Outbox) -> None:
@@ -142,7 +142,7 @@ class Migrating:
         """Partitions that have got to their targets since then."""
 
     def __repr__(self) -> str:
-        return f"Migrating({list(self.underway.values())}, targets={len(self._targets)})"
+        return f"Migrations({list(self.underway.values())}, targets={len(self._targets)})"
 
     @property
     def is_idle(self) -> bool:

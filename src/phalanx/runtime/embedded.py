@@ -132,8 +132,8 @@ class EmbeddedCaller:
         while True:
             node = self.node
             self.check_process()
-            if node is not None and node.keeper.is_assigned:
-                return node.keeper.table
+            if node is not None and node.installed_table.is_assigned:
+                return node.installed_table.table
             if node is None or self._loop.time() >= deadline:
                 why = node.calls.no_owners if node is not None else ""
                 raise UnavailableError(why or "the cluster has not assigned its partitions; is this member running?")

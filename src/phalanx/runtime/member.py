@@ -140,7 +140,7 @@ class Member:
     @property
     def table(self) -> PartitionTable:
         """The partition table installed here."""
-        return self.node.keeper.table
+        return self.node.installed_table.table
 
     @property
     def replicas_held(self) -> int:

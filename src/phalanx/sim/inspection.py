@@ -44,7 +44,7 @@ def purged_to(hosts: Iterable[Host]) -> int:
 def _replicas_of(host: Host) -> list[tuple[int, Replica]]:
     """List the partitions that a member holds, as owner or backup."""
     grid = host.running_node.grid
-    return [*((owned.number, owned.replica) for owned in grid.all_owned()), *grid.followed.replicas.items()]
+    return [*((owned.number, owned.replica) for owned in grid.all_owned()), *grid.follower.replicas.items()]
 
 
 def held_by(host: Host, purged: int) -> tuple[tuple[int, dict[str, dict[bytes, bytes]]], ...]:
@@ -52,7 +52,7 @@ def held_by(host: Host, purged: int) -> tuple[tuple[int, dict[str, dict[bytes, b
     of their own.
     """
     grid = host.running_node.grid
-    invariant(not grid.followed.undivided, "at rest every partition is divided", grid=grid)
+    invariant(not grid.follower.undivided, "at rest every partition is divided", grid=grid)
     return tuple((number, _entries_of(replica, purged)) for number, replica in _replicas_of(host))
 
 
@@ -64,9 +64,9 @@ def peek_at(host: Host, partitions: Collection[int], purged: int) -> Peek:
     for number in partitions:
         if (owned := grid.find_owned(number)) is not None:
             held[number] = _held_of(owned.replica, purged, answers=grid.owned[number] is owned)
-        elif (replica := grid.followed.replicas.get(number)) is not None:
+        elif (replica := grid.follower.replicas.get(number)) is not None:
             held[number] = _held_of(replica, purged, answers=False)
-    return Peek(node.membership.view, node.keeper.table, held)
+    return Peek(node.membership.view, node.installed_table.table, held)
 
 
 def _held_of(replica: Replica, purged: int, *, answers: bool) -> Held:
@@ -83,7 +83,7 @@ def _entries_of(replica: Replica, purged: int) -> dict[str, dict[bytes, bytes]]:
 
 
 def _remembered(replica: Replica) -> dict[bytes, bytes]:
-    told = replica.outcomes.export()
+    told = replica.deduplication.export()
     return {
         each.caller.encode(): repr((each.floor, sorted(zip(each.numbers, each.outcomes, strict=True)))).encode()
         for each in told
@@ -124,7 +124,7 @@ def copies(hosts: Iterable[Host], name: str) -> dict[bytes, list[Copy]]:
 
 def _handed_in(host: Host, name: str) -> Iterator[tuple[bytes, int]]:
     """Yield what a host has sent in a merge and nobody has acknowledged: it is sent again as long as the host lives."""
-    for sending in host.node.keeping.sendings if host.node is not None else ():
+    for sending in host.node.data_merging.sendings if host.node is not None else ():
         if (store := sending.replica.maps.get(name)) is None:
             continue
         batches = [each for each in sending.on_the_way.values() if isinstance(each, MergeBatch) and each.map == name]
@@ -139,14 +139,14 @@ def _lasting(host: Host) -> Iterator[Replica]:
     """Yield the replicas on a host that others may still get; none of a copy that is on its way."""
     node, kept = host.node, host.kept
     if node is not None:
-        grid, table = node.grid, node.keeper.table
-        kept = node.keeping.kept
+        grid, table = node.grid, node.installed_table.table
+        kept = node.data_merging.orphaned
         yield from [owned.replica for owned in grid.all_owned()]
-        for number, replica in grid.followed.replicas.items():
+        for number, replica in grid.follower.replicas.items():
             if number < table.partition_count and node.this in table.replicas(number):
                 yield replica
     # What is being handed in may have been acknowledged by its new owner, and is not handed in once more.
-    sent = [sending.replica for sending in node.keeping.sendings] if node is not None else []
+    sent = [sending.replica for sending in node.data_merging.sendings] if node is not None else []
     for side in kept.sides.values() if isinstance(kept, OrphanedReplicas) else ():
         for each in side.replicas.values():
             if not any(each.replica is replica for replica in sent):

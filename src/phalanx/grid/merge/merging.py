@@ -51,7 +51,7 @@ class DataMerging:
     """What one incarnation does with what its process keeps."""
 
     def __init__(self, grid: GridService, kept: OrphanedReplicas, patience_ms: Millis, outbox: Outbox) -> None:
-        self.kept = kept
+        self.orphaned = kept
         self._grid = grid
         self._patience_ms = patience_ms
         """How long members of the same side may need to come back."""
@@ -74,10 +74,10 @@ class DataMerging:
         """This member is to leave, at the latest then; None: it is not to leave, or may do so at once."""
 
     def __repr__(self) -> str:
-        return f"DataMerging({self.kept!r}, sendings={self.sendings}, leave_by={self.leave_by})"
+        return f"DataMerging({self.orphaned!r}, sendings={self.sendings}, leave_by={self.leave_by})"
 
     def __bool__(self) -> bool:
-        return bool(self.kept)
+        return bool(self.orphaned)
 
     # --- inputs ----------------------------------------------------------------------------------------------------
 
@@ -87,19 +87,19 @@ class DataMerging:
             return
         self._members = members
         self._at = {address_of(member): member for member in sorted(members)}
-        if self.kept:
+        if self.orphaned:
             self._ask_at = now
             self._send_again(lambda handed: handed.target not in members, now)
 
     def on_table(self, fact: NewTable, now: Millis) -> None:
         """The table was installed: from the first one with owners on, merge."""
-        if not self.kept or not self._grid.table.is_assigned:
+        if not self.orphaned or not self._grid.table.is_assigned:
             return
         if not self._taken_up:
             self._taken_up = True
             self._takes_over_at = now + (self._patience_ms if self.leave_by is None else 0)
             self._ask_at = now
-            for side in self.kept.unmerged():
+            for side in self.orphaned.unmerged():
                 side.begin(self._grid.table.losses, now)
                 self._grid.clock.observe(side.ended, now)
                 self._out.record(events.MergeStarted(side.former, len(side.replicas), side.entries))
@@ -110,10 +110,10 @@ class DataMerging:
         return route(KeptQuery, self.on_query), route(KeptAnswer, self.on_answer)
 
     def on_query(self, sender: MemberId, message: KeptQuery, now: Millis) -> None:
-        self._out.send(sender, self.kept.answer(message))
+        self._out.send(sender, self.orphaned.answer(message))
 
     def on_answer(self, sender: MemberId, message: KeptAnswer, now: Millis) -> None:
-        side_and_asked = [(side, side.ahead().get(message.former, [])) for side in self.kept.unmerged()]
+        side_and_asked = [(side, side.ahead().get(message.former, [])) for side in self.orphaned.unmerged()]
         for side, asked in side_and_asked:
             if side.of == message.of:
                 for partition in side.hear(message, asked, sender):
@@ -144,7 +144,7 @@ class DataMerging:
 
     def on_leave_wanted(self, now: Millis) -> None:
         """This member is to leave, as soon as others have what it keeps."""
-        if not self.kept:
+        if not self.orphaned:
             self._out.tell(KeptHandedIn())
         elif self.leave_by is None:
             self.leave_by = now + LEAVE_AFTER_MS
@@ -153,14 +153,14 @@ class DataMerging:
 
     def _let_leave(self, now: Millis) -> None:
         """Tell when a member that waited for this may leave: others have merged, or will merge, what is kept here."""
-        if self.leave_by is not None and (now >= self.leave_by or not self.kept.only_here(self._members)):
+        if self.leave_by is not None and (now >= self.leave_by or not self.orphaned.only_here(self._members)):
             self.leave_by = None
             self._out.tell(KeptHandedIn())
 
     # --- time ------------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> Millis | None:
-        if not self.kept:
+        if not self.orphaned:
             return None
         earliest = self._ask_at if self._taken_up else self.leave_by
         for deadline in (self._retry_at, self.leave_by):
@@ -169,7 +169,7 @@ class DataMerging:
         return earliest
 
     def on_time(self, now: Millis) -> None:
-        if self._taken_up and self.kept:
+        if self._taken_up and self.orphaned:
             if now >= self._ask_at:
                 self._ask_at = now + ASK_EVERY_MS
                 self._ask(now)
@@ -179,7 +179,7 @@ class DataMerging:
 
     def _ask(self, now: Millis) -> None:
         """Ask the incarnations that rank before this one what became of their replicas."""
-        for side in self.kept.unmerged():
+        for side in self.orphaned.unmerged():
             for former, partitions in side.ahead().items():
                 present = self._at.get(address_of(former))
                 if former in self._members:
@@ -210,7 +210,7 @@ class DataMerging:
 
     def _begin_sendings(self, now: Millis) -> None:
         under_way = {(sending.side.former, sending.partition) for sending in self.sendings}
-        for side in self.kept.unmerged():
+        for side in self.orphaned.unmerged():
             for partition, kept in list(side.replicas.items()):
                 if len(self.sendings) >= REPLICAS_AT_ONCE:
                     return
@@ -360,17 +360,17 @@ class DataMerging:
         for index, effect in enumerate(effects):
             if isinstance(effect, Finished) and (effect.rejoin or effect.failed):
                 self._keep_what_is_held(now)
-                effects[index] = msgspec.structs.replace(effect, kept=self.kept)
+                effects[index] = msgspec.structs.replace(effect, kept=self.orphaned)
 
     def _keep_what_is_held(self, now: Millis) -> None:
         grid = self._grid
         if grid.table.is_assigned:
-            grid.followed.undivided.divide_all()
-            held = grid.followed.replicas | {owned.number: owned.replica for owned in grid.all_owned()}
-            self.kept.add(keep(grid.this, grid.table, held, grid.clock.read(now)))
-            self.kept.losses = self.kept.losses.united_with(grid.table.losses)
-        if self.kept:
-            self._out.record(events.DataKept(self.kept.partition_count(), self.kept.entry_count()))
+            grid.follower.undivided.divide_all()
+            held = grid.follower.replicas | {owned.number: owned.replica for owned in grid.all_owned()}
+            self.orphaned.add(keep(grid.this, grid.table, held, grid.clock.read(now)))
+            self.orphaned.losses = self.orphaned.losses.united_with(grid.table.losses)
+        if self.orphaned:
+            self._out.record(events.DataKept(self.orphaned.partition_count(), self.orphaned.entry_count()))
 
     def _end(self, handed: Handed, now: Millis) -> None:
         """The owner has acknowledged it."""
@@ -393,7 +393,7 @@ class DataMerging:
 
     def _drop(self, side: OrphanedSide, partition: int, now: Millis) -> None:
         """A replica is merged."""
-        self._grid.followed.discarded.add(side.replicas.pop(partition).replica)
+        self._grid.follower.deferred_free.add(side.replicas.pop(partition).replica)
         side.done.add(partition)
         if not side.replicas:
             took_ms = now - (side.began_at if side.began_at is not None else now)

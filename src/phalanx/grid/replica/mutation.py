@@ -38,7 +38,7 @@ def apply(replica: Replica, mutation: Mutation, now: Millis) -> Sequence[MapStor
 
 def note_outcome(replica: Replica, applied: AppliedOperation, now: Millis) -> None:
     """Remember what became of a caller's operation."""
-    replica.outcomes.note(applied.caller, applied.number, applied.open_from, applied.outcome, now)
+    replica.deduplication.note(applied.caller, applied.number, applied.open_from, applied.outcome, now)
 
 
 def _put(replica: Replica, mutation: ReplicatePut, now: Millis) -> Sequence[MapStore]:

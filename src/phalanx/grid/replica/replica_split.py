@@ -95,10 +95,10 @@ def _child_of(replica: Replica, of: int) -> Replica:
 def _sort(replica: Replica, children: dict[int, Replica], partition_count: int, at_once: int) -> Steps:
     """Fill the children that are wanted at each moment."""
     batch = min(BATCH, at_once)
-    for caller in replica.outcomes.callers:
-        told = replica.outcomes.export([caller])
+    for caller in replica.deduplication.callers:
+        told = replica.deduplication.export([caller])
         for each in children.values():
-            each.outcomes.adopt(told)
+            each.deduplication.adopt(told)
         yield len(children) * (1 + len(told[0].numbers))
     staged = replica.staged.export()
     for each in children.values():

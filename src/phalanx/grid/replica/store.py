@@ -345,7 +345,17 @@ class Replica:
     """
 
     __slots__ = (
-        "ended", "epoch", "journals", "maps", "ordered_by", "ordered_for", "outcomes", "purged_to", "readings", "ruler", "seq",
+        "deduplication",
+        "ended",
+        "epoch",
+        "journals",
+        "maps",
+        "ordered_by",
+        "ordered_for",
+        "purged_to",
+        "readings",
+        "ruler",
+        "seq",
         "staged",
     )  # fmt: skip
 
@@ -364,7 +374,7 @@ class Replica:
         self.maps: dict[str, MapStore] = {}
         self.journals: dict[str, MapJournal] = {}
         """Of the maps that have one, also of those that hold nothing at present."""
-        self.outcomes = Deduplication()
+        self.deduplication = Deduplication()
         """What became of writes that may be asked for again."""
         self.readings = AccessStatistics()
         self.staged = Staged()

@@ -31,7 +31,7 @@ MOST_NOTES = 1_000
 SHORTEST_ROUND_MS: Millis = 1_000
 
 
-class Purger:
+class TombstonePurger:
     """Goes round the replicas of this member."""
 
     def __init__(self, keep_ms: Millis, clock: GridClock, replicas: Callable[[], list[Replica]]) -> None:

@@ -131,7 +131,7 @@ class CopySender:
 
     def start(self, ordered: Destination | None, of: int, view: ViewId, outbox: Outbox) -> None:
         replica = self._replica
-        outcomes = replica.outcomes.export()
+        outcomes = replica.deduplication.export()
         base_version, migration, _, ordered_by = ordered if ordered is not None else (0, None, None, None)
         start = CopyStart(
             self._partition, base_version, self._copy_id, replica.epoch, replica.seq, of, migration, outcomes, view,
@@ -271,7 +271,7 @@ class IncomingCopy:
         """The partition's version for which the migration was ordered; 0: for a backup that the table lists already."""
         self.ordered_by = start.ordered_by
         self.replica = Replica(start.epoch, start.seq, source)
-        self.replica.outcomes = Deduplication(start.outcomes)
+        self.replica.deduplication = Deduplication(start.outcomes)
         self.replica.staged = Staged(start.staged)
         self._copy_id = start.copy_id
         self._expected = 0

@@ -64,8 +64,8 @@ class Follower:
         """Partition to the migration to this member for which a copy arrives or has arrived, and whose outcome is open."""
         self.acks: dict[MemberId, dict[int, ReplicateAck]] = {}
         """Owner and partition to what the owner is to be told at the end of this input."""
-        self.discarded = discarded
-        self.undivided = UndividedReplicas(self.replicas, self.discarded)
+        self.deferred_free = discarded
+        self.undivided = UndividedReplicas(self.replicas, self.deferred_free)
         """Replicas of partitions of a smaller count."""
         self._owns = owns
         self._is_former = is_former
@@ -89,7 +89,7 @@ class Follower:
         copy = self.copies.get(partition)
         if copy is not None and copy.replica.epoch == message.epoch and copy.source == sender:
             if message.seq == copy.replica.seq + 1:
-                self.discarded.add_stores(apply(copy.replica, message, now))
+                self.deferred_free.add_stores(apply(copy.replica, message, now))
             return
         replica = self.replicas.get(partition)
         if self.undivided and (undivided := self.undivided.of_old_rule(partition, message.epoch, sender)) is not None:
@@ -100,7 +100,7 @@ class Follower:
                 self._out.send(sender, ProbeAnswer(partition, message.epoch, -1))
             return
         if message.seq == replica.seq + 1 and (useless := apply(replica, message, now)):
-            self.discarded.add_stores(useless)
+            self.deferred_free.add_stores(useless)
         if message.seq <= replica.seq:
             acks = self.acks.get(sender)
             if acks is None:
@@ -189,11 +189,11 @@ class Follower:
         """End a copy that arrives, if there is one."""
         copy = self.copies.pop(partition, None)
         if copy is not None:
-            self.discarded.add(copy.replica)
+            self.deferred_free.add(copy.replica)
 
     def _drop(self, partition: int) -> None:
         self.undivided.drop(partition)
-        self.discarded.add(self.replicas.pop(partition, None))
+        self.deferred_free.add(self.replicas.pop(partition, None))
 
     def _find(self, partition: int) -> Replica | None:
         """The replica that is here, also one that is not whole before another one is divided."""
@@ -264,7 +264,7 @@ class Follower:
             )
         }
         for partition in [p for p in held if p not in listed and p not in unfinished]:
-            self.discarded.add(held[partition])
+            self.deferred_free.add(held[partition])
         self.undivided.begin(listed, of, table)
 
     def _finalize(

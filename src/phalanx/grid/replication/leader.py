@@ -15,7 +15,7 @@ from phalanx.grid.replica.deferred_free import DeferredFree
 from phalanx.grid.replica.mutation import apply
 from phalanx.grid.replication.owned_partition import OwnedPartition, PendingWrite
 from phalanx.grid.replication.parked_requests import ParkedRequests
-from phalanx.grid.replication.protection import Guard
+from phalanx.grid.replication.protection import ProtectionGuard
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, Mutation, ReplicatePut, Reply
 
@@ -24,7 +24,13 @@ class Leader:
     """Owned partitions, by what they do at present: answer, are sealed, or wait."""
 
     def __init__(
-        self, this: MemberId, config: NodeConfig, table: PartitionTable, outbox: Outbox, clock: GridClock, guard: Guard
+        self,
+        this: MemberId,
+        config: NodeConfig,
+        table: PartitionTable,
+        outbox: Outbox,
+        clock: GridClock,
+        guard: ProtectionGuard,
     ) -> None:
         self.this = this
         self.config = config
@@ -45,12 +51,12 @@ class Leader:
         (`staged_rows`)."""
         self.awaiting_split: dict[int, None] = {}
         """Partitions that the table gives to this member, and whose replica has yet to be divided (`partition_split`)."""
-        self.held = ParkedRequests()
+        self.parked = ParkedRequests()
         self.unsettled: dict[int, OwnedPartition] = {}
         """Those that wait for a replica: for an acknowledgement, a probe or a copy."""
         self.expiring: dict[int, dict[str, None]] = {}
         """Partition to the maps in it that may have entries which expire."""
-        self.discarded = DeferredFree()
+        self.deferred_free = DeferredFree()
         """Stores that nobody needs any more, to be taken apart little by little."""
         self._copies_made = 0
 
@@ -76,7 +82,7 @@ class Leader:
     def refuse(self, caller: Target, request: KeyRequest | BulkRequest, partition: int) -> None:
         """Let a request for a partition that does not answer here wait for its outcome, or tell the caller who owns it."""
         if any(partition in each for each in (self.sealed, self.awaiting_split, self.unplaced)):
-            self.held.hold(caller, request, partition)
+            self.parked.hold(caller, request, partition)
             return
         if self.table.version == 0 or self.table.owner(partition) in (None, self.this):
             self.fail(caller, request.id, ErrorCode.NOT_READY, "the partition has no owner yet")
@@ -96,7 +102,7 @@ class Leader:
         `write`: of the caller who waits for it; it has one more partition to wait for if a backup must confirm.
         """
         if useless := apply(owned.replica, mutation, now):
-            self.discarded.add_stores(useless)
+            self.deferred_free.add_stores(useless)
         if type(mutation) is ReplicatePut and mutation.ttl_ms:
             self.note_expiry(owned, mutation.map)
         if owned.append(mutation, write) and write is not None:

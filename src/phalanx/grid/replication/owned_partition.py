@@ -30,7 +30,7 @@ from phalanx.grid.replication.committed_offset import CommittedOffsets
 from phalanx.grid.replication.copying import MAX_ON_THE_WAY, CopySender, Destination
 from phalanx.grid.replication.flow_control import CopyPacer
 from phalanx.grid.replication.progress import Stream, StreamState, StreamTurn
-from phalanx.grid.replication.protection import Guard
+from phalanx.grid.replication.protection import ProtectionGuard
 from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import (
     AppliedOperation,
@@ -71,7 +71,7 @@ class OwnedPartition:
         epoch: int,
         outbox: Outbox,
         pacer: CopyPacer | None = None,
-        guard: Guard | None = None,
+        guard: ProtectionGuard | None = None,
     ) -> None:
         """`pacer`: lets chunks of copies go; without, each goes as soon as the destination has taken one before it.
 

@@ -49,7 +49,7 @@ class UndividedReplicas:
     def __init__(self, replicas: dict[int, Replica], discarded: DeferredFree) -> None:
         self._replicas = replicas
         """Where the children go."""
-        self._discarded = discarded
+        self._deferred_free = discarded
         self._waiting: dict[int, Undivided] = {}
         """By the number that the partition had: nobody needs its children yet."""
         self._under_way: list[Division] = []
@@ -80,7 +80,7 @@ class UndividedReplicas:
         unfinished = self._division_of.keys() & held.keys()
         for division in self._under_way:
             for replica in division.divide_further(of, self._count, unfinished):
-                self._discarded.add(replica)
+                self._deferred_free.add(replica)
         self._division_of = {child: division for division in self._under_way for child in division.children}
         self._drop_useless()
         for partition, replica in held.items():
@@ -136,7 +136,7 @@ class UndividedReplicas:
         """Drop a child that is being made and that nobody needs any more."""
         division = self._division_of.pop(partition, None)
         if division is not None:
-            self._discarded.add(division.children.pop(partition))
+            self._deferred_free.add(division.children.pop(partition))
             self._drop_useless()
 
     def _drop_useless(self) -> None:
@@ -156,7 +156,7 @@ class UndividedReplicas:
         for child in division.children:
             del self._division_of[child]
         # Less in a turn, and more would be waiting for it than is divided meanwhile.
-        self._discarded.add(division.replica, HELD_AT_ONCE)
+        self._deferred_free.add(division.replica, HELD_AT_ONCE)
 
     def divide_all(self) -> None:
         """Divide what is left in one go: this incarnation ends, and serves nobody."""
@@ -186,12 +186,12 @@ class OwnedLater:
         self,
         partitions: dict[int, None],
         undivided: UndividedReplicas,
-        held: ParkedRequests,
+        parked: ParkedRequests,
         take_over: Callable[[int, Millis], None],
         answer: Callable[[MemberId, Probe], None],
     ) -> None:
         self._undivided = undivided
-        self._held = held
+        self._parked = parked
         self._take_over = take_over
         self._answer = answer
         self.partitions = partitions
@@ -212,9 +212,9 @@ class OwnedLater:
             return
         self._due_at = now + PAUSE_MS
         if self.partitions:
-            undivided.begin_for(self._held.most_wanted(self.partitions))
+            undivided.begin_for(self._parked.most_wanted(self.partitions))
         if undivided.is_under_way:
-            undivided.go_on(self._held.waiting)
+            undivided.go_on(self._parked.waiting)
         for partition in [partition for partition in self.partitions if not undivided.lacks(partition)]:
             self._take(partition, now)
         for partition in [partition for partition in undivided.questions if not undivided.lacks(partition)]:
@@ -224,13 +224,13 @@ class OwnedLater:
         """Serve this one now."""
         del self.partitions[partition]
         self._take_over(partition, now)
-        self._held.release(partition)
+        self._parked.release(partition)
 
     def drop(self, partition: int) -> None:
         """It is served already, or another member owns it by now: what has waited is served, or told so."""
         if partition in self.partitions:
             del self.partitions[partition]
-            self._held.release(partition)
+            self._parked.release(partition)
 
     def drop_all(self) -> None:
         for partition in list(self.partitions):

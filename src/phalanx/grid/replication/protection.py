@@ -41,7 +41,7 @@ class MajorityQuestion(Protocol):
         ...
 
 
-class Guard:
+class ProtectionGuard:
     """What one member knows of the protection of maps. It changes with the view, the table and, for the majority, time."""
 
     def __init__(self, this: MemberId, plan: MapPlan, majority: MajorityQuestion, outbox: Outbox) -> None:
@@ -61,7 +61,7 @@ class Guard:
         """What is refused at present, by the name for which it was set."""
 
     def __repr__(self) -> str:
-        return f"Guard(live={self.live}, watchful={self.is_watchful}, refusing={list(self._refusing)})"
+        return f"ProtectionGuard(live={self.live}, watchful={self.is_watchful}, refusing={list(self._refusing)})"
 
     def on_view(self, view: MembersView, now: Millis) -> None:
         """The view was installed: before anything is answered by it."""

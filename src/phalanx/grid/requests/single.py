@@ -73,7 +73,7 @@ def _put(grid: GridService, owned: OwnedPartition, caller: Target, request: Put,
     if (
         not owned.streams
         and not request.ttl_ms
-        and owned.replica.outcomes.note_next(caller, number, request.open_from, None, now)
+        and owned.replica.deduplication.note_next(caller, number, request.open_from, None, now)
     ):
         owned.put_unshared(request.map, request.key, grid.clock.stamped(request.value, now), now)
         grid.out.send(caller, DoneReply(request.id))

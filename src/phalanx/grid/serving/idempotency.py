@@ -34,7 +34,7 @@ from phalanx.wire.messages import (
 
 def was_applied(leader: Leader, owned: OwnedPartition, caller: Target, request: KeyWrite, now: Millis) -> bool:
     """Whether a write must not be applied (any more, or yet): then its caller is told why."""
-    outcomes = owned.replica.outcomes
+    outcomes = owned.replica.deduplication
     record = outcomes.callers.get(caller)
     if record is None:
         return not _has_room(leader, owned, caller, request, now)
@@ -62,7 +62,7 @@ def was_applied(leader: Leader, owned: OwnedPartition, caller: Target, request: 
 def _has_room(leader: Leader, owned: OwnedPartition, caller: Target, request: KeyWrite, now: Millis) -> bool:
     """Whether a write of a caller of whom nothing is known can be noted; else it is told to ask later."""
     most = leader.config.max_callers
-    if owned.replica.outcomes.has_room(caller, most, now):
+    if owned.replica.deduplication.has_room(caller, most, now):
         return True
     text = f"{most} callers have written to partition {owned.number} within minutes, and of more it is not kept what"
     advice = "let programs share a client, or raise max_callers of the members"
@@ -73,7 +73,7 @@ def _has_room(leader: Leader, owned: OwnedPartition, caller: Target, request: Ke
 def was_noted(owned: OwnedPartition, caller: Target, request: KeyWrite) -> bool:
     """Whether an earlier try of this write was applied here or where this replica was before, or may have been."""
     number = request.op or request.id
-    return number > 0 and owned.replica.outcomes.find(caller, number) is not OperationStanding.NEW
+    return number > 0 and owned.replica.deduplication.find(caller, number) is not OperationStanding.NEW
 
 
 def applied_as(

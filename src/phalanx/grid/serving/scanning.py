@@ -52,7 +52,7 @@ class WaitingScans:
     def end(self) -> None:
         """This incarnation is over: whoever waits is told so."""
         for _, requests in self._waiting.values():
-            self._leader.held.released += requests
+            self._leader.parked.released += requests
         self._waiting.clear()
         self._ordered.clear()
         self._useless.clear()
@@ -91,7 +91,7 @@ class WaitingScans:
             store.order.sort_some()
             store.order.used_at = now
             return
-        self._leader.held.released.append(requests.popleft())
+        self._leader.parked.released.append(requests.popleft())
         del self._waiting[place]
         if requests:
             # Behind the others: each map gets its turn.

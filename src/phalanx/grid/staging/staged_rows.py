@@ -41,7 +41,7 @@ def _hidden_in(owned: OwnedPartition) -> dict[tuple[str, str, bool], None]:
     return dict.fromkeys((target_of(each), job_of(each), kind_of(each) is HiddenKind.WHOLE) for each in names)
 
 
-class StagingKeeper:
+class OwnerStaging:
     """What one member knows of hidden maps in the partitions that it owns."""
 
     def __init__(self, leader: Leader, turns: WorkInTurns, evictor: Evictor, staging_ms: Millis) -> None:
@@ -59,7 +59,7 @@ class StagingKeeper:
         """When the next of them are served."""
 
     def __repr__(self) -> str:
-        return f"StagingKeeper({list(self._used_at)}, look_at={self._look_at})"
+        return f"OwnerStaging({list(self._used_at)}, look_at={self._look_at})"
 
     def touch(self, name: str, now: Millis) -> None:
         """A hidden map is used."""
@@ -115,7 +115,7 @@ class StagingKeeper:
         for."""
         leader, room = self._leader, self._turns.rows_at_once
         while self.unplaced and room > 0:
-            partition = leader.held.most_wanted(self.unplaced)
+            partition = leader.parked.most_wanted(self.unplaced)
             owned = self.unplaced[partition]
             if owned.replica.staged.rest is not None:
                 room -= self._finish_step(owned, owned.replica.staged.rest, now)
@@ -123,7 +123,7 @@ class StagingKeeper:
             del self.unplaced[partition]
             room -= self.place(owned, now)
             leader.owned[partition] = owned
-            leader.held.release(partition)
+            leader.parked.release(partition)
 
     def _finish_step(self, owned: OwnedPartition, rest: ReplicateStaged, now: Millis) -> int:
         """Do the rest of a step, or another part of it. Returns about how many rows that were."""
@@ -176,7 +176,7 @@ class StagingKeeper:
     def let_go(self, partition: int) -> None:
         """It is sealed, or not owned here any more: its next owner does what is left."""
         if self.unplaced.pop(partition, None) is not None:
-            self._leader.held.release(partition)
+            self._leader.parked.release(partition)
 
     def next_deadline(self) -> Millis | None:
         if not self.unplaced:

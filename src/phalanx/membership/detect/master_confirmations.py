@@ -11,7 +11,7 @@ from collections.abc import Collection
 from phalanx.common.ids import MemberId, Millis
 
 
-class Confirmations:
+class MasterConfirmations:
     """When each expected member was last heard to confirm."""
 
     def __init__(self) -> None:

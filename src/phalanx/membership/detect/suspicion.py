@@ -17,7 +17,7 @@ from phalanx.common.transitions import TransitionTable
 from phalanx.machine.outbox import Outbox
 from phalanx.membership.detect.connection_evidence import ConnectionEvidence
 from phalanx.membership.detect.failure_detector import FailureDetector, make_failure_detector
-from phalanx.membership.detect.master_confirmations import Confirmations
+from phalanx.membership.detect.master_confirmations import MasterConfirmations
 from phalanx.wire.events import MemberSuspected, SuspicionRemoved
 
 
@@ -68,7 +68,7 @@ class Suspicions:
         self._interval_ms = config.heartbeat_interval_ms
         self._detector: FailureDetector = make_failure_detector(config)
         self._evidence = ConnectionEvidence(config.connection_grace_ms, config.retry_interval_ms)
-        self._confirmations = Confirmations()
+        self._confirmations = MasterConfirmations()
         self._trust: dict[MemberId, Trust] = {}
         """The other members of the view, and what this one thinks of each. `_turn` alone changes it."""
         self._watched: frozenset[MemberId] = frozenset()

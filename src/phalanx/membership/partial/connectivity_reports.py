@@ -22,7 +22,7 @@ UNREPEATED = 3
 back. Two messages may be lost with their connections."""
 
 
-class Reports:
+class ConnectivityReports:
     """What slaves have reported to this master since it is the master."""
 
     def __init__(self, rounds: int, most: int) -> None:
@@ -41,7 +41,7 @@ class Reports:
         self._began = 0
 
     def __repr__(self) -> str:
-        return f"Reports({self._by}, {self._ticks - self._changed} heartbeats without a change, of {self._rounds})"
+        return f"ConnectivityReports({self._by}, {self._ticks - self._changed} heartbeats without a change, of {self._rounds})"
 
     def __bool__(self) -> bool:
         return bool(self._since)

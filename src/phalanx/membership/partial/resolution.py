@@ -32,7 +32,7 @@ from phalanx.common.transitions import TransitionTable
 from phalanx.common.view import MembersView
 from phalanx.membership.connectivity import ConnectedSet, Search, count_holders
 from phalanx.membership.outgoing import tell_diverged
-from phalanx.membership.partial.connectivity_reports import Reports
+from phalanx.membership.partial.connectivity_reports import ConnectivityReports
 from phalanx.membership.state import MembershipState
 from phalanx.membership.views.administration import Administration
 from phalanx.wire import events
@@ -108,10 +108,10 @@ class Resolution:
         """Return what is to be moved before members are removed, while EVACUATING."""
         return self._state.evacuation
 
-    def _no_reports(self) -> Reports:
+    def _no_reports(self) -> ConnectivityReports:
         config = self._state.config
         rounds = config.partial_resolution_heartbeats
-        return Reports(rounds, rounds + -(-config.heartbeat_timeout_ms // config.heartbeat_interval_ms))
+        return ConnectivityReports(rounds, rounds + -(-config.heartbeat_timeout_ms // config.heartbeat_interval_ms))
 
     def validate(self) -> None:
         """Raise `InvariantViolation` unless what must hold between any two inputs does."""

@@ -19,7 +19,7 @@ from phalanx.membership.outgoing import members_update, send_view, tell_diverged
 from phalanx.membership.role import RoleTurn
 from phalanx.membership.state import MembershipState
 from phalanx.membership.view_installation import install_view
-from phalanx.membership.views.master_handover import HandOver
+from phalanx.membership.views.master_handover import MasterHandover
 from phalanx.membership.views.publication import Publication, Publications
 from phalanx.wire import events
 from phalanx.wire.messages import (
@@ -49,7 +49,7 @@ class Administration:
         """Joiners that wait for the next view, and their requests."""
         self._let_go: dict[MemberId, int] = {}
         """Members that left in good order, and the version of the view without them, until they say that they are over."""
-        self.hand_over: HandOver | None = None
+        self.hand_over: MasterHandover | None = None
         """This member was the master and has made a view without itself: it decides nothing any more."""
         self.next_publication = 0
         self.links = BrokenLinks(state.config)
@@ -385,7 +385,7 @@ class Administration:
         footing = state.quorum.next_footing(new, left=state.quorum.voter)
         state.turn(RoleTurn.HANDS_OVER)
         deadline = now + state.config.join_acknowledgement_ms
-        self.hand_over = HandOver(
+        self.hand_over = MasterHandover(
             MembersUpdate(new, state.has_started, footing, state.former.told()), deadline, self._out
         )
 

@@ -11,7 +11,7 @@ from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import MembersUpdate
 
 
-class HandOver:
+class MasterHandover:
     """From the last view that this master makes to its leaving: all have acknowledged it, or the time is over."""
 
     def __init__(self, update: MembersUpdate, deadline: Millis, outbox: Outbox) -> None:
@@ -24,7 +24,7 @@ class HandOver:
             self.repeat(member)
 
     def __repr__(self) -> str:
-        return f"HandOver(ver:{self.view.version}, waiting_for={sorted(self._waiting_for)})"
+        return f"MasterHandover(ver:{self.view.version}, waiting_for={sorted(self._waiting_for)})"
 
     def repeat(self, member: MemberId) -> None:
         """Tell a member that may not have heard of it."""

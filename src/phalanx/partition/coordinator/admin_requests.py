@@ -10,7 +10,7 @@ from phalanx.common.errors import UsageError
 from phalanx.common.ids import Millis
 from phalanx.common.map_settings import MapChange
 from phalanx.machine.outbox import Outbox
-from phalanx.partition.coordinator.table_publication import Publishing
+from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire import events
 
@@ -21,9 +21,9 @@ MOST_PARTS = 64
 class AdminRequests:
     """Takes them, and makes the tables that fulfil them."""
 
-    def __init__(self, keeper: InstalledTable, publishing: Publishing, outbox: Outbox) -> None:
-        self._keeper = keeper
-        self._publishing = publishing
+    def __init__(self, installed_table: InstalledTable, publication: TablePublication, outbox: Outbox) -> None:
+        self._installed = installed_table
+        self._publication = publication
         self._out = outbox
         self.count = 0
         """Into how many partitions to divide the present ones as soon as no migration is under way; 0: not asked."""
@@ -33,9 +33,9 @@ class AdminRequests:
 
         True: it is to have another number of backups. Raises `UsageError` for what no map can be.
         """
-        table = self._keeper.table.with_maps(self._keeper.table.maps.with_change(name, change))
-        self._keeper.install(table, table.version)
-        self._publishing.note_all_changed(now)
+        table = self._installed.table.with_maps(self._installed.table.maps.with_change(name, change))
+        self._installed.install(table, table.version)
+        self._publication.note_all_changed(now)
         if change.protection is not None:
             p = change.protection
             self._out.record(events.MapProtected(name, p.minimum, p.majority, p.reads, p.writes, table.version))
@@ -48,11 +48,11 @@ class AdminRequests:
 
     def want_count(self, count: int) -> bool:
         """Divide all partitions. False: there are so many. Raises `UsageError` if there cannot be."""
-        present = self._keeper.table.partition_count
+        present = self._installed.table.partition_count
         if count == present:
             self.count = 0  # Or it was asked for by mistake, and is taken back.
             return False
-        if not self._keeper.is_assigned:
+        if not self._installed.is_assigned:
             raise UsageError("nothing is stored yet: set partition_count in the configuration of all members instead")
         most = min(present * MOST_PARTS, MAX_PARTITIONS)
         if not present < count <= most or count % present:
@@ -65,8 +65,8 @@ class AdminRequests:
     def divide(self, now: Millis) -> None:
         """Divide the partitions as asked: one version of the table, and no data moves."""
         count, self.count = self.count, 0
-        before = self._keeper.table
+        before = self._installed.table
         table = before.with_partition_count(count)
-        self._keeper.install(table, table.version)
-        self._publishing.note_all_changed(now)
+        self._installed.install(table, table.version)
+        self._publication.note_all_changed(now)
         self._out.record(events.PartitionsDivided(before.partition_count, count, table.version))

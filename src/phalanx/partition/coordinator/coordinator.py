@@ -25,15 +25,15 @@ from phalanx.machine.outbox import Outbox
 from phalanx.machine.routes import Routes, route
 from phalanx.partition.coordinator.admin_requests import AdminRequests
 from phalanx.partition.coordinator.eligibility import EligibleMembers
-from phalanx.partition.coordinator.evacuation import Evacuating, find_endangered
+from phalanx.partition.coordinator.evacuation import EvacuationProgress, find_endangered
 from phalanx.partition.coordinator.loss_records import Departure, LossRecords
-from phalanx.partition.coordinator.map_replacement import Replacing
+from phalanx.partition.coordinator.map_replacement import MapReplacement
 from phalanx.partition.coordinator.promotion_hold import PromotionHold
 from phalanx.partition.coordinator.redundancy import Redundancy
-from phalanx.partition.coordinator.substitute_replicas import with_stand_ins
-from phalanx.partition.coordinator.table_publication import Publishing
+from phalanx.partition.coordinator.substitute_replicas import with_substitutes
+from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.installed_table import InstalledTable
-from phalanx.partition.migrations import Migrating, MigrationOutcome
+from phalanx.partition.migrations import MigrationOutcome, Migrations
 from phalanx.partition.recovery.repair import repair
 from phalanx.partition.recovery.table_search import TableSearch
 from phalanx.wire import events
@@ -58,7 +58,7 @@ class PartitionCoordinator:
         self,
         this: MemberId,
         config: NodeConfig,
-        keeper: InstalledTable,
+        installed_table: InstalledTable,
         outbox: Outbox,
         holds_until: Callable[[], Millis] = lambda: 0,
         *,
@@ -68,7 +68,7 @@ class PartitionCoordinator:
         """`holds_until`: as for `PromotionHold`; `departure_of`: how a member went that is in the view no more."""
         self.this = this
         self._config = config
-        self._keeper = keeper
+        self._installed = installed_table
         self._out = outbox
         self._hold = PromotionHold(this, holds_until, outbox)
         self._has_started = True
@@ -78,23 +78,23 @@ class PartitionCoordinator:
         """Those of the view."""
         self._search: TableSearch | None = None
         self._searches_made = 0
-        self.migrating = Migrating(config, outbox)
-        self._evacuating = Evacuating(outbox)
+        self.migrations = Migrations(config, outbox)
+        self._evacuation = EvacuationProgress(outbox)
         self._redundancy = Redundancy(outbox)
-        self._publishing = Publishing(config.publish_interval_ms, config.retry_interval_ms, outbox)
-        self._holders = EligibleMembers(this, keeper, self._publishing)
-        self._wishes = AdminRequests(keeper, self._publishing, outbox)
-        self._replacing = Replacing(keeper, self._publishing, config.staging_ms, outbox)
+        self._publication = TablePublication(config.publish_interval_ms, config.retry_interval_ms, outbox)
+        self._eligible = EligibleMembers(this, installed_table, self._publication)
+        self._admin_requests = AdminRequests(installed_table, self._publication, outbox)
+        self._replacement = MapReplacement(installed_table, self._publication, config.staging_ms, outbox)
         self._losses = LossRecords(
-            this, keeper, self._publishing, outbox, clock or GridClock(), departure_of, config.former_members_ms
+            this, installed_table, self._publication, outbox, clock or GridClock(), departure_of, config.former_members_ms
         )  # fmt: skip
         self._plan_because = ""
         """Why targets must be worked out anew; empty: they need not."""
-        self._has_stand_ins = False
+        self._has_substitutes = False
         """Whether somebody is to hold replicas in the place of a member that their owner cannot reach."""
 
     def __repr__(self) -> str:
-        return f"PartitionCoordinator(leads={self._leads}, held={self._hold.is_active and self._hold.until()}, search={self._search}, {self.migrating!r})"
+        return f"PartitionCoordinator(leads={self._leads}, held={self._hold.is_active and self._hold.until()}, search={self._search}, {self.migrations!r})"
 
     @property
     def decides(self) -> bool:
@@ -106,26 +106,26 @@ class PartitionCoordinator:
         view, leads = fact.view, fact.leads
         self._has_started = fact.has_started
         self._evacuate(fact.evacuation, confirmed.table, now)
-        became_master, before = leads and not self._leads, self._holders.view
-        self._plan_because = self._holders.news(view, fact.leaving) or self._plan_because
+        became_master, before = leads and not self._leads, self._eligible.view
+        self._plan_because = self._eligible.news(view, fact.leaving) or self._plan_because
         self._leads = leads
-        self._publishing.view = view.id
+        self._publication.view = view.id
         if before is not view:
             self._members = frozenset(view.members)
         if not leads:
-            self._search, self._wishes.count = None, 0
-            self._replacing.forget()
+            self._search, self._admin_requests.count = None, 0
+            self._replacement.forget()
             self._losses.forget()
-            self.migrating.forget_all()
+            self.migrations.forget_all()
             return
         if before is not None and before is not view:
             self._losses.note_departures(before, view, now)
         if became_master:
-            self._publishing.forget_members()
-            self.migrating.forget_all()
+            self._publication.forget_members()
+            self.migrations.forget_all()
             self._start_search(view, now)
         else:
-            self._publishing.keep_only(self._members)
+            self._publication.keep_only(self._members)
             if self._search is not None:
                 self._search.on_view(view)
         self._end_search_if_over(now)
@@ -150,24 +150,30 @@ class PartitionCoordinator:
     def on_table_request(self, sender: MemberId, message: TableRequest, now: Millis) -> None:
         if self.decides:
             self._assign_first(now)
-            self._publishing.tell_all(sender, self._keeper.table)
+            self._publication.tell_all(sender, self._installed.table)
 
     def on_fetched_table(self, sender: MemberId, message: FetchedTable, now: Millis) -> None:
         if self._search is not None:
             self._search.on_answer(sender, message)
-            self._publishing.note_confirmed(sender, 0)
+            self._publication.note_confirmed(sender, 0)
             self._end_search_if_over(now)
             if self.decides:
                 self._repair(now)
                 self._go_on(now)
 
     def on_migration_ready(self, sender: MemberId, message: MigrationReady, now: Millis) -> None:
-        if self.decides and (outcome := self.migrating.on_ready(sender, message, self._keeper.table, now)) is not None:
+        if (
+            self.decides
+            and (outcome := self.migrations.on_ready(sender, message, self._installed.table, now)) is not None
+        ):
             self._apply([outcome], now)
             self._go_on(now)
 
     def on_migration_answer(self, sender: MemberId, message: MigrationAnswer, now: Millis) -> None:
-        if self.decides and (outcome := self.migrating.on_answer(sender, message, self._keeper.table, now)) is not None:
+        if (
+            self.decides
+            and (outcome := self.migrations.on_answer(sender, message, self._installed.table, now)) is not None
+        ):
             self._apply([outcome], now)
             # Somebody who took part may have left meanwhile: then the row waited for this answer.
             self._repair(now)
@@ -178,7 +184,7 @@ class PartitionCoordinator:
         """A member that missed a table gets the present one; one that speaks for the first time can be given replicas."""
         if not self.decides or sender not in self._members:
             return
-        if self._publishing.on_confirmation(sender, message.table_version, self._keeper.table, now):
+        if self._publication.on_confirmation(sender, message.table_version, self._installed.table, now):
             self._plan_because = "a member has joined"
             self._go_on(now)
 
@@ -186,15 +192,15 @@ class PartitionCoordinator:
         """A member has the table; what only this master knows would be lost with it."""
         if not self.decides:
             return
-        is_new = self._publishing.note_confirmed(sender, message.version)
+        is_new = self._publication.note_confirmed(sender, message.version)
         if message.is_behind:
-            self._publishing.tell_all(sender, self._keeper.table)
-        self._publishing.evict(self._joined().others(self.this))
+            self._publication.tell_all(sender, self._installed.table)
+        self._publication.evict(self._joined().others(self.this))
         self._note_redundancy(now)
-        self._replacing.go_on(self._joined().others(self.this), now)
+        self._replacement.go_on(self._joined().others(self.this), now)
         if is_new:
             self._plan_because = "a member has joined"
-        if is_new or self._publishing.is_due(now):
+        if is_new or self._publication.is_due(now):
             self._go_on(now)
         self._tell_handed_over(now)
 
@@ -211,7 +217,7 @@ class PartitionCoordinator:
 
     def acknowledge_losses(self, ids: Collection[str], by: str, now: Millis) -> str:
         """Tell some losses no more. Returns why that is not done yet; empty: it is. Raises `UsageError` for unknown ones."""
-        invariant(self.decides, "only the master changes the partition table (DL-04)", duties=self)
+        invariant(self.decides, "only the master changes the partition table (DL-04)", coordinator=self)
         refusal = self._losses.acknowledge(ids, by, self._joined().others(self.this), now)
         self._go_on(now)
         return refusal
@@ -219,20 +225,20 @@ class PartitionCoordinator:
     def replace_content(self, request: ReplaceContent, stamp: int, now: Millis) -> tuple[str, bool, int]:
         """Take a job's request to replace a map's content: why it is not so yet (empty: it is), whether the
         job's content was decided upon, and the stamp with which it began. Raises `UsageError` for what cannot be any more."""
-        invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
-        refusal = self._replacing.ask(request, stamp, self._joined().others(self.this), now)
-        if self._publishing.is_due(now):
+        invariant(self.decides, "only the master changes the partition table (DL-04)", coordinator=self)
+        refusal = self._replacement.ask(request, stamp, self._joined().others(self.this), now)
+        if self._publication.is_due(now):
             self._publish(now)
         name, job = request.map, request.job
-        return refusal, self._replacing.was_decided(name, job), self._replacing.begun(name, job)
+        return refusal, self._replacement.was_decided(name, job), self._replacement.begun(name, job)
 
     def change_map(self, name: str, change: MapChange, now: Millis) -> None:
         """Let a map be another from now on (an empty name: all for which nothing else was set).
 
         Replicas are added and cleared by migrations like any other. Raises `UsageError` for what no map can be.
         """
-        invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
-        if self._wishes.change_map(name, change, now):
+        invariant(self.decides, "only the master changes the partition table (DL-04)", coordinator=self)
+        if self._admin_requests.change_map(name, change, now):
             self._plan_because = "the number of backups changed"
             self._go_on(now)
 
@@ -241,18 +247,18 @@ class PartitionCoordinator:
 
         No migration begins meanwhile, so it is done when those under way have ended.
         """
-        invariant(self.decides, "only the master changes the partition table (DL-04)", duties=self)
-        if not self._wishes.want_count(count):
+        invariant(self.decides, "only the master changes the partition table (DL-04)", coordinator=self)
+        if not self._admin_requests.want_count(count):
             return ""
         self._go_on(now)
-        if not self._wishes.count:
+        if not self._admin_requests.count:
             return ""
-        under_way = counted(len(self.migrating.underway), "migration is", "migrations are")
+        under_way = counted(len(self.migrations.underway), "migration is", "migrations are")
         return f"{under_way} under way, and no other begins until that has ended: ask again"
 
     def _divide(self, now: Millis) -> None:
-        self._wishes.divide(now)
-        self.migrating.forget_all()
+        self._admin_requests.divide(now)
+        self.migrations.forget_all()
         self._plan_because = "the partitions were divided"
         self._publish(now)
 
@@ -260,39 +266,39 @@ class PartitionCoordinator:
 
     def _tell_handed_over(self, now: Millis) -> None:
         """Tell which members that are to leave, or are to be removed, are not needed any more."""
-        table = self._keeper.table
+        table = self._installed.table
         if ready := self._may_leave(now):
             self._out.tell(ReplicasHandedOver(tuple(ready), table))
-        if (order := self._evacuating.order) is not None and self._is_evacuated(order):
+        if (order := self._evacuation.order) is not None and self._is_evacuated(order):
             self._out.tell(EvacuationOver(order))
 
     def _may_leave(self, now: Millis) -> list[MemberId]:
         """Leaving members that hold nothing any more, as all that stay know: nothing is lost when they go."""
-        if not self._holders.leaving or not self.decides or not self._is_known_to_all():
+        if not self._eligible.leaving or not self.decides or not self._is_known_to_all():
             return []
-        ready = [member for member in self._holders.leaving if not self.replicas_to_hand_over(member)]
-        waits = self._hold.waits_for_gone(self._keeper.table, self._joined(), now)
+        ready = [member for member in self._eligible.leaving if not self.replicas_to_hand_over(member)]
+        waits = self._hold.waits_for_gone(self._installed.table, self._joined(), now)
         return [member for member in ready if member != self.this or not waits]
 
     def _evacuate(self, order: Evacuation | None, table: PartitionTable, now: Millis) -> None:
         """Members will be removed that still reach this one: what only they hold comes first; None: it is over."""
-        if self._evacuating.take(order, table, now):
+        if self._evacuation.take(order, table, now):
             self._plan_because = (
                 "members are cut off from others" if order is not None else "nobody is cut off any more"
             )
 
     def _is_evacuated(self, order: Evacuation) -> bool:
         """Whether nothing is left that could be moved before members are removed that cannot reach others."""
-        table = self._keeper.table
+        table = self._installed.table
         if not self.decides:
             return False
-        if self._plan_because and self._keeper.is_assigned:
+        if self._plan_because and self._installed.is_assigned:
             return False
-        return not find_endangered(table, order.kept, self.migrating.on_the_way())
+        return not find_endangered(table, order.kept, self.migrations.on_the_way())
 
     def replicas_to_hand_over(self, member: MemberId) -> int:
         """Return how many replicas others must take over before this member may go."""
-        return self._holders.to_hand_over(member)
+        return self._eligible.to_hand_over(member)
 
     @property
     def searching_for(self) -> list[MemberId]:
@@ -302,9 +308,9 @@ class PartitionCoordinator:
     def is_at_rest(self) -> bool:
         """Whether nothing is planned or moved any more, nobody leaves, and everybody knows."""
         # As long as nothing is assigned there is nothing to plan, whatever the reasons.
-        has_plans = bool(self._plan_because) and self._keeper.is_assigned
-        is_planned = self.decides and not self._hold.is_active and not has_plans and self.migrating.is_idle
-        return is_planned and not self._holders.leaving and not self.without_table()
+        has_plans = bool(self._plan_because) and self._installed.is_assigned
+        is_planned = self.decides and not self._hold.is_active and not has_plans and self.migrations.is_idle
+        return is_planned and not self._eligible.leaving and not self.without_table()
 
     def kept(self, now: Millis) -> list[KeptByMember]:
         """The members that have yet to merge what they keep of a side that gave up its cluster."""
@@ -312,33 +318,35 @@ class PartitionCoordinator:
 
     def without_table(self) -> list[MemberId]:
         """Members that have not said that they have the present table."""
-        others = self._joined().others(self.this) if self.decides and self._keeper.is_assigned else ()
-        return [member for member in others if not self._publishing.is_known_to([member], self._keeper.table.version)]
+        others = self._joined().others(self.this) if self.decides and self._installed.is_assigned else ()
+        return [
+            member for member in others if not self._publication.is_known_to([member], self._installed.table.version)
+        ]
 
     def lacking(self) -> int:
         """Return how many partitions miss replicas on members that stay."""
-        return self._holders.lacking()
+        return self._eligible.lacking()
 
     def handing_over(self) -> list[tuple[MemberId, int]]:
         """Members that want to leave, and how many replicas others must take over first."""
-        return [(member, self.replicas_to_hand_over(member)) for member in self._holders.leaving]
+        return [(member, self.replicas_to_hand_over(member)) for member in self._eligible.leaving]
 
     def on_over(self, fact: IncarnationOver, now: Millis) -> None:
         """It decides nothing any more."""
         self._leads = False
         self._search = None
         self._losses.forget()
-        self.migrating.forget_all()
+        self.migrations.forget_all()
 
     def next_deadline(self) -> Millis | None:
         if not self._leads:
             return None
         if self._search is not None:
             return self._search.next_deadline()
-        deadline = self._publishing.next_deadline()
+        deadline = self._publication.next_deadline()
         if self._hold.is_active:
             deadline = min(deadline, self._hold.until())
-        other = self.migrating.next_deadline()
+        other = self.migrations.next_deadline()
         return deadline if other is None or other > deadline else other
 
     def on_time(self, now: Millis) -> None:
@@ -346,7 +354,7 @@ class PartitionCoordinator:
             self._search.ask(now)
         if not self.decides:
             return
-        self.migrating.repeat(now)
+        self.migrations.repeat(now)
         if self._hold.is_active:
             self._repair(now)
         self._go_on(now)
@@ -354,11 +362,11 @@ class PartitionCoordinator:
 
     def _holds(self, now: Millis) -> bool:
         """Whether the table must stay as it is for a while."""
-        return self._hold.holds(self._keeper.table, self._joined(), now)
+        return self._hold.holds(self._installed.table, self._joined(), now)
 
     def _start_search(self, view: MembersView, now: Millis) -> None:
         self._searches_made += 1
-        own, retry_ms = self._keeper.answer_search(self._searches_made), self._config.retry_interval_ms
+        own, retry_ms = self._installed.answer_search(self._searches_made), self._config.retry_interval_ms
         self._search = TableSearch(self.this, own, view, retry_ms, self._out)
         if self._search.waiting_for:
             self._out.record(events.TableSearchStarted(tuple(self._search.waiting_for)))
@@ -371,8 +379,8 @@ class PartitionCoordinator:
         self._search = None
         rolled_back = tuple(state.partition for state in found.rolled_back)
         self._out.record(events.TableSearchEnded(found.found_at, found.table.version, rolled_back, found.adopted))
-        self._keeper.lead(found.completed, found.table)
-        self._publishing.begin(found.completed, self._keeper.table.version)
+        self._installed.lead(found.completed, found.table)
+        self._publication.begin(found.completed, self._installed.table.version)
         self._plan_because = "the master changed"
         self._publish(now)
 
@@ -380,17 +388,17 @@ class PartitionCoordinator:
         """Make the first assignment, or ask the master for it: somebody wants to use the data."""
         if self._leads:
             self._assign_first(now)
-        elif not self._keeper.is_assigned:
-            self._keeper.ask_for_table(now)
+        elif not self._installed.is_assigned:
+            self._installed.ask_for_table(now)
 
     def _assign_first(self, now: Millis) -> None:
-        if self._keeper.is_assigned or not self.decides or not self._has_started or self._holds(now):
+        if self._installed.is_assigned or not self.decides or not self._has_started or self._holds(now):
             return
-        members = self._holders.staying()
+        members = self._eligible.staying()
         if not members:
             return
-        nobody: list[Slots] = [()] * self._keeper.table.partition_count
-        rows = self._holders.rows_for(members, nobody)
+        nobody: list[Slots] = [()] * self._installed.table.partition_count
+        rows = self._eligible.rows_for(members, nobody)
         self._assign_all(rows, members, now)
 
     def _assign_all(
@@ -400,7 +408,7 @@ class PartitionCoordinator:
         self._change(dict(enumerate(rows)), now, at_once=True, lost=lost)
         place = {member: index for index, member in enumerate(members)}
         held = tuple(tuple([place[member] for member in row if member is not None]) for row in rows)
-        self._out.record(events.PartitionsAssigned(self._keeper.table.version, len(rows), tuple(members), held))
+        self._out.record(events.PartitionsAssigned(self._installed.table.version, len(rows), tuple(members), held))
         self._publish(now)
 
     def _repair(self, now: Millis) -> None:
@@ -408,11 +416,11 @@ class PartitionCoordinator:
         if self._holds(now):
             return
         view = self._joined()
-        ended = self.migrating.on_departures(view.members, self._keeper.table)
-        before = self._keeper.table
-        result = repair(before, view.members, self.migrating.undecided)
+        ended = self.migrations.on_departures(view.members, self._installed.table)
+        before = self._installed.table
+        result = repair(before, view.members, self.migrations.undecided)
         gone = tuple(member for member in before.members if member not in view)
-        changes = result.changes | self._holders.rows_for_lost(result)
+        changes = result.changes | self._eligible.rows_for_lost(result)
         # By twos: the destination that has left may have committed, and must be behind when it comes back (DL-22).
         rolled_back = {outcome.underway.partition: 2 for outcome in ended}
         changes = {p: before.slots(p) for p in rolled_back} | changes
@@ -420,19 +428,21 @@ class PartitionCoordinator:
             return
         losses = self._losses.after_repair(before, result, view, now)
         self._change(changes, now, at_once=True, increments=rolled_back, lost=result.lost, losses=losses)
-        self._losses.note_taken_out(before, result, self._keeper.table)
+        self._losses.note_taken_out(before, result, self._installed.table)
         for outcome in ended:
             self._note_completed(outcome)
         for partition in result.lost:
-            held_by, version = before.replicas(partition), self._keeper.table.versions[partition]
-            now_held_by = self._keeper.table.slots(partition)
+            held_by, version = before.replicas(partition), self._installed.table.versions[partition]
+            now_held_by = self._installed.table.slots(partition)
             self._out.record(
-                events.PartitionLost(partition, held_by, version, self._keeper.table.version, replicas_now=now_held_by)
+                events.PartitionLost(
+                    partition, held_by, version, self._installed.table.version, replicas_now=now_held_by
+                )
             )
         if result.changes:
             promoted, lost = tuple(result.promoted), tuple(result.lost)
             rule = "DL-05 DL-09"
-            self._out.record(events.PartitionsRepaired(self._keeper.table.version, promoted, lost, gone, rule))
+            self._out.record(events.PartitionsRepaired(self._installed.table.version, promoted, lost, gone, rule))
         self._plan_because = "members left"
         self._publish(now)
 
@@ -440,25 +450,25 @@ class PartitionCoordinator:
         """Migrations have ended: change the table accordingly (DL-20, DL-22)."""
         for outcome in outcomes:
             partition = outcome.underway.partition
-            before = self._keeper.table.slots(partition)
+            before = self._installed.table.slots(partition)
             if outcome.row is None:
                 self._change({partition: before}, now, at_once=True, increments={partition: 2})
                 self._plan_because = "a migration failed"
             else:
                 # What moves the ownership is told at once: callers wait for the new owner.
                 self._change({partition: outcome.row}, now, at_once=outcome.row[:1] != before[:1])
-                if self._evacuating.is_halfway(partition):
+                if self._evacuation.is_halfway(partition):
                     self._plan_because = "backups that can be reached stand in for others"
             self._note_completed(outcome)
-            self.migrating.went_on(partition, self._keeper.table)
+            self.migrations.went_on(partition, self._installed.table)
 
     def _note_completed(self, outcome: MigrationOutcome) -> None:
         underway = outcome.underway
         completed = CompletedMigration(
             underway.partition, underway.base_version, underway.migration, outcome.row is not None
         )
-        self._publishing.note_completed(completed, self._keeper.table.version)
-        self._keeper.note_completed(self._publishing.outcomes)
+        self._publication.note_completed(completed, self._installed.table.version)
+        self._installed.note_completed(self._publication.outcomes)
 
     def _change(
         self,
@@ -470,79 +480,81 @@ class PartitionCoordinator:
         lost: Collection[int] = (),
         losses: LossBook | None = None,
     ) -> None:
-        invariant(self.decides, "only the master changes the partition table (DL-04)", keeper=self)
-        before = self._keeper.table
+        invariant(self.decides, "only the master changes the partition table (DL-04)", coordinator=self)
+        before = self._installed.table
         table = before.with_changes(changes, increments=increments, lost=lost, losses=losses)
-        self._keeper.install(table, table.version)
+        self._installed.install(table, table.version)
         if table.losses is not before.losses:
-            self._publishing.note_all_changed(now)
-        self._publishing.note_change(changes, now, at_once=at_once)
+            self._publication.note_all_changed(now)
+        self._publication.note_change(changes, now, at_once=at_once)
 
     def _go_on(self, now: Millis) -> None:
         """Publish what is due, work out targets if they changed, begin migrations that may begin."""
-        self._replacing.go_on(self._joined().others(self.this), now)
+        self._replacement.go_on(self._joined().others(self.this), now)
         self._losses.go_on(now)
-        if self._publishing.is_due(now):
+        if self._publication.is_due(now):
             self._publish(now)
-        if not self._keeper.is_assigned or self._holds(now):
+        if not self._installed.is_assigned or self._holds(now):
             return
-        if self._has_stand_ins and not self.migrating.unreachable(now):
+        if self._has_substitutes and not self.migrations.unreachable(now):
             self._plan_because = "a destination may be reached again"
-        if self._wishes.count and not self.migrating.underway:
+        if self._admin_requests.count and not self.migrations.underway:
             self._divide(now)
         if self._plan_because:
             self._plan(now)
-        while not self._wishes.count and (
-            cleared := self.migrating.start(
-                self._keeper.table, self._holders.ready(), self._publishing.unpublished, now
+        while not self._admin_requests.count and (
+            cleared := self.migrations.start(
+                self._installed.table, self._eligible.ready(), self._publication.unpublished, now
             )
         ):
             self._apply(cleared, now)
-            if self._publishing.is_due(now):
+            if self._publication.is_due(now):
                 self._publish(now)
         self._note_redundancy(now)
 
     def _plan_evacuation(self, order: Evacuation, now: Millis) -> None:
         reason, self._plan_because = self._plan_because, ""
-        table, takers = self._keeper.table, self._holders.takers(order.kept)
-        target = self._evacuating.targets(table, takers, self.migrating.unreachable(now), now)
-        self._apply(self.migrating.plan(table, target, self._holders.wanted(), reason), now)
+        table, takers = self._installed.table, self._eligible.takers(order.kept)
+        target = self._evacuation.targets(table, takers, self.migrations.unreachable(now), now)
+        self._apply(self.migrations.plan(table, target, self._eligible.wanted(), reason), now)
 
     def _plan(self, now: Millis) -> None:
-        if (order := self._evacuating.order) is not None:
+        if (order := self._evacuation.order) is not None:
             self._plan_evacuation(order, now)
             return
-        members = self._holders.sharing()
+        members = self._eligible.sharing()
         if not members and self._joined().data_members:
             return
         reason, self._plan_because = self._plan_because, ""
-        table = self._keeper.table
+        table = self._installed.table
         rows = [table.slots(partition) for partition in range(table.partition_count)]
-        assigned = self._holders.rows_for(members, rows)
+        assigned = self._eligible.rows_for(members, rows)
         if members and not any(rows):
             # The last member that held data left, and there is another now. Nobody has anything to send: no migration
             # leads there. As long as any member holds data every row has an owner, so that it is all rows or none.
             self._assign_all(assigned, members, now, lost=range(len(rows)))
-            table = self._keeper.table
-        unreachable = self.migrating.unreachable(now)
-        stand_ins = with_stand_ins(table, assigned, members, self._holders.wanted(), unreachable) if unreachable else {}
-        self._has_stand_ins = bool(stand_ins)
-        target = [stand_ins.get(partition, row) for partition, row in enumerate(assigned)] if members else rows
-        self._apply(self.migrating.plan(table, target, self._holders.wanted(), reason), now)
+            table = self._installed.table
+        unreachable = self.migrations.unreachable(now)
+        substitutes = (
+            with_substitutes(table, assigned, members, self._eligible.wanted(), unreachable) if unreachable else {}
+        )
+        self._has_substitutes = bool(substitutes)
+        target = [substitutes.get(partition, row) for partition, row in enumerate(assigned)] if members else rows
+        self._apply(self.migrations.plan(table, target, self._eligible.wanted(), reason), now)
 
     def _is_known_to_all(self) -> bool:
         """Whether every other member that stays has the present table: whoever is the next master will find it."""
-        staying = (member for member in self._joined().others(self.this) if member not in self._holders.leaving)
-        return not self._keeper.is_assigned or self._publishing.is_known_to(staying, self._keeper.table.version)
+        staying = (member for member in self._joined().others(self.this) if member not in self._eligible.leaving)
+        return not self._installed.is_assigned or self._publication.is_known_to(staying, self._installed.table.version)
 
     def _note_redundancy(self, now: Millis) -> None:
-        if self._keeper.is_assigned:
+        if self._installed.is_assigned:
             self._redundancy.note(
-                self._keeper.table, self._holders.wanted(), self._holders.leaving, self._is_known_to_all, now
+                self._installed.table, self._eligible.wanted(), self._eligible.leaving, self._is_known_to_all, now
             )
 
     def _publish(self, now: Millis) -> None:
-        self._publishing.publish(self._keeper.table, self._joined().others(self.this), now)
+        self._publication.publish(self._installed.table, self._joined().others(self.this), now)
 
     def _joined(self) -> MembersView:
-        return self._holders.joined()
+        return self._eligible.joined()

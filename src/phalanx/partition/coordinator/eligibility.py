@@ -15,7 +15,7 @@ from phalanx.common.traits import USUAL
 from phalanx.common.view import MembersView
 from phalanx.partition.assignment import Candidate, assign
 from phalanx.partition.coordinator.redundancy import lacking
-from phalanx.partition.coordinator.table_publication import Publishing
+from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.recovery.repair import Repair
 
@@ -23,10 +23,10 @@ from phalanx.partition.recovery.repair import Repair
 class EligibleMembers:
     """The members of now, as those that hold replicas or may be given some."""
 
-    def __init__(self, this: MemberId, keeper: InstalledTable, publishing: Publishing) -> None:
+    def __init__(self, this: MemberId, installed_table: InstalledTable, publication: TablePublication) -> None:
         self._this = this
-        self._keeper = keeper
-        self._publishing = publishing
+        self._installed = installed_table
+        self._publication = publication
         self.view: MembersView | None = None
         self.leaving: Collection[MemberId] = ()
         """Members that are to hold nothing any more."""
@@ -54,11 +54,11 @@ class EligibleMembers:
 
     def ready(self) -> Collection[MemberId]:
         """Return who can be given replicas. A member that was just admitted can when it has first been heard."""
-        return {self._this, *self._publishing.confirmed}
+        return {self._this, *self._publication.confirmed}
 
     def sharing(self) -> list[MemberId]:
         """Among whom replicas are shared now."""
-        ready = {*self.ready(), *self._keeper.table.members}
+        ready = {*self.ready(), *self._installed.table.members}
         members = self.staying()
         if any(member not in ready for member in members):
             # 1. L wants to leave, and J has been admitted but is not there yet. 2. Without J there would be room for
@@ -74,17 +74,17 @@ class EligibleMembers:
 
     def wanted(self) -> int:
         """Return how many replicas each partition should have."""
-        return min(self._keeper.table.maps.depth + 1, len(self.staying()))
+        return min(self._installed.table.maps.depth + 1, len(self.staying()))
 
     def lacking(self) -> int:
         """Return how many partitions miss replicas on members that stay."""
-        return lacking(self._keeper.table, self.wanted(), self.leaving) if self._keeper.is_assigned else 0
+        return lacking(self._installed.table, self.wanted(), self.leaving) if self._installed.is_assigned else 0
 
     def to_hand_over(self, member: MemberId) -> int:
         """Return how many replicas others must take over before this member may go."""
         if all(other in self.leaving or other == member for other in self.joined().data_members):
             return 0
-        return self._keeper.table.loads().get(member, 0)
+        return self._installed.table.loads().get(member, 0)
 
     # --- who should have what --------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class EligibleMembers:
         special = dict(self.joined().traits)
         all_traits = [(member, special.get(member, USUAL)) for member in members]
         candidates = [Candidate(member, traits.weight, traits.zone, host_of(member)) for member, traits in all_traits]
-        return assign(rows, candidates, self._keeper.table.maps.depth)
+        return assign(rows, candidates, self._installed.table.maps.depth)
 
     def rows_for_lost(self, result: Repair) -> dict[int, Slots]:
         """New, empty replicas for partitions that nobody survived with, balanced with all others."""
@@ -101,7 +101,7 @@ class EligibleMembers:
         if not result.lost or not members:
             # Where no member holds data the rows stay empty, until there is one.
             return {}
-        table = self._keeper.table
+        table = self._installed.table
         rows = [result.changes.get(p, table.slots(p)) for p in range(table.partition_count)]
         assigned = self.rows_for(members, rows)
         return {partition: assigned[partition] for partition in result.lost}

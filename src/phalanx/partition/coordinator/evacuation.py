@@ -102,7 +102,7 @@ def _with_owner(slots: Slots, taker: MemberId, are_apart: Callable[[MemberId, Me
     return _cut(row)
 
 
-class Evacuating:
+class EvacuationProgress:
     """On the master: one evacuation, from its order to its end; it lasts as long as the order does."""
 
     def __init__(self, outbox: Outbox) -> None:
@@ -115,7 +115,7 @@ class Evacuating:
         """Partitions whose owner is moved when others stand in the place of backups that it does not reach."""
 
     def __repr__(self) -> str:
-        return f"Evacuating({self.order})"
+        return f"EvacuationProgress({self.order})"
 
     def take(self, order: Evacuation | None, table: PartitionTable, now: Millis) -> bool:
         """There is another order, or none any more; False: it is the one that was there. `table`: before anybody left."""

@@ -21,7 +21,7 @@ from phalanx.common.losses import EARLIER, MAX_WORDS, Away, Loss, LossBook, Loss
 from phalanx.common.table import PartitionTable
 from phalanx.common.view import MembersView
 from phalanx.machine.outbox import Outbox
-from phalanx.partition.coordinator.table_publication import Publishing
+from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.partition.recovery.repair import Repair
 from phalanx.wire import events
@@ -45,16 +45,16 @@ class LossRecords:
     def __init__(
         self,
         this: MemberId,
-        keeper: InstalledTable,
-        publishing: Publishing,
+        installed_table: InstalledTable,
+        publication: TablePublication,
         outbox: Outbox,
         clock: GridClock,
         departure_of: Callable[[MemberId], Departure],
         former_members_ms: Millis,
     ) -> None:
         self._this = this
-        self._keeper = keeper
-        self._publishing = publishing
+        self._installed = installed_table
+        self._publication = publication
         self._out = outbox
         self._clock = clock
         self._departure_of = departure_of
@@ -74,7 +74,7 @@ class LossRecords:
 
     @property
     def _book(self) -> LossBook:
-        return self._keeper.table.losses
+        return self._installed.table.losses
 
     def forget(self) -> None:
         """Another member leads."""
@@ -133,7 +133,7 @@ class LossRecords:
 
     def note_departures(self, before: MembersView, view: MembersView, now: Millis) -> None:
         """Members are in the view no more: those that held replicas, and may live on, are told of."""
-        held = frozenset(self._keeper.table.members)
+        held = frozenset(self._installed.table.members)
         present = {address_of(member) for member in view.members}
         for member in before.members:
             # Who came back at its address is not away. To look for each one in the list itself would take its length squared.
@@ -181,17 +181,17 @@ class LossRecords:
         if self._set(book.acknowledged(frozenset(ids)), now):
             lost = sum(loss.count for loss in book.losses if loss.id in ids)
             lost += book.earlier_partitions if EARLIER in ids else 0
-            self._acknowledged_in = self._keeper.table.version
+            self._acknowledged_in = self._installed.table.version
             operator = "".join(each if each.isprintable() else "?" for each in by[:MAX_WORDS])
             self._out.record(events.LossesAcknowledged(tuple(ids), operator, lost, self._acknowledged_in))
-        is_known = self._publishing.have(others, self._acknowledged_in)
+        is_known = self._publication.have(others, self._acknowledged_in)
         return "" if is_known else "not every member knows of it yet: ask again"
 
     def _set(self, book: LossBook, now: Millis) -> bool:
         """Publish a table that tells this; False: the present one does."""
-        table = self._keeper.table.with_losses(book)
-        if table is self._keeper.table:
+        table = self._installed.table.with_losses(book)
+        if table is self._installed.table:
             return False
-        self._keeper.install(table, table.version)
-        self._publishing.note_all_changed(now)
+        self._installed.install(table, table.version)
+        self._publication.note_all_changed(now)
         return True

@@ -34,7 +34,7 @@ from phalanx.common.hidden_maps import check_part
 from phalanx.common.ids import MemberId, Millis
 from phalanx.common.map_settings import Content, check_name
 from phalanx.machine.outbox import Outbox
-from phalanx.partition.coordinator.table_publication import Publishing
+from phalanx.partition.coordinator.table_publication import TablePublication
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire import events
 from phalanx.wire.messages import ReplaceContent, Replacement
@@ -44,12 +44,14 @@ MAX_KNOWN = 10_000
 NOT_KNOWN = "not every member knows of it yet: ask again"
 
 
-class Replacing:
+class MapReplacement:
     """What the master does about contents of maps."""
 
-    def __init__(self, keeper: InstalledTable, publishing: Publishing, staging_ms: Millis, outbox: Outbox) -> None:
-        self._keeper = keeper
-        self._publishing = publishing
+    def __init__(
+        self, installed_table: InstalledTable, publication: TablePublication, staging_ms: Millis, outbox: Outbox
+    ) -> None:
+        self._installed = installed_table
+        self._publication = publication
         self._staging_ms = staging_ms
         self._out = outbox
         self._known_from: dict[tuple[str, str], int] = {}
@@ -58,7 +60,7 @@ class Replacing:
         """Map and job that is about to replace it, to when this master heard of it."""
 
     def __repr__(self) -> str:
-        return f"Replacing({self._keeper.table.maps.contents})"
+        return f"MapReplacement({self._installed.table.maps.contents})"
 
     def forget(self) -> None:
         """Another member leads."""
@@ -72,7 +74,7 @@ class Replacing:
         """
         check_name(request.map)
         check_part("job", request.job)
-        content, job = self._keeper.table.maps.content_of(request.map), request.job
+        content, job = self._installed.table.maps.content_of(request.map), request.job
         match request.wish:
             case Replacement.BEGIN:
                 if job not in (content.job, content.pending) and not _is_dispensable(request, content):
@@ -92,30 +94,30 @@ class Replacing:
                 if job == content.pending and not content.is_decided:
                     self._set(content.as_given_up, now)
         self.go_on(others, now)
-        content = self._keeper.table.maps.content_of(request.map)
+        content = self._installed.table.maps.content_of(request.map)
         is_placed = request.wish is not Replacement.DECIDE or content.job == job
         return "" if is_placed and self._is_known(content, others) else NOT_KNOWN
 
     def was_decided(self, name: str, job: str) -> bool:
         """Whether the job's content is in its place, or will be."""
-        content = self._keeper.table.maps.content_of(name)
+        content = self._installed.table.maps.content_of(name)
         return content.job == job or (content.pending == job and content.is_decided)
 
     def begun(self, name: str, job: str) -> int:
         """The stamp of the job's content; 0: it is neither there nor about to be."""
-        content = self._keeper.table.maps.content_of(name)
+        content = self._installed.table.maps.content_of(name)
         return content.pending_stamp if job == content.pending else content.stamp if job == content.job else 0
 
     def go_on(self, others: Collection[MemberId], now: Millis) -> None:
         """Complete what every member knows to be decided; give up what nobody decides."""
-        for content in self._keeper.table.maps.contents:
+        for content in self._installed.table.maps.contents:
             if not content.pending:
                 continue
             since = self._pending_since.setdefault((content.map, content.pending), now)
             if content.is_decided:
                 if self._is_known(content, others):
                     self._set(content.as_placed, now)
-                    version = self._keeper.table.version
+                    version = self._installed.table.version
                     self._out.record(events.ContentReplaced(content.map, content.pending, version))
             elif now - since >= self._staging_ms:
                 self._set(content.as_given_up, now)
@@ -125,14 +127,14 @@ class Replacing:
         if len(self._known_from) > MAX_KNOWN:
             self._known_from.clear()
         said = f"{content.job}/{content.pending}/{content.is_decided}"
-        known_from = self._known_from.setdefault((content.map, said), self._keeper.table.version)
-        return self._publishing.have(others, known_from)
+        known_from = self._known_from.setdefault((content.map, said), self._installed.table.version)
+        return self._publication.have(others, known_from)
 
     def _set(self, content: Content, now: Millis) -> None:
-        table = self._keeper.table
+        table = self._installed.table
         table = table.with_maps(table.maps.with_content(content))
-        self._keeper.install(table, table.version)
-        self._publishing.note_all_changed(now)
+        self._installed.install(table, table.version)
+        self._publication.note_all_changed(now)
         for key in [key for key in self._known_from if key[0] == content.map]:
             del self._known_from[key]
         for key in [key for key in self._pending_since if key[0] == content.map and key[1] != content.pending]:

@@ -15,7 +15,7 @@ from phalanx.common.ids import MemberId
 from phalanx.common.table import PartitionTable, Slots
 
 
-def with_stand_ins(
+def with_substitutes(
     table: PartitionTable,
     target: Sequence[Sequence[MemberId | None]],
     members: Sequence[MemberId],

@@ -19,7 +19,7 @@ COALESCE_PUBLICATIONS_MS = 10
 """Commits that move no ownership and come within this time share one publication."""
 
 
-class Publishing:
+class TablePublication:
     """The master's publications, from the table that it begins with."""
 
     def __init__(self, interval_ms: Millis, retry_ms: Millis, outbox: Outbox) -> None:
@@ -43,7 +43,7 @@ class Publishing:
         """Partition and base version to how that migration ended, and the table's version that told it first."""
 
     def __repr__(self) -> str:
-        return f"Publishing({self._published}, unpublished={list(self._changed)}, confirmed={self.confirmed})"
+        return f"TablePublication({self._published}, unpublished={list(self._changed)}, confirmed={self.confirmed})"
 
     def begin(self, completed: Iterable[CompletedMigration], version: int) -> None:
         """A new master begins with what it has found."""

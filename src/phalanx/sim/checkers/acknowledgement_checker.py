@@ -41,7 +41,7 @@ class _Term:
 
 def _owner(node: Node, partition: int) -> MemberId | None:
     """Return who owns a partition by the table of a member."""
-    table = node.keeper.table
+    table = node.installed_table.table
     return table.owner(partition) if partition < table.partition_count else None
 
 

@@ -101,7 +101,9 @@ class Faults:
             case _ if role == DESTINATION:
                 member = event.destination
             case _ if role == OTHER_REPLICA:
-                replicas = master.node.keeper.table.replicas(event.partition) if master.node is not None else ()
+                replicas = (
+                    master.node.installed_table.table.replicas(event.partition) if master.node is not None else ()
+                )
                 backups = [each for each in replicas if each not in (event.owner, event.destination)]
                 member = next((each for each in backups if each != event.source), next(iter(backups), None))
             case _:
@@ -212,7 +214,7 @@ class Faults:
 
     def _divide(self, host: Host, times: int) -> None:
         node = host.running_node
-        count = node.keeper.table.partition_count * times
+        count = node.installed_table.table.partition_count * times
         if count <= MOST_PARTITIONS:
             self._requests += 1
             request = ChangePartitionCount(ADMIN_FROM + self._requests, count)

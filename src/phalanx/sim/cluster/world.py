@@ -211,8 +211,8 @@ class World:
                 finished = effect
         if host.disturb_on:
             self._disturb_if_due(host, [type(effect.message).__name__ for effect in effects if type(effect) is Send])
-        if node.keeper.table is not host.table:
-            host.table = node.keeper.table
+        if node.installed_table.table is not host.table:
+            host.table = node.installed_table.table
             self._observer.on_table(host, host.table, now)
         if not host.is_touched:
             host.is_touched = True
@@ -287,12 +287,12 @@ class World:
             kept=after.kept if after is not None else None,
             carried=after.carried if after is not None and after.rejoin else None,
         )
-        node.grid.followed.undivided.entries_at_once = DIVIDED_AT_ONCE
+        node.grid.follower.undivided.entries_at_once = DIVIDED_AT_ONCE
         node.grid.turns.rows_at_once = ROWS_AT_ONCE
         if self._adapt is not None:
             self._adapt(node)
         host.node = node
-        host.table = node.keeper.table
+        host.table = node.installed_table.table
         host.view = None
         host.wake_at = -1
         is_leaving = host.is_leaving and after is not None

@@ -245,7 +245,7 @@ def check_journals(hosts: list[Host], findings: Findings, now: Millis) -> None:
             if owned is None:
                 continue
             for backup in grid.table.replicas(owned.number)[1:]:
-                theirs = grids[backup].followed.replicas.get(owned.number) if backup in grids else None
+                theirs = grids[backup].follower.replicas.get(owned.number) if backup in grids else None
                 for name, journal in owned.replica.journals.items():
                     other = theirs.journals.get(name) if theirs is not None else None
                     if other is None or list(other.events) != list(journal.events) or other.next != journal.next:

@@ -331,7 +331,7 @@ class StagedJobs:
 
 def _by_owner(host: Host, partitions: list[int]) -> list[list[int]]:
     """Group the partitions by owner, as the member on a host knows them."""
-    owners = host.node.keeper.table.owners() if host.node is not None else []
+    owners = host.node.installed_table.table.owners() if host.node is not None else []
     groups: dict[MemberId | None, list[int]] = {}
     for partition in partitions:
         groups.setdefault(owners[partition] if partition < len(owners) else None, []).append(partition)

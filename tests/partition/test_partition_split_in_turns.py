@@ -37,7 +37,7 @@ def cluster(names: str = "AB", row: str = "AB", keys: list[bytes] = KEYS, **sett
         c.ask(row[0], m.PutAll, MAP, some, [VALUE] * len(some), 0)
     c.settle()
     for node in c.nodes.values():
-        node.grid.followed.undivided.entries_at_once = FEW
+        node.grid.follower.undivided.entries_at_once = FEW
     return c
 
 
@@ -53,7 +53,7 @@ def held(c: Cluster, name: str) -> dict[int, set[bytes]]:
 
 
 def is_dividing(c: Cluster, name: str) -> bool:
-    return c.nodes[name].grid.followed.undivided.is_under_way
+    return c.nodes[name].grid.follower.undivided.is_under_way
 
 
 def divide(c: Cluster, count: int, until: str) -> None:
@@ -76,7 +76,7 @@ def test_no_turn_goes_through_more_than_some_thousand_entries(monkeypatch: pytes
     c.settle()
     assert c.is_done(asked)
     for node in c.nodes.values():
-        node.grid.followed.undivided.entries_at_once = ENTRIES_AT_ONCE
+        node.grid.follower.undivided.entries_at_once = ENTRIES_AT_ONCE
     hashed = count_hashed_keys(monkeypatch)
     most: dict[str, int] = {}
     fed = c.feed
@@ -115,7 +115,7 @@ def test_a_small_partition_that_somebody_waits_for_is_served_before_a_large_one_
     small = next(key for key in KEYS if partition_of(key, 2) == 1)
     for key in (*large, small):
         c.put("A", key, VALUE)
-    c.nodes["A"].grid.followed.undivided.entries_at_once = 2
+    c.nodes["A"].grid.follower.undivided.entries_at_once = 2
     divide(c, 4, "A")
     asked = c.ask("A", m.Get, MAP, small)
     c.advance(5)
@@ -146,7 +146,7 @@ def test_a_write_waits_until_owner_and_backup_have_divided_and_nothing_is_copied
     assert c.is_done(write)
     assert held(c, "A") == held(c, "B") == belonging(2)
     assert c.entries("B", partition_of(key, 2))[key] == OTHER  # type: ignore[index]  # it holds it
-    assert not c.nodes["B"].grid.followed.undivided
+    assert not c.nodes["B"].grid.follower.undivided
     assert copies == []
 
 
@@ -208,8 +208,8 @@ def test_partitions_that_are_divided_once_more_in_the_middle(until: str) -> None
         c.advance(200)
     assert c.is_done(asked)
     assert held(c, "A") == held(c, "B") == belonging(6)
-    assert not c.nodes["A"].grid.followed.undivided
-    assert not c.nodes["B"].grid.followed.undivided
+    assert not c.nodes["A"].grid.follower.undivided
+    assert not c.nodes["B"].grid.follower.undivided
     assert copies == []
 
 
@@ -218,12 +218,12 @@ def test_a_child_that_another_member_gets_meanwhile_is_dropped_and_the_rest_is_w
     c = cluster("ABC", "AB")
     divide(c, 2, "B")
     grid = c.nodes["B"].grid
-    undivided, table = grid.followed.undivided, grid.table
-    grid.followed.follow_table(table.with_changes({1: c.slots("AC")}), {}, reconfirmed=False)
+    undivided, table = grid.follower.undivided, grid.table
+    grid.follower.follow_table(table.with_changes({1: c.slots("AC")}), {}, reconfirmed=False)
     assert list(undivided.children()) == [0]
     while undivided:
         undivided.go_on(())
-    assert {p: set(replica.maps[MAP].entries) for p, replica in grid.followed.replicas.items()} == {
+    assert {p: set(replica.maps[MAP].entries) for p, replica in grid.follower.replicas.items()} == {
         0: belonging(2)[0],
     }
 
@@ -246,7 +246,7 @@ def test_a_member_says_that_it_must_not_be_killed_before_backups_have_told_what_
 def test_what_a_member_has_not_divided_when_it_leaves_a_cluster_is_kept_whole() -> None:
     c = cluster()
     divide(c, 2, "B")
-    undivided = c.nodes["B"].grid.followed.undivided
+    undivided = c.nodes["B"].grid.follower.undivided
     undivided.divide_all()
     assert held(c, "B") == belonging(2)
     assert not undivided
@@ -276,7 +276,7 @@ def replica_of(keys: list[bytes]) -> Replica:
             case _:
                 store.remove(key, number + 1)
         replica.readings.note(MAP, key, store.entries, 7)
-        replica.outcomes.note(f"client/{number % 5}", number + 1, number, number % 2 == 0, 100)
+        replica.deduplication.note(f"client/{number % 5}", number + 1, number, number % 2 == 0, 100)
     store.evicted_to = 9
     for page in range(3):
         rows = pack_rows(keys[page::3], [VALUE + key for key in keys[page::3]])
@@ -324,7 +324,7 @@ def test_what_is_divided_in_turns_is_what_belongs_to_each_child(
         assert list(own.tombstones.items()) == [each for each in store.tombstones.items() if each[0] in mine]
         assert own.evicted_to == 9
         assert all(divided.readings.find(MAP, key) == replica.readings.find(MAP, key) for key in mine)
-        assert divided.outcomes.export() == replica.outcomes.export()
+        assert divided.deduplication.export() == replica.deduplication.export()
         assert divided.staged.export() == replica.staged.export()
         assert ("journalled" in divided.maps) == (partition_of(TEXT + b"once", count) == number)
         assert (divided.journals["journalled"].next, divided.journals["journalled"].origin) == (0, 40)

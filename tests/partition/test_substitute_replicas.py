@@ -3,7 +3,7 @@
 from harness import lone_id
 from phalanx.common.ids import MemberId
 from phalanx.common.table import Slots, build_table
-from phalanx.partition.coordinator.substitute_replicas import with_stand_ins
+from phalanx.partition.coordinator.substitute_replicas import with_substitutes
 
 
 def slots(row: str) -> Slots:
@@ -13,7 +13,7 @@ def slots(row: str) -> Slots:
 def stood_in(
     rows: list[str], target: list[str], unreachable: list[str], *, members: str, wanted: int
 ) -> dict[int, str]:
-    found = with_stand_ins(
+    found = with_substitutes(
         build_table([slots(row) for row in rows], [1] * len(rows)),
         [slots(row) for row in target],
         [lone_id(name) for name in members],

@@ -4,7 +4,7 @@ import pytest
 
 from harness import address
 from phalanx.common.ids import MemberId, member_id
-from phalanx.membership.partial.connectivity_reports import UNREPEATED, Reports
+from phalanx.membership.partial.connectivity_reports import UNREPEATED, ConnectivityReports
 
 
 def id_(name: str) -> MemberId:
@@ -15,11 +15,11 @@ B, C, D, E = map(id_, "BCDE")
 ROUNDS, MOST = 5, 15
 
 
-def reports() -> Reports:
-    return Reports(ROUNDS, MOST)
+def reports() -> ConnectivityReports:
+    return ConnectivityReports(ROUNDS, MOST)
 
 
-def ticks_until_resolved(r: Reports, most: int = 100) -> int:
+def ticks_until_resolved(r: ConnectivityReports, most: int = 100) -> int:
     """After how many heartbeats of the master there is something to decide."""
     for count in range(1, most + 1):
         r.tick()
@@ -31,7 +31,7 @@ def ticks_until_resolved(r: Reports, most: int = 100) -> int:
 @pytest.mark.rows("PD-20", "PD-21", "PN-10")
 def test_the_master_waits_for_so_many_of_its_heartbeats() -> None:
     for rounds in (1, 2, 3, 5, 9):
-        r = Reports(rounds, 40)
+        r = ConnectivityReports(rounds, 40)
         assert r.replace(B, [C])
         assert r.to_resolve() == []
         assert ticks_until_resolved(r) == rounds

@@ -27,14 +27,14 @@ class Backup:
     def __init__(self, rows: str = "AB", version: int = 1) -> None:
         self.out = Outbox(B)
         self.former: set[MemberId] = set()
-        self.followed = Follower(
+        self.follower = Follower(
             B, lambda partition: False, self.former.__contains__, self.out, GridClock(), DeferredFree()
         )
         self.table(rows, version)
 
     def table(self, row: str, version: int, *, reconfirmed: bool = False, birth: int = 0) -> None:
         table = build_table([tuple(lone_id(name) for name in row)], [version], [birth])
-        self.followed.follow_table(table, {}, reconfirmed=reconfirmed)
+        self.follower.follow_table(table, {}, reconfirmed=reconfirmed)
 
     def answer(self) -> Any:
         """What was sent since, of which there is one at most."""
@@ -43,18 +43,18 @@ class Backup:
         return sent[0] if sent else None
 
     def probe(self, sender: Any, epoch: int, base: tuple[int, int, str] = (0, 0, "")) -> Any:
-        self.followed.on_probe(sender, m.Probe(0, epoch, *base, 1))
+        self.follower.on_probe(sender, m.Probe(0, epoch, *base, 1))
         return self.answer()
 
     def put(self, sender: Any, epoch: int, seq: int, value: bytes, key: bytes = KEY) -> Any:
-        self.followed.on_replicate(sender, m.ReplicatePut(0, epoch, seq, MAP, [key], [value], 0), 0)
-        self.followed.acknowledge()
+        self.follower.on_replicate(sender, m.ReplicatePut(0, epoch, seq, MAP, [key], [value], 0), 0)
+        self.follower.acknowledge()
         return self.answer()
 
     def order(self, sender: Any, epoch: int, seq: int, base_version: int, ordered_by: MemberId | None) -> None:
         """An owner sends a copy that a master has ordered."""
         step = Migration(MigrationKind.COPY, None, -1, -1, B, -1, 1) if ordered_by else None
-        self.followed.on_copy_start(sender, m.CopyStart(0, base_version, 1, epoch, seq, 1, step, ordered_by=ordered_by))
+        self.follower.on_copy_start(sender, m.CopyStart(0, base_version, 1, epoch, seq, 1, step, ordered_by=ordered_by))
 
     def copy(
         self, sender: Any, epoch: int, seq: int, entries: dict[bytes, bytes], *, base_version: int = 0,
@@ -66,11 +66,11 @@ class Backup:
 
     def chunk(self, sender: Any, index: int, entries: dict[bytes, bytes], *, last: bool) -> None:
         chunk = m.CopyChunk(0, 1, index, MAP, list(entries), list(entries.values()), [], last)
-        self.followed.on_copy_chunk(sender, chunk, 0)
+        self.follower.on_copy_chunk(sender, chunk, 0)
 
     @property
     def entries(self) -> dict[bytes, bytes] | None:
-        replica = self.followed.replicas.get(0)
+        replica = self.follower.replicas.get(0)
         if replica is None:
             return None
         return dict(replica.maps[MAP].entries) if MAP in replica.maps else {}
@@ -117,8 +117,8 @@ def test_an_owner_of_an_older_table_is_not_believed_any_more() -> None:
     b.probe(A, 1)
     b.probe(C, 2, (1, 0, A))
     assert b.probe(A, 1) is None
-    b.followed.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 0, 1, None))
-    assert b.followed.copies == {}
+    b.follower.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 0, 1, None))
+    assert b.follower.copies == {}
 
 
 def test_a_rule_that_the_next_masters_table_does_not_know_is_over() -> None:
@@ -140,18 +140,18 @@ def test_the_old_state_goes_only_when_the_new_one_is_whole() -> None:
     b.probe(A, 1)
     b.put(A, 1, 1, OLD)
     b.table("CB", 2)
-    b.followed.on_copy_start(C, m.CopyStart(0, 0, 1, 2, 7, 1, None))
+    b.follower.on_copy_start(C, m.CopyStart(0, 0, 1, 2, 7, 1, None))
     b.chunk(C, 0, {KEY: NEW}, last=False)
     assert b.entries == {KEY: OLD}
-    b.followed.on_link_lost(C)
-    assert b.followed.copies == {}
+    b.follower.on_link_lost(C)
+    assert b.follower.copies == {}
     b.chunk(C, 1, {OTHER: NEW}, last=True)
     assert b.entries == {KEY: OLD}
 
 
 def test_chunks_and_writes_are_applied_as_they_come_and_neither_twice() -> None:
     b = Backup()
-    b.followed.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 7, 1, None))
+    b.follower.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 7, 1, None))
     b.chunk(A, 0, {KEY: OLD}, last=False)
     b.out.take()
     assert b.put(A, 1, 8, NEW) is None, "acknowledged when the copy is whole"
@@ -168,7 +168,7 @@ def test_a_probe_ends_a_copy_that_was_broken_off_at_the_other_end() -> None:
     """Else the writes that come next would go to a copy that never becomes whole, and not be acknowledged."""
     b = Backup()
     b.probe(A, 1)
-    b.followed.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 7, 1, None))
+    b.follower.on_copy_start(A, m.CopyStart(0, 0, 1, 1, 7, 1, None))
     assert b.probe(A, 1) == m.ProbeAnswer(0, 1, 0)
     assert b.put(A, 1, 1, NEW) == m.ReplicateAck(0, 1, 1)
 
@@ -250,7 +250,7 @@ def test_a_copy_that_the_master_of_another_side_ordered_ends_with_the_table_of_t
     b.former.add(L)
     b.table("AC", 5, reconfirmed=True)
     assert b.entries is None
-    assert b.followed.incoming == {}
+    assert b.follower.incoming == {}
 
 
 @pytest.mark.parametrize("epoch", [4, 7])
@@ -261,7 +261,7 @@ def test_a_copy_that_the_new_master_ordered_stays_when_its_first_table_comes_beh
     b.former.add(L)
     b.table("AC", 5, reconfirmed=True)
     assert b.entries == {KEY: OLD}
-    assert set(b.followed.incoming) == {0}
+    assert set(b.follower.incoming) == {0}
 
 
 def test_a_copy_under_way_that_the_master_of_another_side_ordered_ends_too() -> None:
@@ -269,7 +269,7 @@ def test_a_copy_under_way_that_the_master_of_another_side_ordered_ends_too() -> 
     b.order(A, 7, 0, 7, L)
     b.former.add(L)
     b.table("AC", 5, reconfirmed=True)
-    assert b.followed.copies == {}
+    assert b.follower.copies == {}
     b.chunk(A, 0, {KEY: OLD}, last=True)
     assert b.entries is None
 
@@ -279,8 +279,8 @@ def test_no_copy_is_begun_that_a_former_master_has_ordered() -> None:
     b = Backup("AC", version=4)
     b.former.add(L)
     b.order(A, 7, 0, 7, L)
-    assert b.followed.copies == {}
-    assert b.followed.incoming == {}
+    assert b.follower.copies == {}
+    assert b.follower.incoming == {}
 
 
 def test_what_a_former_master_ordered_goes_when_the_table_lists_this_member_no_more() -> None:
@@ -304,7 +304,7 @@ def member_with_copy(*, ordered_by: str) -> Lone:
     step = Migration(MigrationKind.COPY, None, -1, -1, lone_id("D"), -1, 1)
     d.hear("C", m.CopyStart(0, 7, 1, 7, 1, 1, step, ordered_by=lone_id(ordered_by)))
     d.hear("C", m.CopyChunk(0, 1, 0, MAP, [KEY], [OLD], [], True))
-    assert set(d.node.grid.followed.replicas) == {0}
+    assert set(d.node.grid.follower.replicas) == {0}
     return d
 
 
@@ -315,7 +315,7 @@ def test_what_the_former_master_ordered_ends_with_the_first_table_of_the_next_an
 ) -> None:
     d = member_with_copy(ordered_by=ordered_by)
     d.hear("B", m.TableUpdate(build_table([(C, B)], [5], [0]), ()))
-    assert set(d.node.grid.followed.replicas) == ({0} if ordered_by == "B" else set())
+    assert set(d.node.grid.follower.replicas) == ({0} if ordered_by == "B" else set())
     assert bool(d.node.grid.undecided()[0]) is (ordered_by == "B")
 
 
@@ -326,9 +326,9 @@ def test_what_a_master_orders_whose_claim_has_yet_to_be_heard_of_stays() -> None
     e.hear("A", m.TableUpdate(build_table([(C, A)], [5], [0]), ()))
     step = Migration(MigrationKind.COPY, None, -1, -1, lone_id("E"), -1, 1)
     e.hear("C", m.CopyStart(0, 7, 1, 7, 1, 1, step, ordered_by=lone_id("D")))
-    assert set(e.node.grid.followed.copies) == {0}
+    assert set(e.node.grid.follower.copies) == {0}
     e.hear("C", m.CopyStart(0, 7, 1, 8, 1, 1, step, ordered_by=lone_id("X")))
-    assert e.node.grid.followed.copies[0].ordered_by == lone_id("D"), "X is no member: others have come after it"
+    assert e.node.grid.follower.copies[0].ordered_by == lone_id("D"), "X is no member: others have come after it"
 
 
 def test_who_followed_an_owner_before_it_had_a_table_goes_on_alone_with_what_it_holds() -> None:
@@ -336,11 +336,11 @@ def test_who_followed_an_owner_before_it_had_a_table_goes_on_alone_with_what_it_
     c = Lone("C", "ABC", 4)
     c.hear("B", m.Probe(0, 7, 0, 0, "", 1))
     c.hear("B", m.ReplicatePut(0, 7, 1, MAP, [KEY], [OLD], 0))
-    assert c.node.grid.followed.replicas[0].epoch == 7
+    assert c.node.grid.follower.replicas[0].epoch == 7
     c.refuse("AB")
     c.advance(2_000)
     assert c.view() == "C"
     c.feed(Received("client/1", m.GetTable(1, True)))  # type: ignore[arg-type]  # a client's id
-    assert c.node.keeper.table.versions == (1,)
+    assert c.node.installed_table.table.versions == (1,)
     c.feed(Received("client/1", m.Get(2, MAP, KEY)))  # type: ignore[arg-type]  # a client's id
     assert c.sent[-1][1] == m.ValueReply(2, OLD[8:])

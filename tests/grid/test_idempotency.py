@@ -260,10 +260,10 @@ def test_replicas_have_equal_records() -> None:
         c.feed("A", Received(CLIENT, request))
         c.call("C", m.Remove, MAP, KEY + b"%d" % (number % 3))
     c.settle()
-    owned, followed = c.nodes["A"].grid.owned[0], c.nodes["B"].grid.followed.replicas[0]
+    owned, followed = c.nodes["A"].grid.owned[0], c.nodes["B"].grid.follower.replicas[0]
     assert owned is not None
-    assert len(owned.replica.outcomes.callers) == 2
-    assert owned.replica.outcomes.export() == followed.outcomes.export()
+    assert len(owned.replica.deduplication.callers) == 2
+    assert owned.replica.deduplication.export() == followed.deduplication.export()
 
 
 def test_the_program_of_a_lone_owner_leaves_no_record_and_no_silent_caller_stays() -> None:
@@ -275,9 +275,9 @@ def test_the_program_of_a_lone_owner_leaves_no_record_and_no_silent_caller_stays
     c.call("A", m.Remove, MAP, KEY)
     owned = c.nodes["A"].grid.owned[0]
     assert owned is not None
-    assert owned.replica.outcomes.callers == {}
+    assert owned.replica.deduplication.callers == {}
     c.put("A", KEY, OLD)
     c.now += SILENT_MS
     c.feed("A", TimePassed())
     c.feed("A", Received("client/2", m.Put(100, MAP, KEY, NEW, 0)))  # type: ignore[arg-type]  # a client's id
-    assert list(owned.replica.outcomes.callers) == ["client/2"]
+    assert list(owned.replica.deduplication.callers) == ["client/2"]

@@ -69,7 +69,7 @@ def test_one_who_joins_is_told_the_outcomes_that_others_wait_for() -> None:
     a.view("ABCDE")
     a.confirm("E", -1)
     (update,) = a.sent_to("E", m.TableUpdate)
-    assert update == m.TableUpdate(a.table, a.keeper.completed, a.installed.id)
+    assert update == m.TableUpdate(a.table, a.installed_table.completed, a.installed.id)
     assert a.outcomes() == [(0, 4, True)]
 
 
@@ -116,7 +116,7 @@ def test_a_member_that_cannot_apply_changes_gets_the_whole_table() -> None:
     finish(a, 0)
     a.forget_sent()
     a.hear("C", m.TableAck(3, is_behind=True))
-    assert a.sent == [("C", m.TableUpdate(a.table, a.keeper.completed, a.installed.id))]
+    assert a.sent == [("C", m.TableUpdate(a.table, a.installed_table.completed, a.installed.id))]
 
 
 @pytest.mark.rows("DL-04")
@@ -141,7 +141,7 @@ def test_a_publication_that_a_member_missed_is_repeated_but_not_one_on_its_way()
     a.confirm("B", 5)
     a.confirm("C", 4)
     assert a.sent_to("B") == []
-    assert a.sent_to("C") == [m.TableUpdate(a.table, a.keeper.completed, a.installed.id)]
+    assert a.sent_to("C") == [m.TableUpdate(a.table, a.installed_table.completed, a.installed.id)]
 
 
 @pytest.mark.rows("DL-04", "DL-20")
@@ -154,10 +154,10 @@ def test_a_change_of_owner_is_published_at_once_and_changes_of_backups_together(
     assert a.published() == []
     a.advance(10)
     rows = tuple(m.RowChange(p, 2, 0, slots_of(a.rows[p])) for p in (0, 1))
-    told = m.TableChanges(3, 5, rows, a.keeper.completed, a.installed.id)
+    told = m.TableChanges(3, 5, rows, a.installed_table.completed, a.installed.id)
     assert a.published() == [(name, told) for name in "BCDE"]
     a.forget_sent()
     a.hear("D", m.MigrationReady(2, 1, lone_id("E"), True, 1, 7))
     a.answer(2, accepted=True)
-    told = m.TableChanges(5, 6, (m.RowChange(2, 2, 0, slots_of("EB")),), a.keeper.completed, a.installed.id)
+    told = m.TableChanges(5, 6, (m.RowChange(2, 2, 0, slots_of("EB")),), a.installed_table.completed, a.installed.id)
     assert a.published() == [(name, told) for name in "BCDE"]

@@ -82,12 +82,12 @@ def test_equal_replicas_have_equal_children() -> None:
     store = replica.map(MAP)
     for number, key in enumerate(KEYS):
         store.put(key, with_stamp(number + 1, VALUE), 1_000 if number % 2 else 0, now=100)
-    replica.outcomes.note(ClientId("client/1"), 7, 7, True, now=100)
+    replica.deduplication.note(ClientId("client/1"), 7, 7, True, now=100)
     children = divide(replica, 0, 1, 3)
     assert {p: set(child.maps[MAP].entries) for p, child in children.items()} == belonging(3)
     for child in children.values():
         assert (child.epoch, child.seq, child.ruler) == (5, 40, "A of 1")
-        assert child.outcomes.find(ClientId("client/1"), 7) is True
+        assert child.deduplication.find(ClientId("client/1"), 7) is True
         for key in child.maps[MAP].entries:
             assert child.maps[MAP].get(key, 1_099) == VALUE
             assert (child.maps[MAP].get(key, 1_100) is None) == (KEYS.index(key) % 2 == 1)
@@ -135,7 +135,7 @@ def test_migrations_under_way_end_first_and_no_other_begins() -> None:
     c.hold("A", "C")
     c.crash("B")
     c.advance(8_000)
-    assert c.nodes["A"].duties.migrating.underway
+    assert c.nodes["A"].coordinator.migrations.underway
     begun = len(c.events_of("A", events.MigrationStarted))
     answer = c.replies[c.ask("A", m.ChangePartitionCount, 2)]
     assert isinstance(answer, m.ErrorReply)
@@ -356,7 +356,7 @@ def test_who_has_just_come_takes_a_copy_before_the_first_table() -> None:
     c.settle()
     c.advance(3_000)
     assert c.table("C").version == 0
-    assert sorted(c.nodes["C"].grid.followed.replicas) == [0, 1, 2, 3]
+    assert sorted(c.nodes["C"].grid.follower.replicas) == [0, 1, 2, 3]
     c.swallow = lambda sender, receiver, message: False
     c.advance(70_000)
     assert held(c, "A") == held(c, "C") == belonging(4)
@@ -401,7 +401,7 @@ def test_a_copy_of_a_partition_that_never_came_about_is_dropped() -> None:
     with rows(c, "ON", "ON", "ON", "OJ"):
         c.ask("A", m.ChangePartitionCount, 4)
         c.advance(1_500)
-        assert list(c.nodes["J"].grid.followed.replicas) == [3]
+        assert list(c.nodes["J"].grid.follower.replicas) == [3]
         c.crash("AO")
         c.swallow = lambda sender, receiver, message: False
     with rows(c, "NJ"):

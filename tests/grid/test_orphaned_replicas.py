@@ -615,7 +615,7 @@ def test_keys_go_where_they_belong_when_one_side_has_divided_its_partitions(divi
     for key in keys(20):
         put(c, "A", key, b"before")
     split(c, "ABC", "DE")
-    assert not c.nodes[divided[0]].duties.change_partition_count(3 * COUNT, c.now)
+    assert not c.nodes[divided[0]].coordinator.change_partition_count(3 * COUNT, c.now)
     c.advance(2_000)
     for key in keys(30)[20:]:
         put(c, "D", key, b"theirs")
@@ -636,8 +636,8 @@ def test_a_clear_finds_its_keys_when_both_sides_have_divided_their_partitions_di
     for key in keys(60):
         put(c, "A", key, b"before")
     split(c, "ABC", "DE")
-    assert not c.nodes["A"].duties.change_partition_count(2 * COUNT, c.now)
-    assert not c.nodes["D"].duties.change_partition_count(3 * COUNT, c.now)
+    assert not c.nodes["A"].coordinator.change_partition_count(2 * COUNT, c.now)
+    assert not c.nodes["D"].coordinator.change_partition_count(3 * COUNT, c.now)
     c.advance(2_000)
     clear(c, "D")
     for key in keys(90)[60:]:
@@ -652,7 +652,7 @@ def test_only_some_batches_are_on_the_way_also_to_many_owners() -> None:
     c = cluster("ABCDE", backup_count=0, copy_chunk_bytes=200)
     c.assign()
     split(c, "ABC", "DE")
-    assert not c.nodes["A"].duties.change_partition_count(10 * COUNT, c.now)
+    assert not c.nodes["A"].coordinator.change_partition_count(10 * COUNT, c.now)
     c.advance(2_000)
     for key in keys(300):
         put(c, "D", key, b"theirs")
@@ -661,7 +661,7 @@ def test_only_some_batches_are_on_the_way_also_to_many_owners() -> None:
 
     def count(sender: str, receiver: str, message: m.Message) -> bool:
         nonlocal most
-        most = max(most, *(len(sending.on_the_way) for n in c.nodes.values() for sending in n.keeping.sendings), 0)
+        most = max(most, *(len(sending.on_the_way) for n in c.nodes.values() for sending in n.data_merging.sendings), 0)
         return False
 
     c.swallow = count
@@ -709,7 +709,7 @@ def test_keys_whose_time_is_over_end_nothing_of_what_goes_to_other_owners() -> N
     c = cluster("ABCDE", backup_count=1)
     c.assign()
     split(c, "ABC", "DE")
-    assert not c.nodes["A"].duties.change_partition_count(3 * COUNT, c.now)
+    assert not c.nodes["A"].coordinator.change_partition_count(3 * COUNT, c.now)
     c.advance(2_000)
     short, *lasting = {partition_of(key, 3 * COUNT): key for key in keys(100) if not partition_of(key, COUNT)}.values()
     request = c.call("D", m.Put, MAP, short, TEXT + b"short", 60_000, partition=0)
@@ -735,7 +735,7 @@ def test_a_clear_finds_its_keys_when_the_partitions_were_divided() -> None:
     for key in keys(20):
         put(c, "A", key, b"before")
     split(c, "ABC", "DE")
-    assert not c.nodes["A"].duties.change_partition_count(3 * COUNT, c.now)
+    assert not c.nodes["A"].coordinator.change_partition_count(3 * COUNT, c.now)
     c.advance(2_000)
     clear(c, "D")
     put(c, "D", keys(1)[0], b"again")

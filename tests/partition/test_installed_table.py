@@ -1,4 +1,4 @@
-"""The partition table at every member, and the duties of the master (docs/protocol/partition-table.md)."""
+"""The partition table at every member, and the coordinator of the master (docs/protocol/partition-table.md)."""
 
 import pytest
 
@@ -32,14 +32,14 @@ def test_a_table_is_installed_only_from_the_master_and_only_if_newer() -> None:
     b = Lone("B", "ABC", 3)
     first = table_of("AB", versions=[4])
     b.hear("C", m.TableUpdate(first))
-    assert b.node.keeper.table.version == 0
+    assert b.node.installed_table.table.version == 0
     b.hear("A", m.TableUpdate(first))
-    assert b.node.keeper.table == first
+    assert b.node.installed_table.table == first
     for older in (table_of("CB", versions=[3]), table_of("CB", versions=[4])):
         b.hear("A", m.TableUpdate(older))
-        assert b.node.keeper.table == first
+        assert b.node.installed_table.table == first
     b.hear("A", m.TableUpdate(table_of("CB", versions=[5])))
-    assert b.node.keeper.table == table_of("CB", versions=[5])
+    assert b.node.installed_table.table == table_of("CB", versions=[5])
     assert [message.version for message in b.sent_to("A", m.TableAck)] == [4, 4, 4, 5]
 
 
@@ -211,7 +211,7 @@ def test_before_all_have_answered_or_left_no_table_is_published() -> None:
     c.crash("A")
     c.advance(3_000)
     assert c.views_of("BCD") == ["BCD"] * 3
-    assert not c.nodes["B"].duties.decides
+    assert not c.nodes["B"].coordinator.decides
     c.crash("C")
     c.advance(3_000)
     assert c.view("B") == "BD"
@@ -237,7 +237,7 @@ def test_a_member_that_dies_during_the_search_is_not_waited_for() -> None:
     c.crash("D")
     c.swallow = lambda *_: False
     c.advance(2_000)
-    assert c.nodes["B"].duties.decides
+    assert c.nodes["B"].coordinator.decides
     assert c.replicas("C") == c.replicas("B")
 
 
@@ -259,7 +259,7 @@ def test_only_the_master_that_a_member_follows_is_told_its_table() -> None:
     b.hear("C", m.FetchTable(1))
     assert b.sent_of(m.FetchedTable) == []
     b.hear("A", m.FetchTable(1))
-    assert b.sent_of(m.FetchedTable) == [("A", m.FetchedTable(1, b.node.keeper.table))]
+    assert b.sent_of(m.FetchedTable) == [("A", m.FetchedTable(1, b.node.installed_table.table))]
 
 
 def test_a_master_that_confirms_the_same_table_is_heard_although_the_message_was_lost() -> None:
@@ -270,10 +270,10 @@ def test_a_master_that_confirms_the_same_table_is_heard_although_the_message_was
     c.crash("A")
     c.advance(800)
     assert c.master("C") == "B"
-    assert c.nodes["C"].keeper.confirmed_by == c.id("A")
+    assert c.nodes["C"].installed_table.confirmed_by == c.id("A")
     c.swallow = lambda *_: False
     c.advance(1_500)
-    assert c.nodes["C"].keeper.confirmed_by == c.id("B")
+    assert c.nodes["C"].installed_table.confirmed_by == c.id("B")
 
 
 # --- repair -----------------------------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ def test_no_more_migrations_at_a_time_than_a_member_may_take_part_in() -> None:
     c.swallow = lambda sender, receiver, message: isinstance(message, m.CopyAck)
     c.join("B")
     c.advance(COPY_UNHEARD_AFTER_MS - 500)
-    assert len(c.nodes["A"].duties.migrating.underway) == 3
+    assert len(c.nodes["A"].coordinator.migrations.underway) == 3
     c.swallow = lambda *_: False
     c.advance(30_000)
     assert all(len(c.replicas("A", partition)) == 2 for partition in range(20))
@@ -373,7 +373,7 @@ def test_migrations_run_one_by_one_if_one_is_allowed() -> None:
     moved = c.events_of("A", events.MigrationCommitted)
     assert len(moved) >= 10
     assert most_at_once(c) == 1
-    assert c.nodes["A"].duties.is_at_rest()
+    assert c.nodes["A"].coordinator.is_at_rest()
 
 
 def test_what_a_master_remembers_of_members_ends_with_them() -> None:
@@ -384,8 +384,12 @@ def test_what_a_master_remembers_of_members_ends_with_them() -> None:
         c.advance(1_000)
         c.join("B")
         c.advance(2_000)
-    duties = c.nodes["A"].duties
-    assert set(duties._publishing.confirmed) == {c.id("B")}
-    assert duties._publishing.completed == {}
-    assert (duties.migrating.underway, duties.migrating._pauses, +duties.migrating._busy) == ({}, {}, {})
-    assert "targets=0" in repr(duties)
+    coordinator = c.nodes["A"].coordinator
+    assert set(coordinator._publication.confirmed) == {c.id("B")}
+    assert coordinator._publication.completed == {}
+    assert (coordinator.migrations.underway, coordinator.migrations._pauses, +coordinator.migrations._busy) == (
+        {},
+        {},
+        {},
+    )
+    assert "targets=0" in repr(coordinator)

@@ -38,7 +38,7 @@ def test_the_table_changes_only_when_the_destination_has_committed() -> None:
     for _, message in published:
         assert isinstance(message, m.TableChanges)
         assert message.changes == (commit.row,)
-        assert message.completed == a.keeper.completed
+        assert message.completed == a.installed_table.completed
 
 
 @pytest.mark.rows("DL-17")
@@ -97,7 +97,7 @@ def test_a_failed_migration_changes_nothing_but_the_version_by_two(who: str) -> 
     (over,) = a.events_of(events.MigrationRolledBack)
     assert (over.partition, over.partition_version) == (0, 4)
     assert a.outcomes() == [(0, 4, False)]
-    assert {message.completed for _, message in a.published()[-3:]} == {a.keeper.completed}
+    assert {message.completed for _, message in a.published()[-3:]} == {a.installed_table.completed}
 
 
 @pytest.mark.rows("DL-22", "DL-23")
@@ -204,7 +204,7 @@ def test_every_kind_goes_the_same_way(kind: MigrationKind) -> None:
     a.answer(0, accepted=True)
     assert a.rows == [target]
     assert a.outcomes() == [(0, 4, True)]
-    assert a.duties.migrating.is_idle
+    assert a.coordinator.migrations.is_idle
 
 
 @pytest.mark.rows("DL-36")
