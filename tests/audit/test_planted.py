@@ -390,7 +390,7 @@ def test_what_a_search_keeps_of_failing_histories_is_judged(judged: Judged) -> N
 
 def test_detection_is_measured_from_the_end(report: Report) -> None:
     kinds = {(row["did"], row["kind"]): row for row in verdict(report, "detector").figures["kinds"]}
-    assert ("suspected", "false") in kinds
+    assert {("suspected", "false"), ("removed", "crashed"), ("removed", "hung")} <= kinds.keys()
     planted = [row for row in report.charts["suspicions"] if row["kind"] == "false"]
     assert planted == [], "the split's suspicions are right: both sides heard nothing"
     assert kinds["removed", "crashed"]["max_ms"] >= 2_000
