@@ -1,17 +1,18 @@
 """Which member should hold which replica: a pure function of the members and the present table.
 
-In this order: zones apart (or hosts), members loaded by their weights, few moves. Where zones of unequal size make the
-first two impossible together, zones win: a small zone's members then hold more than their share, or a large one's less.
+Priorities, highest first: replicas of a partition in different zones (or hosts), load in proportion to weight, few
+moves. Where zones of unequal size make the first two incompatible, zones win: the members of a small zone then hold
+more than their share, or those of a large zone less.
 
-The least number of moves in theory, which any balance needs: of the replicas that partitions lack, each is a copy; of
-those that a member holds above its share (rounded up for as many members as there are replicas left over, those that
-hold most first), each moves. With equal weights and one zone that is also what is made, except where the members below
-their share hold a replica of the very partitions that lack one; there the least possible is searched for if the whole
-is small.
+The theoretical minimum of moves, which every balanced assignment needs: one copy for each replica that a partition
+lacks, and one move for each replica that a member holds above its share. (The share is rounded up for as many members
+as there are replicas left over; members that hold most come first.) With equal weights and one zone the result reaches
+this minimum, except where the members below their share already hold a replica of the partitions that lack one. Then
+the least possible is searched for if the problem is small.
 
-How: what cannot stay is dropped, owners and backups in proportion; members below their share take what is open in turn,
-each as often as it lacks replicas; chains of replacements then mend what that left (`balancing.py`). Members and
-partitions are numbers in it, and no partition looks at all members. Ties go to the member named first.
+Algorithm: 1. Drop the replicas that cannot stay, owners and backups in proportion. 2. Members below their share take
+open places in turn, each as often as it lacks replicas. 3. Chains of replacements correct the rest (`balancing.py`).
+Members and partitions are numbers in it, and no partition looks at all members. Ties go to the member named first.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ __all__ = ["Candidate", "assign", "count_moves", "find_fewest_moves", "least_loa
 M = TypeVar("M", bound=Hashable)
 
 CHOICE = 5
-"""Among so many members whose turn it is, a partition takes the one that shares the fewest with its owner: what an owner
-leaves behind is then spread over all others."""
+"""How many members whose turn it is are compared. A partition takes the one that shares the fewest partitions with its
+owner, so that the partitions of an owner that fails are spread over all others."""
 
 SCRAMBLE = 0x9E3779B1
 
@@ -38,17 +39,17 @@ SCRAMBLE = 0x9E3779B1
 def assign(
     table: Sequence[Sequence[M | None]], members: Sequence[M | Candidate[M]], backup_count: int
 ) -> list[tuple[M, ...]]:
-    """The target replicas of every partition.
+    """Return the target replicas of every partition: its owner, then its backups.
 
-    `table`: of each partition its present replicas by index, owner first, None where there is none; rows may be short.
-    Members named there that are not in `members` are gone or leaving: others take their places. `members`: who may hold
-    replicas, in the order that breaks ties; `Candidate`s where weights, zones or hosts differ. Zones count if any
-    member names one, else hosts. Returns of each partition its owner and then its backups:
-    `min(backup_count + 1, len(members))` different members.
+    `table`: the present replicas of each partition by index, owner first, None where there is none; rows may be short.
+    Members in it that are not in `members` are gone or leaving: others take their places. `members`: the members that
+    may hold replicas, in the order that breaks ties; `Candidate`s where weights, zones or hosts differ. Zones count if
+    any member names one, else hosts. Each row has `min(backup_count + 1, len(members))` different members.
 
-    Each member holds its fair share of all replicas, rounded down or up, and owns its part of what it holds, rounded
-    down or up: with equal weights the members differ by at most one in both. What stays keeps its index, except where
-    another is to be the owner: a newcomer at first, which costs nothing, else a backup that exchanges with the owner.
+    Each member holds its fair share of all replicas, rounded down or up, and owns its share of the partitions it holds,
+    rounded down or up: with equal weights the members differ by at most one in both. A replica that stays keeps its
+    index, except where the partition gets another owner: preferably a new replica, which costs nothing, else a backup
+    that changes places with the owner.
     """
     candidates = [cast(Candidate[M], m) if isinstance(m, Candidate) else Candidate(m) for m in members]
     names = [candidate.member for candidate in candidates]
@@ -73,12 +74,12 @@ def assign(
 
 
 def count_moves(table: Sequence[Sequence[M | None]], rows: Sequence[Sequence[M]]) -> int:
-    """Replicas that have to be copied to a member that does not hold one of the partition."""
+    """Return how many replicas of `rows` must be copied to members without one in `table`."""
     return sum(member not in before for before, row in zip(table, rows, strict=True) for member in row)
 
 
 def find_fewest_moves(table: Sequence[Sequence[M | None]], members: Sequence[M], backup_count: int) -> int:
-    """Return how many moves any balance needs in theory, with equal weights and one zone: see above."""
+    """Return the theoretical minimum of moves (module docstring), with equal weights and one zone."""
     if not members:
         return 0
     held = dict.fromkeys(members, 0)
@@ -92,12 +93,12 @@ def find_fewest_moves(table: Sequence[Sequence[M | None]], members: Sequence[M],
 
 
 def least_loaded(candidates: Sequence[M], loads: dict[M, int]) -> M:
-    """The candidate with the fewest replicas, the first named among equals."""
+    """Return the candidate with the fewest replicas, the first named among equals."""
     return min(candidates, key=lambda member: loads.get(member, 0))
 
 
 def _numbered(row: Sequence[M | None], number: dict[M, int]) -> list[int]:
-    """The row with -1 for holes and for members that are gone; what is named twice counts where it is hottest."""
+    """Return the row as numbers, -1 for holes and departed members; a member named twice keeps its lowest index."""
     result: list[int] = []
     for name in row:
         member = -1 if name is None else number.get(name, -1)
@@ -106,7 +107,7 @@ def _numbered(row: Sequence[M | None], number: dict[M, int]) -> list[int]:
 
 
 def _drop(draft: Draft, quotas: Sequence[int]) -> None:
-    """Take away what cannot stay: too many in a row or a zone; then what members hold above their quotas."""
+    """Drop replicas above the limits of a row or a zone, then those that members hold above their quotas."""
     loads, zones, bounds = draft.loads, draft.zones, draft.bounds
     for partition, row in enumerate(draft.rows):
         if len(row) <= draft.replicas and (
@@ -120,7 +121,7 @@ def _drop(draft: Draft, quotas: Sequence[int]) -> None:
                 crowded = [m for m in row if counts[zones[m]] > bounds.fewest[zones[m]]]
             if not crowded:
                 break
-            # The colder one among equals.
+            # Among equals, the one with the higher replica index.
             draft.drop(partition, max(reversed(crowded), key=lambda m: loads[m] - quotas[m]))
     owned: list[list[int]] = [[] for _ in quotas]
     backed: list[list[int]] = [[] for _ in quotas]
@@ -133,7 +134,7 @@ def _drop(draft: Draft, quotas: Sequence[int]) -> None:
         excess = loads[member] - quota
         if excess <= 0:
             continue
-        # Fewest open places first: who takes them can take only one of each partition.
+        # Partitions with the fewest open places first: a member can take only one place of each partition.
         by_openness = sorted(owned[member], key=lambda p: -len(draft.rows[p]))
         as_owner = max(0, min(excess, len(by_openness) + quota // -draft.replicas))
         chosen, rest = by_openness[:as_owner], by_openness[as_owner:]
@@ -144,7 +145,7 @@ def _drop(draft: Draft, quotas: Sequence[int]) -> None:
 
 
 def _fill(draft: Draft, quotas: Sequence[int]) -> None:
-    """Give what is open to the members below their quotas, each in its turn; the emptiest partitions first."""
+    """Give open places to the members below their quotas in turn; partitions with the fewest replicas come first."""
     rows, count = draft.rows, len(quotas)
     lacking = [max(quota - load, 0) for quota, load in zip(quotas, draft.loads, strict=True)]
     turns = [(1 / lacks, 0, member) for member, lacks in enumerate(lacking) if lacks]
@@ -175,7 +176,7 @@ def _fill(draft: Draft, quotas: Sequence[int]) -> None:
             if best >= 0:
                 turn, _, chosen = seen.pop(best)
                 if (left := quotas[chosen] - draft.loads[chosen]) > 1:
-                    # In another order each time around, or the same few would share partitions over and over.
+                    # A different order each round: otherwise the same few members would share partitions every time.
                     tie = (chosen + 1) * (2 * left + 1) * SCRAMBLE >> 8 & 0xFFFFF
                     heapq.heappush(turns, (turn + 1 / lacking[chosen], tie, chosen))
             else:
@@ -188,7 +189,7 @@ def _fill(draft: Draft, quotas: Sequence[int]) -> None:
 
 
 def _anybody(draft: Draft, partition: int, quotas: Sequence[int]) -> int:
-    """Return a member for a place for which every member that lacks replicas is excluded; chains set the balance right."""
+    """Return a member for a place that no member below its quota can take; chains restore the balance later."""
     row = draft.rows[partition]
     allowed = [zone for zone in range(len(draft.bounds.most)) if draft.has_place_in(partition, zone)]
     places = set(allowed)
@@ -197,7 +198,7 @@ def _anybody(draft: Draft, partition: int, quotas: Sequence[int]) -> int:
 
 
 def _natural_owner(draft: Draft, partition: int) -> int:
-    """The owner before, if it stays; else who comes new, in its place; else the hottest that stays."""
+    """Return the previous owner if it stays; else the first new member; else the first member of the row."""
     row, before = draft.rows[partition], draft.before[partition]
     if before and before[0] in row:
         return before[0]
@@ -205,7 +206,7 @@ def _natural_owner(draft: Draft, partition: int) -> int:
 
 
 def _in_places(draft: Draft, partition: int, owner: int) -> list[int]:
-    """The row by index: what stays keeps its index, the owner comes first and who was there takes its place."""
+    """Return the row by index: members that stay keep their indexes, then the owner changes places with index 0."""
     row, before = draft.rows[partition], draft.before[partition]
     places = [before[i] if i < len(before) and before[i] in row else -1 for i in range(draft.replicas)]
     others = [m for m in row if m not in places]

@@ -1,9 +1,9 @@
-"""The partition table at one member, whoever leads.
+"""The partition table that one member has installed, on the master and on all others.
 
-A table is installed only from this member's master and only if it is newer. A backup that notices that its owner is
-gone does nothing until the master's table says so. One row may be ahead of the master's table: that of a migration to
-this member which it was told to commit (docs/protocol/migrations.md); the master follows when it has heard so. What the master
-does for the table stands in `coordinator`.
+A table is installed only if it comes from this member's master and is newer. A backup that notices that its owner is
+gone does nothing until the master's table says so. Single rows may be ahead of the master's table: those of migrations
+to this member that the master ordered it to commit (docs/protocol/migrations.md). The master's table follows when the
+answer has arrived. What the master does for the table is decided in `coordinator`.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ from phalanx.wire.messages import (
 
 
 class Replicas(Protocol):
-    """What this member holds by its table."""
+    """The replicas that this member holds according to its table."""
 
     table: PartitionTable
 
     def undecided(self) -> tuple[tuple[ActiveMigration, ...], tuple[Rule, ...]]:
-        """Return what the replicas know that no table tells."""
+        """Return the active migrations and the rules (ownership epochs) of the replicas; no table may name them yet."""
 
     def on_migration_order(self, sender: MemberId, message: MigrationOrder, now: Millis) -> None:
-        """The master of the installed table orders the owner here to begin a migration, or to end it."""
+        """Begin or end a migration as owner, as the master of the installed table orders."""
 
     def refusal_to_commit(self, message: MigrationCommit) -> str | None:
-        """Why the replica of a migration's destination here cannot be committed; None: it has what it must have."""
+        """Return why this member, the destination of a migration, cannot commit its replica; None: it can."""
 
 
 class InstalledTable:
-    """The installed partition table, and whom it came from."""
+    """The installed partition table, and the master that it came from."""
 
     def __init__(self, this: MemberId, config: NodeConfig, outbox: Outbox, replicas: Replicas) -> None:
         self.this = this
         self.table = replicas.table
         self.installed_version = 0
-        """Of the master's table that is installed; rows that are ahead of it do not count."""
+        """The version of the installed table of the master; rows that are ahead of it do not count."""
         self.ahead: frozenset[int] = frozenset()
-        """Partitions whose row this member has committed, and the master's table does not have yet."""
+        """Partitions whose row this member has committed and the installed table of the master does not have yet."""
         self.confirmed_by: MemberId | None = None
         """The master that published the installed table or confirmed it; migrations ordered by another are over."""
         self.completed: tuple[CompletedMigration, ...] = ()
-        """How the latest migrations ended, as the master last told (DL-26)."""
+        """How the latest migrations ended, according to the master (DL-26)."""
         self._config = config
         self._out = outbox
         self._replicas = replicas
@@ -107,13 +107,14 @@ class InstalledTable:
     # --- whom this member follows ----------------------------------------------------------------------------------
 
     def on_membership(self, fact: MembershipChanged, now: Millis) -> None:
-        """The master may be another one: its tables count from now on. One for a newer view than the installed one is not
-        taken: it comes again when that is here.
+        """Note the master and the view: from now on, only tables of this master count.
+
+        A table for a newer view than this one is ignored; the master repeats it.
         """
         self._master, self._leads, self._view = fact.master, fact.leads, fact.view.id
 
     def on_over(self, fact: IncarnationOver, now: Millis) -> None:
-        """It follows nobody."""
+        """Follow no master any more."""
         self._master, self._leads, self._view = None, False, ViewId()
 
     # --- what the other machines of this member work from ----------------------------------------------------------
@@ -129,7 +130,7 @@ class InstalledTable:
     # --- on the master ---------------------------------------------------------------------------------------------
 
     def lead(self, completed: tuple[CompletedMigration, ...], table: PartitionTable) -> None:
-        """The search of a new master is over: what it has found is the table, and no member's is ahead of that."""
+        """Install the table that this new master's search has found; no row is ahead of it."""
         self.confirmed_by, self.completed = self.this, completed
         if table.version > self.table.version:
             self.install(table, table.version)
@@ -137,14 +138,14 @@ class InstalledTable:
         self._out.tell(self._confirmed())
 
     def note_completed(self, completed: tuple[CompletedMigration, ...]) -> None:
-        """The table was changed accordingly: how the latest migrations ended."""
+        """Note how the latest migrations ended; the table was changed accordingly."""
         self.completed = completed
         self._out.tell(self._confirmed())
 
     # --- tables of the master --------------------------------------------------------------------------------------
 
     def on_table_update(self, sender: MemberId, message: TableUpdate) -> None:
-        """The whole table, from this member's master."""
+        """Install the whole table if it comes from this member's master, and acknowledge it."""
         if not self._is_for_this_member(sender, message):
             return
         self.completed = message.completed
@@ -152,22 +153,22 @@ class InstalledTable:
             self.confirmed_by = sender
             self._out.tell(self._confirmed())
         if message.table.version > self.installed_version:
-            # What this member has committed before the partitions were divided, the master knew then.
+            # Partitions are divided only when no migration is under way: the master knew every committed row by then.
             is_divided = message.table.partition_count != self.table.partition_count
             is_ahead = self.table.version > self.installed_version and not is_divided
             ahead = self.table.newer_rows(message.table) if is_ahead else {}
             table = message.table.with_rows(ahead) if ahead else message.table
-            # Of each partition the newer row: with the same sum it is what this member has already.
+            # The newer row of each partition wins. If the version is the same, this member has that table already.
             self.install(table if table.version > self.table.version else self.table, message.table.version)
             self._keep_ahead(ahead)
         elif not self.table.version and message.table != self.table:
-            # Both assign nothing. Changes that come next are made to what is here: to this member's own settings, if these
-            # stayed, and it would serve a map that the others protect.
+            # Both tables assign nothing, but their map settings may differ. The next changes apply to the table here:
+            # with its own settings this member would serve a map that the others protect.
             self.install(message.table, 0)
         self._out.send(sender, TableAck(self.installed_version))
 
     def on_table_changes(self, sender: MemberId, message: TableChanges) -> None:
-        """Apply the changes since the table that this member should have."""
+        """Apply the changes since `message.from_version`; if this member's table is older, ask for the whole table."""
         if not self._is_for_this_member(sender, message):
             return
         is_behind = self.confirmed_by != sender or message.from_version > self.installed_version
@@ -189,27 +190,27 @@ class InstalledTable:
         return is_from_master and message.view.may_be_known_by(self._view)
 
     def _keep_ahead(self, partitions: Collection[int]) -> None:
-        """These rows are still ahead of the master's table; others it has now."""
+        """Keep only these partitions in `ahead`: the master's table has the other rows now."""
         self._set_ahead(self.ahead & frozenset(partitions))
 
     def on_fetch_table(self, sender: MemberId, message: FetchTable) -> None:
-        """Only the master that this member follows is told: the answer promises to take no older master's table."""
+        """Answer only the master that this member follows: the answer promises to ignore tables of older masters."""
         if sender == self._master:
             self._out.send(sender, self.answer_search(message.search_id))
 
     def answer_search(self, search_id: int) -> FetchedTable:
-        """Return what a new master must know of this member."""
+        """Return what a new master needs from this member to find the most recent table."""
         return FetchedTable(search_id, self.table, self.completed, *self._replicas.undecided())
 
     # --- orders of the master --------------------------------------------------------------------------------------
 
     def on_migration_order(self, sender: MemberId, message: MigrationOrder, now: Millis) -> None:
-        """Only the master whose table is installed orders migrations."""
+        """Pass on the order, if it comes from the master whose table is installed."""
         if sender == self._master == self.confirmed_by:
             self._replicas.on_migration_order(sender, message, now)
 
     def on_migration_commit(self, sender: MemberId, message: MigrationCommit, now: Millis) -> None:
-        """Commit a migration to this member if the table and the replica are what the master takes them for."""
+        """Commit a migration to this member if the table and the replica are in the state that the master expects."""
         refusal = self.refusal_to_commit(sender, message) or self._replicas.refusal_to_commit(message)
         if refusal is None:
             self.commit(message)
@@ -217,7 +218,7 @@ class InstalledTable:
         self._out.send(sender, answer)
 
     def refusal_to_commit(self, sender: MemberId, message: MigrationCommit) -> str | None:
-        """Why the commit of a migration to this member cannot be (DL-27); None: the table allows it."""
+        """Return why the table does not allow the commit of a migration to this member (DL-27); None: it does."""
         if sender != self._master or sender != self.confirmed_by:
             return "it does not come from the master whose table is installed"
         if message.partition >= self.table.partition_count:
@@ -238,7 +239,7 @@ class InstalledTable:
             self._set_ahead(self.ahead | {row.partition})
 
     def ask_for_table(self, now: Millis) -> None:
-        """Ask the master now and then for a first assignment: somebody wants to use the data."""
+        """Ask the master for a first assignment, at most once per retry interval: somebody wants to use the data."""
         if self._master is None or self._leads:
             return
         if self._asked_for_table_at is None or now - self._asked_for_table_at >= self._config.retry_interval_ms:
@@ -246,7 +247,7 @@ class InstalledTable:
             self._out.send(self._master, TableRequest())
 
     def install(self, table: PartitionTable, installed_version: int) -> None:
-        """Go on with this table; `installed_version`: of the master's table that it comes from."""
+        """Install this table. `installed_version`: the version of the master's table that it is based on."""
         invariant(table.version >= self.table.version, "tables only move on", old=self.table.version, new=table.version)
         changed = table is not self.table
         is_first = changed and not self.table.version and not self._leads

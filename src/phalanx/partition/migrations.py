@@ -1,16 +1,16 @@
-"""On the master: the migrations that bring every replica to where it should be (docs/protocol/migrations.md).
+"""On the master: run the migrations that bring every replica to its target member (docs/protocol/migrations.md).
 
-`plan` works out the target of every partition (`assignment`) and keeps nothing else: which migration comes next for a
-partition is worked out from its row of that moment (`planner`), so a join, a departure or a failure only means another
-target (DL-59). Partitions change independently, at most `migrations_per_member` at a time at each member; those that
-have the fewest replicas come first, after each step anew. One migration goes, as its table `MIGRATION_CHANGES` says:
+`plan` takes the target of every partition (from `assignment`) and keeps nothing else. The next migration of a partition
+follows from its present row (`planner`), so a join, a departure or a failure only means another target (DL-59).
+Partitions change independently, at most `migrations_per_member` at a time at each member; after each step, those with
+the fewest replicas come first. The phases of a migration (`MIGRATION_CHANGES`):
 
     ORDERED      the partition's owner brings the destination's replica up to date; writes go on, and reach it too
     COMMITTING   the destination is told the next row, and installs it; only its answer, or its departure, decides
     COMMITTED    the row is in the table, version + 1
     ROLLED_BACK  the row stays, version + 2
 
-What the master does with a result stands in `coordinator`.
+What the master does with the outcome is decided in `coordinator`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from phalanx.wire.messages import MigrationAnswer, MigrationCommit, MigrationOrd
 
 REPEAT_ORDER_AFTER_MS = 1_000
 FIRST_PAUSE_MS = 200
-"""After a migration between an owner and a destination failed, before the next one; doubles up to the next figure."""
+"""Pause after a failed migration between an owner and a destination; doubles up to `LONGEST_PAUSE_MS`."""
 LONGEST_PAUSE_MS = 12_800
 LOOK_AHEAD = 16
-"""Partitions of one owner that are looked at for one whose destination has room."""
+"""How many waiting partitions of one owner are examined to find one whose migration may start."""
 
 
 class MigrationPhase(enum.StrEnum):
-    """How far one migration is, for the master."""
+    """The phase of one migration, as the master knows it."""
 
     ORDERED = "the owner brings the destination up to date"
     COMMITTING = "the destination is told to commit"
@@ -53,7 +53,7 @@ class MigrationPhase(enum.StrEnum):
 
 
 class MigrationTurn(enum.StrEnum):
-    """What leads on."""
+    """What moves a migration to its next phase."""
 
     READY = "the owner says that the destination has everything"
     NEEDS_NOBODY = "a replica is cleared: nobody has to do anything"
@@ -77,17 +77,17 @@ MIGRATION_CHANGES = TransitionTable[MigrationPhase, MigrationTurn](
         (MigrationPhase.COMMITTING, MigrationTurn.DEPARTED): MigrationPhase.ROLLED_BACK,
     },
 )
-"""A migration that commits is never ended by time: only by its destination's answer, or its departure."""
+"""A migration in COMMITTING never times out: only the destination's answer or departure ends it."""
 
 
 class Underway(msgspec.Struct, gc=False):
-    """A migration that has begun and whose outcome is open."""
+    """A migration that has begun and has no outcome yet."""
 
     partition: int
     base_version: int
     migration: Migration[MemberId]
     owner: MemberId
-    """Who has the data, and sends it to the destination."""
+    """The owner of the partition, which sends the data to the destination."""
     began_at: Millis
     told_at: Millis
     """When the order or the commit was last sent."""
@@ -104,7 +104,7 @@ class Underway(msgspec.Struct, gc=False):
 
     @property
     def lowers(self) -> bool:
-        """Whether there is a replica less afterwards."""
+        """Whether the partition has one replica fewer afterwards."""
         return self.migration.kind is MigrationKind.SHIFT_UP and self.migration.source is not None
 
 
@@ -128,18 +128,18 @@ class Migrations:
         self.underway: dict[int, Underway] = {}
         """Partition to its migration."""
         self._targets: dict[int, Slots] = {}
-        """Partition to the replicas that it should have, where it has others."""
+        """Partition to the replicas that it should have; only partitions that have others now."""
         self._due: dict[MemberId, deque[int]] = {}
         """Owner to its partitions that wait for their next migration."""
         self._busy: Counter[MemberId] = Counter()
-        """In how many migrations a member sends or receives."""
+        """Member to the number of migrations in which it sends or receives."""
         self._pauses: dict[tuple[MemberId, MemberId], tuple[Millis, Millis]] = {}
-        """Of an owner and a destination between which a migration failed: until when to wait, and the next pause."""
+        """Owner and destination of a failed migration, to the end of the pause and the length of the next pause."""
         self._next_pause_end: Millis | None = None
         self.done = 0
-        """Migrations committed since the targets were worked out from rest."""
+        """Migrations committed since the last `plan` that found the migrations idle."""
         self.arrived = 0
-        """Partitions that have got to their targets since then."""
+        """Partitions that have reached their targets since then."""
 
     def __repr__(self) -> str:
         return f"Migrations({list(self.underway.values())}, targets={len(self._targets)})"
@@ -154,15 +154,15 @@ class Migrations:
         return [p for p, underway in self.underway.items() if underway.phase is MigrationPhase.COMMITTING]
 
     def on_the_way(self) -> set[int]:
-        """Partitions that are not where they should be, or of which a migration is not over."""
+        """Return the partitions that have not reached their targets or have a migration under way."""
         return {*self._targets, *self.underway}
 
     def remaining(self) -> int:
-        """Return how many partitions are not where they should be."""
+        """Return how many partitions have not reached their targets."""
         return len(self._targets)
 
     def forget_all(self) -> None:
-        """This member is not the master any more, or a new search begins."""
+        """Forget all targets and migrations: this member is not the master any more, or a new search begins."""
         self.underway.clear()
         self._targets.clear()
         self._due.clear()
@@ -176,7 +176,10 @@ class Migrations:
     def plan(
         self, table: PartitionTable, target: Sequence[Sequence[MemberId | None]], wanted: int, reason: str
     ) -> list[MigrationOutcome]:
-        """Take over new targets: of each partition the replicas that it should have; `wanted`: how many of them."""
+        """Take new targets, the replicas of each partition. Return the migrations that this rolls back.
+
+        `wanted`: how many replicas each partition should have; `reason`: why there are new targets, for the event.
+        """
         if self.is_idle:
             self.done = self.arrived = 0
         self._targets.clear()
@@ -215,9 +218,9 @@ class Migrations:
     def start(
         self, table: PartitionTable, ready: Collection[MemberId], unpublished: Collection[int], now: Millis
     ) -> list[MigrationOutcome]:
-        """Begin what may begin. Returns migrations that need nobody's doing: they are over.
+        """Begin the migrations that may begin. Return those that are complete at once: they only clear a replica.
 
-        `ready`: members that take part already; `unpublished`: partitions whose owners do not know their row yet.
+        `ready`: members that can receive replicas; `unpublished`: partitions whose owners do not know their row yet.
         """
         over: list[MigrationOutcome] = []
         self._next_pause_end = min((until for until, _ in self._pauses.values() if until > now), default=None)
@@ -280,7 +283,7 @@ class Migrations:
         return self._committed(underway, MigrationTurn.NEEDS_NOBODY, _after(table.slots(partition), step), table, now)
 
     def unreachable(self, now: Millis) -> set[tuple[MemberId, MemberId]]:
-        """Owners and destinations between which migrations have failed again and again, and that pause."""
+        """Return the pairs of owner and destination that pause because their migrations have failed repeatedly."""
         often = 4 * FIRST_PAUSE_MS
         return {pair for pair, (until, following) in self._pauses.items() if now < until and following >= often}
 
@@ -289,7 +292,7 @@ class Migrations:
     def on_ready(
         self, sender: MemberId, message: MigrationReady, table: PartitionTable, now: Millis
     ) -> MigrationOutcome | None:
-        """The owner says that the destination holds everything: let it commit. Or that it gave up."""
+        """Order the destination to commit, as the owner says that it has all data; roll back if the owner gave up."""
         underway = self.underway.get(message.partition)
         if (
             underway is None
@@ -313,7 +316,7 @@ class Migrations:
     def on_answer(
         self, sender: MemberId, message: MigrationAnswer, table: PartitionTable, now: Millis
     ) -> MigrationOutcome | None:  # fmt: skip
-        """The destination has committed, or never will."""
+        """Commit or roll back the migration, as the destination answered."""
         underway = self.underway.get(message.partition)
         if (
             underway is None
@@ -327,13 +330,13 @@ class Migrations:
         return self._rolled_back(underway, MigrationTurn.REFUSED, f"the destination refused: {message.reason}", table)
 
     def on_departures(self, members: Collection[MemberId], table: PartitionTable) -> list[MigrationOutcome]:
-        """Members have left: what they took part in is rolled back, unless the destination may have committed it."""
+        """Roll back the migrations of members that left, unless their destination stays and may have committed."""
         self._pauses = {pair: pause for pair, pause in self._pauses.items() if all(m in members for m in pair)}
         over = []
         for underway in list(self.underway.values()):
             decided_by = [underway.destination]
             if underway.phase is MigrationPhase.ORDERED:
-                # Whoever takes no part, but holds a replica, changes the row by leaving.
+                # A member that takes no part but holds a replica changes the row when it leaves.
                 decided_by += table.replicas(underway.partition)
             gone = [member for member in decided_by if member not in members]
             if gone:
@@ -341,14 +344,14 @@ class Migrations:
         return over
 
     def went_on(self, partition: int, table: PartitionTable) -> None:
-        """The row of a partition has changed: its next migration is due."""
+        """Queue the next migration of a partition whose row has changed, or note that it has reached its target."""
         if partition in self._targets:
             if table.slots(partition) == self._targets[partition]:
                 del self._targets[partition]
                 self.arrived += 1
             else:
                 waiting = self._due.setdefault(_owner(table, partition), deque())
-                # Ahead of its equals, so that a partition gets to its end, but not of one that has fewer replicas.
+                # Ahead of partitions with as many replicas, to reach its target soon, but behind those with fewer.
                 waiting.insert(bisect_left(waiting, table.replica_count(partition), key=table.replica_count), partition)
 
     def _committed(
@@ -391,7 +394,7 @@ class Migrations:
         return min(deadlines, default=None)
 
     def repeat(self, now: Millis) -> None:
-        """Orders and commits that may have been lost are sent again; both may be heard twice."""
+        """Send orders and commits again that may have been lost; both are idempotent."""
         for underway in self.underway.values():
             if now < self._repeat_at(underway):
                 continue
@@ -403,16 +406,16 @@ class Migrations:
                 self._out.send(underway.owner, order)
 
     def _repeat_at(self, underway: Underway) -> Millis:
-        # A commit is repeated soon: where the ownership moves nobody answers meanwhile.
+        # A commit is repeated sooner: while the ownership moves, no member answers requests for the partition.
         is_order = underway.phase is MigrationPhase.ORDERED
         return underway.told_at + (REPEAT_ORDER_AFTER_MS if is_order else self._retry_ms)
 
 
 def plan_steps(current: Slots, target: Slots) -> list[Migration[MemberId]]:
-    """Return the migrations, in order, by which a partition gets its target (DL-62 to DL-82).
+    """Return the migrations, in order, that bring a partition to its target (DL-62 to DL-82).
 
-    Where only an owner and its backup are to change places, and the planner cancels that as a cycle, they do so in one
-    step: no replica is missing meanwhile.
+    If the owner and a backup are to change places, and the planner cancels that as a cycle, return one exchange: no
+    replica is missing meanwhile.
     """
     length = max(len(current), len(target))
     now = [*current, *[None] * (length - len(current))]
@@ -425,7 +428,7 @@ def plan_steps(current: Slots, target: Slots) -> list[Migration[MemberId]]:
 
 
 def _after(slots: Slots, step: Migration[MemberId]) -> Slots:
-    """The row behind the step, without holes at its end."""
+    """Return the row after the step, without holes at its end."""
     length = max(len(slots), step.destination_new_index + 1, step.source_new_index + 1)
     row: list[MemberId | None] = apply_migration([*slots, *[None] * (length - len(slots))], step)
     while row and row[-1] is None:

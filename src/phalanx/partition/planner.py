@@ -1,10 +1,10 @@
-"""How one partition gets from its current replicas to its target: which migrations, in which order.
+"""Plan the migrations, in order, that bring one partition from its current replicas to its target.
 
-Who takes whose place makes *chains*: an index, the index that its wanted member holds now, and so on. A chain starts
-(its head) at an index that wants a new member or nobody, and ends (its tail) at one that is empty now or whose member
-leaves; chains share neither indexes nor members. One that bites its own tail is a cycle: it cannot be done without
-lowering the number of replicas first, so its members stay where they are. What a chain does to the number of replicas
-follows from its ends:
+Members that take each other's places form *chains* of indexes. The head of a chain is an index that shall get a new
+member or become empty. The next index is the one to which the member at this index shall go, and so on. The tail is an
+index that is empty now or whose member leaves. Chains share neither indexes nor members. A chain without ends is a
+cycle: it would need fewer replicas for a moment, so its members stay where they are. The ends of a chain say what it
+does to the number of replicas:
 
     head        tail       replicas    how
     new member  leaves     the same    MOVE at the head, then down the chain (each frees the member that is next)
@@ -13,9 +13,9 @@ follows from its ends:
                                        replica becomes colder
     nobody      leaves     one fewer   CLEAR, or SHIFT UP from the head in another's place; then as the first
 
-The hottest index that is not right yet is served first, by the next step of its chain. Before the one step of a chain
-that lowers the number of replicas, all chains that raise it are completed; so it is never below the smaller of the
-numbers at the start and at the end. The owner's index is never empty in between.
+The hottest index (the lowest: index 0 is the owner) that is not right yet is served first, by the next step of its
+chain. Before the step of a chain that lowers the number of replicas, all chains that raise it are completed; so the
+number never falls below the smaller of those at the start and at the end. The owner's index is never empty in between.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def plan_migrations(current: Sequence[M | None], target: Sequence[M | None]) -> list[Migration[M]]:
-    """The migrations that lead from the current replicas to the target without its cycles, in their order.
+    """Return the migrations, in order, that lead from the current replicas to the target without its cycles.
 
     `current` and `target` name the member at each replica index, None where there is none, and are equally long.
     Raises `UsageError` (a ValueError) if they are not, or if one names a member twice. DL-62 to DL-82.
@@ -61,9 +61,9 @@ def plan_migrations(current: Sequence[M | None], target: Sequence[M | None]) -> 
 
 
 def cancel_cycles(current: Sequence[M | None], target: Sequence[M | None]) -> list[M | None]:
-    """The target with cyclic moves undone: who would take the place of one another in a ring stays (two as well).
+    """Return the target without cyclic moves: members that would exchange places in a ring (two or more) stay.
 
-    Everything else stays as wanted. Raises as `plan_migrations`. DL-60.
+    The rest of the target is unchanged. Raises as `plan_migrations`. DL-60.
     """
     _check(current, target)
     wanted = list(target)
@@ -84,10 +84,10 @@ def cancel_cycles(current: Sequence[M | None], target: Sequence[M | None]) -> li
 
 
 def plan_exchange(current: Sequence[M | None], target: Sequence[M | None]) -> Migration[M] | None:
-    """The one migration that exchanges the owner and a backup, if the target (cycles and all) wants them exchanged.
+    """Return the migration that exchanges the owner and a backup, if the target (with its cycles) exchanges them.
 
-    As a cycle it would be cancelled; done at once it lowers nothing: both hold the data. Beyond the reference. Raises
-    as `plan_migrations`.
+    `cancel_cycles` would undo it. In one step it lowers no number of replicas: both members hold the data. Beyond the
+    reference. Raises as `plan_migrations`.
     """
     _check(current, target)
     if not current or current[0] is None or target[0] is None or current[0] == target[0]:
@@ -100,11 +100,12 @@ def plan_exchange(current: Sequence[M | None], target: Sequence[M | None]) -> Mi
 
 
 def prioritize(migrations: Sequence[Migration[M]]) -> list[Migration[M]]:
-    """The plan with COPY and SHIFT UP brought forward past what they do not conflict with.
+    """Return the plan with COPY and SHIFT UP moved ahead of migrations with which they do not conflict.
 
-    Those are a MOVE at a hotter index and a SHIFT DOWN to a colder one, none of whose participants is one of theirs;
-    the order is the same otherwise. Two exceptions: a SHIFT UP in another's place lowers the number of replicas, so it
-    waits for a SHIFT DOWN, which raises it; and a SHIFT DOWN for nobody may be what empties the index. DL-79 to DL-82.
+    They pass a MOVE at a hotter index and a SHIFT DOWN to a colder index if they share no participant with it; the
+    order is the same otherwise. Two exceptions: a SHIFT UP that replaces another member lowers the number of replicas,
+    so it waits for a SHIFT DOWN, which raises it; and a SHIFT DOWN without a new member may be what empties the index.
+    DL-79 to DL-82.
     """
     result: list[Migration[M]] = []
     for migration in migrations:
@@ -137,9 +138,9 @@ def _check(current: Sequence[M | None], target: Sequence[M | None]) -> None:
 
 
 def _chains(current: Sequence[M | None], wanted: Sequence[M | None]) -> tuple[list[list[int]], list[int]]:
-    """The chains, each from head to tail, and the order in which their indexes are served.
+    """Return the chains, each from head to tail, and the order in which their indexes are served.
 
-    Both hotter indexes first; but a target without an owner empties the owner's index last of all.
+    Hotter indexes come first in both; but if the target has no owner, the owner's index is emptied last.
     """
     place = {member: index for index, member in enumerate(wanted) if member is not None}
     held = set(current)
@@ -164,7 +165,10 @@ def _chains(current: Sequence[M | None], wanted: Sequence[M | None]) -> tuple[li
 def _steps(
     chain: list[int], state: list[M | None], wanted: Sequence[M | None], raising: list[Iterator[Migration[M]]]
 ) -> Iterator[Migration[M]]:
-    """The migrations of one chain, each applied to the state when asked for; those that raise go into `raising`."""
+    """Return the migrations of one chain as an iterator that applies each to `state`.
+
+    Append the iterator to `raising` if the chain raises the number of replicas.
+    """
     new, hole = wanted[chain[0]] is not None, state[chain[-1]] is None
     if not new:
         return _wander(chain, state, wanted) if hole else _shrink(chain, state, wanted, raising)
@@ -176,13 +180,16 @@ def _steps(
 
 
 def _move(chain: Sequence[int], state: list[M | None], wanted: Sequence[M | None]) -> Iterator[Migration[M]]:
-    """Follow MOVEs from the head: each puts out the member that the next one brings in again (3.1.3.2, 3.1.4.2)."""
+    """Yield MOVEs from the head: each removes the member that the next one brings in again (3.1.3.2, 3.1.4.2)."""
     for index in chain:
         yield _step(MigrationKind.MOVE, state, leaves=index, to=index, new=wanted[index])
 
 
 def _grow(chain: list[int], state: list[M | None], wanted: Sequence[M | None]) -> Iterator[Migration[M]]:
-    """New at the head, empty at the tail: the hottest index of what is left decides at which end to go on."""
+    """Yield the steps of a chain with a new member at the head and an empty tail.
+
+    The hottest index of the remaining chain decides at which end to continue.
+    """
     while len(chain) > 1:
         if chain[-1] == min(chain):
             hole = chain.pop()
@@ -198,10 +205,10 @@ def _grow(chain: list[int], state: list[M | None], wanted: Sequence[M | None]) -
 
 
 def _wander(chain: list[int], state: list[M | None], wanted: Sequence[M | None]) -> Iterator[Migration[M]]:
-    """Let the hole wander from the empty tail to the head (the coldest, if the target has no holes): nobody is at the head.
+    """Move the hole from the empty tail to the head, which becomes empty (the coldest index, if no holes are wanted).
 
-    Where it would come to a hotter index on its way, and break a replica there, the member at the head fills it at
-    once instead. A ring of full indexes is left, and exchanges put it right.
+    Where the hole would pass a hotter index, and interrupt the replica there, the member at the head fills the hole at
+    once instead. The remaining ring of full indexes is solved by exchanges.
     """
     while len(chain) > 1:
         hole = chain.pop()
@@ -220,7 +227,7 @@ def _wander(chain: list[int], state: list[M | None], wanted: Sequence[M | None])
 
 
 def _exchange(ring: Sequence[int], state: list[M | None], wanted: Sequence[M | None]) -> Iterator[Migration[M]]:
-    """Two at a time until each index of the ring, hottest first, has its wanted member."""
+    """Exchange two members at a time until each index of the ring, hottest first, has its wanted member."""
     for index in ring:
         if state[index] != wanted[index]:
             other = state.index(wanted[index])
@@ -230,10 +237,11 @@ def _exchange(ring: Sequence[int], state: list[M | None], wanted: Sequence[M | N
 def _shrink(
     chain: list[int], state: list[M | None], wanted: Sequence[M | None], raising: list[Iterator[Migration[M]]]
 ) -> Iterator[Migration[M]]:
-    """Lower the number of replicas last: nobody is at the head, and a replica leaves at the tail.
+    """Yield the steps of a chain whose head becomes empty and whose tail leaves; first those of all raising chains.
 
-    Members A, B, C and C's way from 2 to 0 in A's place, B to the empty 1: with C first, C alone would be left in
-    between. The coldest index is given up (DL-77), but never the owner's before the end.
+    So the number of replicas is lowered last. Example: from [A, -, C] to [C, B, -]. If C took A's place before B was
+    copied, C alone would hold the partition in between. The coldest index is given up (DL-77), the owner's index only
+    at the end.
     """
     for steps in raising:
         yield from steps
@@ -260,7 +268,10 @@ def _step(
     comes: int = -1,
     new: M | None = None,
 ) -> Migration[M]:
-    """The migration that takes the member at `leaves` to `colder`, and the one at `comes`, or a new one, to `to`."""
+    """Return the migration that takes the member at `leaves` to `colder`, and that at `comes` (or `new`) to `to`.
+
+    Apply it to `state`.
+    """
     leaver = state[leaves] if leaves >= 0 else None
     comer = state[comes] if comes >= 0 else new
     if leaves >= 0:

@@ -1,6 +1,6 @@
-"""On the master: what an operator asks the table to be from now on: other settings of a map, more partitions.
+"""On the master: requests of operators that change the table: other settings of a map, more partitions.
 
-Settings are in the next table. Partitions are divided when no migration is under way, and none begins meanwhile.
+Settings are in the next table. Partitions are divided when no migration is under way, and none begins before that.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire import events
 
 MOST_PARTS = 64
-"""Into how many a partition is divided at most at once: by a slip of the hand nobody should get a million of them."""
+"""Most parts into which one request divides a partition: a typing error should not create a million partitions."""
 
 
 class AdminRequests:
-    """Takes them, and makes the tables that fulfil them."""
+    """Keeps requests of operators until they can be fulfilled, and installs the tables that fulfil them."""
 
     def __init__(self, installed_table: InstalledTable, publication: TablePublication, outbox: Outbox) -> None:
         self._installed = installed_table
         self._publication = publication
         self._out = outbox
         self.count = 0
-        """Into how many partitions to divide the present ones as soon as no migration is under way; 0: not asked."""
+        """The partition count to reach as soon as no migration is under way; 0: no division was asked for."""
 
     def change_map(self, name: str, change: MapChange, now: Millis) -> bool:
-        """Let a map be another from now on (an empty name: all for which nothing else was set).
+        """Change the settings of a map (empty name: of all maps without own settings).
 
-        True: it is to have another number of backups. Raises `UsageError` for what no map can be.
+        Return True if the number of backups is set. Raises `UsageError` for settings that no map can have.
         """
         table = self._installed.table.with_maps(self._installed.table.maps.with_change(name, change))
         self._installed.install(table, table.version)
@@ -47,10 +47,13 @@ class AdminRequests:
         return change.backups is not None
 
     def want_count(self, count: int) -> bool:
-        """Divide all partitions. False: there are so many. Raises `UsageError` if there cannot be."""
+        """Note a request to divide all partitions. Return False if the table has this count already.
+
+        Raises `UsageError` if the table cannot have it.
+        """
         present = self._installed.table.partition_count
         if count == present:
-            self.count = 0  # Or it was asked for by mistake, and is taken back.
+            self.count = 0  # This may also withdraw a request that was made by mistake.
             return False
         if not self._installed.is_assigned:
             raise UsageError("nothing is stored yet: set partition_count in the configuration of all members instead")
@@ -63,7 +66,7 @@ class AdminRequests:
         return True
 
     def divide(self, now: Millis) -> None:
-        """Divide the partitions as asked: one version of the table, and no data moves."""
+        """Divide the partitions as requested: this takes one version of the table, and no data moves."""
         count, self.count = self.count, 0
         before = self._installed.table
         table = before.with_partition_count(count)

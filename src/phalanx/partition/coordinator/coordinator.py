@@ -2,7 +2,8 @@
 
 In this order (DL-58): after a change of master, search for the most recent table (`table_search`); take members that
 left out of it (`repair`); work out where every replica should be (`assignment`); migrate step by step (`migrating`).
-Who may hold replicas stands in `eligibility`, what operators ask for in `admin_requests`, what others know of all this in `publishing`.
+`eligibility` decides who may hold replicas; `admin_requests` keeps what operators ask for; `table_publication`
+tells the others.
 The first assignment waits until somebody wants to use the data, so that members started together share it evenly.
 """
 
@@ -52,7 +53,7 @@ from phalanx.wire.messages import (
 
 
 class PartitionCoordinator:
-    """On the master: what is being done about the table. On other members it does nothing, until they lead."""
+    """On the master: drives search, repair, planning and migration of the table. On other members it is idle."""
 
     def __init__(
         self,
@@ -65,17 +66,17 @@ class PartitionCoordinator:
         clock: GridClock | None = None,
         departure_of: Callable[[MemberId], Departure] = lambda member: Departure(),
     ) -> None:
-        """`holds_until`: as for `PromotionHold`; `departure_of`: how a member went that is in the view no more."""
+        """`holds_until`: as for `PromotionHold`; `departure_of`: how a member left that is no longer in the view."""
         self.this = this
         self._config = config
         self._installed = installed_table
         self._out = outbox
         self._hold = PromotionHold(this, holds_until, outbox)
         self._has_started = True
-        """False while the cluster has never had the members that it is to wait for."""
+        """False until the cluster has had as many members as it waits for before the first assignment."""
         self._leads = False
         self._members: frozenset[MemberId] = frozenset()
-        """Those of the view."""
+        """The members of the view."""
         self._search: TableSearch | None = None
         self._searches_made = 0
         self.migrations = Migrations(config, outbox)
@@ -89,9 +90,9 @@ class PartitionCoordinator:
             this, installed_table, self._publication, outbox, clock or GridClock(), departure_of, config.former_members_ms
         )  # fmt: skip
         self._plan_because = ""
-        """Why targets must be worked out anew; empty: they need not."""
+        """Why targets must be planned again; empty: they need not."""
         self._has_substitutes = False
-        """Whether somebody is to hold replicas in the place of a member that their owner cannot reach."""
+        """Whether targets name a substitute for a member that the owner cannot reach."""
 
     def __repr__(self) -> str:
         return f"PartitionCoordinator(leads={self._leads}, held={self._hold.is_active and self._hold.until()}, search={self._search}, {self.migrations!r})"
@@ -102,7 +103,7 @@ class PartitionCoordinator:
         return self._leads and self._search is None
 
     def on_membership(self, fact: MembershipChanged, confirmed: TableConfirmed, now: Millis) -> None:
-        """The view, whether this member is the master, the set of members that give away what they hold, or the table changed."""
+        """Handle a change of the view, of the master, of the members that hand over their replicas, or of the table."""
         view, leads = fact.view, fact.leads
         self._has_started = fact.has_started
         self._evacuate(fact.evacuation, confirmed.table, now)
@@ -175,13 +176,13 @@ class PartitionCoordinator:
             and (outcome := self.migrations.on_answer(sender, message, self._installed.table, now)) is not None
         ):
             self._apply([outcome], now)
-            # Somebody who took part may have left meanwhile: then the row waited for this answer.
+            # A participant may have left meanwhile: then its row waited for this answer.
             self._repair(now)
             self._go_on(now)
         self._tell_handed_over(now)
 
     def on_master_confirmation(self, sender: MemberId, message: MasterConfirmation, now: Millis) -> None:
-        """A member that missed a table gets the present one; one that speaks for the first time can be given replicas."""
+        """Send the present table to a member that missed one. A member heard for the first time can get replicas."""
         if not self.decides or sender not in self._members:
             return
         if self._publication.on_confirmation(sender, message.table_version, self._installed.table, now):
@@ -189,7 +190,7 @@ class PartitionCoordinator:
             self._go_on(now)
 
     def on_table_ack(self, sender: MemberId, message: TableAck, now: Millis) -> None:
-        """A member has the table; what only this master knows would be lost with it."""
+        """Note which table a member has, and continue what waited for that."""
         if not self.decides:
             return
         is_new = self._publication.note_confirmed(sender, message.version)
@@ -205,26 +206,28 @@ class PartitionCoordinator:
         self._tell_handed_over(now)
 
     def on_kept_report(self, sender: MemberId, message: KeptReport, now: Millis) -> None:
-        """A member says what it keeps of a side that gave up its cluster, and what the table should tell of losses."""
+        """Note which orphaned replicas a member keeps after a split brain, and the losses that the table lacks."""
         if self.decides:
             self._losses.on_report(sender, message, now)
             self._go_on(now)
 
     def on_deserted(self, address: Address, now: Millis) -> None:
-        """No process listens at an address where a member was."""
+        """Note that no process listens at the address of a former member."""
         if self.decides and self._losses.on_deserted(address, now):
             self._go_on(now)
 
     def acknowledge_losses(self, ids: Collection[str], by: str, now: Millis) -> str:
-        """Tell some losses no more. Returns why that is not done yet; empty: it is. Raises `UsageError` for unknown ones."""
+        """Remove losses from the table. Return why not yet; empty: done. Raises `UsageError` for unknown ids."""
         invariant(self.decides, "only the master changes the partition table (DL-04)", coordinator=self)
         refusal = self._losses.acknowledge(ids, by, self._joined().others(self.this), now)
         self._go_on(now)
         return refusal
 
     def replace_content(self, request: ReplaceContent, stamp: int, now: Millis) -> tuple[str, bool, int]:
-        """Take a job's request to replace a map's content: why it is not so yet (empty: it is), whether the
-        job's content was decided upon, and the stamp with which it began. Raises `UsageError` for what cannot be any more."""
+        """Handle a job's request to replace a map's content. Raises `UsageError` if it cannot be fulfilled any more.
+
+        Return why it is not fulfilled yet (empty: it is), whether the job's content was decided upon, and its stamp.
+        """
         invariant(self.decides, "only the master changes the partition table (DL-04)", coordinator=self)
         refusal = self._replacement.ask(request, stamp, self._joined().others(self.this), now)
         if self._publication.is_due(now):
@@ -233,9 +236,9 @@ class PartitionCoordinator:
         return refusal, self._replacement.was_decided(name, job), self._replacement.begun(name, job)
 
     def change_map(self, name: str, change: MapChange, now: Millis) -> None:
-        """Let a map be another from now on (an empty name: all for which nothing else was set).
+        """Change the settings of a map (empty name: of all maps without own settings).
 
-        Replicas are added and cleared by migrations like any other. Raises `UsageError` for what no map can be.
+        Replicas are added and cleared by ordinary migrations. Raises `UsageError` for settings that no map can have.
         """
         invariant(self.decides, "only the master changes the partition table (DL-04)", coordinator=self)
         if self._admin_requests.change_map(name, change, now):
@@ -243,9 +246,9 @@ class PartitionCoordinator:
             self._go_on(now)
 
     def change_partition_count(self, count: int, now: Millis) -> str:
-        """Divide all partitions. Returns why not yet; empty: there are so many. Raises `UsageError` if there cannot be.
+        """Divide all partitions. Return why not yet; empty: done. Raises `UsageError` for impossible counts.
 
-        No migration begins meanwhile, so it is done when those under way have ended.
+        No migration begins meanwhile, so the division happens when those under way have ended.
         """
         invariant(self.decides, "only the master changes the partition table (DL-04)", coordinator=self)
         if not self._admin_requests.want_count(count):
@@ -265,7 +268,7 @@ class PartitionCoordinator:
     # --- what it does ----------------------------------------------------------------------------------------------
 
     def _tell_handed_over(self, now: Millis) -> None:
-        """Tell which members that are to leave, or are to be removed, are not needed any more."""
+        """Report which members that leave, or are about to be removed, may go: they hold nothing that is needed."""
         table = self._installed.table
         if ready := self._may_leave(now):
             self._out.tell(ReplicasHandedOver(tuple(ready), table))
@@ -273,7 +276,7 @@ class PartitionCoordinator:
             self._out.tell(EvacuationOver(order))
 
     def _may_leave(self, now: Millis) -> list[MemberId]:
-        """Leaving members that hold nothing any more, as all that stay know: nothing is lost when they go."""
+        """Return the leaving members that hold nothing any more, and of which every staying member knows that."""
         if not self._eligible.leaving or not self.decides or not self._is_known_to_all():
             return []
         ready = [member for member in self._eligible.leaving if not self.replicas_to_hand_over(member)]
@@ -281,14 +284,14 @@ class PartitionCoordinator:
         return [member for member in ready if member != self.this or not waits]
 
     def _evacuate(self, order: Evacuation | None, table: PartitionTable, now: Millis) -> None:
-        """Members will be removed that still reach this one: what only they hold comes first; None: it is over."""
+        """Move what only members hold that are about to be removed; `order` None: the evacuation is over."""
         if self._evacuation.take(order, table, now):
             self._plan_because = (
                 "members are cut off from others" if order is not None else "nobody is cut off any more"
             )
 
     def _is_evacuated(self, order: Evacuation) -> bool:
-        """Whether nothing is left that could be moved before members are removed that cannot reach others."""
+        """Whether nothing is left to move before the members that cannot reach others are removed."""
         table = self._installed.table
         if not self.decides:
             return False
@@ -302,22 +305,22 @@ class PartitionCoordinator:
 
     @property
     def searching_for(self) -> list[MemberId]:
-        """Members whose tables this new master waits for."""
+        """Return the members whose tables this new master waits for."""
         return list(self._search.waiting_for) if self._search is not None else []
 
     def is_at_rest(self) -> bool:
-        """Whether nothing is planned or moved any more, nobody leaves, and everybody knows."""
-        # As long as nothing is assigned there is nothing to plan, whatever the reasons.
+        """Whether nothing is planned or moved, no member leaves, and every member has the present table."""
+        # While nothing is assigned there is nothing to plan, whatever the reasons.
         has_plans = bool(self._plan_because) and self._installed.is_assigned
         is_planned = self.decides and not self._hold.is_active and not has_plans and self.migrations.is_idle
         return is_planned and not self._eligible.leaving and not self.without_table()
 
     def kept(self, now: Millis) -> list[KeptByMember]:
-        """The members that have yet to merge what they keep of a side that gave up its cluster."""
+        """Return the members that have yet to merge the orphaned replicas that they keep after a split brain."""
         return self._losses.kept(now)
 
     def without_table(self) -> list[MemberId]:
-        """Members that have not said that they have the present table."""
+        """Return the members that have not acknowledged the present table."""
         others = self._joined().others(self.this) if self.decides and self._installed.is_assigned else ()
         return [
             member for member in others if not self._publication.is_known_to([member], self._installed.table.version)
@@ -328,11 +331,11 @@ class PartitionCoordinator:
         return self._eligible.lacking()
 
     def handing_over(self) -> list[tuple[MemberId, int]]:
-        """Members that want to leave, and how many replicas others must take over first."""
+        """Return the members that want to leave, and how many replicas others must take over from each first."""
         return [(member, self.replicas_to_hand_over(member)) for member in self._eligible.leaving]
 
     def on_over(self, fact: IncarnationOver, now: Millis) -> None:
-        """It decides nothing any more."""
+        """Stop deciding: this incarnation of the member is over."""
         self._leads = False
         self._search = None
         self._losses.forget()
@@ -404,7 +407,7 @@ class PartitionCoordinator:
     def _assign_all(
         self, rows: Sequence[Slots], members: list[MemberId], now: Millis, *, lost: Collection[int] = ()
     ) -> None:  # fmt: skip
-        """Give each partition its first replicas, as nobody holds any; where they were `lost`, new ones that are empty."""
+        """Give each partition its first replicas, as no member holds any; `lost` partitions get new, empty replicas."""
         self._change(dict(enumerate(rows)), now, at_once=True, lost=lost)
         place = {member: index for index, member in enumerate(members)}
         held = tuple(tuple([place[member] for member in row if member is not None]) for row in rows)
@@ -421,7 +424,7 @@ class PartitionCoordinator:
         result = repair(before, view.members, self.migrations.undecided)
         gone = tuple(member for member in before.members if member not in view)
         changes = result.changes | self._eligible.rows_for_lost(result)
-        # By twos: the destination that has left may have committed, and must be behind when it comes back (DL-22).
+        # Version + 2: the departed destination may have committed, and its row must be older when it returns (DL-22).
         rolled_back = {outcome.underway.partition: 2 for outcome in ended}
         changes = {p: before.slots(p) for p in rolled_back} | changes
         if not changes:
@@ -447,7 +450,7 @@ class PartitionCoordinator:
         self._publish(now)
 
     def _apply(self, outcomes: list[MigrationOutcome], now: Millis) -> None:
-        """Migrations have ended: change the table accordingly (DL-20, DL-22)."""
+        """Change the table as the outcomes of migrations require (DL-20, DL-22)."""
         for outcome in outcomes:
             partition = outcome.underway.partition
             before = self._installed.table.slots(partition)
@@ -455,7 +458,7 @@ class PartitionCoordinator:
                 self._change({partition: before}, now, at_once=True, increments={partition: 2})
                 self._plan_because = "a migration failed"
             else:
-                # What moves the ownership is told at once: callers wait for the new owner.
+                # A change of ownership is published at once: callers wait for the new owner.
                 self._change({partition: outcome.row}, now, at_once=outcome.row[:1] != before[:1])
                 if self._evacuation.is_halfway(partition):
                     self._plan_because = "backups that can be reached stand in for others"
@@ -489,7 +492,7 @@ class PartitionCoordinator:
         self._publication.note_change(changes, now, at_once=at_once)
 
     def _go_on(self, now: Millis) -> None:
-        """Publish what is due, work out targets if they changed, begin migrations that may begin."""
+        """Publish what is due, plan new targets if there is a reason, begin migrations that may begin."""
         self._replacement.go_on(self._joined().others(self.this), now)
         self._losses.go_on(now)
         if self._publication.is_due(now):
@@ -530,8 +533,8 @@ class PartitionCoordinator:
         rows = [table.slots(partition) for partition in range(table.partition_count)]
         assigned = self._eligible.rows_for(members, rows)
         if members and not any(rows):
-            # The last member that held data left, and there is another now. Nobody has anything to send: no migration
-            # leads there. As long as any member holds data every row has an owner, so that it is all rows or none.
+            # The last data member had left, and there is a new one. No member has data to send, so no migration leads
+            # there. While any data member exists every row has an owner: so either all rows lack one, or none.
             self._assign_all(assigned, members, now, lost=range(len(rows)))
             table = self._installed.table
         unreachable = self.migrations.unreachable(now)
@@ -543,7 +546,7 @@ class PartitionCoordinator:
         self._apply(self.migrations.plan(table, target, self._eligible.wanted(), reason), now)
 
     def _is_known_to_all(self) -> bool:
-        """Whether every other member that stays has the present table: whoever is the next master will find it."""
+        """Whether every other member that stays has the present table: then the next master will find it."""
         staying = (member for member in self._joined().others(self.this) if member not in self._eligible.leaving)
         return not self._installed.is_assigned or self._publication.is_known_to(staying, self._installed.table.version)
 

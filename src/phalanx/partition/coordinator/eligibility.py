@@ -1,7 +1,7 @@
-"""On the master: which members may hold replicas, how many each partition is to have, and so who should have them.
+"""On the master: which members may hold replicas, how many each partition should have, and the target rows.
 
-All members that hold data and do not want to leave share all partitions. Who was admitted a moment ago takes part when it
-has first been heard.
+All data members that do not want to leave share all partitions. A member that was just admitted takes part when the
+master has first heard from it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from phalanx.partition.recovery.repair import Repair
 
 
 class EligibleMembers:
-    """The members of now, as those that hold replicas or may be given some."""
+    """The present members that hold replicas or may get some."""
 
     def __init__(self, this: MemberId, installed_table: InstalledTable, publication: TablePublication) -> None:
         self._this = this
@@ -29,15 +29,15 @@ class EligibleMembers:
         self._publication = publication
         self.view: MembersView | None = None
         self.leaving: Collection[MemberId] = ()
-        """Members that are to hold nothing any more."""
+        """Members that hand over all their replicas."""
 
     def joined(self) -> MembersView:
-        """The view, which is there."""
+        """Return the view, which must exist."""
         invariant(self.view is not None, "this member has joined")
         return self.view  # type: ignore[return-value]  # held by the invariant
 
     def news(self, view: MembersView, leaving: Collection[MemberId]) -> str:
-        """Take over the members of now. Why targets must be worked out anew; empty: they need not."""
+        """Take the present members. Return why targets must be planned again; empty: they need not."""
         before, self.view = self.view, view
         left_before, self.leaving = self.leaving, leaving
         if before is None or before.members != view.members:
@@ -49,15 +49,15 @@ class EligibleMembers:
     # --- who, and how many -----------------------------------------------------------------------------------------
 
     def staying(self) -> list[MemberId]:
-        """Members that hold data and do not want to leave."""
+        """Return the data members that do not want to leave."""
         return [member for member in self.joined().data_members if member not in self.leaving]
 
     def ready(self) -> Collection[MemberId]:
-        """Return who can be given replicas. A member that was just admitted can when it has first been heard."""
+        """Return the members that can get replicas. A member that was just admitted can after it was first heard."""
         return {self._this, *self._publication.confirmed}
 
     def sharing(self) -> list[MemberId]:
-        """Among whom replicas are shared now."""
+        """Return the members that share the replicas now."""
         ready = {*self.ready(), *self._installed.table.members}
         members = self.staying()
         if any(member not in ready for member in members):
@@ -67,7 +67,7 @@ class EligibleMembers:
         return members
 
     def takers(self, kept: Collection[MemberId]) -> list[MemberId]:
-        """Return who can be given the replicas of members that others cannot reach."""
+        """Return the members that can take over replicas of members that others cannot reach."""
         ready = self.ready()
         takers = [m for m in self.joined().data_members if m in kept and m in ready]
         return [m for m in takers if m not in self.leaving] or takers
@@ -96,10 +96,10 @@ class EligibleMembers:
         return assign(rows, candidates, self._installed.table.maps.depth)
 
     def rows_for_lost(self, result: Repair) -> dict[int, Slots]:
-        """New, empty replicas for partitions that nobody survived with, balanced with all others."""
+        """Return new, empty replicas for partitions that have lost all replicas, balanced with the others."""
         members = self.staying() or list(self.joined().data_members)
         if not result.lost or not members:
-            # Where no member holds data the rows stay empty, until there is one.
+            # Without data members the rows stay empty until there is one.
             return {}
         table = self._installed.table
         rows = [result.changes.get(p, table.slots(p)) for p in range(table.partition_count)]

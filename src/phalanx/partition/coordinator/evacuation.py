@@ -1,14 +1,15 @@
-"""What only members hold that are about to be removed, and who takes it.
+"""Move the partitions that only members hold that are about to be removed.
 
-Members that cannot reach some others still reach the master, and the master removes them when those that stay hold
-everything. A partition is *endangered* if its owner goes and no backup is sure to have every write that was confirmed:
-one that stays, among the hottest so many that confirm the writes of every map. Each gets an owner that stays and that
-the present one reaches: a migration of the ownership like any other. So nobody who goes owns what nobody else has, and
-1. O is removed and has not heard so yet; 2. a caller puts k; 3. O cannot confirm it alone: another owns the partition, or
-has to confirm too, and answers no stranger.
+Members that cannot reach some others still reach the master, and the master removes them when the staying members hold
+everything. A partition is *endangered* if its owner goes and no staying backup is sure to have every confirmed write:
+only the hottest backups, which confirm the writes of every map, are sure to. Each endangered partition gets an owner
+that stays and that the present owner reaches: an ordinary migration of ownership. So no departing member owns data that
+no other member has, and this does not happen:
+1. O is removed and has not heard of it yet. 2. A caller puts k. 3. O confirms it alone. (It cannot: another member owns
+the partition, or must confirm too, and that one does not answer a removed member.)
 
-The ownership moves when all backups are in step, and one that the owner does not reach never is. So these are replaced
-first, by members that it reaches; then the ownership moves.
+The ownership moves when all backups are in step, and a backup that the owner does not reach never is. So such backups
+are first replaced by members that the owner reaches; then the ownership moves.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from phalanx.wire import events
 
 
 def find_endangered(table: PartitionTable, kept: Collection[MemberId], among: Iterable[int] | None = None) -> list[int]:
-    """Partitions (`among` these; all) of which something confirmed might be lost if only these members stayed."""
+    """Return the partitions (`among` these; None: all) that may lose confirmed writes if only `kept` members stay."""
     confirming = min(count.synchronous for count in table.maps.backup_counts)
     stays = {member: member in kept for member in table.members}
     endangered = []
@@ -42,7 +43,7 @@ def plan_evacuation(
     are_apart: Callable[[MemberId, MemberId], bool],
     doubtful: Collection[tuple[MemberId, MemberId]] = (),
 ) -> dict[int, Slots]:
-    """Endangered partition to its target; those that nobody can take are left out.
+    """Return the target of each endangered partition, without those that no member can take.
 
     `takers`: members that stay and may be given replicas, in the order that breaks ties; `are_apart`: whether no data
     goes between two members; `doubtful`: owners and takers between whom it has failed, for the worst case.
@@ -57,7 +58,8 @@ def plan_evacuation(
         reached = [member for member in takers if not are_apart(owner, member)]
         if not reached:
             continue
-        # A backup has the data; else who reaches the other replicas, which confirm its writes until the view changes.
+        # A backup has the data. Else prefer a member that reaches the other replicas: they confirm its writes until the
+        # view changes.
         others = [member for member in slots[1:] if member is not None]
         cost = {
             member: ((owner, member) in doubtful, member not in others, sum(are_apart(member, o) for o in others))
@@ -74,7 +76,7 @@ def plan_evacuation(
 
 
 def _with_backups(slots: Slots, spare: list[MemberId], are_apart: Callable[[MemberId, MemberId], bool]) -> Slots:
-    """The row in which others stand in the place of backups that the owner does not reach; it stays the owner."""
+    """Return the row with substitutes for the backups that the owner does not reach; the owner stays."""
     owner, row, left = slots[0], list(slots), iter(spare)
     for index, member in enumerate(slots[1:], start=1):
         if owner is not None and member is not None and are_apart(owner, member):
@@ -90,7 +92,7 @@ def _cut(row: list[MemberId | None]) -> Slots:
 
 
 def _with_owner(slots: Slots, taker: MemberId, are_apart: Callable[[MemberId, MemberId], bool]) -> Slots:
-    """The row in which the taker is the owner; who was takes its place, or that of a backup that it does not reach."""
+    """Return the row with the taker as owner; the former owner replaces it, or a backup that it does not reach."""
     owner, row = slots[0], list(slots)
     row[0] = taker
     if taker in slots[1:]:
@@ -103,22 +105,22 @@ def _with_owner(slots: Slots, taker: MemberId, are_apart: Callable[[MemberId, Me
 
 
 class EvacuationProgress:
-    """On the master: one evacuation, from its order to its end; it lasts as long as the order does."""
+    """On the master: the progress of one evacuation; it lasts as long as its order."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._out = outbox
         self.order: Evacuation | None = None
-        """None: nothing is to be moved."""
+        """The present order; None: there is none."""
         self._began_at: Millis | None = None
-        """None: there is nothing to be moved by this order, or that has not been looked at yet."""
+        """When something to move was first found for this order; None: not yet."""
         self._halfway: set[int] = set()
-        """Partitions whose owner is moved when others stand in the place of backups that it does not reach."""
+        """Partitions whose ownership moves when the backups that the owner does not reach have substitutes."""
 
     def __repr__(self) -> str:
         return f"EvacuationProgress({self.order})"
 
     def take(self, order: Evacuation | None, table: PartitionTable, now: Millis) -> bool:
-        """There is another order, or none any more; False: it is the one that was there. `table`: before anybody left."""
+        """Take another order, or None. Return False if it is the present one. `table`: before any member left."""
         if order is self.order:
             return False
         if self.order is not None and self._began_at is not None:
@@ -130,7 +132,7 @@ class EvacuationProgress:
         return True
 
     def is_halfway(self, partition: int) -> bool:
-        """Whether its next target can be worked out when it has got to this one."""
+        """Whether the partition's next target can be planned when it has reached this one."""
         return partition in self._halfway
 
     def targets(
@@ -140,7 +142,7 @@ class EvacuationProgress:
         doubtful: Collection[tuple[MemberId, MemberId]],
         now: Millis,
     ) -> list[Slots]:
-        """Return the replicas that every partition should have during the evacuation: nothing else moves meanwhile."""
+        """Return the target of every partition during the evacuation: nothing else moves meanwhile."""
         rows = [table.slots(partition) for partition in range(table.partition_count)]
         order = self.order
         if order is None:

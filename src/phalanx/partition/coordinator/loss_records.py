@@ -1,12 +1,12 @@
-"""On the master: what is lost, recorded in the table by which it is lost, until an operator has acknowledged it.
+"""On the master: record losses of data in the table until an operator has acknowledged them.
 
-The master knows of partitions and members, and not of entries: a partition that is lost may have held nothing. What is
-known besides comes from the members: what they keep of a side that gave up its cluster, what of it is back with its owners,
-and what that side itself had lost.
+A loss is in the same table version that causes it. The master knows partitions and members, not entries: a lost
+partition may have been empty. Members report the rest: the orphaned replicas they keep after a split brain, which of
+these are merged, and what the other side itself had lost.
 
-A member that was removed without having left may live on, cut off or hung, and keep writes that nobody else has. It is told
-of as long as it may come back: until a member at its address says that this process has merged all, or was never it; until
-nobody listens there any more; for `former_members_ms`; or until an operator acknowledges it.
+A member that was removed without having left may still run, cut off or hung, and keep writes that no other member has.
+It is listed while it may come back: until a member at its address reports that all is merged, or that it is another
+process; until no process listens there; for `former_members_ms`; or until an operator acknowledges it.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from phalanx.wire import events
 from phalanx.wire.messages import KeptByMember, KeptReport
 
 UNHEARD_AFTER_MS: Millis = 15_000
-"""What a member keeps counts no more when it has not said so for so long: it says so twice a second."""
+"""A member's report of what it keeps counts for this long; it is repeated twice a second."""
 
 
 class Departure(NamedTuple):
-    """How a member went, as far as this one knows."""
+    """How a member left, as far as this one knows."""
 
     how: str = ""
     may_live: bool = False
-    """Whether its process may live on, cut off or hung."""
+    """Whether its process may still run, cut off or hung."""
 
 
 class LossRecords:
-    """What the master does about losses."""
+    """The losses that the master knows and has to record in the table."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class LossRecords:
         self._departure_of = departure_of
         self._former_members_ms = former_members_ms
         self._departed: list[Away] = []
-        """Members that may live on, and that the table does not tell of yet."""
+        """Departed members that may still run and that the table does not list yet."""
         self._taken_out: dict[int, tuple[int, tuple[MemberId, ...]]] = {}
-        """Partition to the version of its row after members were taken out, and those: if it is lost before that changes, it
-        is by their going, too."""
+        """Partition to the version of its row after members were taken out, and those members. If the partition is lost
+        before the row changes again, their departure is a cause too."""
         self._acknowledged_in = 0
-        """The version of the table that tells of the last acknowledgement."""
+        """The table version that contains the last acknowledgement."""
         self._kept: dict[MemberId, tuple[KeptByMember, Millis]] = {}
-        """Member to what it has said last that it keeps, and when that was."""
+        """Member to its latest report of what it keeps, and when that arrived."""
 
     def __repr__(self) -> str:
         return f"LossRecords({self._book}, departed={self._departed}, kept={list(self._kept)})"
@@ -77,19 +77,19 @@ class LossRecords:
         return self._installed.table.losses
 
     def forget(self) -> None:
-        """Another member leads."""
+        """Forget everything: another member leads."""
         self._taken_out.clear()
         self._departed.clear()
         self._kept.clear()
 
     def kept(self, now: Millis) -> list[KeptByMember]:
-        """The members that have yet to merge what they keep."""
+        """Return the members that have yet to merge what they keep."""
         return [told for told, heard_at in self._kept.values() if now - heard_at < UNHEARD_AFTER_MS]
 
     # --- what is lost ----------------------------------------------------------------------------------------------
 
     def after_repair(self, before: PartitionTable, result: Repair, view: MembersView, now: Millis) -> LossBook:
-        """Return the losses to tell from the table on in which members that left are replaced."""
+        """Return the losses to list from the table on in which members that left are replaced."""
         if not result.lost and not result.behind:
             return self._book
         # The repair, and this, make one version of the table: nobody else ever tells it.
@@ -108,7 +108,7 @@ class LossRecords:
         return self._book.with_losses(found)
 
     def note_taken_out(self, before: PartitionTable, result: Repair, after: PartitionTable) -> None:
-        """Members that left were taken out of some rows of the table."""
+        """Note that members that left were taken out of some rows of the table."""
         taken_out = {}
         for partition in result.changes:
             staying = after.replicas(partition)
@@ -121,7 +121,7 @@ class LossRecords:
         return members if version == table.versions[partition] else ()
 
     def _gone(self, table: PartitionTable, partitions: Iterable[int], view: MembersView) -> list[MemberId]:
-        """Return the members by whose departure the partitions have no complete replica."""
+        """Return the members whose departure left the partitions without a complete replica."""
         held = dict.fromkeys(member for p in partitions for member in table.replicas(p) if member not in view)
         earlier = dict.fromkeys(member for p in partitions for member in self._taken_out_of(table, p))
         return sorted(held | earlier)
@@ -132,7 +132,7 @@ class LossRecords:
     # --- who is away -----------------------------------------------------------------------------------------------
 
     def note_departures(self, before: MembersView, view: MembersView, now: Millis) -> None:
-        """Members are in the view no more: those that held replicas, and may live on, are told of."""
+        """Note the members that are no longer in the view, held replicas, and may still run."""
         held = frozenset(self._installed.table.members)
         present = {address_of(member) for member in view.members}
         for member in before.members:
@@ -144,13 +144,13 @@ class LossRecords:
         self._kept = {member: told for member, told in self._kept.items() if member in view}
 
     def on_deserted(self, address: Address, now: Millis) -> bool:
-        """No process listens at an address: whoever had it is gone. True if that is news."""
+        """Note that no process listens at an address: its former member is gone. Return True if that is news."""
         self._departed = [each for each in self._departed if address_of(each.member) != address]
         gone = [each.member for each in self._book.away if address_of(each.member) == address]
         return bool(gone) and self._set(self._book.without_away(gone), now)
 
     def go_on(self, now: Millis) -> None:
-        """Tell of those who went, and no more of those who would have come back by now."""
+        """List the departed members in the table, and remove those whose time to come back is over."""
         if not self._departed and not self._book.away:
             return
         book = self._book.with_away(self._departed)
@@ -161,7 +161,7 @@ class LossRecords:
     # --- what others say -------------------------------------------------------------------------------------------
 
     def on_report(self, sender: MemberId, report: KeptReport, now: Millis) -> None:
-        """A member says what it keeps, and what the table should tell."""
+        """Note what a member keeps, and which losses it wants in the table."""
         if report.replicas:
             self._kept[sender] = KeptByMember(sender, report.replicas, report.entries), now
         else:
@@ -170,7 +170,7 @@ class LossRecords:
         self._set(book.with_returned({each.loss: each.partitions for each in report.returned}), now)
 
     def acknowledge(self, ids: Collection[str], by: str, others: Iterable[MemberId], now: Millis) -> str:
-        """Tell some losses no more. Returns why that is not done yet; empty: it is. Raises `UsageError` for unknown ones."""
+        """Remove losses from the table. Return why not yet; empty: done. Raises `UsageError` for unknown ids."""
         book = self._book
         away = [each.member for each in book.away]
         known = {*book.settled, *(loss.id for loss in book.losses), EARLIER}
@@ -188,7 +188,7 @@ class LossRecords:
         return "" if is_known else "not every member knows of it yet: ask again"
 
     def _set(self, book: LossBook, now: Millis) -> bool:
-        """Publish a table that tells this; False: the present one does."""
+        """Publish a table with these losses. Return False if the present one has them."""
         table = self._installed.table.with_losses(book)
         if table is self._installed.table:
             return False

@@ -1,11 +1,11 @@
 """On the master: whether the content of a map is replaced, decided once for all partitions.
 
-A job begins (every member knows, and what is assembled for it is kept), prepares the partitions, and asks for the
-decision. From the decision on nothing takes it back. Owners put the new content in its place when the table says so; but
-the table says so only when every member knows of the decision:
+A job begins (every member knows of it, and keeps the content prepared for it), prepares the partitions, and asks for
+the decision. A decision is never taken back. Owners put the new content in place when the table says so; the table says
+so only when every member knows of the decision:
 
-1. Master M decides, and tells O, an owner, which puts the new content of its partition in its place, and so do its
-   backups. 2. M and O die before anybody else has heard. 3. The next master knows nothing of the decision: one partition
+1. Master M decides, and tells O, an owner, which puts the new content of its partition in place, and so do its
+   backups. 2. M and O die before any other member knows. 3. The next master does not know the decision: one partition
    would have the new content, and all others the old one.
 
 With the decision known to all first, every next master finds it and completes it. The answer to the caller waits in the
@@ -17,10 +17,11 @@ and is never decided ends after `staging_ms`.
 Who decides says what began, by the stamp that it was given: a job begins anew whose turn another one took, and a wish may
 be under way for long.
 
-1. Job J begins twice, and decides twice, for answers are late; it is over. 2. Job K replaces the map. 3. The second BEGIN of
-   J arrives now, then the second DECIDE: of J nothing is prepared any more, and the map would be empty.
+1. Job J sends BEGIN twice and DECIDE twice, because answers are late; it ends. 2. Job K replaces the map. 3. The second
+   BEGIN of J arrives only now, then the second DECIDE: nothing of J is prepared any more, and the map would be empty.
 
-Batches of a query replace one another in the order of their numbers, whoever asks: a driver may hang, be replaced, and go on.
+Batches of a query replace one another in the order of their numbers, whoever asks: a driver may hang, be replaced, and
+continue later.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ from phalanx.wire import events
 from phalanx.wire.messages import ReplaceContent, Replacement
 
 MAX_KNOWN = 10_000
-"""Of what was said of maps; of the rest is asked as if it had just been said."""
+"""Most entries of `_known_from`; for the others, members are asked as if the statement were new."""
 NOT_KNOWN = "not every member knows of it yet: ask again"
 
 
 class MapReplacement:
-    """What the master does about contents of maps."""
+    """The master's decisions on replacing the content of maps."""
 
     def __init__(
         self, installed_table: InstalledTable, publication: TablePublication, staging_ms: Millis, outbox: Outbox
@@ -55,7 +56,7 @@ class MapReplacement:
         self._staging_ms = staging_ms
         self._out = outbox
         self._known_from: dict[tuple[str, str], int] = {}
-        """Map, and what was said of it, to the version of the table by which whoever has it knows so."""
+        """Map and statement about its content, to the table version from which a member knows the statement."""
         self._pending_since: dict[tuple[str, str], Millis] = {}
         """Map and job that is about to replace it, to when this master heard of it."""
 
@@ -63,12 +64,12 @@ class MapReplacement:
         return f"MapReplacement({self._installed.table.maps.contents})"
 
     def forget(self) -> None:
-        """Another member leads."""
+        """Forget everything: another member leads."""
         self._known_from.clear()
         self._pending_since.clear()
 
     def ask(self, request: ReplaceContent, stamp: int, others: Collection[MemberId], now: Millis) -> str:
-        """A job's wish. Returns why it is not fulfilled yet; empty: it is. Raises `UsageError` if it never can be.
+        """Handle a job's request. Return why it is not done yet; empty: it is. Raises `UsageError` if it never can be.
 
         `stamp`: of the grid's clock, for a job that begins. `others`: the other members.
         """
@@ -99,17 +100,17 @@ class MapReplacement:
         return "" if is_placed and self._is_known(content, others) else NOT_KNOWN
 
     def was_decided(self, name: str, job: str) -> bool:
-        """Whether the job's content is in its place, or will be."""
+        """Whether the job's content has replaced the map's content, or will."""
         content = self._installed.table.maps.content_of(name)
         return content.job == job or (content.pending == job and content.is_decided)
 
     def begun(self, name: str, job: str) -> int:
-        """The stamp of the job's content; 0: it is neither there nor about to be."""
+        """Return the stamp of the job's content; 0: the content is neither in place nor pending."""
         content = self._installed.table.maps.content_of(name)
         return content.pending_stamp if job == content.pending else content.stamp if job == content.job else 0
 
     def go_on(self, others: Collection[MemberId], now: Millis) -> None:
-        """Complete what every member knows to be decided; give up what nobody decides."""
+        """Complete replacements whose decision every member knows; give up those that were not decided in time."""
         for content in self._installed.table.maps.contents:
             if not content.pending:
                 continue
@@ -123,7 +124,7 @@ class MapReplacement:
                 self._set(content.as_given_up, now)
 
     def _is_known(self, content: Content, others: Collection[MemberId]) -> bool:
-        """Whether every member has a table that says this of the map. A new master asks as if it had just been said."""
+        """Whether every member has a table with this statement about the map. A new master treats it as new."""
         if len(self._known_from) > MAX_KNOWN:
             self._known_from.clear()
         said = f"{content.job}/{content.pending}/{content.is_decided}"
@@ -142,7 +143,7 @@ class MapReplacement:
 
 
 def _is_dispensable(request: ReplaceContent, content: Content) -> bool:
-    """Whether the batch was put in the map's place before, or a later one. Raises `UsageError` if a later one is about to."""
+    """Whether this batch, or a later one, has replaced the content. Raises `UsageError` if a later one is pending."""
     batch, pending = request.batch, content.pending_batch
     if batch is None:
         return False

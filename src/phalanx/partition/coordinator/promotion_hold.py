@@ -1,6 +1,6 @@
-"""On the master: whether the table must stay as it is for a while, because members that are gone may still own what it gives them.
+"""On the master: hold the table unchanged while departed members may still act as owners under their leases.
 
-Nothing may be given to anybody before that time is over (`membership.quorum.lease`, `node.pause_detection`).
+No partition may get another owner before that time is over (`membership.quorum.lease`, `node.pause_detection`).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from phalanx.wire import events
 
 
 class PromotionHold:
-    """Asks each time until when, for nothing tells that it has become another time."""
+    """Decides whether the table must stay; it asks for the end each time, because no event reports a new end."""
 
     def __init__(self, this: MemberId, holds_until: Callable[[], Millis], outbox: Outbox) -> None:
-        """`holds_until`: before this time nothing may be given to anybody; `NEVER`: not time ends that."""
+        """`holds_until`: no partition gets another owner before then; `NEVER`: time alone does not end the hold."""
         self._this = this
         self.until = holds_until
         self._out = outbox
         self.is_active = False
-        """Whether it was found, when there was something to do, that it had to wait."""
+        """Whether the last check found that changes must wait."""
         self._gone: tuple[MemberId, ...] = ()
-        """For the leases of whom."""
+        """The departed members whose leases the table waits for."""
 
     def holds(self, table: PartitionTable, view: MembersView, now: Millis) -> bool:
         """Whether the table must stay as it is."""
@@ -42,7 +42,7 @@ class PromotionHold:
         return True
 
     def waits_for_gone(self, table: PartitionTable, view: MembersView, now: Millis) -> bool:
-        """Whether members that are gone may still own what the table gives them: only this master knows until when."""
+        """Whether departed members may still own what the table gives them; only this master knows until when."""
         if now >= self.until() or not view.others(self._this):
             return False
         return any(member not in view for member in table.members)

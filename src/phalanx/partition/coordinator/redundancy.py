@@ -1,4 +1,4 @@
-"""On the master: whether every partition has all the replicas that the members which stay allow, and since when not."""
+"""On the master: whether every partition has as many replicas as the staying members allow, and since when not."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def lacking(table: PartitionTable, wanted: int, leaving: Collection[MemberId] = 
 
 
 class Redundancy:
-    """Tells when redundancy is back."""
+    """Records when redundancy is restored."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._out = outbox
         self._looked_at: tuple[PartitionTable, int, tuple[MemberId, ...]] | None = None
-        """The table, the number of replicas and the leaving members that were last looked at: it takes a look at every row."""
+        """The table, replica count and leaving members of the last check; a check reads every row."""
         self._missing = 0
         self._degraded_since: Millis | None = None
 
@@ -34,7 +34,7 @@ class Redundancy:
         is_known_to_all: Callable[[], bool],
         now: Millis,
     ) -> None:
-        """Record when redundancy is back: when every member knows so, and not only the master, which may die."""
+        """Record when redundancy is restored: when every member knows it, not only the master, which may die."""
         what = table, wanted, tuple(leaving)
         if self._looked_at is None or self._looked_at[0] is not table or self._looked_at != what:
             self._looked_at = what

@@ -1,9 +1,9 @@
-"""Where a partition misses replicas and its owner cannot reach the member that should hold one, another takes its place.
+"""Choose substitutes where a partition misses replicas and its owner cannot reach the member that should hold one.
 
-1. B, the backup of O's partition, dies, and D should be the backup in its stead. 2. The master reaches D, and so D is a
-member; O does not. 3. Were D ordered again and again, O would hold the partition alone for as long as that lasts, with
-E beside it that has room. A stand-in is balanced as well as can be; when D may be reached again, the targets are worked
-out anew, and the replica moves there.
+1. B, the backup of O's partition, dies, and D should replace it. 2. The master reaches D, so D is a member; but O does
+not reach D. 3. If the master ordered D again and again, O alone would hold the partition all that time, although E has
+room. So E takes the replica. Substitutes are balanced as well as possible. When D may be reachable again, the targets
+are planned again, and the replica moves there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def with_substitutes(
     wanted: int,
     unreachable: Collection[tuple[MemberId, MemberId]],
 ) -> dict[int, Slots]:
-    """Partition to its target with the least loaded other members in the place of some.
+    """Return the changed targets by partition: the least loaded members replace those that the owner cannot reach.
 
     `members`: who may be given replicas; `wanted`: how many replicas each partition should have; `unreachable`: pairs
     of an owner and a destination.

@@ -1,8 +1,7 @@
-"""On the master: who has been told of which table, and what the next publication says.
+"""On the master: which member has which table, and what the next publication contains.
 
-What only the master knows is lost with it. So everything that gives replicas away waits until the others have the
-table: a leaving member is let go, and a completed migration is forgotten (DL-25), only when every member has
-acknowledged a table that is as new.
+What only the master knows is lost when it dies. So a leaving member may go, and a completed migration is forgotten
+(DL-25), only when every member has acknowledged a table that is at least as new.
 """
 
 from __future__ import annotations
@@ -16,37 +15,37 @@ from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import CompletedMigration, RowChange, TableChanges, TableUpdate
 
 COALESCE_PUBLICATIONS_MS = 10
-"""Commits that move no ownership and come within this time share one publication."""
+"""Commits within this time share one publication, if they move no ownership."""
 
 
 class TablePublication:
-    """The master's publications, from the table that it begins with."""
+    """The master's publications since it began to lead."""
 
     def __init__(self, interval_ms: Millis, retry_ms: Millis, outbox: Outbox) -> None:
         self._interval_ms = interval_ms
         self._retry_ms = retry_ms
         self._out = outbox
         self.due_at: Millis | None = None
-        """When changes that wait are published; None: all are."""
+        """When pending changes are published; None: there are none."""
         self._next_at = 0
-        """When the table is published although nothing has changed (DL-04)."""
+        """When the table is published even if nothing has changed (DL-04)."""
         self._changed: dict[int, None] = {}
         """Partitions that have changed since the last publication."""
         self._published = -1
-        """The version that was published last."""
+        """The last published version."""
         self._published_at = 0
         self.confirmed: dict[MemberId, int] = {}
-        """The newest table that each member has said to have."""
+        """Member to the newest table version that it has acknowledged."""
         self.view = ViewId()
-        """For which the table is made."""
+        """The view for which the table is made."""
         self.completed: dict[tuple[int, int], tuple[CompletedMigration, int]] = {}
-        """Partition and base version to how that migration ended, and the table's version that told it first."""
+        """Partition and base version to the outcome of that migration, and the first table version with it."""
 
     def __repr__(self) -> str:
         return f"TablePublication({self._published}, unpublished={list(self._changed)}, confirmed={self.confirmed})"
 
     def begin(self, completed: Iterable[CompletedMigration], version: int) -> None:
-        """A new master begins with what it has found."""
+        """Begin with the outcomes and the table version that the new master's search found."""
         self.completed = {(c.partition, c.base_version): (c, version) for c in completed}
         self._changed.clear()
         self._published = -1
@@ -58,22 +57,22 @@ class TablePublication:
 
     @property
     def unpublished(self) -> Collection[int]:
-        """Partitions whose latest change waits: their owners would not know an order for it yet."""
+        """Return the partitions whose latest change is not published: their owners could not follow an order yet."""
         return self._changed.keys()
 
     def note_change(self, partitions: Iterable[int], now: Millis, *, at_once: bool) -> None:
-        """Rows of the table have changed."""
+        """Note that rows of the table have changed; `at_once`: publish without a pause."""
         self._changed.update(dict.fromkeys(partitions))
         due_at = now if at_once else now + COALESCE_PUBLICATIONS_MS
         self.due_at = due_at if self.due_at is None else min(self.due_at, due_at)
 
     def note_all_changed(self, now: Millis) -> None:
-        """More has changed than rows: the next publication says all."""
+        """Note that more than rows has changed: the next publication sends the whole table."""
         self._published = -1
         self.due_at = now
 
     def note_completed(self, outcome: CompletedMigration, version: int) -> None:
-        """A migration has ended, and the table of this version tells so."""
+        """Note the outcome of a migration, which the table of this version contains."""
         self.completed[outcome.partition, outcome.base_version] = outcome, version
 
     def is_due(self, now: Millis) -> bool:
@@ -83,7 +82,7 @@ class TablePublication:
         return self._next_at if self.due_at is None else min(self._next_at, self.due_at)
 
     def publish(self, table: PartitionTable, members: Collection[MemberId], now: Millis) -> None:
-        """Tell the members: the changes to those that had the table before, else all of it."""
+        """Publish the table: the changes to members that have the previous version, the whole table to others."""
         completed = self.outcomes
         message: TableUpdate | TableChanges
         if now >= self._next_at or self._published < 0:
@@ -102,11 +101,11 @@ class TablePublication:
             self._out.send(member, message)
 
     def tell_all(self, member: MemberId, table: PartitionTable) -> None:
-        """Give the whole table to one that misses something."""
+        """Send the whole table to a member that misses something."""
         self._out.send(member, TableUpdate(table, self.outcomes, self.view))
 
     def on_confirmation(self, member: MemberId, version: int, table: PartitionTable, now: Millis) -> bool:
-        """Note which version a member has, and repeat a publication that it missed. True: the member is new here."""
+        """Note which version a member has; repeat a publication that it missed. Return True if the member is new."""
         is_new = self.note_confirmed(member, version)
         # What was published a moment ago is still on its way.
         if version < self._published and (is_new or now >= self._published_at + self._retry_ms):
@@ -114,21 +113,21 @@ class TablePublication:
         return is_new
 
     def note_confirmed(self, member: MemberId, version: int) -> bool:
-        """A member has said which table it has; True if it has never said anything before."""
+        """Note which version a member has. Return True if it is heard for the first time."""
         is_new = member not in self.confirmed
         self.confirmed[member] = max(version, self.confirmed.get(member, -1))
         return is_new
 
     def keep_only(self, members: Collection[MemberId]) -> None:
-        """Others have left: what they have said does not count."""
+        """Forget the acknowledgements of all other members: they have left."""
         self.confirmed = {m: version for m, version in self.confirmed.items() if m in members}
 
     def forget_members(self) -> None:
-        """A new master has heard nobody yet."""
+        """Forget all acknowledgements: a new master has heard no member yet."""
         self.keep_only(())
 
     def evict(self, members: Iterable[MemberId]) -> None:
-        """Forget completed migrations that all of the members were told of."""
+        """Forget completed migrations that all of the members know."""
         if self.completed:
             known = min((self.confirmed.get(member, -1) for member in members), default=None)
             self.completed = {
@@ -138,7 +137,7 @@ class TablePublication:
             }
 
     def have(self, members: Iterable[MemberId], version: int) -> bool:
-        """Whether all of the members have said that they have this table, or a newer one."""
+        """Whether all of the members have acknowledged this table version or a newer one."""
         return all(self.confirmed.get(member, -1) >= version for member in members)
 
     def is_known_to(self, members: Iterable[MemberId], version: int) -> bool:

@@ -1,4 +1,4 @@
-"""Levelling a draft of an assignment: chains that take a replica, or the owner's place, from who has too many.
+"""Balance a draft of an assignment: chains take a replica, or ownership, from members that have too much.
 
 Members and partitions are numbers here.
 """
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from phalanx.partition.placement.shares import ZoneBounds
 
 SMALL = 100_000
-"""Up to so many combinations of a replica and a member, fewer moves are searched for where some could be saved."""
+"""Largest number of combinations of a replica and a member for which `save_moves` searches for fewer moves."""
 
 
 class Draft:
-    """An assignment in the making."""
+    """An assignment under construction."""
 
     def __init__(self, before: list[list[int]], zones: Sequence[int], bounds: ZoneBounds, replicas: int) -> None:
         self.before = before
-        """Of each partition the member at each index before, -1 where there is none that stays in the cluster."""
+        """By partition and index: the member of the present table, -1 where there is none that stays in the cluster."""
         self.zones = zones
         self.bounds = bounds
         self.replicas = replicas
@@ -26,7 +26,7 @@ class Draft:
         self.has_fewest = any(bounds.fewest)
         """Whether there are too few zones to keep all replicas apart."""
         self.rows: list[list[int]] = [[m for m in row if m >= 0] for row in before]
-        """Of each partition its members in the draft, in no particular order."""
+        """By partition: its members in the draft, in no particular order."""
         self.loads = [0] * len(zones)
         for row in self.rows:
             for member in row:
@@ -51,7 +51,7 @@ class Draft:
         return counts
 
     def room(self, partition: int) -> int:
-        """Replicas that may still go to any zone with room; below zero: so many are in the wrong zones."""
+        """Return how many replicas may still go to any zone with room; below zero: so many are in the wrong zones."""
         row = self.rows[partition]
         if not self.has_fewest or not self.is_zoned:
             return self.replicas - len(row)
@@ -64,7 +64,7 @@ class Draft:
         return there < self.bounds.fewest[zone] or (there < self.bounds.most[zone] and self.room(partition) > 0)
 
     def may_replace(self, partition: int, member: int, other: int) -> bool:
-        """Whether the other, which holds no replica of it, may take the member's place in the partition."""
+        """Whether `other`, which holds no replica of the partition, may replace `member` in it."""
         zones = self.zones
         if zones[member] == zones[other]:
             return True
@@ -79,11 +79,11 @@ class Draft:
 
 
 Arc = tuple[int, int, int]
-"""A partition, a member that gives it, and one that takes it."""
+"""A partition, the member that gives up its replica, and the member that takes it."""
 
 
 def level_replicas(draft: Draft, quotas: Sequence[int]) -> None:
-    """Bring every member to its quota, at first by replicas that move anyway, then by others."""
+    """Bring every member to its quota, first with replicas that move anyway, then with others."""
     if draft.loads == list(quotas):
         return
     held: list[list[int]] = [[] for _ in quotas]
@@ -106,7 +106,7 @@ def level_replicas(draft: Draft, quotas: Sequence[int]) -> None:
 
 
 def _find_chain(draft: Draft, quotas: Sequence[int], held: list[list[int]], *, is_free: bool) -> list[Arc]:
-    """A shortest chain from a member above its quota to one below; the last step comes first."""
+    """Return a shortest chain from a member above its quota to one below, last step first; empty: there is none."""
     queue = [m for m, load in enumerate(draft.loads) if load > quotas[m]]
     came_by: dict[int, Arc] = {}
     unseen = [m for m, load in enumerate(draft.loads) if load <= quotas[m]]
@@ -140,9 +140,9 @@ def _trace(came_by: dict[int, Arc], end: int) -> list[Arc]:
 
 
 def save_moves(draft: Draft, quotas: Sequence[int], theoretical: int) -> None:
-    """Undo moves by rings of replacements that together cost less than nothing, until there is none.
+    """Undo moves with rings of replacements of negative total cost, until there is none.
 
-    Only where more moves are made than in theory, and the whole is small. Without zones the result is the least.
+    Only if the draft has more moves than the theoretical minimum, and is small. Without zones the result is minimal.
     """
     members = len(quotas)
     if draft.replicas * len(draft.rows) * members > SMALL:
@@ -167,10 +167,10 @@ def save_moves(draft: Draft, quotas: Sequence[int], theoretical: int) -> None:
 
 
 def _find_ring(draft: Draft, limits: tuple[int, int] | None) -> list[Arc]:
-    """Replacements in a ring whose moves saved are more than those added (Bellman and Ford).
+    """Return a ring of replacements that saves more moves than it adds (Bellman-Ford); empty: there is none.
 
-    With limits, one more node stands for the choice of who holds the larger share: a chain from a member that may
-    hold one fewer to one that may hold one more is a ring through it.
+    With limits, one more node stands for the choice of the members with the larger share: a chain from a member that
+    may hold one fewer to one that may hold one more is a ring through it.
     """
     count = len(draft.loads)
     arcs: dict[tuple[int, int], tuple[int, int]] = {}
@@ -209,9 +209,9 @@ def _find_ring(draft: Draft, limits: tuple[int, int] | None) -> list[Arc]:
 
 
 def level_owners(draft: Draft, owners: list[int], quotas: Sequence[int]) -> None:
-    """Let every member own its part of the partitions it holds, rounded down or up.
+    """Let every member own its share of the partitions it holds, rounded down or up.
 
-    At first by newcomers, which may take any index at no cost, then by exchanges of the owner and a backup.
+    First with new replicas, which may take any index at no cost, then with exchanges of the owner and a backup.
     """
     owned: list[list[int]] = [[] for _ in quotas]
     for partition, owner in enumerate(owners):
@@ -234,7 +234,10 @@ def _exchange(
     *,
     is_free: bool,
 ) -> bool:
-    """One round: breadth first from all members above, then as many chains of the shortest length as there are."""
+    """Run one round: search breadth first from all members above, then apply all chains of the shortest length.
+
+    Return whether anything changed.
+    """
     above, below = limits
     queue = [m for m, count in enumerate(counts) if count > above[m]]
     distance = dict.fromkeys(queue, 0)

@@ -1,8 +1,9 @@
 """How many replicas each member should hold, and how many replicas of a partition each zone may hold.
 
-Zones come first: a partition has at most one replica in a zone while there are enough zones, and is spread over them as
-evenly as their sizes allow otherwise. Within that, members hold replicas in proportion to their weights; a zone too small
-(or too large) for its part of the weight holds as much as it may (or must), and the others share the rest.
+Zones come first: a partition has at most one replica in a zone if there are enough zones; otherwise its replicas are
+spread as evenly as the sizes of the zones allow. Within these bounds members hold replicas in proportion to their
+weights. A zone too small (or too large) for its share of the weight holds as much as it may (or must); the others share
+the rest.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ CLOSE = 1e-6
 
 
 class Candidate(NamedTuple, Generic[M]):
-    """A member that may hold replicas, where it runs, and what part of them it should hold."""
+    """A member that may hold replicas, its weight, and where it runs."""
 
     member: M
     weight: float = 1.0
-    """In proportion to the others'; above zero."""
+    """Its share of the replicas relative to the weights of others; above zero."""
     zone: str = ""
     host: str = ""
 
 
 class ZoneBounds(NamedTuple):
-    """Replicas of one partition in one zone."""
+    """The fewest and the most replicas of one partition in each zone."""
 
     fewest: list[int]
     most: list[int]
-    """By zone."""
+    """Both by zone."""
 
 
 def number_zones(candidates: Sequence[Candidate[M]]) -> list[int]:
-    """The zone of each member as a number: by zone if any member names one, else by host; one for all if none differ.
+    """Return the zone of each member as a number: its zone if any member names one, else its host.
 
-    Members that name none are together in a zone of their own. Where each has a zone to itself there is nothing to
-    keep apart, which is as one zone for all.
+    Members that name none share one zone. Where every member has a zone to itself there is nothing to keep apart: then
+    all get the same number.
     """
     names = [c.zone for c in candidates]
     if not any(names):
@@ -72,7 +73,8 @@ def find_quotas(
 ) -> list[int]:
     """Return how many replicas each member is to hold: its fair share, rounded down or up.
 
-    Rounded up first where it saves a move: for members that hold as many already. Zones keep to their bounds.
+    Shares of members that already hold more than the rounded-down share are rounded up first: that saves a move. The
+    totals of zones stay within their bounds.
     """
     shares = _fair_shares(weights, zones, bounds, partitions, replicas)
     quotas = [math.floor(share + CLOSE) for share in shares]

@@ -1,4 +1,4 @@
-"""What a new master goes on with (docs/protocol/partition-table.md): a pure rule over what all members told it.
+"""The table with which a new master continues (docs/protocol/partition-table.md): a pure rule over all answers.
 
 The old master may have told only some members of its last changes before it died, and may have been in the middle of
 migrations. From the tables, completed lists and active migration states of all members the new one works out:
@@ -27,11 +27,11 @@ from phalanx.wire.table_messages import ActiveMigration, CompletedMigration, Fet
 
 
 class Recovery(NamedTuple):
-    """What a new master begins with."""
+    """The table and the open work with which a new master begins."""
 
     table: PartitionTable
     found_at: MemberId
-    """Who had the newest table."""
+    """The member that had the newest table."""
     completed: tuple[CompletedMigration, ...]
     rolled_back: tuple[ActiveMigration, ...]
     adopted: tuple[int, ...]
@@ -40,8 +40,8 @@ class Recovery(NamedTuple):
 
 def recover(answers: Mapping[MemberId, FetchedTable]) -> Recovery:
     """Combine the answers of all members, the new master's own first, into the table with which it goes on."""
-    # Partitions are divided when no migration is under way, and whoever acts upon it has that table: so nothing newer is
-    # told of the undivided ones.
+    # Partitions are divided only when no migration is under way, and only members with the new table act upon it: so no
+    # member has newer rows of the undivided partitions.
     divided_into = max(_divided_into(answer) for answer in answers.values())
     answers = {member: answer for member, answer in answers.items() if _divided_into(answer) == divided_into}
     found_at = max(answers, key=lambda member: answers[member].table.version)
@@ -53,7 +53,7 @@ def recover(answers: Mapping[MemberId, FetchedTable]) -> Recovery:
         table = table.with_losses(table.losses.united_with(answer.table.losses))
     completed = {(c.partition, c.base_version): c for answer in answers.values() for c in answer.completed}
     for state in [state for answer in answers.values() for state in answer.active]:
-        # A failure would count twice: the destination has committed, and nobody has heard so yet.
+        # Otherwise a failure would count twice: the destination has committed, and no other member knows yet.
         if table.versions[state.partition] == state.base_version + 1:
             outcome = CompletedMigration(state.partition, state.base_version, state.migration, True)
             completed.setdefault((state.partition, state.base_version), outcome)
@@ -87,7 +87,7 @@ def _divided_into(answer: FetchedTable) -> int:
 def _adopt(
     table: PartitionTable, told: Mapping[MemberId, tuple[Rule, ...]]
 ) -> dict[int, tuple[Slots, int]]:  # fmt: skip
-    """Partition to the replicas that follow a rule newer than the table, and the version behind that rule's."""
+    """Return, by partition, the replicas that follow a rule newer than the table, and the next version of the row."""
     newest: dict[int, int] = {}
     for rules in told.values():
         for rule in rules:
@@ -101,7 +101,7 @@ def _adopt(
             for rule in rules
             if rule.partition == partition and rule.epoch == epoch
         ]
-        # Whoever is in step with the dead owner has all that it confirmed; the one that heard most comes first, so
-        # that what was on its way is kept too. By twos, for what the old master decided after it nobody knows.
+        # A follower in step with the dead owner has all that it confirmed. The one with the newest writes is first, so
+        # that writes on their way are kept too. Version + 2: the old master may have decided one more change unseen.
         adopted[partition] = tuple(member for _, _, member in sorted(followers)), epoch + 2
     return adopted

@@ -1,4 +1,4 @@
-"""What the departure of members does to the partition table: pure rules, no state."""
+"""How the partition table changes when members leave: pure rules, no state."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from phalanx.common.table import HOLE, PartitionTable, Slots
 
 
 class Repair(NamedTuple):
-    """What is to become of the rows in which members that left are named."""
+    """The changes to the rows that name members which left."""
 
     changes: dict[int, Slots]
-    """Partition to its replicas without them; empty: nobody survived."""
+    """Partition to its replicas without them; empty: no replica survived."""
     promoted: list[int]
     """Partitions whose hottest surviving backup is the owner now."""
     lost: list[int]
     """Partitions of which no replica survived."""
     behind: list[int]
-    """Promoted ones whose owner now need not have had all that was acknowledged."""
+    """Promoted partitions whose new owner may lack acknowledged writes."""
 
 
 def _confirming(table: PartitionTable) -> int:
-    """The index of the last replica that confirms every write, of whatever map."""
+    """Return the index of the last replica that confirms every write of every map."""
     return min(count.synchronous for count in table.maps.backup_counts)
 
 
@@ -31,8 +31,8 @@ def repair(table: PartitionTable, live: Collection[MemberId], undecided: Collect
     """Take members that left out of the table (docs/protocol/partition-table.md).
 
     Their places stay empty until a migration fills them, except the owner's: the hottest surviving replica takes it.
-    Where nobody survives, the row is empty and the master assigns a new owner. `undecided`: partitions whose row waits
-    for the destination of a migration to say whether it has committed.
+    If no replica survives, the row is empty and the master assigns a new owner. `undecided`: partitions whose row must
+    wait until the destination of a migration says whether it has committed.
     """
     alive = frozenset(live)
     is_alive = [member in alive for member in table.members]

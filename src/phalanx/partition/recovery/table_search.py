@@ -2,7 +2,7 @@
 
 Every other member of the view is asked for its table and for the migrations that it knows of; the search ends when
 each has answered or has left the view. Until then the master publishes nothing, and nothing is repaired or migrated.
-What the answers add up to: `recovery`.
+`most_recent_table` combines the answers.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class TableSearch:
         self._retry_ms = retry_ms
         self._answers = {this: own}
         self.waiting_for: dict[MemberId, None] = dict.fromkeys(view.others(this))
-        """In the order of age."""
+        """Members that have not answered yet, oldest first."""
         self._ask_at = 0
 
     def __repr__(self) -> str:
         return f"TableSearch({self._search_id}, waiting_for={list(self.waiting_for)})"
 
     def ask(self, now: Millis) -> None:
-        """Ask those that have not answered, if it is time."""
+        """Ask the members that have not answered, if the retry interval is over."""
         if now < self._ask_at:
             return
         self._ask_at = now + self._retry_ms
@@ -48,11 +48,11 @@ class TableSearch:
             self._answers[sender] = message
 
     def on_view(self, view: MembersView) -> None:
-        """Members that left will not answer, and what they have answered does not count any more.
+        """Drop members that left: do not wait for their answers, and ignore those they gave.
 
-        1. D has committed the move of a partition from S to D, and says so. 2. D leaves before the search is over. 3. By
-        D's table nobody would be left who holds the partition; but S holds it still, and waits for the outcome. Whoever
-        acted upon a row has it himself, so a row that only those have who left binds nobody.
+        1. D has committed the move of a partition from S to D, and says so. 2. D leaves before the search is over.
+        3. According to D's table no holder of the partition would be left; but S still holds it, and waits for the
+        outcome. A member that acted upon a row has that row, so a row that only departed members have may be ignored.
         """
         self.waiting_for = dict.fromkeys(member for member in view.members if member in self.waiting_for)
         self._answers = {member: answer for member, answer in self._answers.items() if member in view}
