@@ -1,16 +1,16 @@
-"""Calls on the grid, from their start to their one answer: who is asked, what is asked again, when it is over.
+"""Route calls on the grid to owners, retry them, and end each with exactly one answer.
 
-Used by a member for the program that embeds it, and by clients. Each call goes to the owner of its partition by the
-newest table known here, if that one is a member still. It is asked again when the owner is not ready, has changed, or was lost, until the call's
-deadline. A write of one key names the same operation each time, and owners apply that once (`idempotency`): its outcome is
-unknown only if the deadline comes first, or if an owner has forgotten it.
+Members use this for the program that embeds them, and clients use it. Each call goes to the owner of its partition in
+the newest table known here, if that owner is still a member. It is retried until its deadline when the owner is not
+ready, has changed, or was lost. Each retry of a write of one key names the same operation, which owners apply once
+(`idempotency`). So its outcome is unknown only if the deadline comes first, or if an owner has forgotten it.
 
-Without an answer, a write's outcome is unknown only if a try of it may have left this process. It has not where the
-connection was refused: a driver drops all that it has queued for it. A client knows more (`on_link_up`): what was never
-handed to an open connection has not left.
+Without an answer, a write's outcome is unknown only if one of its tries may have left this process. A try has not left
+if the connection was refused: the driver drops all that it has queued for it. A client knows more (`on_link_up`): a
+request that was never handed to an open connection has not left.
 
-A request that spans several partitions is handed back when its owner has changed: its parts may have different owners
-now, and only the caller can group it anew.
+A request for several partitions is handed back when its owner has changed: its parts may have different owners now, and
+only the caller can group it again.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import OPERATIONS, WRITES, BulkRequest, ErrorReply, KeyRequest, Reply, Request
 
 RETRY_PAUSE_MS = 20
-"""Before a call that found no owner is tried again; a newer table ends the pause at once."""
+"""Pause before a call that found no owner is retried; a newer table ends the pause at once."""
 REPEAT_WITHIN_MS = 5 * 60_000
-"""A write is not asked for again later than that after its call began: by `SILENT_MS` its outcome may be forgotten."""
+"""A write is not retried later than this after its call began: after `SILENT_MS` an owner may forget its outcome."""
 SPARE_ENDS = 64
-"""How many ends of calls that are over are remembered besides those under way, before they are looked through."""
+"""How many early deadlines of finished calls may stay in the heap of early deadlines until it is cleaned."""
 
 
 def why_no_owners(view: MembersView) -> str:
-    """Return what to tell callers that wait for an owner where there can be none; empty: there can be one."""
+    """Return why no partition can have an owner, for callers that wait for one; empty: one can."""
     return "" if view.data_members else "no member of the cluster holds data: all are lite members; start another"
 
 
@@ -49,13 +49,13 @@ class PendingCall(msgspec.Struct, gc=False):
     call: Call
     deadline: Millis
     target: Target | None = None
-    """Who is being asked now; None while it waits for another try."""
+    """The member that is being asked now; None while the call waits for its next try."""
     asked_as: int = 0
     """The id of the latest try."""
     was_asked: bool = False
     """Whether there was a try: the next one names the operation of the first."""
     may_be_done: bool = False
-    """Whether a try that is over may have been applied: it had left, and its owner was lost or did not say."""
+    """Whether an earlier try may have been applied: it had left, and its owner was lost or gave no outcome."""
     why_waiting: str = "no member has told who owns the partition"
 
     def __repr__(self) -> str:
@@ -63,8 +63,10 @@ class PendingCall(msgspec.Struct, gc=False):
 
 
 class CallRouter:
-    """The calls under way. Deadlines are in the order of the calls, which all have the same time limit, but for those that
-    are parts of an earlier one (`Call.within_ms`).
+    """The calls under way.
+
+    All calls have the same time limit, so deadlines are in the order of the calls. The exceptions are parts of an
+    earlier call (`Call.within_ms`).
     """
 
     def __init__(self, timeout_ms: Millis, outbox: Outbox, *, tells_links: bool = False) -> None:
@@ -72,31 +74,31 @@ class CallRouter:
         self._timeout_ms = timeout_ms
         self._out = outbox
         self._table: PartitionTable | None = None
-        """The newest known here."""
+        """The newest table known here."""
         self._members: Set[MemberId] | None = None
-        """Those of the newest list known here; None: none is known."""
+        """The members of the newest list known here; None: no list is known."""
         self._owners: list[MemberId | None] = []
-        """Of each partition, by that table and that list; empty: no table is known."""
+        """By partition: its owner in that table if that list has it, else None; empty: no table is known."""
         self._pending: dict[int, PendingCall] = {}
         self.waiting: dict[int, PendingCall] = {}
-        """Those of the pending calls that nobody is asked at present: a newer table is wanted."""
+        """Request id to a pending call that asks no member at present: it waits for a newer table or a retry."""
         self._sooner: list[tuple[Millis, int]] = []
-        """A heap: of calls that end before their deadlines, when, and their ids; of some that are over, too."""
+        """A heap of early deadlines and request ids (`Call.within_ms`); some of these calls may be over."""
         self._retry_at = 0
         self._retries: dict[int, PendingCall] = {}
-        """Id of a try after the first, which is below zero, to its call."""
+        """Id of a retry (below zero) to its call."""
         self._retries_made = 0
         self._ended = ""
-        """Why no call is begun any more."""
+        """Why calls are refused since `end`; empty: they are not."""
         self.no_owners = ""
-        """Why no partition has an owner, nor will have one by itself; empty: unknown, or they have."""
+        """Why no partition has an owner, or will get one without an operator; empty: unknown, or they have owners."""
         self.remark = ""
-        """What else to tell those whose time is over; empty: nothing."""
+        """Text to add to the errors of calls whose time is over; empty: nothing."""
         self.answered_at: Millis = 0
-        """When the call began that was answered last."""
+        """When the most recently answered call began."""
         self._linked: set[Target] | None = set() if tells_links else None
-        """To whom there is a connection; None: the driver does not say. (A member hears of lost connections in both
-        directions, and cannot tell by `LinkLost` that its own one is gone.)"""
+        """The targets with an open connection; None: the driver does not report connections. (A member hears of lost
+        connections in both directions, and cannot tell from `LinkLost` whether its own outgoing one is gone.)"""
 
     def __repr__(self) -> str:
         return f"CallRouter(pending={len(self._pending)}, waiting={list(self.waiting.values())})"
@@ -130,23 +132,22 @@ class CallRouter:
         return owners[partition] if partition < len(owners) and not self._pending else None
 
     def was_sent(self, call: Call, target: Target, at: Millis) -> None:
-        """A call was sent to its owner without a record, and its answer did not come at once: from now on it has one."""
+        """Record a call that was sent to its owner without a record, because its answer did not come at once."""
         self._pending[call.request.id] = PendingCall(
             call, at + self._timeout_ms, target, call.request.id, was_asked=True
         )
 
     def still_asks(self, request_id: int) -> bool:
-        """Whether the try with this id is the present one of a call: any other must not leave any more."""
+        """Whether this id is the present try of a call; any other try must not be sent any more."""
         pending = self._pending.get(request_id) if request_id >= 0 else self._retries.get(request_id)
         return pending is not None and pending.asked_as == request_id and pending.target is not None
 
     def on_reply(self, sender: Target, reply: Reply, now: Millis) -> None:
-        """An answer. One to a call that is over, to an earlier try, or from a member not asked any more, is ignored.
+        """Answer or retry the call. Ignore replies to finished calls and earlier tries, and of members not asked now.
 
-        Why to an earlier try: 1. A put_if_absent is sent to O, the connection by which O answers breaks, it is sent
-        again. 2. O's answer to the first one comes: the key has a value. It left no outcome, for it changed nothing.
-        3. The key is removed. 4. The second one arrives, and stores. So a call ends only when its last try has had its
-        effect.
+        Why earlier tries: 1. A put_if_absent is sent to O, the connection for O's answers breaks, and it is sent again.
+        2. O's answer to the first try comes: the key has a value. O has recorded no outcome, as nothing changed. 3. The
+        key is removed. 4. The second try arrives, and stores. So a call ends only when its last try has had its effect.
         """
         pending = self._pending.get(reply.id) if reply.id >= 0 else self._retries.get(reply.id)
         if pending is None or pending.target != sender or pending.asked_as != reply.id:
@@ -165,7 +166,7 @@ class CallRouter:
         self._out.add(Answer(reply))
 
     def on_table(self, table: PartitionTable, now: Millis) -> None:
-        """A newer table: what waited, or asks a member that is not the owner any more, goes to the owner."""
+        """Send waiting calls, and calls to members that are no longer owners, to the owners in a newer table."""
         before = len(self._owners)
         self._table = table
         owners = self._owners = self._present_owners(table)
@@ -183,11 +184,11 @@ class CallRouter:
                     self._send(pending, now)
 
     def on_view(self, members: Set[MemberId], now: Millis) -> None:
-        """Another member list: who is not in it is asked nothing any more, whatever the table says.
+        """Take another member list: requests to members outside it are cancelled, whatever the table says.
 
-        1. O is removed. What is on its way to it is thrown away, so that it never acts on what others do by then. 2. The
-        table that gives its partitions to others has yet to come. 3. A call begins. Sent to O, it would lie there until
-        O runs again, and the new owner would have been asked the same long since. So it waits for that table.
+        1. O is removed. Requests on their way to O are dropped, so that O never executes what others execute by then.
+        2. The table that gives O's partitions to others has yet to come. 3. A call begins. Sent to O, it would wait
+        there until O runs again, long after the new owner was asked the same. So the call waits for that table.
         """
         self._members = members
         if self._table is not None:
@@ -205,15 +206,15 @@ class CallRouter:
         return [owner if owner in members else None for owner in owners]
 
     def on_link_up(self, target: Target) -> None:
-        """There is a connection, and what was queued for it leaves now, if a call `still_asks`.
+        """Note an open connection: queued requests leave now, if their call `still_asks`.
 
-        To be told of each connection, before anything is sent on it.
+        The driver must report each connection before it sends anything on it.
         """
         if self._linked is not None:
             self._linked.add(target)
 
     def on_link(self, event: LinkLost | LinkRefused, now: Millis) -> None:
-        """A member that is being asked cannot be reached: what it did is not known, unless nothing was sent to it."""
+        """End the tries at a target that cannot be reached: their outcome is unknown, unless nothing was sent."""
         if self._pending:
             reason = event.reason if isinstance(event, LinkRefused) else "the connection was lost"
             has_left = isinstance(event, LinkLost) and self._may_have_left(event.peer)
@@ -239,7 +240,7 @@ class CallRouter:
         return next(iter(self._pending.values())).deadline - self._timeout_ms if self._pending else None
 
     def waited_for_longest(self) -> Target | None:
-        """Return who is asked by the oldest call under way."""
+        """Return the target of the oldest call under way."""
         return next(iter(self._pending.values())).target if self._pending else None
 
     def on_time(self, now: Millis) -> None:
@@ -256,7 +257,7 @@ class CallRouter:
                 self._send(pending, now)
 
     def end(self, reason: str) -> None:
-        """End all open calls: nobody is asked any more."""
+        """Fail all open calls, and refuse those that come later."""
         self._ended = reason
         for pending in list(self._pending.values()):
             self._fail(pending, self._code_without_answer(pending), reason)
@@ -264,8 +265,10 @@ class CallRouter:
     # --- one call --------------------------------------------------------------------------------------------------
 
     def _locate(self, pending: PendingCall) -> bool:
-        """The partitions may have been divided since: a key's is another one. What names several is handed back where the
-        first is none any more (a master that alone knew of the division is gone): then False, the call has ended.
+        """Update the partition of a call, as the partitions may have been divided since it began.
+
+        Return False if the call has ended: its partition number does not exist any more, and it has no single key.
+        (This happens if only a master knew of the division, and that master is gone.)
         """
         request, count = pending.call.request, len(self._owners)
         if isinstance(request, KeyRequest):
@@ -276,7 +279,7 @@ class CallRouter:
         return True
 
     def _send(self, pending: PendingCall, now: Millis) -> None:
-        # Its partition may have been worked out by another table than the one that is known here.
+        # The call's partition may have been computed from another table than the one known here.
         if self._owners and not self._locate(pending):
             return
         call = pending.call
@@ -310,7 +313,7 @@ class CallRouter:
         self.waiting[pending.call.request.id] = pending
 
     def _to_be_repeated(self, pending: PendingCall, reply: ErrorReply) -> bool:
-        """Whether an error leaves the call open."""
+        """Whether the call is retried after this error."""
         if pending.call.to is not None:
             return False
         if reply.code in (ErrorCode.OWNERSHIP_LOST, ErrorCode.NOT_OWNER):
@@ -318,7 +321,7 @@ class CallRouter:
         return reply.code is ErrorCode.NOT_READY
 
     def _on_target_lost(self, pending: PendingCall, reason: str, now: Millis, *, has_left: bool) -> None:
-        """The present try is over. `has_left`: its owner may have got it."""
+        """End the present try: retry the call, hand it back, or fail it. `has_left`: the target may have got it."""
         request = pending.call.request
         is_unknown = has_left and isinstance(request, WRITES)
         if pending.call.to is not None:
@@ -352,7 +355,7 @@ class CallRouter:
         self._out.add(Answer(ErrorReply(pending.call.request.id, code, text)))
 
     def _forget(self, pending: PendingCall) -> None:
-        """The call is over."""
+        """Remove the call, which is over."""
         request_id = pending.call.request.id
         del self._pending[request_id]
         if self.waiting:
@@ -362,7 +365,10 @@ class CallRouter:
 
 
 def _refusal_of_all_tries(pending: PendingCall, reply: ErrorReply) -> ErrorReply:
-    """The last try was refused, or was not sent, and changed nothing. That may not be so of a write's earlier ones."""
+    """Return the error of the whole call: INDETERMINATE if an earlier try of a write may have been applied.
+
+    The last try was refused, or was not sent, and changed nothing.
+    """
     if not pending.may_be_done or not isinstance(pending.call.request, WRITES):
         return reply
     text = f"an earlier try may have been applied, and now: {reply.text}"
@@ -370,7 +376,7 @@ def _refusal_of_all_tries(pending: PendingCall, reply: ErrorReply) -> ErrorReply
 
 
 def _asked_again(request: Request, request_id: int) -> Request:
-    """The request under another id; a write of one key names the same operation."""
+    """Return the request with another id; a write of one key still names the same operation."""
     if isinstance(request, OPERATIONS):
         return msgspec.structs.replace(request, id=request_id, op=request.id)
     return msgspec.structs.replace(request, id=request_id)

@@ -1,8 +1,8 @@
-"""Fields of stored values and parts of keys, read without making anything of lists and maps.
+"""Read fields of stored values and parts of keys without building lists or dicts.
 
-Whoever chooses what is stored chooses the hashes of all keys of a map but text: a map of 3,000 such keys takes seconds to
-make. So no list and no map of a stored value is made here: it is stepped over, or gone through for the fields of some
-names, and stands as `CONTAINER`. The work grows with the bytes, and by one pass for each name of a path.
+Whoever stores a value can choose map keys with equal hashes (all types but text): a dict of 3,000 such keys takes
+seconds to build. So no list or dict is built here: a container is skipped, or searched for some field names, and
+`CONTAINER` stands for it. The work is linear in the bytes, with one pass for each name of a path.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from phalanx.codec.messagepack import from_extension
 from phalanx.codec.values import MSGPACK_PREFIX, from_key_data
 
 CONTAINER: Final = object()
-"""Stands for a list or a map: not null, and of no kind that can be compared."""
+"""Stands for a list or a map: it is not null, and cannot be compared."""
 UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 """What reading broken bytes raises, besides `CorruptDataError`."""
 
 Packed = msgspec.Raw | bytes
 """One MessagePack object."""
 SCALAR: Final = int | float | str | bool | None | msgspec.msgpack.Ext
-"""What most fields are: decoded as such at once, and anew by `scalar_of` where one is of another type."""
+"""The type of most fields. They are decoded as such together; if one has another type, `scalar_of` decodes each."""
 
 _any: Final[Callable[[Packed], Any]] = msgspec.msgpack.Decoder(ext_hook=from_extension).decode
 _row: Final[Callable[[Packed], dict[str, msgspec.Raw]]] = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
@@ -35,23 +35,24 @@ _LISTS: Final = frozenset([*range(0x90, 0xA0), 0xDC, 0xDD])
 _MAPS: Final = frozenset([*range(0x80, 0x90), 0xDE, 0xDF])
 _TEXTS: Final = frozenset([*range(0xA0, 0xC0), 0xD9, 0xDA, 0xDB])
 _LIST_OF: Final = b"\xdd"
-"""Before four bytes that say how many objects follow."""
+"""The head of a list; four bytes with the number of objects follow."""
 
 
 def plain(value: Any) -> Any:
-    """The Python value of what was decoded as a `SCALAR`."""
+    """Return the Python value of a decoded `SCALAR`."""
     return from_extension(value.code, memoryview(value.data)) if type(value) is msgspec.msgpack.Ext else value
 
 
 def scalar_of(packed: Packed) -> Any:
-    """The value, or `CONTAINER`. Raises `UNREADABLE`."""
+    """Decode a scalar; return `CONTAINER` for a list or a map. Raises `UNREADABLE`."""
     head = _head(packed)
     return CONTAINER if head in _LISTS or head in _MAPS else _any(packed)
 
 
 def fields_of(packed: Packed, names: Collection[str]) -> Mapping[str, msgspec.Raw] | None:
-    """At least the fields of these names, as far as they are there; of null there are none. None: it is no map. Raises
-    `UNREADABLE`.
+    """Return at least the fields with these names that the map has; none for null; None if it is no map.
+
+    Raises `UNREADABLE`.
     """
     head = _head(packed)
     if head not in _MAPS:
@@ -76,14 +77,14 @@ def key_of(data: bytes) -> Any:
 
 
 def _head(packed: Packed) -> int:
-    """The first byte, which tells the type; that of null where there is none, which then cannot be decoded."""
+    """Return the first byte, which tells the type; for empty data that of null (decoding it fails later)."""
     return memoryview(packed)[0] if packed else _NIL
 
 
 def _named(packed: bytes, names: Collection[str]) -> dict[str, msgspec.Raw]:
-    """The fields of these names of a map that has keys of other types, too.
+    """Return the fields with these names from a map that also has keys of other types.
 
-    It is read as the list of its keys and values, which differs in the head only: nothing is hashed but text.
+    The map is read as a list of its keys and values, which differs only in the head: only text is hashed.
     """
     width = {0xDE: 2, 0xDF: 4}.get(packed[0], 0)
     count = int.from_bytes(packed[1 : 1 + width], "big") if width else packed[0] & 0x0F

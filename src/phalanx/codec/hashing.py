@@ -1,4 +1,4 @@
-"""The partition of a key, and its place in a scan.
+"""The partition of a key, and its position in a scan.
 
 Both come from one hash of the serialised key: murmur3 x86 32 of the payload, without the four bytes of the type id, from
 a fixed seed. The partition is the absolute value of the signed hash modulo the partition count. These are the rules of
@@ -17,7 +17,7 @@ from mmh3 import mmh3_32_sintdigest, mmh3_32_uintdigest
 
 HASH_SEED: Final = 0x01000193
 TYPE_ID_BYTES: Final = 4
-"""What every serialised key and value begins with."""
+"""Length of the type id with which every serialised key and value begins."""
 
 _POSITIVE: Final = 2**31 - 1
 """The smallest signed 32-bit number has no absolute value of 31 bits. By the public rule it counts as 0, and this mask,
@@ -25,29 +25,30 @@ which leaves every other one as it is, makes it so."""
 
 
 def partition_hash(key_data: bytes) -> int:
-    """The signed 32-bit hash of a serialised key."""
+    """Return the signed 32-bit hash of a serialised key."""
     return mmh3_32_sintdigest(key_data[4:], HASH_SEED)
 
 
 def partition_of(key_data: bytes, partition_count: int) -> int:
-    """The partition, from 0 to `partition_count - 1`, that holds the serialised key."""
+    """Return the partition, from 0 to `partition_count - 1`, that holds the serialised key."""
     return (abs(mmh3_32_sintdigest(key_data[4:], HASH_SEED)) & _POSITIVE) % partition_count
 
 
 def children_of(partition: int, partition_count: int, of: int) -> range:
-    """The partitions of a larger count that hold together what this partition of `of` held; itself if none was divided.
+    """Return the partitions, of `partition_count`, into which one partition of the former count `of` was divided.
 
-    The larger count is a multiple of `of`. Keys keep their scan order.
+    `partition_count` is a multiple of `of`; if they are equal, the result is the partition itself. Keys keep their scan
+    order.
     """
     return range(partition, partition_count, of)
 
 
 def partitions_of(keys_data: Sequence[bytes], partition_count: int) -> list[int]:
-    """The partition of each of the serialised keys, at half the cost of asking one by one."""
+    """Return the partition of each serialised key, at half the cost of single calls."""
     digest, seed, positive = mmh3_32_sintdigest, HASH_SEED, _POSITIVE
     return [(abs(digest(data[4:], seed)) & positive) % partition_count for data in keys_data]
 
 
 def scan_position(key_data: bytes) -> int:
-    """Return the position of a serialised key in a scan: its hash as an unsigned number; equal ones go by bytes."""
+    """Return the position of a serialised key in a scan: its unsigned hash. Equal hashes are ordered by key bytes."""
     return mmh3_32_uintdigest(key_data[4:], HASH_SEED)

@@ -16,9 +16,10 @@ big-endian and signed; microseconds are counted without regard to leap seconds.
 | 8 `EXT_INTEGER` | int beyond plain MessagePack | two's complement, as few bytes as hold it with its sign |
 | 9 `EXT_JSON` | Json | the text in UTF-8 |
 
-What comes back as something else: a tuple or a list's subclass as a list (a tuple inside a dict's key stays a tuple); a
-dataclass, a named tuple, a Spark Row or a dict's subclass as a dict of its fields, in their order; an enum's member that
-is a str or an int as that str or int; bytearray and memoryview as bytes; a datetime's zone as UTC and its `fold` as 0.
+Types that change on the way: a tuple or a list's subclass comes back as a list (a tuple inside a dict's key stays a
+tuple); a dataclass, a named tuple, a Spark Row or a dict's subclass as a dict of its fields, in their order; an enum's
+member that is a str or an int as that str or int; bytearray and memoryview as bytes; a datetime's zone as UTC and its
+`fold` as 0.
 
 Elsewhere: top-level scalars, type ids and the rules for keys (`values`).
 """
@@ -51,7 +52,7 @@ EXT_INTEGER: Final = 8
 EXT_JSON: Final = 9
 
 MAX_DEPTH: Final = 200
-"""Containers within containers. A value that holds itself ends here; deeper ones could not be read back everywhere."""
+"""Greatest depth of nested containers: it stops values that contain themselves, and not every reader goes deeper."""
 
 _SHOWN_STEPS: Final = 20
 _SHOWN_KEY: Final = 30
@@ -78,7 +79,7 @@ class Json(msgspec.Struct, frozen=True):
 
 
 class Refusal(Exception):
-    """A value cannot be stored. `steps` lead from where it was found out to the whole, innermost first."""
+    """A value cannot be stored. `steps` is the path from the part at fault to the whole value, innermost first."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -86,7 +87,7 @@ class Refusal(Exception):
         self.steps: list[str] = []
 
     def tell(self, root: str) -> str:
-        """The sentence for the caller: where, what and the remedy."""
+        """Return the sentence for the caller: where, what and the remedy."""
         steps = self.steps[::-1]
         left_out = "…" if len(steps) > _SHOWN_STEPS else ""
         return f"{root}{''.join(steps[:_SHOWN_STEPS])}{left_out}: {self.reason}"
@@ -97,16 +98,16 @@ class Corruption(Exception):
 
 
 def pack(value: object) -> bytes:
-    """MessagePack of any storable value. Raises `Refusal`."""
+    """Return any storable value as MessagePack. Raises `Refusal`."""
     try:
         return _encode(_plain(value, 0, False))
     except (OverflowError, UnicodeEncodeError):
-        # Seldom: an int beyond 64 bits, or text that is no Unicode. Only now is every number and text looked at.
+        # Rare: an int beyond 64 bits, or text that is no Unicode. Only then every number and text is checked.
         return _encode(_plain(value, 0, True))
 
 
 def unpack(payload: bytes) -> Any:
-    """The value of one MessagePack object. Raises `Corruption` and nothing else."""
+    """Return the value of one MessagePack object. Raises `Corruption` and nothing else."""
     try:
         return _decode(payload)
     except RecursionError:
@@ -116,13 +117,13 @@ def unpack(payload: bytes) -> Any:
 
 
 def type_name(value: object) -> str:
-    """The name of a value's type as a program would write it."""
+    """Return the name of a value's type as a program would write it."""
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def check_text(text: str) -> str:
-    """The text, if UTF-8 can hold it."""
+    """Return the text. Raises `Refusal` if UTF-8 cannot hold it."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -134,13 +135,13 @@ def check_text(text: str) -> str:
 
 
 def integer_bytes(number: int) -> bytes:
-    """Two's complement in as few bytes as hold the number with its sign, at least one."""
+    """Return the number in two's complement, in as few bytes as hold it with its sign, at least one."""
     bits = number.bit_length() if number >= 0 else (~number).bit_length()
     return number.to_bytes(bits // 8 + 1, "big", signed=True)
 
 
 def to_base(value: object) -> Any:
-    """A value of a subclass as one of the type that it is stored as. Raises `Refusal` if there is none."""
+    """Convert a value of a subclass to the type as which it is stored. Raises `Refusal` if there is none."""
     module = type(value).__module__.partition(".")[0]
     if module == "numpy":
         remedy = "value.tolist()" if hasattr(value, "__len__") else "value.item()"
@@ -166,7 +167,7 @@ def to_base(value: object) -> Any:
 
 
 def _fields(value: object) -> dict[str, Any] | None:
-    """Field name to value of a dataclass, a named tuple or a Spark Row; None for all else."""
+    """Return field name to value of a dataclass, a named tuple or a Spark Row; None for all else."""
     names: Any
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
@@ -209,13 +210,13 @@ def _remedy(value: object) -> str:
 
 
 def _plain(value: object, depth: int, exact: bool) -> Any:
-    """The value in types that the encoder writes as they are. `exact`: look at each number and text, too."""
+    """Convert the value to types that the encoder writes as they are. `exact`: check each number and text, too."""
     kind = type(value)
     if kind in _PLAIN and not exact:
         return value
     convert = _CONVERTERS.get(kind)
     if convert is None:
-        # What `to_base` answers is of a type in the table.
+        # `to_base` returns a type that is in the table.
         value = to_base(value)
         convert = _CONVERTERS[type(value)]
     return convert(value, depth, exact)
@@ -252,7 +253,7 @@ def _plain_map(value: dict[Any, Any], depth: int, exact: bool) -> Any:
 
 
 def _raw_map(value: dict[Any, Any], depth: int, exact: bool) -> msgspec.Raw:
-    """A map piece by piece: an `Ext` cannot be hashed, so it cannot be a key of the dict that the encoder would take."""
+    """Encode a map piece by piece: an `Ext` cannot be hashed, so it cannot be a key of a dict for the encoder."""
     pieces = [_map_header(len(value))]
     for key, item in value.items():
         try:
@@ -269,7 +270,7 @@ def _raw_map(value: dict[Any, Any], depth: int, exact: bool) -> msgspec.Raw:
 
 
 def _plain_key(key: object, depth: int, exact: bool) -> Any:
-    """A dict's key. Only what can be a key again when it is read: scalars, and tuples of them."""
+    """Convert a dict's key. Only scalars and tuples of them can be keys again when they are read."""
     if isinstance(key, tuple):
         _check_depth(depth)
         return [_plain_key(part, depth + 1, exact) for part in key]

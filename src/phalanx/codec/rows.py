@@ -1,8 +1,8 @@
-"""Rows side by side: many serialised keys and values in one run of bytes, as they are written by the million and staged.
+"""Packed rows: many serialised keys and values in one byte string, for bulk writes and staging.
 
     number of rows | sizes of the keys | sizes of the values | the keys | the values
 
-Numbers are four bytes each, little-endian. Nothing is made for a single row on its way, nor where it only waits.
+Numbers are four bytes each, little-endian. No object is made for a single row in transit or in staging.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from phalanx.common.clock import STAMP_BYTES
 NUMBER_BYTES: Final = 4
 HEADER_BYTES: Final = 8
 PREFIX_BYTES: Final = STAMP_BYTES + HEADER_BYTES
-"""What a page of staged rows has before them: its stamp, and a header (`staged_steps`)."""
+"""Length of the prefix of a page of staged rows: its stamp and a header (`staged_steps`)."""
 
 
 class BadRows(ValueError):
-    """These are no rows."""
+    """The bytes are no packed rows."""
 
 
 class Extent(NamedTuple):
-    """How long some keys are, or values."""
+    """The number and the sizes of some keys or values."""
 
     many: int
     total: int
@@ -46,7 +46,7 @@ def extent_of(sizes: Collection[int]) -> Extent:
 
 
 def together(extents: Iterable[Extent]) -> Extent:
-    """Return the extent of all of them."""
+    """Return the sum of the extents."""
     some = [each for each in extents if each.many]
     if not some:
         return NOTHING
@@ -55,7 +55,7 @@ def together(extents: Iterable[Extent]) -> Extent:
 
 
 def extents_of(data: bytes, start: int = 0) -> tuple[Extent, Extent]:
-    """Return the extents of keys and values from a place on. Raises `BadRows` unless the sizes fit the rest exactly."""
+    """Return the extents of keys and values from `start` on. Raises `BadRows` unless the sizes fit the rest exactly."""
     if len(data) < start + NUMBER_BYTES:
         raise BadRows(f"{len(data) - start} bytes do not say how many rows they are")
     count = row_count(data, start)
@@ -79,12 +79,12 @@ def _extent(sizes: bytes) -> Extent:
 
 
 def row_count(data: bytes, start: int = 0) -> int:
-    """Return the number of rows that they say they are."""
+    """Return the number of rows as the head says, without a check."""
     return int.from_bytes(data[start : start + NUMBER_BYTES], "little")
 
 
 def first_key(data: bytes) -> bytes | None:
-    """The key of the first row; None: there is none."""
+    """Return the key of the first row; None: there is none."""
     count = row_count(data)
     begin = NUMBER_BYTES + 2 * NUMBER_BYTES * count
     size = int.from_bytes(data[NUMBER_BYTES : 2 * NUMBER_BYTES], "little")
@@ -92,13 +92,13 @@ def first_key(data: bytes) -> bytes | None:
 
 
 def pack_rows(keys: Sequence[bytes], values: Sequence[bytes]) -> bytes:
-    """Keys and their values side by side."""
+    """Pack keys and their values."""
     key_sizes, value_sizes = number_bytes(map(len, keys)), number_bytes(map(len, values))
     return b"".join([len(keys).to_bytes(NUMBER_BYTES, "little"), key_sizes, value_sizes, *keys, *values])
 
 
 def unpack_rows(data: bytes, start: int = 0, prefix: bytes = b"") -> tuple[list[bytes], list[bytes]]:
-    """The keys, and the values with something before each of them. Raises `BadRows`."""
+    """Return the keys, and the values with `prefix` before each. Raises `BadRows`."""
     keys, values = extents_of(data, start)
     sizes = start + NUMBER_BYTES
     begin = sizes + 2 * NUMBER_BYTES * keys.many
@@ -108,13 +108,13 @@ def unpack_rows(data: bytes, start: int = 0, prefix: bytes = b"") -> tuple[list[
 
 
 def apart(data: bytes, sizes: bytes) -> list[bytes]:
-    """The parts of packed data whose sizes stand by themselves."""
+    """Split packed data into items; `sizes` holds the length of each."""
     ends = list(accumulate(numbers(sizes), initial=0))
     return [data[at:to] for at, to in pairwise(ends)]
 
 
 def _apart(data: bytes, sizes: int, begin: int, extent: Extent) -> list[bytes]:
-    """Each by itself, of so many side by side: where their sizes are, and where they begin."""
+    """Split the items of an extent; `sizes` and `begin` are the offsets of their sizes and of the first item."""
     many, size = extent.many, extent.largest
     if size and size == extent.smallest:
         return list(struct.unpack_from(f"{size}s" * many, data, begin))
@@ -123,7 +123,7 @@ def _apart(data: bytes, sizes: int, begin: int, extent: Extent) -> list[bytes]:
 
 
 def rows_by_partition(keys: Sequence[bytes], values: Sequence[bytes], partition_count: int) -> dict[int, bytes]:
-    """The rows of each partition, in the order in which they are."""
+    """Pack the rows of each partition, in their order."""
     places: dict[int, list[int]] = {}
     for place, partition in enumerate(partitions_of(keys, partition_count)):
         places.setdefault(partition, []).append(place)
@@ -136,9 +136,9 @@ def rows_by_partition(keys: Sequence[bytes], values: Sequence[bytes], partition_
 def divide_rows(
     data: bytes, start: int, partition_count: int, rows_at_once: int
 ) -> Generator[int, None, dict[int, bytes]]:
-    """The rows of each partition, in the order in which they are, from what begins at a place.
+    """Return the packed rows of each partition, in their order, from packed rows that begin at an offset.
 
-    Yields how many rows it has gone through since it last did.
+    Yields the number of rows processed since the last yield.
     """
     many = row_count(data, start)
     middle, end = start + NUMBER_BYTES * (many + 1), start + NUMBER_BYTES * (2 * many + 1)
@@ -158,7 +158,7 @@ def divide_rows(
 
 
 def join_rows(several: Sequence[bytes]) -> bytes:
-    """The rows of several, one behind the other."""
+    """Concatenate several packed rows into one."""
     if len(several) == 1:
         return several[0]
     columns: tuple[list[bytes], ...] = ([], [], [], [])
@@ -175,7 +175,7 @@ def join_rows(several: Sequence[bytes]) -> bytes:
 
 
 def divided_rows(rows: Mapping[int, bytes], partition_count: int) -> dict[int, bytes]:
-    """The rows of partitions, by those of a larger count."""
+    """Regroup the packed rows of partitions by the partitions of a larger count."""
     found: dict[int, bytes] = {}
     for data in rows.values():
         found.update(rows_by_partition(*unpack_rows(data), partition_count))
@@ -183,7 +183,7 @@ def divided_rows(rows: Mapping[int, bytes], partition_count: int) -> dict[int, b
 
 
 def cut_rows(data: bytes, max_bytes: int, max_rows: int | None = None) -> list[bytes]:
-    """Cut rows into pieces of at most about so many bytes and so many rows; each has at least one row."""
+    """Cut rows into pieces of at most about `max_bytes` bytes and `max_rows` rows; each has at least one row."""
     if len(data) <= max_bytes and (max_rows is None or row_count(data) <= max_rows):
         return [data]
     keys, values = unpack_rows(data)
@@ -195,7 +195,7 @@ def cut_rows(data: bytes, max_bytes: int, max_rows: int | None = None) -> list[b
 
 
 def number_bytes(numbers: Iterable[int], kind: str = "I") -> bytes:
-    """Numbers as they stand before rows."""
+    """Return numbers as bytes, as in the head of packed rows."""
     found = array(kind, numbers)
     if sys.byteorder == "big":
         found.byteswap()
@@ -203,7 +203,7 @@ def number_bytes(numbers: Iterable[int], kind: str = "I") -> bytes:
 
 
 def numbers(data: bytes, kind: str = "I") -> array[int]:
-    """The numbers that `number_bytes` made bytes of."""
+    """Return the numbers that `number_bytes` made bytes of."""
     found = array(kind, data)
     if sys.byteorder == "big":
         found.byteswap()

@@ -1,9 +1,9 @@
 """Keys and values as bytes: a type id of four bytes (big-endian, signed), then the payload.
 
-To the grid both are opaque; only callers' ends turn them into Python and back. Negative type ids and their layouts are those
-of Hazelcast's public serialisation, so that clients in other languages can be served without moving data. Everything else
-is MessagePack under one positive id of our own (`messagepack` says how, and what comes back as another type). Pickle is
-never read or written. All numbers are big-endian; a length is a signed number of four bytes.
+The grid treats both as opaque; only callers convert them to Python and back. Negative type ids and their layouts are
+those of Hazelcast's public serialisation, so that clients in other languages can be served without moving data.
+Everything else is MessagePack under one positive id of our own (`messagepack` says how, and what comes back as another
+type). Pickle is never read or written. All numbers are big-endian; a length is a signed number of four bytes.
 
 | type id | Python | payload |
 |---|---|---|
@@ -18,11 +18,11 @@ never read or written. All numbers are big-endian; a length is a signed number o
 | -130 | Json | length in bytes, UTF-8 |
 | 19792 | rows, dicts, lists, tuples, dataclasses, dates, times, Decimals | one MessagePack object |
 
-**Keys** are the same bytes, and two keys are one exactly if their bytes are. So a key is of a kind whose equal values have
-equal bytes: str, bytes, int, float, bool, UUID, date, datetime, time, timedelta, Decimal, or a tuple or list of these and
-of None (a composite key; its fields' names, if it has any, do not count). Unlike in a dict, 1, 1.0, True and Decimal(1)
-are four keys, and Decimal("1.0") and Decimal("1.00") two. -0.0 as a key is 0.0, as in a dict. One moment in two zones is
-one key. None and NaN are no keys.
+**Keys** have the same format, and two keys are equal exactly if their bytes are. So a key is of a type whose equal
+values have equal bytes: str, bytes, int, float, bool, UUID, date, datetime, time, timedelta, Decimal, or a tuple or
+list of these and of None (a composite key; its fields' names, if it has any, do not count). Unlike in a dict, 1, 1.0,
+True and Decimal(1) are four keys, and Decimal("1.0") and Decimal("1.00") two. -0.0 as a key is 0.0, as in a dict. One
+moment in two zones is one key. None and NaN are no keys.
 
 **Values** are compared by their bytes, too (compare-and-set): dicts that list the same fields in another order differ.
 """
@@ -70,7 +70,7 @@ class SerializationError(UsageError):
 
 
 class CorruptDataError(PhalanxError):
-    """Stored bytes are not what serialisation makes: broken, or of a release that knows more types. No caller's fault."""
+    """Stored bytes are not valid: broken, or written by a release that knows more types. Not the caller's fault."""
 
 
 def _prefix(type_id: int) -> bytes:
@@ -97,13 +97,13 @@ _TRUE_DATA: Final = _prefix(BOOL_TYPE_ID) + b"\x01"
 _READY: Final = 1024
 _STR_HEADS: Final = tuple(_HEAD.pack(STR_TYPE_ID, length) for length in range(_READY))
 _BYTES_HEADS: Final = tuple(_HEAD.pack(BYTES_TYPE_ID, length) for length in range(_READY))
-# What the first eight bytes are if so many bytes in all are a str, or bytes. Fewer than eight are neither.
+# By total length: the first eight bytes of a str, or of bytes. Data shorter than eight bytes is neither.
 _STR_HEADS_BY_SIZE: Final = (None,) * 8 + _STR_HEADS
 _BYTES_HEADS_BY_SIZE: Final = (None,) * 8 + _BYTES_HEADS
 
 
 def to_data(value: object) -> bytes:
-    """The bytes of a value. Raises `SerializationError` if it, or something in it, cannot be stored."""
+    """Serialise a value. Raises `SerializationError` if it, or something in it, cannot be stored."""
     if type(value) is str:
         try:
             payload = value.encode()
@@ -118,9 +118,9 @@ def to_data(value: object) -> bytes:
 
 
 def to_key_data(key: object) -> bytes:
-    """The bytes of a key. Raises `SerializationError` if it cannot be stored, or cannot be a key (see the module)."""
+    """Serialise a key. Raises `SerializationError` if it cannot be stored, or cannot be a key (see the module)."""
     if type(key) is str:
-        # As in `to_data`, written out: a call more would cost a third of it.
+        # Inlined from `to_data`: one more call would cost a third of the time.
         try:
             payload = key.encode()
         except UnicodeEncodeError:
@@ -137,7 +137,7 @@ def to_key_data(key: object) -> bytes:
 
 
 def from_data(data: bytes) -> Any:
-    """The value of bytes that `to_data` or `to_key_data` made. Raises `CorruptDataError` if they did not make them."""
+    """Deserialise what `to_data` or `to_key_data` made. Raises `CorruptDataError` for other bytes."""
     size = len(data)
     if size < _READY:
         head = data[:8]
@@ -158,12 +158,12 @@ def from_data(data: bytes) -> Any:
 
 
 def from_key_data(key_data: bytes) -> Any:
-    """The key of bytes that `to_key_data` made: as `from_data`, but a composite key is a tuple, so that it can be hashed."""
+    """Deserialise a key that `to_key_data` made: as `from_data`, but a composite key is a (hashable) tuple."""
     key = from_data(key_data)
     return tuple(key) if type(key) is list else key
 
 
-# Many at once: the commonest kinds are written out, which saves a call for each.
+# Batches: the most common types are inlined, which saves a call for each.
 
 
 def keys_to_data(keys: Sequence[object]) -> list[bytes]:
@@ -173,7 +173,7 @@ def keys_to_data(keys: Sequence[object]) -> list[bytes]:
         try:
             return [heads[len(payload)] + payload for payload in map(str.encode, keys)]  # type: ignore[arg-type]
         except (IndexError, UnicodeEncodeError):
-            pass  # one is long, or no text: which one, the other way tells
+            pass  # one is too long, or no text: the loop below finds it
     return [to_key_data(key) for key in keys]
 
 
@@ -199,7 +199,7 @@ def values_from_data(datas: Sequence[bytes]) -> list[Any]:
 
 
 def _to_other_data(value: object, root: str) -> bytes:
-    """The bytes of a value that is no easy str or bytes. `root`: what errors call the value."""
+    """Serialise a value that is no short str or bytes. `root`: what errors call the value."""
     write = _WRITERS.get(type(value))
     try:
         if write is None:
@@ -279,7 +279,7 @@ _KEY_SCALARS: Final = frozenset(
 
 
 def _key(key: object) -> object:
-    """The key in the form whose bytes stand for it."""
+    """Return the key in the form that is serialised."""
     if key is None:
         raise Refusal("None cannot be a key; leave such entries out, or choose a value that stands for it")
     if not isinstance(key, tuple | list):
@@ -326,7 +326,7 @@ def _no_text(error: UnicodeDecodeError) -> str:
 
 
 def _sized(data: bytes) -> bytes:
-    """The payload behind a length that must fit it."""
+    """Return the payload after a length, which must match."""
     if len(data) < 8:
         raise Corruption("it ends within the length")
     length = _unpack_head(data)[1]
@@ -336,7 +336,7 @@ def _sized(data: bytes) -> bytes:
 
 
 def _exactly(data: bytes, size: int) -> bytes:
-    """The payload, which must have one size."""
+    """Return the payload, which must have this size."""
     if len(data) - 4 != size:
         raise Corruption(f"the payload has {len(data) - 4} bytes, not {size}")
     return data[4:]
