@@ -3,7 +3,7 @@
 A frame that is too long or does not decode is a `ProtocolError` of that connection only. The limit protects memory: it
 is checked on the four bytes of the length, before anything is buffered.
 
-Most reads bring whole frames, and most writes are one frame: both are short, and the rest stands behind them.
+Most reads bring whole frames, and most writes are one frame: these cases have short code paths, which come first.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ COPIED_BYTES = 64 * 1024
 _LENGTH = struct.Struct(">I")
 _put_length = _LENGTH.pack_into
 _length_at = _LENGTH.unpack_from
-# Not `encode`: where its result outgrows the memory that there is, msgspec 0.22 ends the process by a segmentation fault.
+# Not `encode`: if its result does not fit into memory, msgspec 0.22 ends the process with a segmentation fault.
 _encode_into = msgspec.msgpack.Encoder().encode_into
 _EMPTY = bytes(64)
-"""What a frame begins as: short ones need no more room."""
+"""The initial buffer of a frame: short frames need no more room."""
 message_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 request_decoder: msgspec.msgpack.Decoder[ClientRequest] = msgspec.msgpack.Decoder(ClientRequest)
-"""Of what clients send: what only members say to each other is none of theirs, and is not decoded."""
+"""Decodes what clients send; messages that only members may send are not decoded."""
 reply_decoder: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
-"""Of what the connecting side gets after the greeting: members send their own messages on connections of their own."""
+"""Decodes what the connecting side gets after the handshake: members send other messages on their own connections."""
 handshake_decoder: msgspec.msgpack.Decoder[Handshake] = msgspec.msgpack.Decoder(Handshake)
 
 M = TypeVar("M")
 
 
 def encode_frame(message: Message | Handshake, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> bytearray:
-    """One message as a frame. Raises `EntryTooLarge` over the limit, `UsageError` if a text in it is no Unicode."""
+    """Encode one message as a frame. Raises `EntryTooLarge` over the limit, `UsageError` if a text is no Unicode."""
     frame = bytearray(_EMPTY)
     try:
         _encode_into(message, frame, HEADER_BYTES)
@@ -69,23 +69,23 @@ class FrameReader(Generic[M]):
         self._decode = decoder.decode
         self._max_frame_bytes = max_frame_bytes
         self.rest = bytearray()
-        """What has arrived behind the last whole message. To be looked at only."""
+        """The bytes after the last whole message. Read only."""
         self._long: bytearray | None = None
-        """Room for a frame of which a part has arrived; only `room` makes it."""
+        """Buffer for a long frame that has arrived in part; only `room` creates it."""
         self._filled = 0
 
     @property
     def announced_bytes(self) -> int:
-        """Return the length of the frame of which a part has arrived, with its header; 0: the length has not arrived."""
+        """Return the length, with header, of the frame that has arrived in part; 0: its length is not known yet."""
         if len(self.rest) < HEADER_BYTES:
             return 0
         (length,) = _length_at(self.rest)
         return HEADER_BYTES + int(length)
 
     def feed(self, data: bytes | bytearray) -> list[M]:
-        """The messages that are whole now. Raises `ProtocolError` for a frame that cannot be one.
+        """Return the messages that are complete now. Raises `ProtocolError` for an invalid frame.
 
-        A request that is over a limit of requests comes as an `UnreadRequest` instead: its caller is to be told so.
+        A request over a limit of requests comes as an `UnreadRequest`, so that its caller gets an error.
         """
         if self.rest:
             data = self._join(data)
@@ -117,9 +117,9 @@ class FrameReader(Generic[M]):
         return messages
 
     def room(self) -> memoryview | None:
-        """Return where to put what comes next, for `filled`, if it is the rest of a long frame; None: it goes to `feed`.
+        """Return a buffer for the rest of a long frame, to be reported to `filled`; None: the next bytes go to `feed`.
 
-        For one who trusts its peer: the room is as large as the peer says that the frame is.
+        Only for trusted peers: the buffer is as large as the peer says that the frame is.
         """
         if self._long is None:
             rest = self.rest
@@ -134,7 +134,7 @@ class FrameReader(Generic[M]):
         return memoryview(self._long)[self._filled :]
 
     def filled(self, size: int) -> list[M]:
-        """So many bytes were put into the room: the message, if it is whole now. Raises as `feed`."""
+        """Note that `size` bytes were put into `room`; return the message if it is complete. Raises as `feed`."""
         long = self._long
         if long is None or size > len(long) - self._filled:
             raise ValueError(f"{size} bytes cannot have been put into the room that there was")
@@ -145,7 +145,7 @@ class FrameReader(Generic[M]):
         return self.feed(long)
 
     def _join(self, data: bytes | bytearray) -> bytes:
-        """Join what was left over and what has come; nothing while a frame is not whole: it would be copied each time."""
+        """Join the rest and the new data; return nothing while a frame is incomplete, to avoid repeated copies."""
         rest = self.rest
         rest += data
         if len(rest) >= HEADER_BYTES:

@@ -1,7 +1,7 @@
-"""What a scan asks of the entries that it wants: conditions on a part of the key or a field of the value.
+"""Conditions of a scan: filters on a part of the key or a field of the value.
 
-An entry is wanted if each condition holds. Nulls are those of SQL: a comparison with a null neither holds nor does its
-negation. What the conditions mean exactly stands in `phalanx.grid.serving.conditions`, which evaluates them at the owner.
+An entry matches if every condition holds. Nulls follow SQL: neither a comparison with null nor its negation holds.
+`phalanx.grid.serving.conditions` evaluates conditions at the owner and defines their exact meaning.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from phalanx.wire.limits import Literals, Path
 
 
 class Relation(IntEnum):
-    """How a value is to be to the literals. Numbers are the wire contract."""
+    """The comparison of a value with the literals. The numbers are the wire contract."""
 
     EQUAL = 1
     SAME = 2
-    """As EQUAL, but null is the same as null, and nothing else is."""
+    """As EQUAL, but null is the same as null, and as nothing else."""
     LESS = 3
     AT_MOST = 4
     GREATER = 5
@@ -31,14 +31,14 @@ class Relation(IntEnum):
 
 
 class Kind(IntEnum):
-    """As what a value is read: the type of the column that it is in. Numbers are the wire contract."""
+    """The type as which a value is read: that of its column. The numbers are the wire contract."""
 
     ANY = 0
-    """Nothing but null or not null is asked of it."""
+    """Any type: the condition only asks whether the value is null."""
     BOOLEAN = 1
     INTEGER = 2
     SINGLE = 3
-    """A float of four bytes: what is stored is rounded to one."""
+    """A float of four bytes: stored values are rounded to it."""
     DOUBLE = 4
     TEXT = 5
     BYTES = 6
@@ -50,14 +50,14 @@ class Kind(IntEnum):
 
 
 class Condition(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What one value must be."""
+    """A condition on one value."""
 
     part: int
-    """Which part of the key is looked at, counted from 0; -1: a field of the value."""
+    """The part of the key to compare, counted from 0; -1: a field of the value."""
     path: Path
-    """The field's name, and those of fields within it; empty for a part of the key."""
+    """The names from the value's field to the nested field; empty for a part of the key."""
     kind: Kind
     relation: Relation
     literals: Literals = ()
-    """Serialised, as values are; the one to compare with, or those of which it is to be one."""
+    """Serialised like values: the literal to compare with, or the set that must contain the value."""
     negated: bool = False

@@ -1,4 +1,4 @@
-"""Who may talk: the rules of the first frame on a connection."""
+"""The rules of the first frame on a connection: which peers are accepted."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from phalanx.common.ids import MemberId, address_of, is_client, is_member, may_b
 from phalanx.wire.messages import PROTOCOL_VERSION, Handshake, Hello, Refused, Welcome
 
 MAX_CLIENT_LENGTH = 128
-"""Characters in the name of a client: each partition remembers those that have written to it."""
+"""Most characters in the name of a client: each partition remembers the clients that have written to it."""
 MAX_MEMBER_LENGTH = 320
-"""The same of a member: a host name has 253 at most, a port and an incarnation some fifty."""
+"""Most characters in a member's identity: a host name has at most 253, port and incarnation about fifty."""
 
 
 def judge_protocol(message: Handshake) -> Hello | Refused:
-    """The first frame, if it is one that this version can go on with: all that is said to somebody unknown."""
+    """Return the first frame if it is a `Hello` of this protocol version, else the refusal."""
     if not isinstance(message, Hello):
         return Refused("the first message on a connection must be a Hello")
     if message.protocol != PROTOCOL_VERSION:
@@ -23,7 +23,7 @@ def judge_protocol(message: Handshake) -> Hello | Refused:
 
 
 def judge_hello(message: Handshake, this: MemberId, cluster: str) -> Welcome | Refused:
-    """The accepting member's answer to the first frame."""
+    """Return the accepting member's answer to the first frame."""
     message = judge_protocol(message)
     if isinstance(message, Refused):
         return message
@@ -45,7 +45,7 @@ def judge_hello(message: Handshake, this: MemberId, cluster: str) -> Welcome | R
 
 
 def refusal_in(message: Handshake, wanted: str) -> str | None:
-    """Why the connecting side must give up after the accepting side's first frame; None: it may talk."""
+    """Return why the connecting side must give up after the accepting side's first frame; None: it may go on."""
     if isinstance(message, Refused):
         return message.reason
     if not isinstance(message, Welcome):

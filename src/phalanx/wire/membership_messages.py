@@ -1,4 +1,4 @@
-"""What members say about membership, and the greeting on every connection (docs/protocol/membership.md)."""
+"""Messages about membership, and the handshake on every connection (docs/protocol/membership.md)."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from phalanx.wire.message import WireMessage
 
 
 class Hello(WireMessage, tag=1, frozen=True):
-    """The connecting side: who it is, and whom it means to reach."""
+    """From the connecting side: its identity, and the member that it means to reach."""
 
     protocol: int
     cluster: str
     sender: str
-    """A member's identity, or the name that a client drew for itself; a later connection replaces an earlier one."""
+    """A member's identity, or the random name of a client; a later connection of a sender replaces an earlier one."""
     receiver: str
     """The member's identity, or only its address where the incarnation is not known yet."""
     nonce: bytes = b""
-    """Drawn for this connection by a side that has the cluster's secret; empty: it has none."""
+    """Random bytes for this connection from a side that has the cluster's secret; empty: it has none."""
     reached: str = ""
     """The numeric address that the connecting socket is connected to: what a name in `receiver` led to."""
 
 
 class Welcome(WireMessage, tag=2, frozen=True):
-    """The accepting side: who it is."""
+    """From the accepting side: its identity."""
 
     member: MemberId
     proof: bytes = b""
-    """That it has the cluster's secret, too."""
+    """Proof that the accepting side has the cluster's secret, too."""
 
 
 class Refused(WireMessage, tag=3, frozen=True):
-    """The accepting side will not talk, and says why. It closes the connection after this."""
+    """From the accepting side: it refuses the connection, says why, and closes it."""
 
     reason: str
     proof: bytes = b""
@@ -70,7 +70,7 @@ class JoinRequest(WireMessage, tag=10, frozen=True):
     partition_count: int
     traits: Traits = Traits()
     reaches: tuple[MemberId, ...] = ()
-    """Of the members that it was told to reach first, those that have just answered it."""
+    """The members that the joiner was told to reach first and that have just answered it."""
     lease_ms: Millis = 0
     memory: Memory | None = None
     """What the joiner's process knows of views, if it was a member before."""
@@ -84,7 +84,7 @@ class JoinResponse(WireMessage, tag=11, frozen=True):
     request_id: int
     view: MembersView
     has_started: bool = True
-    """Whether the cluster has once had the members that it was to wait for."""
+    """Whether the cluster has ever had as many members as it waits for before it starts."""
     clock: int = 0
     """As in `Heartbeat`."""
     footing: Footing | None = None
@@ -103,19 +103,19 @@ class JoinRedirect(WireMessage, tag=12, frozen=True):
 
 
 class JoinRefused(WireMessage, tag=13, frozen=True):
-    """Not admitted: for ever, or `retry` a little later."""
+    """Not admitted: permanently, or (`retry`) for now."""
 
     request_id: int
     retry: bool
     reason: str
     in_cluster: bool
-    """Whether the one that refuses is in a cluster that the asker may belong to: then it must not form another."""
+    """Whether the refusing member is in a cluster to which the joiner may belong: then it must not form another."""
     come_back: bool = False
     """This incarnation was a member and has been removed: a new one of the same process may ask."""
     waits: bool = False
-    """It is the joiner's links that are in the way: it keeps asking, for as long as that takes."""
+    """The joiner's broken links are the reason: it keeps asking until they work."""
     reach: tuple[MemberId, ...] = ()
-    """Whom the joiner has to reach first, and hear from."""
+    """The members that the joiner must first reach and hear from."""
 
 
 class MembersUpdate(WireMessage, tag=14, frozen=True):
@@ -139,16 +139,16 @@ class MembersAck(WireMessage, tag=15, frozen=True):
 
 
 class Heartbeat(WireMessage, tag=16, frozen=True):
-    """I am alive, and this is the list that I have."""
+    """I am alive, and this is my view."""
 
     view_version: int
     view_maker: MemberId
     wants_answer: bool = False
-    """The receiver sends no heartbeats here by itself (large clusters), and is asked whether it lives."""
+    """Ask the receiver to answer: in large clusters it sends no heartbeats here by itself."""
     clock: int = 0
-    """What the grid's clock of the sender shows; 0: not told."""
+    """The sender's reading of the grid's clock; 0: not told."""
     suspects: tuple[MemberId, ...] = ()
-    """To the master: the members that the sender cannot reach, all of them. To others: nobody, ever (A.6-1)."""
+    """To the master: all members that the sender cannot reach. To others: always empty (A.6-1)."""
     is_stable: bool = False
     """From the master: all voters of this view have it."""
 
@@ -175,7 +175,7 @@ class MastershipClaim(WireMessage, tag=18, frozen=True):
 
 
 class ClaimAnswer(WireMessage, tag=19, frozen=True):
-    """The list of the member that was asked, and whether it agrees yet."""
+    """The view of the member that was asked, and whether it agrees yet."""
 
     claim_id: int
     accepted: bool
@@ -184,9 +184,9 @@ class ClaimAnswer(WireMessage, tag=19, frozen=True):
     is_joining: bool = False
     """The member was admitted but does not know it yet; it will ask to join again, and is not to be waited for."""
     memory: Memory | None = None
-    """Of one that agrees: what it knows of views."""
+    """If it agrees: what it knows of views."""
     bound_ms: Millis = 0
-    """Of one that agrees: for how long it has promised to follow no other than its former master."""
+    """If it agrees: for how long it has promised to follow only its former master."""
 
 
 class LeaveRequest(WireMessage, tag=20, frozen=True):
@@ -213,7 +213,7 @@ class MasterConfirmation(WireMessage, tag=21, frozen=True):
 
 
 class LeaseRequest(WireMessage, tag=140, frozen=True):
-    """From a slave to its master, with each confirmation: let me acknowledge for a while longer."""
+    """From a slave to its master, with each confirmation: extend my lease to acknowledge writes."""
 
     view_version: int
     view_maker: MemberId
@@ -225,7 +225,7 @@ class LeaseRequest(WireMessage, tag=140, frozen=True):
 
 
 class LeaseGrant(WireMessage, tag=141, frozen=True):
-    """From the master: what you own nobody else gets from me before this is over, unless you give it away."""
+    """From the master: until this lease ends I give your partitions to no other member, unless you hand them over."""
 
     stamp: Millis
     """What the master's clock shows now."""
@@ -265,14 +265,14 @@ class ReachAnswer(WireMessage, tag=29, frozen=True):
 
 
 class StandingQuestion(WireMessage, tag=120, frozen=True):
-    """I was away: am I still in your list, or, from a master, do you follow me?"""
+    """I was paused: am I still in your view? From a master: do you still follow me?"""
 
     number: int
-    """Of the asker's question, which nobody could have answered before."""
+    """The number of the sender's question: no earlier answer can carry it."""
 
 
 class StandingAnswer(WireMessage, tag=121, frozen=True):
-    """You are, or I do. Who has gone on without the asker does not answer."""
+    """Yes. A member that has gone on without the asker does not answer."""
 
     number: int
     view_version: int
@@ -301,7 +301,7 @@ class SuspicionReport(WireMessage, tag=23, frozen=True):
 
 
 class MergeProbe(WireMessage, tag=24, frozen=True):
-    """From a master to where members were that it knows of: is there another side, and which of us joins the other?
+    """From a master to addresses of former members: is there another side, and which of us joins the other?
 
     A member that is no master passes it on to its own.
     """

@@ -1,4 +1,4 @@
-"""What members say when the data of a side that gave up its cluster is merged into the one that goes on."""
+"""Messages of the merge after a split brain: one side gives up its cluster, and its data is merged into the other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from phalanx.wire.message import WireMessage
 
 
 class MergeEntries(WireMessage, tag=85, frozen=True):
-    """What a member has kept of some keys of one map: the owner of all of them merges it by the map's policy.
+    """Orphaned versions of some keys of one map: the owner of all these keys merges them by the map's policy.
 
     Answered when the backups have what was taken, with how many versions that was. Asking again repeats only work.
     """
@@ -24,7 +24,7 @@ class MergeEntries(WireMessage, tag=85, frozen=True):
     versions: Keys
     """Stamp and serialised value; the stamp alone: the key was removed."""
     ttls: Numbers
-    """How much longer each lives; 0: for ever. Empty when none of them expires."""
+    """The remaining time to live of each, in milliseconds; 0: no expiry. Empty if none expires."""
     accessed: Numbers
     """When each was read last, by the grid's clock; empty where that is not noted."""
     hits: Numbers
@@ -45,7 +45,7 @@ class FindWrittenBefore(WireMessage, tag=86, frozen=True):
 
 
 class Mark(WireMessage, frozen=True):
-    """How far a replica that is kept had come."""
+    """How recent a kept replica is."""
 
     partition: int
     epoch: int
@@ -64,7 +64,7 @@ class KeptQuery(WireMessage, tag=58, frozen=True):
 
     former: MemberId
     of: int
-    """How many partitions that one's cluster had."""
+    """The partition count of that incarnation's cluster."""
     replicas: tuple[Mark, ...]
     """What the sender keeps of them."""
 

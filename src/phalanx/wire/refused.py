@@ -1,7 +1,7 @@
-"""Requests that are refused before they are decoded: they are over a limit of `limits`, and their caller is told which.
+"""Refuse requests over a limit of `limits` before they are decoded, with an error that names the limit.
 
-The connection stays: who asks for too much by mistake must learn that, and not see a connection that breaks again and
-again. Only the head of the frame is read, its tag and the number of the request.
+The connection stays open: a caller that asks for too much by mistake must get that error, not a connection that breaks
+again and again. Only the head of the frame is read: the tag and the id of the request.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _KINDS: Final[dict[int, Any]] = {kind.__struct_config__.tag: kind for kind in ge
 _CARRYING_DATA: Final = frozenset(
     [*get_args(KeyRequest), *get_args(MergeRequest), GetAll, PutAll, PutPacked, ScanPartition, ScanPacked]
 )
-"""Requests that carry keys or values: they are as long as those."""
+"""Requests that carry keys or values: their length depends on these."""
 _TOO_LONG: Final = re.compile(r"Expected `(array|str)` of length <= (\d+) - at `\$\[(\d+)\]")
 
 
 class UnreadRequest(NamedTuple):
-    """A request that was not decoded, for it is over a limit."""
+    """A request that was not decoded because it is over a limit."""
 
     id: int
     text: str
-    """What was too much, and the limit."""
+    """The error text: what was too much, and the limit."""
 
 
 class _Head(msgspec.Struct, array_like=True):
-    """How every request begins."""
+    """The fields with which every request begins."""
 
     tag: int
     id: int
@@ -42,9 +42,9 @@ _head_of = msgspec.msgpack.Decoder(_Head).decode
 
 
 def refusal_by_length(frame: bytes | bytearray | memoryview) -> UnreadRequest | None:
-    """Return the refusal of a frame over `MAX_PLAIN_FRAME_BYTES`, without decoding it; None: it may be so long.
+    """Return the refusal of a frame over `MAX_PLAIN_FRAME_BYTES`, without decoding it; None: it may be this long.
 
-    Raises `msgspec.MsgspecError` for what is no message at all.
+    Raises `msgspec.MsgspecError` if the frame is no message.
     """
     kind = _KINDS.get(_tag_of(frame))
     if kind is None or kind in _CARRYING_DATA:
@@ -72,7 +72,7 @@ def refusal_of(frame: bytes | bytearray | memoryview, error: Exception) -> Unrea
 
 
 def _tag_of(frame: bytes | bytearray | memoryview) -> int:
-    """The tag of the message in a frame, from its first bytes; -1: it has none that a request has."""
+    """Return the tag of the message in a frame, from its first bytes; -1: the first bytes are no tag of a request."""
     at = 1 if frame[0] & 0xF0 == 0x90 else 3
     tag = frame[at]
     return tag if tag < 0x80 else frame[at + 1] if tag == 0xCC else -1

@@ -1,4 +1,4 @@
-"""What members say about replication and copies of partitions."""
+"""Messages about replication and about copies of partitions."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from phalanx.common.view import ViewId
 from phalanx.wire.message import WireMessage
 
 OutcomeValue = bytes | bool | None
-"""What a write of one key is answered with: the value that was there (or None), whether it was done, or nothing."""
+"""The answer to a write of one key: the previous value (or None), whether it was done, or nothing."""
 
 
 class AppliedOperation(WireMessage, frozen=True):
-    """By which operation a write came, and what its caller is told: noted wherever the write is applied."""
+    """The operation that caused a write, and the answer to its caller: recorded wherever the write is applied."""
 
     caller: str
     number: int
     open_from: int
-    """The caller asks for no operation with a lower number any more."""
+    """The caller will not repeat any operation with a lower number."""
     outcome: OutcomeValue
 
 
@@ -43,12 +43,12 @@ class ReplicatePut(WireMessage, tag=40, frozen=True):
     values: list[bytes]
     """With their stamps (`common.clock`)."""
     ttl_ms: Millis
-    """Time that the entries live from now on; 0: for ever."""
+    """Time to live of the entries from now on; 0: no expiry."""
     applied: AppliedOperation | None = None
     merged: bool = False
-    """They are what another side has kept."""
+    """The entries come from a merge after a split brain."""
     page: int = 0
-    """Of staged rows: the how manieth page of their attempt they are."""
+    """Of staged rows: the number of this page within its attempt."""
 
 
 class ReplicateRemove(WireMessage, tag=41, frozen=True):
@@ -91,7 +91,7 @@ class ReplicateJournal(WireMessage, tag=153, frozen=True):
 
 
 class ReplicateStaged(WireMessage, tag=160, frozen=True):
-    """As `ReplicatePut`: a step with what a job has staged, which all replicas hold alike."""
+    """As `ReplicatePut`: a step on a job's staged rows, of which all replicas hold the same."""
 
     partition: int
     epoch: int
@@ -247,7 +247,7 @@ class CopyChunk(WireMessage, tag=49, frozen=True):
     removed_at: tuple[int, ...] = ()
     """Their stamps."""
     hits: tuple[int, ...] = ()
-    """How often each entry was read; empty when none was, or nobody wants to know."""
+    """How often each entry was read; empty if none was, or if reads are not counted."""
     accessed: tuple[Millis, ...] = ()
     """When last, by the grid's clock."""
     forgotten: tuple[Forgotten, ...] = ()
@@ -265,6 +265,6 @@ class CopyAck(WireMessage, tag=50, frozen=True):
 
 
 class ReplicateAcks(WireMessage, tag=51, frozen=True):
-    """What several writes that arrived together are answered with."""
+    """The acknowledgements of several writes that arrived together."""
 
     acks: list[ReplicateAck]

@@ -1,4 +1,4 @@
-"""What members answer to `requests`."""
+"""Replies of members to `requests`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PageReply(WireMessage, tag=95, frozen=True):
 
 
 class PackedReply(WireMessage, tag=151, frozen=True):
-    """Entries as four texts of bytes, so that neither side needs an object for each."""
+    """Entries as four byte strings, so that neither side needs an object for each entry."""
 
     id: int
     key_data: bytes
@@ -72,7 +72,7 @@ class PackedReply(WireMessage, tag=151, frozen=True):
 
 
 class JournalReply(WireMessage, tag=155, frozen=True):
-    """What a journal holds that may be read: what all have who must confirm a write.
+    """The readable events of a journal: those that every member has which must confirm a write.
 
     `lineage` is 0 where the map has no journal here.
     """

@@ -1,4 +1,4 @@
-"""What callers ask of members: clients, and members on behalf of the program that embeds them. (`replies` is next to it.)"""
+"""Requests of callers to members: of clients, and of members for the program that embeds them. (Answers: `replies`.)"""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ class PackedRows(WireMessage, frozen=True):
 
     partition: int
     rows: bytes
-    """As `grid.rows` has them."""
+    """Packed rows (`codec.rows`)."""
     page: int = 0
-    """Of staged rows: the how manieth page of their attempt this is in the partition, from 1 on."""
+    """Of staged rows: the number of this page within its attempt and partition, from 1 on."""
 
 
 class PutPacked(WireMessage, tag=78, frozen=True):
@@ -122,7 +122,7 @@ class SizeOf(WireMessage, tag=68, frozen=True):
     map: Text
     partitions: Partitions
     of: int
-    """How many partitions there are, as the caller knows: with another number the owner does nothing."""
+    """The partition count that the caller knows: if the owner has another one, it does nothing."""
 
 
 class ClearPartitions(WireMessage, tag=69, frozen=True):
@@ -159,7 +159,7 @@ class ScanPacked(WireMessage, tag=150, frozen=True):
     after_key: bytes
     max_bytes: int
     key_parts: int = 1
-    """Of how many parts the keys are, to those who wrote the conditions; entries with other keys are wanted, too."""
+    """The number of key parts that the conditions assume; entries with other keys match, too."""
     conditions: Annotated[tuple[Condition, ...], Meta(max_length=MAX_CONDITIONS)] = ()
     with_ttls: bool = False
 
@@ -229,7 +229,7 @@ class GetReplicas(WireMessage, tag=74, frozen=True):
 
 
 class GetHistory(WireMessage, tag=75, frozen=True):
-    """The decisions that this member remembers; answered also by one that is in no cluster."""
+    """The decisions that this member remembers; a member in no cluster answers, too."""
 
     id: int
     partition: int = -1
@@ -265,7 +265,7 @@ class GetLosses(WireMessage, tag=171, frozen=True):
 
 
 class AcknowledgeLosses(WireMessage, tag=173, frozen=True):
-    """An operator has taken note of losses: they are told no more. Only the master does so.
+    """Remove losses that an operator has acknowledged from the table. Only the master does so.
 
     Answered when every member knows: until then the answer is NOT_READY, and asking again does no harm.
     """
@@ -299,7 +299,7 @@ class ChangeLite(WireMessage, tag=89, frozen=True):
 
 
 class ChangeMap(WireMessage, tag=79, frozen=True):
-    """Let a map be another from now on; an empty name: all maps for which nothing else was set.
+    """Change the settings of a map; an empty name: of all maps without own settings.
 
     Only the master does so: another member's answer names it. Done when the master's table says so; replicas follow.
     """

@@ -1,4 +1,4 @@
-"""What members say about the partition table and about migrations (docs/protocol/migrations.md)."""
+"""Messages about the partition table and about migrations (docs/protocol/migrations.md)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ActiveMigration(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Rule(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Whom a replica follows since which version of the partition: what a table said that its holder may not know."""
+    """The owner that a replica follows, and since which version of the partition; its table may not have it yet."""
 
     partition: int
     epoch: int
