@@ -21,26 +21,26 @@ class Caller(Protocol):
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the cluster has, by the newest table known."""
+        """Return the partition count of the newest table known."""
 
     def next_id(self) -> int:
-        """A number for the next request. Requests are sent in the order of their numbers."""
+        """Return the number of the next request. Requests are sent in the order of their numbers."""
 
     def call(self, partition: int, request: Any, *, within_ms: int = 0) -> Awaitable[Any]:
-        """Send a request to the owner of the partition; its one reply, an `ErrorReply` included.
+        """Send a request to the owner of the partition. Return its one reply, which may be an `ErrorReply`.
 
-        `within_ms`: for less time than any call, if above 0.
+        `within_ms`: a time limit shorter than that of any call; 0: that of any call.
         """
 
     async def table(self) -> PartitionTable:
-        """The newest partition table known; waits for the first one. Raises `UnavailableError`."""
+        """Return the newest partition table known; wait for the first one. Raises `UnavailableError`."""
 
     async def refresh(self, within_s: float) -> None:
-        """Look for a newer table, for so long at most."""
+        """Look for a newer table, for at most `within_s` seconds."""
 
 
 async def carry_out(plan: CallPlan[T], caller: Caller) -> T:
-    """The result of a plan. Raises what the plan raises, and `UnavailableError` where no table is known in time."""
+    """Return the result of a plan. Raises what the plan raises, and `UnavailableError` if no table is known in time."""
     outcome: Any = None
     while True:
         try:

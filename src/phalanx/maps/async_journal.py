@@ -13,7 +13,7 @@ from phalanx.maps.journal_plans import JournalPlans
 from phalanx.maps.journals import Bounds, JournalEvent, JournalPage, Position
 
 LOOK_EVERY_S = 0.25
-"""Where nothing has happened."""
+"""Pause between two reads, in seconds, if there were no new events."""
 PAGE_EVENTS = 500
 
 
@@ -34,7 +34,7 @@ class Change(NamedTuple):
     partition: int
     """The number of the key's partition."""
     place: Position
-    """The place behind this change: where to go on in this partition."""
+    """The position after this change, from which to continue in this partition."""
 
 
 class AsyncJournal:
@@ -46,7 +46,7 @@ class AsyncJournal:
         self._plans = JournalPlans(map_name, caller)
 
     async def bounds(self) -> dict[int, Bounds]:
-        """Return what the journal holds of each partition, by its number; each at a moment of its own.
+        """Return the bounds of the journal by partition, each read at its own moment.
 
         Waits until the owners know what may be read. Raises `JournalNotEnabled` where the map has no journal, and
         `UnavailableError` where an owner does not answer within the time limit of a call.
@@ -54,7 +54,7 @@ class AsyncJournal:
         return await carry_out(self._plans.bounds(None, {}), self._caller)
 
     async def read(self, partition: int, place: Position, limit: int = PAGE_EVENTS) -> JournalPage:
-        """Return the events of a partition from a place on, at most `limit` of them; none where there are no more yet.
+        """Return at most `limit` events of a partition from a position on; none if there are no more yet.
 
         Raises `JournalNotEnabled`, `JournalOverrun` where events behind the place are not kept any more, and
         `JournalLineageChanged` where the journal is not the one of which the place was told.
@@ -62,7 +62,7 @@ class AsyncJournal:
         return (await self._read({partition: place}, limit))[partition]
 
     async def changes(self, begin: dict[int, Position] | None = None) -> AsyncGenerator[Change, None]:
-        """Yield all changes from some places on, or from now on, for ever: those of one key in their order.
+        """Yield all changes from some positions on, or from now on, without end; the changes of one key are in order.
 
         `begin`: a place for each partition, as `Change.place` or `bounds` said. Raises what `read` raises, and `UsageError`
         where `begin` does not have every partition.

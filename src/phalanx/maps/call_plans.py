@@ -28,7 +28,7 @@ G = TypeVar("G")
 
 
 class CallOwners(msgspec.Struct, frozen=True):
-    """Send these requests to the owners of their partitions at once. The outcome: their replies, in the same order."""
+    """Send these requests to the owners of their partitions at once. The outcome: the replies in the same order."""
 
     requests: list[tuple[int, Any]]
     """Each with its partition."""
@@ -41,7 +41,7 @@ class FindTable(msgspec.Struct, frozen=True):
 
 
 class RefreshTable(msgspec.Struct, frozen=True):
-    """Ask a member for its table, and wait so long at most. The outcome: the newest partition table known then."""
+    """Ask a member for its table, and wait for a limited time. The outcome: the newest partition table known then."""
 
     within_s: float
 
@@ -65,7 +65,7 @@ class RequestNumbers(Protocol):
 
     @property
     def next_id(self) -> Callable[[], int]:
-        """Gives a number for the next request."""
+        """Return a function that returns the number of the next request."""
 
 
 class Plans:
@@ -78,7 +78,7 @@ class Plans:
         self._clock = clock
 
     def time_limit(self) -> TimeLimit:
-        """The time that a call may take which begins now."""
+        """Return the time limit of a call that begins now."""
         return TimeLimit(self._client.call_timeout_s, self._clock)
 
 
@@ -94,21 +94,21 @@ class BulkCall:
         """`what`: the operation, for messages. `is_write`: an error must say whether some of the call may be done."""
         self.limit = limit
         self.table: PartitionTable
-        """By which the owners are found; whoever makes the plan finds the first one."""
+        """The table by which owners are found; the plan that uses this call sets the first one."""
         self._what = what
         self._is_write = is_write
         self._may_be_done = False
 
     def ask(self, requests: list[tuple[int, Any]]) -> CallOwners:
-        """Ask for these at once, within what is left of the time."""
+        """Return the step that sends these requests at the same time, within the remaining time."""
         return CallOwners(requests, self.limit.within_ms)
 
     def take_replies(
         self, groups: Sequence[G], replies: list[Any], take: Callable[[G, Any], None]
     ) -> tuple[list[G], ErrorReply | None]:
-        """Give each group's reply to `take`, which raises what it means. Returns the groups that were refused, and why.
+        """Pass each group's reply to `take`, which raises errors. Return the refused groups, and why.
 
-        None was: the time limit begins anew.
+        If none was refused, the time limit starts again.
         """
         if self._is_write:
             replies, self._may_be_done = as_for_the_whole(replies, may_be_done=self._may_be_done)
@@ -125,7 +125,7 @@ class BulkCall:
         return refused, refusal
 
     def find_newer_table(self, refusal: ErrorReply) -> CallPlan[None]:
-        """Before another try: find a newer table than that of the call, or make a pause if there is none.
+        """Find a newer table than that of the call before another try; pause if there is none.
 
         Raises the error of the refusal when the time is over.
         """

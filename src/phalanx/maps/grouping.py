@@ -1,4 +1,4 @@
-"""Which member is asked for which keys of a request for many: parts that one owner can answer.
+"""Group the keys of a bulk request by owner, into parts that one owner can answer.
 
 A part has at most `BATCH_BYTES` and `BATCH_KEYS`, so that no frame grows beyond its limit and no member is held up for long; and only
 `PARTS_AT_ONCE` of one request are under way, so that their answers do not pile up at a member. What depends on the table
@@ -14,9 +14,9 @@ from phalanx.codec.hashing import partitions_of
 from phalanx.common.table import PartitionTable
 
 BATCH_BYTES = 4 * 1024 * 1024
-"""Keys and values in one request of a bulk operation."""
+"""Most bytes of keys and values in one request of a bulk operation."""
 BATCH_KEYS = 5_000
-"""Entries in it: some milliseconds of the owner's time."""
+"""Most entries in one such request: a few milliseconds of the owner's time."""
 PARTS_AT_ONCE = 16
 
 
@@ -24,12 +24,12 @@ class Part(NamedTuple):
     """Some keys of a bulk request that have one owner."""
 
     partition: int
-    """One that this owner owns: it says who is asked."""
+    """Any partition of this owner: the request is sent to the owner of it."""
     indexes: Sequence[int]
-    """Of the keys, among all keys of the request."""
+    """The indexes of the keys among all keys of the request."""
     keys: list[bytes]
     values: list[bytes]
-    """Empty where nothing is sent but the keys."""
+    """The values of these keys; empty if only keys are sent."""
 
 
 class OwnerGroups:
@@ -62,7 +62,7 @@ class OwnerGroups:
 
 
 def _grouped(owner_of: Sequence[int], indexes: Iterable[int], keys: list[bytes]) -> Iterable[tuple[int, list[int]]]:
-    """For each owner: a partition, and the indexes of its keys."""
+    """Return a partition of each owner, and the indexes of the owner's keys."""
     groups: dict[int, tuple[int, list[int]]] = {}
     for index, partition in zip(indexes, partitions_of(keys, len(owner_of)), strict=True):
         owner = owner_of[partition]
@@ -74,13 +74,13 @@ def _grouped(owner_of: Sequence[int], indexes: Iterable[int], keys: list[bytes])
 
 
 def _pick(partition: int, indexes: list[int], keys: list[bytes], values: list[bytes]) -> list[Part]:
-    """The parts with these of all keys and values."""
+    """Return the parts for these indexes of all keys and values."""
     part_values = [values[index] for index in indexes] if values else values
     return _cut(partition, indexes, [keys[index] for index in indexes], part_values)
 
 
 def _cut(partition: int, indexes: Sequence[int], keys: list[bytes], values: list[bytes]) -> list[Part]:
-    """Parts of one owner's keys that are short enough."""
+    """Cut one owner's keys into parts within the limits."""
     if len(keys) <= BATCH_KEYS and sum(map(len, keys)) + sum(map(len, values)) <= BATCH_BYTES:
         return [Part(partition, indexes, keys, values)] if keys else []
     parts: list[Part] = []

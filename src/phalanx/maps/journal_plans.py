@@ -26,7 +26,7 @@ class JournalPlans(Plans):
     """Makes the plans of one journal."""
 
     def bounds(self, partitions: Iterable[int] | None, lineages: Mapping[int, int]) -> CallPlan[dict[int, Bounds]]:
-        """What is kept of some partitions, or all, each at its own moment.
+        """Plan to return the bounds of the journal for some partitions, or all, each read at its own moment.
 
         Waits until the owner of a partition without a lineage knows what of its events may be read. Raises
         `UnavailableError` when that takes longer than a call may.

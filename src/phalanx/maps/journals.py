@@ -1,4 +1,4 @@
-"""Positions in the journals of maps, what is told of them, and what must be said to a reader: for every kind of client."""
+"""Positions and pages of map journals, and the errors that readers get: shared by all kinds of clients."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from phalanx.common.map_settings import MapPlan
 from phalanx.wire.messages import JournalReply
 
 KINDS = ("", "added", "updated", "removed", "expired", "evicted", "merged")
-"""Of events, by their number on the wire. `merged`: another side's value was taken when a cut was healed."""
+"""Kinds of events, by their number on the wire. `merged`: another side's value was taken when a split brain ended."""
 PAGE_EVENTS = 10_000
 PAGE_BYTES = 1024 * 1024
 PAUSE_S = 0.02
 MOST_NAMES = 20
-"""Of maps, in a message."""
+"""Most names of maps in an error message."""
 DOUBT_S = 3.0
-"""How long others are asked before a reader is told that its events did not last."""
+"""How long owners are asked again, in seconds, before a reader is told that its events were lost."""
 
 
 class Position(NamedTuple):
-    """A place in the journal of one partition: behind what was read."""
+    """A position in the journal of one partition: after the events that were read."""
 
     lineage: int
     """The name of the history to which the number belongs; a journal that begins anew has another one."""
@@ -36,18 +36,18 @@ class Bounds(NamedTuple):
     oldest: int
     """The number of the oldest event that is kept; of the next one, where none is."""
     end: int
-    """The number behind the newest event that may be read."""
+    """The number after that of the newest event that may be read."""
     known_to: int = -1
     """Up to which number it has the same events as the lineage that was asked about; -1: it does not know that one."""
 
     @property
     def begin_position(self) -> Position:
-        """Where to read from for all that is kept."""
+        """Return the position from which to read all events that are kept."""
         return Position(self.lineage, self.oldest)
 
     @property
     def end_position(self) -> Position:
-        """Where to read from for what comes next."""
+        """Return the position from which to read only future events."""
         return Position(self.lineage, self.end)
 
 
@@ -59,9 +59,9 @@ class JournalEvent(NamedTuple):
     key: bytes
     """The serialised key."""
     value: bytes | None
-    """What the entry holds from then on; None: it is gone."""
+    """The new value of the entry; None: the entry is gone."""
     old_value: bytes | None
-    """What it held before."""
+    """The value before."""
     stamp_ms: int
     """When it was written, by the grid's clock, in milliseconds since 1970; of one that was merged: on its former side."""
     sequence: int
@@ -69,7 +69,7 @@ class JournalEvent(NamedTuple):
 
 
 class JournalPage(NamedTuple):
-    """Events in their order, and where to go on."""
+    """Events in order, and the position from which to continue."""
 
     events: list[JournalEvent]
     """The events, oldest first; empty where there are no more yet."""
@@ -78,7 +78,7 @@ class JournalPage(NamedTuple):
 
 
 def page_of(map_name: str, partition: int, at: Position, reply: JournalReply) -> JournalPage:
-    """What a reply says to a reader at a position. Raises what must be said of it."""
+    """Return the page in a reply to a reader at a position. Raises the reader's error if there is one."""
     where = f"partition {partition} of map {map_name!r}"
     mend = "read the map as it is now, and the journal from the position that it has now (bounds)"
     if at.lineage and reply.known_to < 0:
@@ -102,10 +102,11 @@ def page_of(map_name: str, partition: int, at: Position, reply: JournalReply) ->
 
 
 def may_be_behind(reply: JournalReply, at: Position, *, in_doubt: bool) -> bool:
-    """Whether the owner may have yet to hear that the map has a journal, or that it owns the partition no more.
+    """Whether the owner may not know yet that the map has a journal, or that it is no longer the owner.
 
-    1. O hangs, and is removed. 2. Its backup goes on, under a lineage of its own, and is read. 3. O goes on, and is asked: it
-    knows nothing of that lineage. So it is asked again for a while (`in_doubt`, at most `DOUBT_S`), by the newest table.
+    1. O hangs, and is removed. 2. Its backup becomes the owner, begins its own lineage, and is read. 3. O runs again,
+    and is asked: it does not know that lineage. So the request is repeated for a while (`in_doubt`, at most `DOUBT_S`),
+    to the owner in the newest table.
     """
     return not reply.lineage or (in_doubt and bool(at.lineage) and reply.known_to < at.sequence)
 

@@ -38,7 +38,7 @@ T = TypeVar("T")
 PACKED_PAGES_AT_ONCE = 16
 """Pages of a packed scan that are asked for at once, at most."""
 SOUGHT_PAGES_AT_ONCE = 4
-"""Of a scan with conditions: small pages may be much work for the member."""
+"""The same for a scan with conditions: even a small page may be much work for the member."""
 
 
 class MapPlans(Plans):
@@ -50,7 +50,7 @@ class MapPlans(Plans):
         self._owner_groups = OwnerGroups()
 
     def get_data(self, keys: list[bytes]) -> CallPlan[list[bytes | None]]:
-        """The serialised values of serialised keys, None where there is none."""
+        """Plan to return the serialised values of serialised keys, None where there is none."""
         found: list[bytes | None] = [None] * len(keys)
 
         def request(part: Part) -> GetAll:
@@ -83,7 +83,7 @@ class MapPlans(Plans):
         return self._in_parts(call, keys, values, request, take, None)
 
     def size(self) -> CallPlan[int]:
-        """The sum of the entries of all partitions, each counted at its own moment."""
+        """Plan to return the number of entries of all partitions, each counted at its own moment."""
 
         def request(partitions: list[int], of: int) -> SizeOf:
             return SizeOf(self._client.next_id(), self._name, partitions, of)
@@ -132,7 +132,7 @@ class MapPlans(Plans):
         return found
 
     def scan_data(self, partitions: Iterable[int], of: int) -> Scan[PageReply]:
-        """Serialised keys and values of these partitions of `of`."""
+        """Return a scan for serialised keys and values of these partitions, of `of` in total."""
 
         def request(partition: int, of: int, after: bytes) -> ScanPartition:
             return ScanPartition(self._client.next_id(), self._name, partition, of, after, SCAN_PAGE_BYTES)
@@ -142,7 +142,10 @@ class MapPlans(Plans):
     def scan_packed(
         self, partitions: Iterable[int], of: int, key_parts: int, conditions: tuple[Condition, ...], with_ttls: bool
     ) -> Scan[PackedReply]:
-        """Entries of these partitions of `of` as columns; those that the members did not find to fail the conditions."""
+        """Return a scan for entries as columns from these partitions, of `of` in total.
+
+        Entries that members found to fail the conditions are left out.
+        """
 
         def request(partition: int, of: int, after: bytes) -> ScanPacked:
             return ScanPacked(

@@ -1,4 +1,4 @@
-"""From keys and values to requests, and from replies to values or errors: what every kind of map shares."""
+"""Convert keys and values to requests, and replies to values or errors: shared by all kinds of maps."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from phalanx.common.words import check_text, quoted
 from phalanx.wire.messages import ErrorReply
 
 SCAN_PAGE_BYTES = 1024 * 1024
-"""Entries in one page of a scan."""
+"""Bytes of entries in one page of a scan."""
 PACKED_PAGE_BYTES = 4 * 1024 * 1024
-"""In one that costs the member nothing for a single entry: so a whole partition of most maps is one page."""
+"""Bytes in one packed page, whose single entries cost the member nothing: so most partitions fit into one page."""
 REGROUP = (ErrorCode.NOT_OWNER, ErrorCode.OWNERSHIP_LOST)
-"""Answers to one part of a bulk request after which its keys are grouped anew, by a newer table."""
+"""Errors of one part of a bulk request after which its keys are grouped again, by a newer table."""
 
 UNKNOWN = frozenset({ErrorCode.OWNERSHIP_LOST, ErrorCode.INDETERMINATE})
-"""Answers after which a part of a write may be done."""
+"""Errors after which a part of a write may be done."""
 NOT_DONE = frozenset({ErrorCode.NOT_ENOUGH_MEMBERS, ErrorCode.UNAVAILABLE})
-"""Answers that end a call, and say that this part of a write is not done."""
+"""Errors that end a call, and say that this part of a write is not done."""
 
 OPEN_FROM_EVERY = 8
-"""While requests are always under way, which is the oldest is looked up at every so manieth of them."""
+"""While requests are under way, the oldest of them is looked up once for this many new requests."""
 
 R = TypeVar("R")
 
 
 def ttl_to_ms(ttl: float | None) -> int:
-    """A time to live in seconds as whole milliseconds; None: for ever (0). Raises `UsageError` unless positive."""
+    """Convert a time to live in seconds to milliseconds; None (no expiry) to 0. Raises `UsageError` if not positive."""
     if ttl is None:
         return 0
     if not ttl > 0 or ttl * 1000 > MAX_TTL_MS:
@@ -51,7 +51,7 @@ def ttl_to_ms(ttl: float | None) -> int:
 
 
 def check_map_name(name: object) -> str:
-    """Raises `UsageError` unless it is a text that can name a map, or the name of a hidden one that was given out."""
+    """Return the name. Raises `UsageError` unless it is a valid name of a map, or a `HiddenName`."""
     if isinstance(name, HiddenName):
         return str(name)
     if isinstance(name, str) and is_hidden(name):
