@@ -21,7 +21,7 @@ def codes(replies: list[Any]) -> list[ErrorCode | None]:
 
 @pytest.mark.rows("EL-48")
 @pytest.mark.parametrize(
-    ("replies", "may_be_done", "told", "may_be_done_then"),
+    ("replies", "may_be_applied", "told", "may_be_done_then"),
     [
         ([REFUSED], False, [ErrorCode.NOT_ENOUGH_MEMBERS], False),
         ([REFUSED, REFUSED], False, [ErrorCode.NOT_ENOUGH_MEMBERS] * 2, False),
@@ -36,7 +36,7 @@ def codes(replies: list[Any]) -> list[ErrorCode | None]:
     ],
 )
 def test_a_refused_part_says_that_nothing_was_changed_only_where_nothing_can_have_been(
-    replies: list[Any], may_be_done: bool, told: list[ErrorCode | None], may_be_done_then: bool
+    replies: list[Any], may_be_applied: bool, told: list[ErrorCode | None], may_be_done_then: bool
 ) -> None:
-    judged, may_be_done = as_for_the_whole(replies, may_be_done=may_be_done)
-    assert (codes(judged), may_be_done) == (told, may_be_done_then)
+    judged, may_be_applied = as_for_the_whole(replies, may_be_applied=may_be_applied)
+    assert (codes(judged), may_be_applied) == (told, may_be_done_then)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from harness import KEY, MAP, Cluster, address
-from phalanx.calls.retries import REPEAT_WITHIN_MS, RETRY_PAUSE_MS, SPARE_ENDS, CallRouter
+from phalanx.calls.call_router import REPEAT_WITHIN_MS, RETRY_PAUSE_MS, SPARE_ENDS, CallRouter
 from phalanx.common.errors import ErrorCode
 from phalanx.common.ids import MemberId, Target, member_id
 from phalanx.common.table import PartitionTable, build_table
@@ -280,7 +280,7 @@ def test_what_waits_for_a_connection_has_not_left(request_: Any, how: str, is_op
     call = Routed(request_, tells_links=True)
     if is_open:
         call.router.on_link_up(A)
-    assert call.router.still_asks(1)
+    assert call.router.is_current_try(1)
     match how:
         case "removed":
             call.view(B)
@@ -291,9 +291,9 @@ def test_what_waits_for_a_connection_has_not_left(request_: Any, how: str, is_op
             call.router.end("the client was closed")
             call._take()
     call.advance(TIMEOUT_MS)
-    assert not call.router.still_asks(1)
-    may_be_done = is_open and request_ not in READS
-    assert call.code is (ErrorCode.INDETERMINATE if may_be_done else ErrorCode.UNAVAILABLE)
+    assert not call.router.is_current_try(1)
+    may_be_applied = is_open and request_ not in READS
+    assert call.code is (ErrorCode.INDETERMINATE if may_be_applied else ErrorCode.UNAVAILABLE)
 
 
 def test_a_connection_that_is_gone_is_open_no_more() -> None:

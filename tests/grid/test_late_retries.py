@@ -1,6 +1,6 @@
 """A put that is sent again must not take effect after its call has ended."""
 
-from phalanx.calls.retries import RETRY_PAUSE_MS, CallRouter
+from phalanx.calls.call_router import RETRY_PAUSE_MS, CallRouter
 from phalanx.common.ids import MemberId
 from phalanx.common.table import build_table
 from phalanx.machine.effects import Answer, Send

@@ -15,7 +15,7 @@ from phalanx.codec.rows import (
     pack_rows,
     row_count,
     rows_by_partition,
-    together,
+    sum_extents,
     unpack_rows,
 )
 
@@ -89,5 +89,5 @@ def test_nor_are_more_rows_taken_than_can_be_there(count: int) -> None:
 
 
 def test_the_extent_of_sizes_is_that_of_all_together() -> None:
-    assert together(map(extent_of, ([], [3, 9], [], [5]))) == extent_of([3, 9, 5]) == (3, 17, 3, 9)
-    assert together(map(extent_of, ([], []))) == together([]) == (0, 0, 0, 0)
+    assert sum_extents(map(extent_of, ([], [3, 9], [], [5]))) == extent_of([3, 9, 5]) == (3, 17, 3, 9)
+    assert sum_extents(map(extent_of, ([], []))) == sum_extents([]) == (0, 0, 0, 0)

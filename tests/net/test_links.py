@@ -146,7 +146,7 @@ def test_a_call_for_which_there_is_no_room_was_not_sent(monkeypatch: pytest.Monk
         put = Put(client.next_id(), "m", b"k", b"v", 0)
         monkeypatch.setattr(Full, "send", lambda self, message: None)
         answer = client.call(0, put, to)
-        router._pending[put.id].may_be_done = True
+        router._pending[put.id].may_be_applied = True
         client._carry_out(client._core.cannot_send(Send(to, put), "it is full", reply.code))
         with pytest.raises(IndeterminateWrite, match="an earlier try may have been applied, and now: it is full"):
             raise_error(await answer, "put")

@@ -6,7 +6,7 @@ from unittest.mock import patch
 import pytest
 
 from harness import KEY, MAP, TEXT, Cluster, key_of
-from phalanx.calls.retries import CallRouter
+from phalanx.calls.call_router import CallRouter
 from phalanx.codec.hashing import children_of, partition_of
 from phalanx.common.clock import with_stamp
 from phalanx.common.errors import ErrorCode, UsageError

@@ -247,7 +247,7 @@ class AsyncClient:
             self._core.known_as(link.target, link.member)
         queue = self._queued.pop(link, None)
         for message in queue.messages if queue is not None else ():
-            if self._core.still_asks(message):
+            if self._core.is_current_try(message):
                 self._send(Send(link.target, message))
 
     def _link_down(self, link: Link, reason: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from phalanx.calls.retries import CallRouter, why_no_owners
+from phalanx.calls.call_router import CallRouter, why_no_owners
 from phalanx.client.loyalty import Contact, Known, Loyalty
 from phalanx.client.seeds import SeedCheck
 from phalanx.client.staleness import Staleness
@@ -175,9 +175,9 @@ class ClientCore:
         """A call was sent to its owner, `at` that time, and its answer did not come as it should."""
         self._router.was_sent(call, target, at)
 
-    def still_asks(self, message: Any) -> bool:
+    def is_current_try(self, message: Any) -> bool:
         """Whether a message that was queued for a connection is still to be sent, now that this is open."""
-        return message.id > QUESTIONS_FROM or self._router.still_asks(message.id)
+        return message.id > QUESTIONS_FROM or self._router.is_current_try(message.id)
 
     def end(self, reason: str) -> list[Effect]:
         """Nobody is asked any more: calls under way end."""
@@ -338,13 +338,13 @@ class ClientCore:
             self.problems[sender] = reply.text
         elif isinstance(reply, TableReply):
             standing = self._loyalty.judge(self.known, sender, reply, self._silent, now)
-            self._router.remark = self._loyalty.conflict
+            self._router.timeout_hint = self._loyalty.conflict
             if standing is Staleness.APART:
                 # No news: the next call asks somebody else.
                 self.problems[sender] = "it is not in the cluster that this client knows, or not any more"
                 return
             self._loyalty.on_told(self._ask_deadline - ASK_TIMEOUT_MS)
-            self._router.remark = ""
+            self._router.timeout_hint = ""
             self.news_at = now + NEWS_AFTER_MS
             if self.table is None:
                 self.known = self.known._replace(partition_count=reply.table.partition_count)

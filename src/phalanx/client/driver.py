@@ -214,7 +214,7 @@ class Driver:
             del self._openings[target]
             self._opened(Wire(opening, self._max_frame_bytes, self.patience_s))
             for message in opening.waiting:
-                if self.core.still_asks(message):
+                if self.core.is_current_try(message):
                     self._send(target, message)
 
     def _close(self, opening: Opening) -> None:

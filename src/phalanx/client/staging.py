@@ -251,7 +251,7 @@ class Staging:
         for as long as a call may take: then what became of it is not known, but for one that refused all the time."""
         client, what = self._client, f"{wish.name.lower()} of job {self.job_id}, to replace map {self.map_name!r}"
         limit = TimeLimit(client.call_timeout_s)
-        may_be_done = False
+        may_be_applied = False
         while True:
             reply = ErrorReply(0, ErrorCode.UNAVAILABLE, "no member told who the master is")
             try:
@@ -263,8 +263,8 @@ class Staging:
                 reply = client.ask(master, request, limit.within_ms)
             if not isinstance(reply, ErrorReply) or reply.code in (ErrorCode.INVALID, ErrorCode.NOT_ENOUGH_MEMBERS):
                 return expect(reply, reply_kind, what)
-            may_be_done = may_be_done or wish is Replacement.DECIDE
+            may_be_applied = may_be_applied or wish is Replacement.DECIDE
             if limit.is_over:
-                code = ErrorCode.INDETERMINATE if may_be_done else ErrorCode.UNAVAILABLE
+                code = ErrorCode.INDETERMINATE if may_be_applied else ErrorCode.UNAVAILABLE
                 raise_error(ErrorReply(0, code, reply.text), what)
             time.sleep(ASK_AGAIN_AFTER_S)

@@ -45,7 +45,7 @@ def extent_of(sizes: Collection[int]) -> Extent:
     return Extent(len(sizes), sum(sizes), min(different), max(different)) if sizes else NOTHING
 
 
-def together(extents: Iterable[Extent]) -> Extent:
+def sum_extents(extents: Iterable[Extent]) -> Extent:
     """Return the sum of the extents."""
     some = [each for each in extents if each.many]
     if not some:
@@ -107,7 +107,7 @@ def unpack_rows(data: bytes, start: int = 0, prefix: bytes = b"") -> tuple[list[
     return own, [prefix + value for value in their] if prefix else their
 
 
-def apart(data: bytes, sizes: bytes) -> list[bytes]:
+def split_packed(data: bytes, sizes: bytes) -> list[bytes]:
     """Split packed data into items; `sizes` holds the length of each."""
     ends = list(accumulate(numbers(sizes), initial=0))
     return [data[at:to] for at, to in pairwise(ends)]

@@ -111,7 +111,7 @@ class BulkCall:
         If none was refused, the time limit starts again.
         """
         if self._is_write:
-            replies, self._may_be_done = as_for_the_whole(replies, may_be_done=self._may_be_done)
+            replies, self._may_be_done = as_for_the_whole(replies, may_be_applied=self._may_be_done)
         refused: list[G] = []
         refusal = None
         for group, reply in zip(groups, replies, strict=True):

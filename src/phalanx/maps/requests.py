@@ -75,16 +75,16 @@ def raise_error(reply: ErrorReply, what: str) -> NoReturn:
     raise UnavailableError(f"{text}; nothing was changed, calling again is safe")
 
 
-def as_for_the_whole(replies: list[Any], *, may_be_done: bool) -> tuple[list[Any], bool]:
+def as_for_the_whole(replies: list[Any], *, may_be_applied: bool) -> tuple[list[Any], bool]:
     """The answers to parts of one write, and whether some of the write may be done by now.
 
     A part that was refused for want of members, or that could not be asked for, changed nothing, but the whole may have:
-    another part was done, or may be (`may_be_done`: one of those that were answered before).
+    another part was done, or may be (`may_be_applied`: one of those that were answered before).
     """
     codes = [ErrorCode(reply.code) if isinstance(reply, ErrorReply) else None for reply in replies]
-    may_be_done = may_be_done or any(code is None or code in UNKNOWN for code in codes)
-    if not may_be_done or NOT_DONE.isdisjoint(codes):
-        return replies, may_be_done
+    may_be_applied = may_be_applied or any(code is None or code in UNKNOWN for code in codes)
+    if not may_be_applied or NOT_DONE.isdisjoint(codes):
+        return replies, may_be_applied
     told = [
         ErrorReply(reply.id, ErrorCode.INDETERMINATE, f"other parts of it may be done, but {reply.text}")
         if code in NOT_DONE

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import assert_never, get_args
 
-from phalanx.calls.retries import CallRouter, why_no_owners
+from phalanx.calls.call_router import CallRouter, why_no_owners
 from phalanx.common.clock import GridClock
 from phalanx.common.config import NodeConfig
 from phalanx.common.errors import ErrorCode

@@ -28,7 +28,7 @@ from phalanx.machine.routes import Routes, route_each, route_untimed
 from phalanx.membership.service import MembershipService
 from phalanx.partition.installed_table import InstalledTable
 from phalanx.wire import events
-from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, StandingAnswer, StandingQuestion
+from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, PauseCheck, PauseCheckAnswer
 
 ON_ITS_OWN = -1
 """Of who answers a master: which table it has is not asked."""
@@ -134,14 +134,14 @@ class PauseDetection:
         elif membership.master == membership.this:
             asked = ()  # It claims, or has handed over: what comes of that is waited for.
         for member in asked:
-            self._out.send(member, StandingQuestion(self._number))
+            self._out.send(member, PauseCheck(self._number))
 
     def routes(self) -> Routes:
-        return route_untimed(StandingQuestion, self.on_question), route_untimed(StandingAnswer, self.on_answer)
+        return route_untimed(PauseCheck, self.on_question), route_untimed(PauseCheckAnswer, self.on_answer)
 
     # --- answers ---------------------------------------------------------------------------------------------------
 
-    def on_question(self, sender: MemberId, message: StandingQuestion) -> None:
+    def on_question(self, sender: MemberId, message: PauseCheck) -> None:
         """Another member was away. A master that was away itself does not know what to answer yet."""
         membership = self._membership
         view = membership.view
@@ -153,9 +153,9 @@ class PauseDetection:
             table = ON_ITS_OWN
         else:
             return
-        self._out.send(sender, StandingAnswer(message.number, view.version, view.maker, table))
+        self._out.send(sender, PauseCheckAnswer(message.number, view.version, view.maker, table))
 
-    def on_answer(self, sender: MemberId, message: StandingAnswer) -> None:
+    def on_answer(self, sender: MemberId, message: PauseCheckAnswer) -> None:
         membership, view = self._membership, self._membership.view
         if self.is_awake or message.number != self._number or view is None:
             return

@@ -22,7 +22,7 @@ from collections.abc import Hashable, Sequence
 from typing import TypeVar, cast
 
 from phalanx.common.invariant import invariant
-from phalanx.partition.placement.balancing import Draft, level_owners, level_replicas, save_moves
+from phalanx.partition.placement.balancing import Draft, balance_owners, balance_replicas, save_moves
 from phalanx.partition.placement.shares import Candidate, bound_zones, find_quotas, number_zones
 
 __all__ = ["Candidate", "assign", "count_moves", "find_fewest_moves", "least_loaded"]
@@ -66,11 +66,11 @@ def assign(
     theoretical = sum(max(quota - load, 0) for quota, load in zip(quotas, draft.loads, strict=True))
     _drop(draft, quotas)
     _fill(draft, quotas)
-    level_replicas(draft, quotas)
+    balance_replicas(draft, quotas)
     save_moves(draft, quotas, theoretical)
     owners = [_natural_owner(draft, partition) for partition in range(len(table))]
-    level_owners(draft, owners, draft.loads)
-    return [tuple([names[m] for m in _in_places(draft, p, owner)]) for p, owner in enumerate(owners)]
+    balance_owners(draft, owners, draft.loads)
+    return [tuple([names[m] for m in _order_by_index(draft, p, owner)]) for p, owner in enumerate(owners)]
 
 
 def count_moves(table: Sequence[Sequence[M | None]], rows: Sequence[Sequence[M]]) -> int:
@@ -180,7 +180,7 @@ def _fill(draft: Draft, quotas: Sequence[int]) -> None:
                     tie = (chosen + 1) * (2 * left + 1) * SCRAMBLE >> 8 & 0xFFFFF
                     heapq.heappush(turns, (turn + 1 / lacking[chosen], tie, chosen))
             else:
-                chosen = _anybody(draft, partition, quotas)
+                chosen = _fallback_member(draft, partition, quotas)
             for waiting in seen:
                 heapq.heappush(turns, waiting)
             draft.add(partition, chosen)
@@ -188,7 +188,7 @@ def _fill(draft: Draft, quotas: Sequence[int]) -> None:
                 shared[owner * count + chosen] = shared.get(owner * count + chosen, 0) + 1
 
 
-def _anybody(draft: Draft, partition: int, quotas: Sequence[int]) -> int:
+def _fallback_member(draft: Draft, partition: int, quotas: Sequence[int]) -> int:
     """Return a member for a place that no member below its quota can take; chains restore the balance later."""
     row = draft.rows[partition]
     allowed = [zone for zone in range(len(draft.bounds.most)) if draft.has_place_in(partition, zone)]
@@ -205,7 +205,7 @@ def _natural_owner(draft: Draft, partition: int) -> int:
     return next((m for m in row if m not in before), row[0])
 
 
-def _in_places(draft: Draft, partition: int, owner: int) -> list[int]:
+def _order_by_index(draft: Draft, partition: int, owner: int) -> list[int]:
     """Return the row by index: members that stay keep their indexes, then the owner changes places with index 0."""
     row, before = draft.rows[partition], draft.before[partition]
     places = [before[i] if i < len(before) and before[i] in row else -1 for i in range(draft.replicas)]

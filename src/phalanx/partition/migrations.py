@@ -153,7 +153,7 @@ class Migrations:
         """Partitions whose destination may have committed: only its answer or its departure may change their rows."""
         return [p for p, underway in self.underway.items() if underway.phase is MigrationPhase.COMMITTING]
 
-    def on_the_way(self) -> set[int]:
+    def unfinished_partitions(self) -> set[int]:
         """Return the partitions that have not reached their targets or have a migration under way."""
         return {*self._targets, *self.underway}
 
@@ -343,7 +343,7 @@ class Migrations:
                 over.append(self._rolled_back(underway, MigrationTurn.DEPARTED, f"{gone[0]} left", table))
         return over
 
-    def went_on(self, partition: int, table: PartitionTable) -> None:
+    def on_row_changed(self, partition: int, table: PartitionTable) -> None:
         """Queue the next migration of a partition whose row has changed, or note that it has reached its target."""
         if partition in self._targets:
             if table.slots(partition) == self._targets[partition]:

@@ -171,7 +171,7 @@ def _steps(
     """
     new, hole = wanted[chain[0]] is not None, state[chain[-1]] is None
     if not new:
-        return _wander(chain, state, wanted) if hole else _shrink(chain, state, wanted, raising)
+        return _shift_hole(chain, state, wanted) if hole else _shrink(chain, state, wanted, raising)
     if not hole:
         return _move(chain, state, wanted)
     steps = _grow(chain, state, wanted)
@@ -204,7 +204,7 @@ def _grow(chain: list[int], state: list[M | None], wanted: Sequence[M | None]) -
     yield _step(MigrationKind.COPY, state, to=chain[0], new=wanted[chain[0]])
 
 
-def _wander(chain: list[int], state: list[M | None], wanted: Sequence[M | None]) -> Iterator[Migration[M]]:
+def _shift_hole(chain: list[int], state: list[M | None], wanted: Sequence[M | None]) -> Iterator[Migration[M]]:
     """Move the hole from the empty tail to the head, which becomes empty (the coldest index, if no holes are wanted).
 
     Where the hole would pass a hotter index, and interrupt the replica there, the member at the head fills the hole at
@@ -255,7 +255,7 @@ def _shrink(
         yield from _move(chain[1:], state, wanted)
     else:
         yield _step(MigrationKind.CLEAR, state, leaves=chain[-1])
-        yield from _wander(chain, state, wanted)
+        yield from _shift_hole(chain, state, wanted)
 
 
 def _step(

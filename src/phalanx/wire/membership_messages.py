@@ -264,14 +264,14 @@ class ReachAnswer(WireMessage, tag=29, frozen=True):
     request_id: int
 
 
-class StandingQuestion(WireMessage, tag=120, frozen=True):
+class PauseCheck(WireMessage, tag=120, frozen=True):
     """I was paused: am I still in your view? From a master: do you still follow me?"""
 
     number: int
     """The number of the sender's question: no earlier answer can carry it."""
 
 
-class StandingAnswer(WireMessage, tag=121, frozen=True):
+class PauseCheckAnswer(WireMessage, tag=121, frozen=True):
     """Yes. A member that has gone on without the asker does not answer."""
 
     number: int

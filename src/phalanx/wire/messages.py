@@ -30,12 +30,12 @@ from phalanx.wire.membership_messages import (
     MembersUpdate,
     MergeOrder,
     MergeProbe,
+    PauseCheck,
+    PauseCheckAnswer,
     Proof,
     ReachAnswer,
     ReachProbe,
     Refused,
-    StandingAnswer,
-    StandingQuestion,
     SuspicionReport,
     ViewIsStable,
     Welcome,
@@ -152,7 +152,7 @@ MembershipMessage = (
     | ViewIsStable | MasterConfirmation | LifeProbe | LifeAnswer | ReachProbe | ReachAnswer | ExplicitSuspicion | Complaint | SuspicionReport | MastershipClaim | ClaimAnswer
     | LeaveRequest | LiteRequest | MergeProbe | MergeOrder | LeaseRequest | LeaseGrant
 )  # fmt: skip
-WakingMessage = StandingQuestion | StandingAnswer
+WakingMessage = PauseCheck | PauseCheckAnswer
 TableMessage = (
     TableUpdate | TableChanges | FetchTable | FetchedTable | TableRequest | TableAck
     | MigrationOrder | MigrationReady | MigrationCommit | MigrationAnswer
@@ -287,6 +287,8 @@ __all__ = [
     "PackedReply",
     "PackedRows",
     "PageReply",
+    "PauseCheck",
+    "PauseCheckAnswer",
     "PlacedContent",
     "Probe",
     "ProbeAnswer",
@@ -324,8 +326,6 @@ __all__ = [
     "SizeOf",
     "StagedJob",
     "StagedPast",
-    "StandingAnswer",
-    "StandingQuestion",
     "SuspicionReport",
     "TableAck",
     "TableChanges",

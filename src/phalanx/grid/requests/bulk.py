@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from phalanx.codec.hashing import partition_of, partitions_of
-from phalanx.codec.rows import BadRows, extent_of, extents_of, first_key, together, unpack_rows
+from phalanx.codec.rows import BadRows, extent_of, extents_of, first_key, sum_extents, unpack_rows
 from phalanx.common.clock import STAMP_BYTES
 from phalanx.common.errors import ErrorCode
 from phalanx.common.hidden_maps import HiddenKind, is_hidden, job_of, kind_of, target_of
@@ -129,10 +129,10 @@ def _put_packed(grid: GridService, caller: Target, request: PutPacked, now: Mill
         return
     if len(set(partitions)) < len(partitions):
         grid.fail(
-            caller, request.id, ErrorCode.INVALID, "rows of a partition come twice: send each partition's together"
+            caller, request.id, ErrorCode.INVALID, "rows of a partition come twice: send each partition's sum_extents"
         )
         return
-    keys, values = together(own for own, _ in extents), together(their for _, their in extents)
+    keys, values = sum_extents(own for own, _ in extents), sum_extents(their for _, their in extents)
     many, of_what = keys.many, "one request"
     if is_hidden(name):
         many, of_what = max((own.many for own, _ in extents), default=0), "one page"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from phalanx.codec.rows import apart, number_bytes, numbers
+from phalanx.codec.rows import number_bytes, numbers, split_packed
 from phalanx.grid.serving.conditions import wanted_by
 from phalanx.wire.conditions import Condition
 from phalanx.wire.limits import JUDGED_BYTES
@@ -18,7 +18,7 @@ def judged(page: PackedReply, conditions: Sequence[Condition], key_parts: int) -
     if len(page.value_data) <= JUDGED_BYTES or max(numbers(page.value_sizes)) <= JUDGED_BYTES:
         return page
     wanted = wanted_by(conditions, key_parts, judge_all=True)
-    keys, values = apart(page.key_data, page.key_sizes), apart(page.value_data, page.value_sizes)
+    keys, values = split_packed(page.key_data, page.key_sizes), split_packed(page.value_data, page.value_sizes)
     chosen = [place for place, value in enumerate(values) if len(value) <= JUDGED_BYTES or wanted(keys[place], value)]
     keys, values = [keys[place] for place in chosen], [values[place] for place in chosen]
     ttls = numbers(page.ttls, "q")

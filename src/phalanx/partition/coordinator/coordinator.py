@@ -297,7 +297,7 @@ class PartitionCoordinator:
             return False
         if self._plan_because and self._installed.is_assigned:
             return False
-        return not find_endangered(table, order.kept, self.migrations.on_the_way())
+        return not find_endangered(table, order.kept, self.migrations.unfinished_partitions())
 
     def replicas_to_hand_over(self, member: MemberId) -> int:
         """Return how many replicas others must take over before this member may go."""
@@ -463,7 +463,7 @@ class PartitionCoordinator:
                 if self._evacuation.is_halfway(partition):
                     self._plan_because = "backups that can be reached stand in for others"
             self._note_completed(outcome)
-            self.migrations.went_on(partition, self._installed.table)
+            self.migrations.on_row_changed(partition, self._installed.table)
 
     def _note_completed(self, outcome: MigrationOutcome) -> None:
         underway = outcome.underway

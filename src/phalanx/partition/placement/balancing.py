@@ -82,7 +82,7 @@ Arc = tuple[int, int, int]
 """A partition, the member that gives up its replica, and the member that takes it."""
 
 
-def level_replicas(draft: Draft, quotas: Sequence[int]) -> None:
+def balance_replicas(draft: Draft, quotas: Sequence[int]) -> None:
     """Bring every member to its quota, first with replicas that move anyway, then with others."""
     if draft.loads == list(quotas):
         return
@@ -208,7 +208,7 @@ def _find_ring(draft: Draft, limits: tuple[int, int] | None) -> list[Arc]:
     return [arc for arc in ring if arc[0] >= 0]
 
 
-def level_owners(draft: Draft, owners: list[int], quotas: Sequence[int]) -> None:
+def balance_owners(draft: Draft, owners: list[int], quotas: Sequence[int]) -> None:
     """Let every member own its share of the partitions it holds, rounded down or up.
 
     First with new replicas, which may take any index at no cost, then with exchanges of the owner and a backup.

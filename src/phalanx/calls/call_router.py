@@ -50,11 +50,11 @@ class PendingCall(msgspec.Struct, gc=False):
     deadline: Millis
     target: Target | None = None
     """The member that is being asked now; None while the call waits for its next try."""
-    asked_as: int = 0
+    try_id: int = 0
     """The id of the latest try."""
     was_asked: bool = False
     """Whether there was a try: the next one names the operation of the first."""
-    may_be_done: bool = False
+    may_be_applied: bool = False
     """Whether an earlier try may have been applied: it had left, and its owner was lost or gave no outcome."""
     why_waiting: str = "no member has told who owns the partition"
 
@@ -92,7 +92,7 @@ class CallRouter:
         """Why calls are refused since `end`; empty: they are not."""
         self.no_owners = ""
         """Why no partition has an owner, or will get one without an operator; empty: unknown, or they have owners."""
-        self.remark = ""
+        self.timeout_hint = ""
         """Text to add to the errors of calls whose time is over; empty: nothing."""
         self.answered_at: Millis = 0
         """When the most recently answered call began."""
@@ -137,10 +137,10 @@ class CallRouter:
             call, at + self._timeout_ms, target, call.request.id, was_asked=True
         )
 
-    def still_asks(self, request_id: int) -> bool:
+    def is_current_try(self, request_id: int) -> bool:
         """Whether this id is the present try of a call; any other try must not be sent any more."""
         pending = self._pending.get(request_id) if request_id >= 0 else self._retries.get(request_id)
-        return pending is not None and pending.asked_as == request_id and pending.target is not None
+        return pending is not None and pending.try_id == request_id and pending.target is not None
 
     def on_reply(self, sender: Target, reply: Reply, now: Millis) -> None:
         """Answer or retry the call. Ignore replies to finished calls and earlier tries, and of members not asked now.
@@ -150,10 +150,10 @@ class CallRouter:
         key is removed. 4. The second try arrives, and stores. So a call ends only when its last try has had its effect.
         """
         pending = self._pending.get(reply.id) if reply.id >= 0 else self._retries.get(reply.id)
-        if pending is None or pending.target != sender or pending.asked_as != reply.id:
+        if pending is None or pending.target != sender or pending.try_id != reply.id:
             return
         if type(reply) is ErrorReply and self._to_be_repeated(pending, reply):
-            pending.may_be_done = pending.may_be_done or reply.code is ErrorCode.OWNERSHIP_LOST
+            pending.may_be_applied = pending.may_be_applied or reply.code is ErrorCode.OWNERSHIP_LOST
             pending.why_waiting = reply.text
             self._wait(pending, now)
             return
@@ -206,7 +206,7 @@ class CallRouter:
         return [owner if owner in members else None for owner in owners]
 
     def on_link_up(self, target: Target) -> None:
-        """Note an open connection: queued requests leave now, if their call `still_asks`.
+        """Note an open connection: queued requests leave now, if their call `is_current_try`.
 
         The driver must report each connection before it sends anything on it.
         """
@@ -298,11 +298,11 @@ class CallRouter:
                 text = f"it is too late to ask again: {pending.why_waiting}"
                 self._fail(pending, self._code_without_answer(pending), text)
                 return
-            self._retries.pop(pending.asked_as, None)
+            self._retries.pop(pending.try_id, None)
             self._retries_made += 1
-            pending.asked_as = -self._retries_made
-            self._retries[pending.asked_as] = pending
-            request = _asked_again(request, pending.asked_as)
+            pending.try_id = -self._retries_made
+            self._retries[pending.try_id] = pending
+            request = _asked_again(request, pending.try_id)
         pending.was_asked = True
         self._out.send(target, request)
 
@@ -330,14 +330,14 @@ class CallRouter:
             self._fail(pending, ErrorCode.OWNERSHIP_LOST if is_unknown else ErrorCode.NOT_OWNER, reason)
         else:
             pending.why_waiting = reason
-            pending.may_be_done = pending.may_be_done or has_left
+            pending.may_be_applied = pending.may_be_applied or has_left
             self._wait(pending, now)
 
     def _expire(self, pending: PendingCall) -> None:
         waited = f"no answer within {self._timeout_ms} ms"
         why = waited if pending.target is not None else f"{waited}: {self.no_owners or pending.why_waiting}"
-        if self.remark:
-            why = f"{why}; {self.remark}"
+        if self.timeout_hint:
+            why = f"{why}; {self.timeout_hint}"
         self._fail(pending, self._code_without_answer(pending), why)
 
     def code_without_answer(self, request_id: int) -> ErrorCode:
@@ -346,7 +346,7 @@ class CallRouter:
         return self._code_without_answer(pending) if pending is not None else ErrorCode.INDETERMINATE
 
     def _code_without_answer(self, pending: PendingCall) -> ErrorCode:
-        has_left = pending.may_be_done or (pending.target is not None and self._may_have_left(pending.target))
+        has_left = pending.may_be_applied or (pending.target is not None and self._may_have_left(pending.target))
         is_unknown = has_left and isinstance(pending.call.request, WRITES)
         return ErrorCode.INDETERMINATE if is_unknown else ErrorCode.UNAVAILABLE
 
@@ -361,7 +361,7 @@ class CallRouter:
         if self.waiting:
             self.waiting.pop(request_id, None)
         if self._retries:
-            self._retries.pop(pending.asked_as, None)
+            self._retries.pop(pending.try_id, None)
 
 
 def _refusal_of_all_tries(pending: PendingCall, reply: ErrorReply) -> ErrorReply:
@@ -369,7 +369,7 @@ def _refusal_of_all_tries(pending: PendingCall, reply: ErrorReply) -> ErrorReply
 
     The last try was refused, or was not sent, and changed nothing.
     """
-    if not pending.may_be_done or not isinstance(pending.call.request, WRITES):
+    if not pending.may_be_applied or not isinstance(pending.call.request, WRITES):
         return reply
     text = f"an earlier try may have been applied, and now: {reply.text}"
     return ErrorReply(reply.id, ErrorCode.INDETERMINATE, text)
