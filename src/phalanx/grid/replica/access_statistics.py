@@ -1,8 +1,8 @@
-"""When and how often entries are read: noted by the owner, for maps whose merge policy compares that.
+"""When and how often entries are read: recorded by the owner, for maps whose merge policy compares that.
 
-Who chooses such a policy has it noted, from then on; nobody else pays for it. What is noted goes along with copies of the
-partition. It is not replicated with each read, so a failover forgets what was read since the last copy: then an entry
-counts as read when it was written, and no more often than its backup knows.
+Reads are recorded from the moment at which such a policy is chosen; other maps pay nothing. The statistics travel with
+copies of the partition. They are not replicated with each read, so a failover forgets the reads since the last copy:
+then an entry counts as last read when it was written, and as often as the backup knows.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from phalanx.common.map_settings import MapPlan
 from phalanx.grid.replica.merge_policies import COUNTING
 
 SPARE = 64
-"""So many keys more than twice those that there are, and the readings of removed ones are dropped."""
+"""With so many more than twice the map's present keys, the statistics of removed keys are dropped."""
 
 Reading = tuple[int, Millis]
-"""How often an entry was read, and when last by the grid's clock."""
+"""How often an entry was read, and when it was last read, by the grid's clock."""
 NEVER: Reading = (0, 0)
 
 
 def counts_reads(plan: MapPlan) -> bool:
-    """Whether some map may have a policy that wants readings."""
+    """Whether the settings give any map a policy that compares access statistics."""
     policies = [plan.usual.merge_policy, *(change.merge_policy for _, change in plan.maps)]
     return not COUNTING.isdisjoint(policies)
 
 
 class AccessStatistics:
-    """Of the entries of one replica."""
+    """The access statistics of the entries of one replica."""
 
     __slots__ = ("of",)
 
     def __init__(self) -> None:
         self.of: dict[str, dict[bytes, Reading]] = {}
-        """Map to the readings of its keys."""
+        """Map to the statistics of its keys."""
 
     def note(self, name: str, key: bytes, entries: dict[bytes, bytes], at: Millis) -> None:
-        """One of the entries of a map is read."""
+        """Count a read of one of the entries of a map."""
         of = self.of.get(name)
         if of is None:
             of = self.of[name] = {}
         elif len(of) > 2 * len(entries) + SPARE:
-            # Most of it is of removed keys.
+            # Most of these keys are removed.
             of = self.of[name] = {each: reading for each, reading in of.items() if each in entries}
         of[key] = of.get(key, NEVER)[0] + 1, at
 

@@ -1,20 +1,21 @@
-"""What became of writes: the record beside a partition's entries that lets a write be asked for again.
+"""The outcomes of writes, recorded beside a partition's entries, so that a retried write is applied once.
 
-Each write of one key has an operation id: its caller, and a number that grows from call to call. Its outcome is noted
-in the same step that changes the entries, goes to the backups in the same message, and moves with every copy. So
-whoever owns the partition when a caller asks once more answers what the first owner would have, and applies nothing.
+Each write of one key has an operation id: its caller, and a number that grows with each call. Its outcome is recorded
+in the step that changes the entries, goes to the backups in the same message, and moves with every copy. So if a caller
+retries a write, the owner at that time gives the answer of the first owner, and applies nothing.
 
 What is forgotten, and why nothing is applied twice all the same:
 
-* what the caller says is over (`open_from`: it asks for no lower number any more). What still comes late is refused.
-* the oldest outcomes of a caller with more than `MAX_OUTCOMES` under way here, and values that removals returned beyond
-  `MAX_VALUE_BYTES` in one partition. Asked again, they are unknown: refused.
-* a value over the members' `max_outcome_bytes`: the owner notes that the write was applied, and not what it returned. Asked
-  again, it is not applied, and its caller is told that much.
-* callers that were silent for `SILENT_MS`, or `CROWDED_MS` where there are too many. No caller asks again so long after its
-  first try, and no kernel goes on that long to deliver it.
+* outcomes that the caller has received (`open_from`: it retries no lower number). A late request with such a number is
+  refused.
+* the oldest outcomes of a caller with more than `MAX_OUTCOMES` under way here, and returned values beyond
+  `MAX_VALUE_BYTES` in one partition. Their outcome is unknown then, so a retry is refused.
+* a returned value over the members' `max_outcome_bytes`: the record says that the write was applied, without the value.
+  A retry is not applied, and its caller is told so.
+* callers that were silent for `SILENT_MS`, or for `CROWDED_MS` if there are too many. No caller retries so long after
+  its first try, and no kernel delivers a message so late.
 
-An operation without a record whose number is below its caller's floor may have been applied: it never is again.
+An operation without a record whose number is below its caller's floor may have been applied: it is never applied again.
 """
 
 from __future__ import annotations
@@ -29,45 +30,45 @@ from phalanx.common.ids import Millis, Target
 from phalanx.wire.replication_messages import OutcomeValue, RecordedCaller
 
 MAX_OUTCOMES = 1024
-"""Of one caller in one partition."""
+"""The most outcomes of one caller in one partition."""
 MAX_VALUE_BYTES = MAX_OUTCOME_BYTES
-"""Of all values in the outcomes of one partition; the newest one stays, and is no longer than that."""
+"""The most bytes of all returned values in one partition; the newest value always stays, and is no longer than that."""
 NOT_KEPT = b""
-"""As the outcome of an operation that returned a value which is too long to be kept. No serialised value is empty."""
+"""The outcome of an operation that returned a value too long to be kept. No serialised value is empty."""
 CROWDED_MS = 2 * 60_000
-"""A caller that was silent for so long is dropped when there are too many."""
+"""A caller that was silent for so long is dropped if there are too many callers."""
 SILENT_MS = 20 * 60_000
 """A caller that wrote nothing to the partition for so long is dropped."""
 LOOK_EVERY_MS = 60_000
-"""Silent callers are looked for when another one comes, at most so often."""
+"""Between two searches for silent callers, which happen only when a new caller comes."""
 
 
 class OperationStanding(enum.Enum):
-    """Of an operation that has no outcome here."""
+    """What is known of an operation that has no recorded outcome."""
 
     NEW = enum.auto()
     """It was not applied."""
     FORGOTTEN = enum.auto()
-    """It is over, or may have been applied."""
+    """Its caller has the answer, or it may have been applied."""
 
 
 class CallerRecord(msgspec.Struct, gc=False):
-    """One caller's outcomes in one partition. One with a single call at a time needs no dict."""
+    """One caller's outcomes in one partition. A caller with one call at a time needs no dict."""
 
     floor: int
-    """What has a lower number and no outcome in `older` is forgotten."""
+    """A lower number without an outcome in `older` is forgotten."""
     number: int
-    """The greatest number that was noted."""
+    """The greatest number that was recorded."""
     outcome: OutcomeValue
-    """Of that one; void if it is below the floor."""
+    """The outcome of `number`; meaningless if `number` is below the floor."""
     heard_at: Millis
-    """When the caller's last write was noted; -1: it came with a copy, and counts from the next look on."""
+    """When the caller's last write was recorded; -1: the record came with a copy; the next search sets the time."""
     older: dict[int, OutcomeValue] | None = None
-    """Lower numbers, mostly in their order."""
+    """Lower numbers to their outcomes, mostly in ascending order."""
 
 
 class Deduplication:
-    """The record of one replica of one partition."""
+    """The outcomes of writes in one replica of one partition."""
 
     __slots__ = ("_look_at", "_value_bytes", "callers")
 
@@ -78,7 +79,7 @@ class Deduplication:
         self.adopt(recorded)
 
     def adopt(self, recorded: Iterable[RecordedCaller]) -> None:
-        """Take over what another record has told of callers that are not known here."""
+        """Adopt the exported outcomes of callers that have no record here."""
         for told in recorded:
             self._adopt(told)
 
@@ -86,7 +87,7 @@ class Deduplication:
         return f"Deduplication({self.export()})"
 
     def find(self, caller: Target, number: int) -> OutcomeValue | OperationStanding:
-        """Tell what became of an operation."""
+        """Return the outcome of an operation, or what else is known of it."""
         record = self.callers.get(caller)
         if record is None or number > record.number:
             return OperationStanding.NEW
@@ -97,9 +98,9 @@ class Deduplication:
         return OperationStanding.FORGOTTEN if number < record.floor else OperationStanding.NEW
 
     def note_next(self, caller: str, number: int, open_from: int, outcome: bool | None, now: Millis) -> bool:
-        """The usual course in one short step: the caller has one call here at a time, and this one is new.
+        """Record an outcome on the fast path: the caller has one call at a time here, and this one is new.
 
-        False, and nothing noted: it is not so.
+        Returns False, and records nothing, if that is not so.
         """
         record = self.callers.get(caller)
         if record is None or not record.number < open_from <= number or record.older is not None or self._value_bytes:
@@ -111,7 +112,7 @@ class Deduplication:
         return True
 
     def note(self, caller: str, number: int, open_from: int, outcome: OutcomeValue, now: Millis) -> None:
-        """An operation was applied, and what its caller says is over (below `open_from`) need not be kept."""
+        """Record the outcome of an applied operation, and forget the caller's outcomes below `open_from`."""
         if not isinstance(outcome, bytes) and self.note_next(caller, number, open_from, outcome, now):
             return
         record = self.callers.get(caller)
@@ -129,7 +130,7 @@ class Deduplication:
     def _note_beside(
         self, record: CallerRecord, number: int, open_from: int, outcome: OutcomeValue, now: Millis
     ) -> bool:
-        """Note one more of a caller that is known; False if it is over already."""
+        """Record one more outcome of a known caller; False: its number is below the floor, and nothing is recorded."""
         record.heard_at = now
         if open_from > record.floor:
             self._close(record, min(open_from, number))
@@ -146,7 +147,8 @@ class Deduplication:
         return False
 
     def has_room(self, caller: str, most: int, now: Millis) -> bool:
-        """Whether a write of this caller may be noted: not where as many others as `most` have written of late."""
+        """Whether a write of this caller can be recorded: no new caller is taken when `most` others have written
+        recently."""
         if len(self.callers) < most or caller in self.callers:
             return True
         if now >= self._look_at:
@@ -154,7 +156,7 @@ class Deduplication:
         return len(self.callers) < most
 
     def export(self, callers: Iterable[str] | None = None) -> tuple[RecordedCaller, ...]:
-        """Return what is recorded of these callers; without an argument, of all callers."""
+        """Return the records of these callers, for a copy; without an argument, of all callers."""
         exported = []
         for caller in self.callers if callers is None else callers:
             record = self.callers[caller]
@@ -172,7 +174,7 @@ class Deduplication:
         self._value_bytes += sum(len(value) for value in told.outcomes if type(value) is bytes)
 
     def _keep(self, record: CallerRecord, number: int, outcome: OutcomeValue) -> None:
-        """Keep an outcome whose number is not the greatest; too many of them: forget the oldest."""
+        """Keep an outcome whose number is not the greatest. Forget the oldest one if there are too many."""
         older = record.older
         if older is None:
             older = record.older = {}
@@ -181,7 +183,7 @@ class Deduplication:
             self._forget(record, next(iter(older)))
 
     def _close(self, record: CallerRecord, floor: int) -> None:
-        """Drop what is over. (The outcome outside of `older` goes with the next one.)"""
+        """Drop the outcomes below a new floor. (The one in `outcome` is dropped when the next one replaces it.)"""
         record.floor = floor
         older = record.older
         while older:
@@ -192,13 +194,14 @@ class Deduplication:
         record.older = None
 
     def _forget(self, record: CallerRecord, number: int) -> None:
-        """Drop an outcome that may be asked for."""
+        """Drop an outcome that the caller may still ask for, and raise the floor above it."""
         if record.older is not None:
             self._release(record.older.pop(number))
         record.floor = max(record.floor, number + 1)
 
     def _forget_values(self, newest: CallerRecord) -> None:
-        """Forget values, of the callers in the order of their coming, until the rest is small enough."""
+        """Forget returned values, caller by caller in the order of their first writes, until the rest is small
+        enough."""
         for record in self.callers.values():
             if self._value_bytes <= MAX_VALUE_BYTES:
                 return

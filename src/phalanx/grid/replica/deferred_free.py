@@ -1,7 +1,7 @@
-"""Replicas that are not needed here any more, given back to memory little by little.
+"""Free the memory of replicas that are not needed any more, little by little.
 
-To free half a million entries takes a tenth of a second, in which nobody is served. So what was large is taken apart
-some entries at a time, with turns of the loop between.
+Freeing half a million entries takes a tenth of a second, in which no caller is served. So large stores are freed some
+entries in a turn.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from phalanx.grid.replica.store import MapStore, Replica
 
 ENTRIES_AT_ONCE = 500
 HELD_AT_ONCE = 4_000
-"""Entries whose keys and values others hold, too: nothing of them is freed but their places."""
+"""Entries of a store in one turn whose keys and values another store shares: only the dict slots are freed."""
 BYTES_AT_ONCE = 1024 * 1024
 PAUSE_MS = 2
 SMALL = 200
-"""A map with no more entries is dropped as it is."""
+"""A map with no more entries is freed at once."""
 
 
 class DeferredFree:
-    """What is being taken apart. Nobody else may hold it."""
+    """Stores and journals that are being freed. Nothing else may refer to them."""
 
     __slots__ = ("_due_at", "_events", "_stores")
 
     def __init__(self) -> None:
         self._stores: deque[tuple[MapStore, int]] = deque()
-        """Each with how many of its entries to free in a turn."""
+        """Each store with the number of its entries to free in a turn."""
         self._events: deque[deque[Event]] = deque()
-        """Of journals."""
+        """The events of journals to free."""
         self._due_at: Millis = 0
 
     def __repr__(self) -> str:

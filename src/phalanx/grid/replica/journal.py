@@ -1,24 +1,24 @@
-"""The journal of one map in one partition: the last so many things that happened to its entries, numbered.
+"""The journal of one map in one partition: the latest events of its entries, numbered.
 
-An event is written where the entries change (`store`), by the owner and by each backup alike, from what was there and what
-the write says: so it needs no message of its own, and is the same everywhere. A copy carries the journal behind the
-entries (`copying`).
+The owner and each backup write an event where an entry changes (`store`), from the old entry and the write. So events
+need no messages of their own, and are the same on all replicas. A copy sends the journal after the entries (`copying`).
 
-Two sides of a cut may both go on, and both number on from where they were parted. Then event 7 here and event 7 there
-are different ones, and only one of them is in the cluster that goes on. So a number alone says nothing; it goes with a
-lineage, the name of the rule under which it was written (an owner's, from one table to another). The journal knows where
-each lineage began. A reader is at (lineage, number), behind the last event that it has read, and that is a position in
-this journal if the lineage is one of its own and did not end before that number:
+Two sides of a cut may both go on, and both continue the numbers from the cut. Then event 7 here and event 7 there
+differ, and only one of them is in the cluster that goes on. So a position is a number with a lineage: the name of the
+rule under which the event was written (a rule is the time of one owner, from one table to another). The journal knows
+where each lineage began. A reader's position is (lineage, number), after the last event that it has read. The position
+is valid in this journal if the journal has that lineage, and the lineage did not end before that number:
 
     lineages    a: 0 to 99    b: 100 to 119
-    (a, 95)     in it, and so is (a, 100): nothing but what b wrote follows
-    (a, 110)    not in it: what the reader has read from 100 on was written on another side, or was lost with its owner
-    (c, 90)     not in it, nor if this journal began later than the reader's
+    (a, 95)     valid, and so is (a, 100): only events of b follow
+    (a, 110)    not valid: the events from 100 on that the reader has read are of another side, or were lost with their
+    owner
+    (c, 90)     not valid: c is unknown, perhaps because this journal began later than the reader's
 
-What owners wrote before the lineage of a position is the same wherever that lineage is known: a rule begins with one
-state of the partition.
+The events before a lineage are the same in all journals that know the lineage, because a rule begins with one state of
+the partition.
 
-The journal holds what was written last, up to a number of events and to a number of bytes, at least one event.
+The journal keeps the latest events, up to a number of events and of bytes, but at least one event.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from phalanx.wire.replication_messages import JournalPart
 ADDED, UPDATED, REMOVED, EXPIRED, EVICTED, MERGED = range(1, 7)
 """Kinds of events, as they travel."""
 EVENT_BYTES = 128
-"""What an event counts besides its key and values."""
+"""The size of an event without its key and values, as it is counted."""
 OLD_VALUE_WITHIN_BYTES = 16 * 1024 * 1024
-"""An event with more than this, old value and all, goes without the old value: one event must fit a frame."""
+"""An event whose key, value and old value have more bytes drops the old value: an event must fit a frame."""
 ENDED_LINEAGES = 64
-"""How many are remembered of which no event is left: so a reader that is far behind is told how far."""
+"""Lineages that are kept without any event left, so that a reader that is far behind is told how far."""
 SAMPLE_KEYS = 1_000
-"""Of many keys, so many tell from where on the greatest are."""
+"""The size of the sample that tells where the greatest of many keys begin."""
 
 Event = tuple[int, bytes, bytes | None, bytes | None, int]
-"""Kind, key, stamped value (None: gone), stamped old value (None: there was none), stamp."""
+"""Kind, key, stamped value (None: removed), stamped old value (None: there was none), stamp."""
 
 
 def lineage_of(epoch: int, ruler: str, origin: int) -> int:
-    """The name of a rule over a journal. Of 52 bits, so that every reader of JSON keeps it whole."""
+    """Return the lineage of a rule: a hash of 52 bits, which every JSON reader keeps exactly."""
     named = blake2b(f"{epoch}/{ruler}/{origin}".encode(), digest_size=8).digest()
     return (int.from_bytes(named, "big") >> 12) or 1
 
 
 class MapJournal:
-    """The events that are kept, and the numbers of the oldest (`first`) and of the one to come (`next`)."""
+    """The events that are kept, the number of the oldest (`first`) and of the next one to come (`next`)."""
 
     __slots__ = ("_bytes", "_rule", "capacity", "events", "first", "lineages", "max_bytes", "next", "origin")
 
@@ -62,42 +62,44 @@ class MapJournal:
         self.capacity = capacity
         self.max_bytes = max_bytes
         self.origin = origin
-        """The number of the write that began it: two journals of one map under one rule are not one."""
+        """The sequence number of the write that began this journal: it tells two journals of one map and one rule
+        apart."""
         self.events: deque[Event] = deque()
         self.first = 0
         self.next = 0
         self.lineages = [(lineage_of(epoch, ruler, origin), 0)]
-        """Each with the number of its first event, in their order: all that events here belong to, and some before."""
+        """Lineages with the numbers of their first events, oldest first: those of the events here, and some before
+        them."""
         self._bytes = 0
         self._rule: tuple[int, str] | None = None
-        """The rule that has begun since the last event was written."""
+        """Epoch and owner of a rule that has begun since the last event; None: none has."""
 
     def __repr__(self) -> str:
         return f"MapJournal({self.first} to {self.next}, capacity={self.capacity}, lineages={self.lineages})"
 
     def begin_rule(self, epoch: int, ruler: str) -> None:
-        """Record that what is written from now on is written in this epoch."""
+        """Record that the next events are written in this epoch."""
         self._rule = epoch, ruler
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def put(self, key: bytes, stored: bytes, old: bytes | None, *, merged: bool) -> None:
-        """A value is stored where the old one was."""
+        """Write the event of a value that replaces the old one."""
         self._write(put_event(key, stored, old, MERGED if merged else ADDED if old is None else UPDATED))
 
     def gone(self, key: bytes, old: bytes, stamp: int, kind: int) -> None:
-        """An entry is no more."""
+        """Write the event of an entry that was removed, has expired or was evicted (`kind`)."""
         self._write((kind, key, None, old, stamp))
 
     def cleared(self, entries: dict[bytes, bytes], stamp: int) -> None:
-        """All entries are gone: in the order of their keys, which is the same everywhere."""
+        """Write the events of a clear, in the order of the keys, which is the same on all replicas."""
         self.changed(entries, lambda key: (REMOVED, key, None, entries[key], stamp))
 
     def changed(self, keys: Collection[bytes], event_of: Callable[[bytes], Event]) -> None:
-        """So many entries have changed at once: their events follow each other in the order of the keys.
+        """Write the events of entries that changed at once, in the order of their keys.
 
-        Those that would be dropped again within this call are counted and never made: nobody could read them, and a
-        journal of a hundred events must not cost a member a second for half a million keys.
+        Events that this same call would drop again get numbers, but are not made: nobody could read them, and a journal
+        of a hundred events must not cost a member a second for half a million keys.
         """
         kept, size = self._last_events(keys, event_of)
         passed = len(keys) - len(kept)
@@ -115,9 +117,9 @@ class MapJournal:
         self._drop_old()
 
     def _last_events(self, keys: Collection[bytes], event_of: Callable[[bytes], Event]) -> tuple[list[Event], int]:
-        """Return the last events that the journal has room for, at least one, and how many bytes they take."""
+        """Return the last events that fit into the journal, at least one if there are keys, and their bytes."""
         most = min(len(keys), self.capacity)
-        # How many events have room is known when they are made; one of them tells how many that may be.
+        # Only made events tell how many fit. The size of one of them gives a first estimate.
         tried = most and self.max_bytes // _size(event_of(next(iter(keys)))) + SAMPLE_KEYS
         while True:
             last = greatest(keys, min(tried, most))
@@ -144,14 +146,14 @@ class MapJournal:
         self._drop_old()
 
     def _begin_lineage(self, epoch: int, ruler: str) -> None:
-        """The next event is the first of this rule."""
+        """Begin a lineage with the next event."""
         lineage = lineage_of(epoch, ruler, self.origin)
         if lineage != self.lineages[-1][0]:
             self.lineages.append((lineage, self.next))
         self._rule = None
 
     def limit(self, capacity: int, max_bytes: int) -> None:
-        """Keep more, or less, from now on."""
+        """Change how much the journal keeps."""
         self.capacity, self.max_bytes = capacity, max_bytes
         self._drop_old()
 
@@ -172,14 +174,14 @@ class MapJournal:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def end_of(self, lineage: int) -> int | None:
-        """Up to which number the lineage is known here; None: it is not."""
+        """Return the number at which a lineage ends here; None: the lineage is unknown."""
         for index, (name, _) in enumerate(self.lineages):
             if name == lineage:
                 return self.lineages[index + 1][1] if index + 1 < len(self.lineages) else self.next
         return None
 
     def lineage_at(self, sequence: int) -> int:
-        """The lineage of a position: that of the event before it."""
+        """Return the lineage of a position: that of the event before it."""
         found = self.lineages[0][0]
         for lineage, first in self.lineages:
             if first < sequence:
@@ -187,7 +189,7 @@ class MapJournal:
         return found
 
     def read(self, start: int, stop: int) -> list[Event]:
-        """Events by their numbers, those that are kept."""
+        """Return the events from `start` to `stop` (exclusive) that are still kept."""
         low, high = max(start, self.first) - self.first, min(stop, self.next) - self.first
         if low >= high:
             return []
@@ -201,7 +203,8 @@ class MapJournal:
     # --- copying ---------------------------------------------------------------------------------------------------
 
     def part(self, name: str, end: int, max_bytes: int, *, is_first: bool) -> tuple[JournalPart, int]:
-        """Return the part for one chunk of a copy: the newest events before a number; and about how many bytes they take."""
+        """Return the newest events before `end` as the part for one chunk of a copy, and about how many bytes they
+        have."""
         events: list[Event] = []
         size = 0
         for event in reversed(self.read(max(self.first, end - max_bytes // EVENT_BYTES - 1), end)):
@@ -217,7 +220,7 @@ class MapJournal:
 
     @classmethod
     def of_part(cls, part: JournalPart, epoch: int, ruler: str) -> MapJournal:
-        """The destination's journal, from the first part of a copy: what is written from now on it can write by itself."""
+        """Make the destination's journal from the first part of a copy. From now on it writes new events by itself."""
         journal = cls(part.capacity, part.max_bytes, part.origin, epoch, ruler)
         journal.lineages = list(part.lineages)
         journal.first = journal.next = part.end
@@ -225,8 +228,10 @@ class MapJournal:
         return journal
 
     def fill(self, part: JournalPart) -> None:
-        """Older events have come. None between is dropped here by now: then the owner has dropped these, too, and they
-        were not sent.
+        """Insert older events from a copy, before those that are here.
+
+        There is no gap between them: if this journal had dropped events since, the owner would have dropped these older
+        ones, too, and not sent them.
         """
         invariant(part.end == self.first, "a journal has no gaps", journal=self, end=part.end)
         events = list(zip(part.kinds, part.keys, part.values, part.olds, part.stamps, strict=True))
@@ -237,23 +242,24 @@ class MapJournal:
 
 
 def put_event(key: bytes, stored: bytes, old: bytes | None, kind: int) -> Event:
-    """The event of a value that is stored where the old one was; one that would not fit a frame goes without the old one."""
+    """Return the event of a value that replaces the old one; an event that would not fit a frame has no old value."""
     if old is not None and len(key) + len(stored) + len(old) > OLD_VALUE_WITHIN_BYTES:
         old = None
     return kind, key, stored, old, stamp_of(stored)
 
 
 def greatest(keys: Collection[bytes], count: int) -> list[bytes]:
-    """The greatest so many of different keys, in ascending order.
+    """Return the `count` greatest of the keys, which are all different, in ascending order.
 
-    To sort half a million keys takes half a second. Where few are wanted, a sample tells from where on there are enough,
-    and only those are sorted.
+    Sorting half a million keys takes half a second. If few are wanted, a sample gives a lower bound, and only the keys
+    above it are sorted.
     """
     size = len(keys)
     if count >= size // 4 or size < 4 * SAMPLE_KEYS:
         return sorted(keys)[size - count :]
     sample = sorted(islice(keys, 0, None, size // SAMPLE_KEYS))
-    # Half as many again as are wanted, and some: a sample is not exact. Where it misleads, all are sorted.
+    # The bound allows for one and a half times as many and some more, because a sample is not exact. If it fails, all
+    # keys are sorted.
     above = 3 * count * len(sample) // (2 * size) + 20
     least = sample[max(len(sample) - above, 0)]
     candidates = sorted([key for key in keys if key >= least])
@@ -266,7 +272,7 @@ Columns = tuple[list[int], list[bytes], list[bytes | None], list[bytes | None], 
 
 
 def columns(events: Sequence[Event]) -> Columns:
-    """Events as they travel."""
+    """Return events as columns, as they travel."""
     return (
         [event[0] for event in events],
         [event[1] for event in events],
@@ -277,7 +283,7 @@ def columns(events: Sequence[Event]) -> Columns:
 
 
 def values_of(stored: Iterable[bytes | None]) -> list[bytes | None]:
-    """Stored values as callers see them."""
+    """Return stored values without their stamps, as callers see them."""
     return [each[STAMP_BYTES:] if each is not None else None for each in stored]
 
 

@@ -1,30 +1,32 @@
-"""Which of two versions of one key remains when two sides of a cluster come together (PX-11).
+"""Which of two versions of one key remains when two sides of a cluster merge (PX-11).
 
-One side goes on (*here*), the other gives up its cluster and hands in what it has *kept*. A version is a value or a
-removal, with the stamp of its write. Two versions that are the same bytes are one write: nothing changes, whatever the
-policy, so sides that wrote nothing change nothing.
+One side goes on; its version is called *here*. The other side gives up its cluster and sends its versions; these are
+called *kept*. A version is a value or a removal, with the stamp of its write. Two versions with the same bytes are one
+write: nothing changes, whatever the policy.
 
-    latest-update     the newer write or removal; what holds where nothing is said
+    latest-update     the newer write or removal; the default
     latest-access     of two values the one that was read or written last
     higher-hits       of two values the one that was read more often
     expiration-time   of two values the one that lives longer; for ever is longest
-    put-if-absent     what is here, be it a value or a removal; what is kept only where there is nothing
-    pass-through      what is kept
-    discard           what is here
+    put-if-absent     the version here, value or removal; the kept one only if there is none here
+    pass-through      the kept version
+    discard           the version here
 
-`latest-update` is the default because what it needs is always there: each write has a stamp, on every replica and after
-every failover. The statistics of the others are the owner's alone (`statistics`), and a failover forgets some.
+`latest-update` is the default because it needs only stamps, which every replica has, also after a failover. The
+policies that compare reads use statistics of the owner (`access_statistics`), and a failover forgets some of these.
 
-**Removals.** A removal ends what was written before it, and nothing that was written after: between a value and a removal
-the newer one remains, in the first five policies but put-if-absent on either side. So no policy brings back what the side
-that goes on removed after it was written; `discard` and `put-if-absent` may keep here what only the other side removed.
+**Removals.** A removal ends the values written before it, and none written after it: between a value and a removal the
+newer one remains, in all policies but `put-if-absent` and `discard`. So no policy brings back a value that the side
+which goes on removed after it was written; `put-if-absent` and `discard` may keep a value here that only the other side
+removed.
 
 **What holds.** Every policy is idempotent. `latest-update` is commutative and associative, for values and removals: the
-order in which sides merge does not matter. The three that compare statistics are commutative; they are associative among
-values, and among values and removals as long as no removal lies between the writes of two values. More cannot be had
-together with the rule for removals: of v (written at 1, read 9 times), removal (2) and w (written at 3, never read) each
-wins against the next. Equal statistics are decided by the stamp, then by the bytes. `put-if-absent` and `discard` are
-associative, for each takes the first that has anything, or simply the first; `pass-through` is among values.
+order in which sides merge does not matter. The three that compare statistics are commutative; they are associative
+among values, and among values and removals as long as no removal lies between the writes of two values. The rule for
+removals permits no more: of v (written at 1, read 9 times), removal (2) and w (written at 3, never read) each wins
+against one of the others. The stamp decides between equal statistics, then the bytes. `put-if-absent` and `discard` are
+associative: one takes the first that has anything, the other simply the first. `pass-through` is associative among
+values.
 """
 
 from __future__ import annotations
@@ -40,12 +42,12 @@ FOR_EVER: Millis = 2**62
 
 
 class Version(NamedTuple):
-    """What one side has for a key."""
+    """What one side has of a key."""
 
     stored: bytes
-    """The stamp, and the serialised value; the stamp alone: the key was removed."""
+    """The stamp and the serialised value; the stamp alone: the key was removed."""
     ttl_ms: Millis = 0
-    """How much longer it lives; 0: for ever."""
+    """The remaining time to live; 0: for ever."""
     accessed_ms: Millis = 0
     """When it was read last, by the grid's clock; 0: not known."""
     hits: int = 0
@@ -61,12 +63,13 @@ class Version(NamedTuple):
 
 
 def newest(version: Version) -> tuple[int, bool, bytes]:
-    """The order of all versions by their writes. Of one stamp a removal is the newer one, then the greater bytes."""
+    """Return a sort key that orders versions by their writes. With equal stamps a removal is newer, then the greater
+    bytes."""
     return version.stamp, version.is_removal, version.stored
 
 
 def _last_access(version: Version) -> Millis:
-    # Its write is an access too.
+    # The write is an access, too.
     return max(version.accessed_ms, version.stamp >> COUNTER_BITS)
 
 
@@ -83,7 +86,7 @@ def _latest_update(kept: Version, here: Version) -> Version:
 
 
 def _by(measure: Callable[[Version], int]) -> Callable[[Version, Version], Version]:
-    """Make a policy that takes the value which measures more."""
+    """Return the policy that takes the value with the greater measure."""
 
     def policy(kept: Version, here: Version) -> Version:
         if kept.is_removal or here.is_removal:
@@ -115,11 +118,11 @@ _POLICIES: dict[str, Callable[[Version, Version], Version]] = {
 }
 POLICIES = tuple(_POLICIES)
 COUNTING = frozenset({"latest-access", "higher-hits"})
-"""Policies for which owners note when and how often entries are read: who chooses one of them has them noted."""
+"""Policies for which owners record when and how often entries are read."""
 
 
 def merge(policy: str, kept: Version | None, here: Version | None) -> Version | None:
-    """Return what remains of a key after a merge; None: the side that wins has nothing of it."""
+    """Return the version that remains after a merge; None: the side that wins has none."""
     if kept is None or (here is None and policy == "discard"):
         return here
     if here is None:
@@ -130,23 +133,24 @@ def merge(policy: str, kept: Version | None, here: Version | None) -> Version | 
 
 
 class Verdict(enum.Enum):
-    """What becomes of a version that is handed in, and why."""
+    """What becomes of a kept version, and why."""
 
     ALONE = enum.auto()
-    """Taken: here is nothing of the key."""
+    """Taken: there is no version here."""
     WINS = enum.auto()
-    """Taken: by the policy it remains, and what is here does not."""
+    """Taken: the policy prefers it to the version here."""
     SAME = enum.auto()
-    """Both are one write, or both say that there is nothing: nothing changes."""
+    """Both are one write, or both sides have no value: nothing changes."""
     LOSES = enum.auto()
-    """By the policy what is here remains."""
+    """Not taken: the policy prefers what is here."""
     LATE = enum.auto()
-    """What is here was written when the other side had ended: it is no conflict of two sides, and newer."""
+    """Not taken: the version here was written after the other side had ended, so it is newer, and no conflict."""
     TOO_OLD = enum.auto()
-    """Nothing is here, but this side has forgotten removals that are newer: one of them may have been of this key."""
+    """Not taken: there is no version here, but this side has purged newer removals, and one may have been of this
+    key."""
     EVICTED = enum.auto()
-    """Nothing is here, and this side has evicted newer entries of the bounded map: this one would have gone before them, and
-    what went may have been a newer value of this key."""
+    """Not taken: there is no version here, but this side has evicted newer entries of the bounded map. This entry would
+    have been evicted before them, and one of them may have been a newer value of this key."""
 
     @property
     def is_taken(self) -> bool:
@@ -154,16 +158,16 @@ class Verdict(enum.Enum):
 
     @property
     def is_conflict(self) -> bool:
-        """Whether both sides had something, and not the same."""
+        """Whether both sides had a version, and these differ."""
         return self in (Verdict.WINS, Verdict.LOSES)
 
 
 def decide(
     policy: str, kept: Version, here: Version | None, ended: int, purged_to: int, evicted_to: int = 0
 ) -> Verdict:
-    """Decide what becomes of a version of a side that has ended when its clock showed `ended`.
+    """Decide what becomes of a version that a side has kept which ended when its clock showed `ended`.
 
-    `purged_to`: the stamp of the newest removal that the side which goes on has forgotten, of the key's partition.
+    `purged_to`: the stamp of the newest removal that this side has purged, in the map and partition of the key.
     `evicted_to`: the stamp of the newest entry that it has evicted there.
     """
     if here is None:
@@ -175,7 +179,7 @@ def decide(
     if here.stored == kept.stored:
         return Verdict.SAME
     if here.stamp > ended:
-        # 1. A kept value is taken. 2. A caller overwrites it. 3. The kept value is handed in once more, for the answer
-        # was lost. No policy may undo what was written here since both sides are one.
+        # 1. A kept value is taken. 2. A caller overwrites it. 3. The kept value is sent once more, because the answer
+        # was lost. No policy may undo a write made here since the other side has ended.
         return Verdict.LATE
     return Verdict.WINS if merge(policy, kept, here) is kept else Verdict.LOSES

@@ -1,8 +1,9 @@
-"""Mutations: what changes a replica, as values, and the one function that applies them.
+"""Mutations: the changes of a replica, as values, and the one function that applies them.
 
-A mutation is a numbered message of replication. Its owner applies it with the function with which backups apply it
-(`Leader.commit`), so both hold the same by construction. Besides, each replica drops by itself what is due: tombstones
-(`tombstones`), and what it keeps of a former cluster (`merging`). One short way leads past it, `OwnedPartition.put_unshared`.
+A mutation is a numbered replication message. The owner (`Leader.commit`) and its backups apply it with the same
+function, so they hold the same by construction. Two things change without a mutation: each replica purges by itself the
+tombstones that are due (`tombstones`), and drops what it kept of a former cluster (`merging`).
+`OwnedPartition.put_unshared` is a shortcut for a partition without backups.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from phalanx.wire.messages import (
 
 
 def apply(replica: Replica, mutation: Mutation, now: Millis) -> Sequence[MapStore]:
-    """Apply the next mutation of the replica's partition. Returns stores that nobody needs any more, to be taken apart."""
+    """Apply the next mutation to a replica. Return the stores that it made useless, for the caller to free."""
     if (
         mutation.seq != replica.seq + 1
-    ):  # (asked for with each write: what the invariant would tell costs more than that)
+    ):  # Checked first because the call costs more than the comparison, and this runs for each write.
         invariant(False, "mutations are applied in order", replica=replica, seq=mutation.seq)
     replica.seq = mutation.seq
     return APPLY[type(mutation)](replica, mutation, now)
 
 
 def note_outcome(replica: Replica, applied: AppliedOperation, now: Millis) -> None:
-    """Remember what became of a caller's operation."""
+    """Record the outcome of a caller's operation."""
     replica.deduplication.note(applied.caller, applied.number, applied.open_from, applied.outcome, now)
 
 
@@ -48,7 +49,7 @@ def _put(replica: Replica, mutation: ReplicatePut, now: Millis) -> Sequence[MapS
     else:
         store.put_many(keys, mutation.values, ttl_ms, now, merged=mutation.merged)
     if mutation.merged and ttl_ms:
-        # What the value stood over where it was written is not known here, and a third side may still have that.
+        # The value may have replaced one that lives longer, and that a third side still has: nothing here knows.
         store.covering.update(keys)
     if mutation.page:
         replica.staged.pages[mutation.map] = mutation.page
@@ -88,4 +89,4 @@ APPLY: dict[type, Callable[[Replica, Any, Millis], Sequence[MapStore]]] = {
     ReplicateJournal: _keep_journal,
     ReplicateStaged: carry_out,
 }
-"""How each kind is applied."""
+"""Type of a mutation to the function that applies it."""

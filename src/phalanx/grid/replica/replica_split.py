@@ -1,9 +1,9 @@
-"""Sorting one replica into the replicas of its children, some entries in a turn.
+"""Split one replica into the replicas of its child partitions, some entries in a turn.
 
-Nobody writes to a replica that is being divided, and nobody reads a child before it is whole. What tells whom a child has
-followed, and how far (epoch, ruler, seq), it has from the beginning, so that whatever is decided by that can be decided
-meanwhile. A child that is not wanted any more is left out from then on. When partitions are divided once more before this is
-done, it begins anew with the smaller children: the replica is kept as it is until the end.
+A replica that is being split takes no writes, and a child is not read before it is complete. A child has its epoch,
+ruler and seq from the beginning, so decisions that depend on them need not wait. A child that is dropped meanwhile gets
+no more entries. If the partitions are split once more before this is done, the split begins anew with the smaller
+children: the original replica is kept until the end.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from phalanx.grid.replica.staged_steps import divided_page
 from phalanx.grid.replica.store import MapStore, Replica
 
 ENTRIES_AT_ONCE = 4_000
-"""In one turn: some milliseconds."""
+"""Entries sorted in one turn: some milliseconds."""
 BATCH = 200
-"""Keys that are looked at without a look at how much it was: they may be long."""
+"""Keys sorted before the cost is counted: keys may be long."""
 ENTRY_BYTES = 256
-"""So many bytes of keys count as one more entry."""
+"""So many bytes of keys cost as much as one more entry."""
 
 Steps = Generator[int, None, None]
-"""Yields about how many entries it has sorted since it last did."""
+"""Yields about how many entries it has sorted since its last yield."""
 
 T = TypeVar("T")
 
 
 class Division:
-    """One replica on its way to be divided."""
+    """The split of one replica, under way."""
 
     __slots__ = ("_at_once", "_steps", "children", "replica")
 
@@ -41,9 +41,9 @@ class Division:
         self, replica: Replica, partition: int, of: int, partition_count: int, at_once: int = ENTRIES_AT_ONCE
     ) -> None:
         self.replica = replica
-        """What is divided; nobody writes to it."""
+        """The replica that is split; it takes no writes."""
         self.children = {child: _child_of(replica, of) for child in children_of(partition, partition_count, of)}
-        """By number, those that are wanted. Their entries are not all there before the end."""
+        """Partition to the child replica, of the children still needed. Their entries are complete only at the end."""
         self._at_once = at_once
         self._steps = _sort(replica, self.children, partition_count, at_once)
 
@@ -51,7 +51,7 @@ class Division:
         return f"Division({self.replica} into {list(self.children)})"
 
     def go_on(self) -> bool:
-        """Sort some more entries; True when the children are whole."""
+        """Sort some more entries. Return True when the children are complete."""
         left = self._at_once
         while left > 0:
             done = next(self._steps, None)
@@ -61,7 +61,10 @@ class Division:
         return False
 
     def divide_further(self, of: int, partition_count: int, wanted: Collection[int]) -> list[Replica]:
-        """Each child is divided, too; of those in `wanted` the children are wanted. Returns what is to be taken apart."""
+        """Split each child as well, and begin anew; only the children of those in `wanted` are needed.
+
+        Returns the former children, for the caller to free.
+        """
         before, self.children = self.children, {}
         for number, child in before.items():
             if number in wanted:
@@ -72,7 +75,7 @@ class Division:
 
 
 def divide(replica: Replica, partition: int, of: int, partition_count: int) -> dict[int, Replica]:
-    """The children's replicas, by number, in one go. Equal replicas have equal children."""
+    """Return the child replicas by partition, split in one go. Equal replicas have equal children."""
     division = Division(replica, partition, of, partition_count)
     while not division.go_on():
         pass
@@ -80,20 +83,20 @@ def divide(replica: Replica, partition: int, of: int, partition_count: int) -> d
 
 
 def _child_of(replica: Replica, of: int) -> Replica:
-    """Make a child replica with all that it has from the beginning.
+    """Make a child replica without entries, with all that it has from the beginning.
 
-    Its ruler names the old count as well: a late write of the old rule belongs to no child.
+    Its ruler contains the old partition count, so that a late write of the old epoch fits no child.
     """
     child = Replica(replica.epoch, replica.seq, f"{replica.ruler} of {of}" if replica.ruler else "")
     child.ended, child.purged_to = replica.ended, replica.purged_to
     for name, journal in replica.journals.items():
-        # The events of one child are among those of all, and their numbers are theirs together: it begins anew.
+        # The events of all children share one sequence of numbers, so the journal of a child begins anew.
         child.keep_journal(name, MapJournal(journal.capacity, journal.max_bytes, replica.seq, child.epoch, child.ruler))
     return child
 
 
 def _sort(replica: Replica, children: dict[int, Replica], partition_count: int, at_once: int) -> Steps:
-    """Fill the children that are wanted at each moment."""
+    """Fill the children that are still in `children`, which may lose some meanwhile."""
     batch = min(BATCH, at_once)
     for caller in replica.deduplication.callers:
         told = replica.deduplication.export([caller])
@@ -117,7 +120,7 @@ def _sort(replica: Replica, children: dict[int, Replica], partition_count: int, 
 
 
 def _sort_pages(name: str, store: MapStore, children: dict[int, Replica], partition_count: int, batch: int) -> Steps:
-    """Divide the rows of each page: to each child goes a page of the same number, if any row is for it."""
+    """Split each page of rows: a child gets a page of the same number if any of the rows is for it."""
     for key, page in store.entries.items():
         parts = yield from divided_page(page, partition_count, batch)
         for child, rows in parts.items():
@@ -151,14 +154,14 @@ def _sort_entries(name: str, store: MapStore, children: dict[int, Replica], part
 
 
 def _batches(of: Collection[tuple[bytes, T]], batch: int) -> Iterator[list[tuple[bytes, T]]]:
-    """Keys and what belongs to them, some at a time."""
+    """Yield the items in lists of at most `batch`."""
     left = iter(of)
     while some := list(islice(left, batch)):
         yield some
 
 
 def _placed(some: list[tuple[bytes, T]], partition_count: int) -> Iterator[tuple[tuple[bytes, T], int]]:
-    """Each with the child to which its key belongs."""
+    """Yield each item with the child partition of its key."""
     return zip(some, partitions_of([key for key, _ in some], partition_count), strict=True)
 
 

@@ -1,12 +1,12 @@
-"""The keys of one map in one partition in the order of scans, for as long as somebody scans it.
+"""The keys of one map in one partition in scan order, kept while scans use it.
 
-The order is (hash of the key, key bytes). Keys stand in buckets by the first bits of their hash, and in each bucket in sorted
-runs, mostly one; a page goes through the buckets from its place on. So to make the order takes no longer turn than one run,
-a key that comes meanwhile costs a search in one run, and a page costs what it returns, whatever was inserted since the last
-one. To sort a million keys at once takes seconds, in which the member is silent; and who crafts keys of one hash would
-have it done for each page. Such keys fill one bucket, with many runs, which a page merges.
+The order is (hash of the key, key bytes). Keys are in buckets by the first bits of their hash; each bucket has sorted
+runs, mostly one. A page starts in the bucket of its first key. So a turn of building the order sorts one run, a new key
+costs a search in one run, and a page costs what it returns, whatever was inserted since the last one. Sorting a million
+keys at once would take seconds, in which the member is silent; and an attacker with keys of one hash could cause that
+for each page. Such keys fill one bucket with many runs, which a page merges.
 
-Keys that are gone stay in the order; whoever reads it skips them. A key that came again is met once.
+Removed keys stay in the order, and readers skip them. A key that was removed and added again is returned once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from phalanx.codec.hashing import scan_position
 from phalanx.common.ids import Millis
 
 RUN_KEYS = 4_096
-"""In one run; sorting them takes some milliseconds."""
+"""The most keys in one run; sorting them takes some milliseconds."""
 RUN_BYTES = 1024 * 1024
-"""Of the keys in one run: long keys with one beginning take long to compare."""
+"""A run whose keys have more bytes is full: long keys with a common prefix take long to compare."""
 SPARE_KEYS = 4 * RUN_KEYS
-"""So many more than twice the keys that there are, and the order is made anew: most of it is gone."""
+"""An order with so many more than twice the map's present keys is made anew: most of its keys are removed."""
 
 HASH_BITS = 32
 
@@ -32,23 +32,24 @@ Position = tuple[int, bytes]
 
 
 class ScanOrder:
-    """The order of one map's keys, of which some may have yet to be put into it."""
+    """The scan order of one map's keys; it may still be under construction (`is_ready`)."""
 
     __slots__ = ("_buckets", "_bytes", "_left", "_shift", "_sorted_to", "size", "used_at")
 
     def __init__(self, keys: Iterable[bytes]) -> None:
         self._left = list(keys)
-        """To be put into their buckets."""
+        """Keys that are not in a bucket yet."""
         self.size = len(self._left)
         bits = (2 * self.size // RUN_KEYS).bit_length()
         self._shift = HASH_BITS - bits
         self._buckets: list[list[list[Position]]] = [[[]] for _ in range(1 << bits)]
-        """By the first bits of the hash: runs, of which the last one grows."""
+        """First bits of the hash to the runs of that bucket; new keys go to the last run."""
         self._bytes = [0] * (1 << bits)
-        """Of the keys in the run of each bucket that grows."""
+        """For each bucket the bytes of the keys in its last run."""
         self._sorted_to = 0
-        """The runs of the buckets before this one are sorted; those of the others when nothing is left."""
+        """The buckets before this one are sorted; the others are sorted once all keys are in buckets."""
         self.used_at: Millis = 0
+        """When a scan last used the order."""
 
     def __repr__(self) -> str:
         return f"ScanOrder({self.size} keys in {len(self._buckets)} buckets, {len(self._left)} left)"
@@ -58,7 +59,7 @@ class ScanOrder:
         return self._sorted_to == len(self._buckets)
 
     def sort_some(self) -> None:
-        """Put some more keys in order, as many as one run has."""
+        """Do one turn of building the order: put about one run of keys into buckets, or sort about one run."""
         left, size = self._left, 0
         if left:
             for _ in range(min(RUN_KEYS, len(left))):
@@ -76,7 +77,7 @@ class ScanOrder:
             self._sorted_to += 1
 
     def add(self, key: bytes) -> None:
-        """A key has come."""
+        """Add a new key of the map."""
         position = scan_position(key)
         self.size += 1
         run = self._growing(position, key)
@@ -86,7 +87,7 @@ class ScanOrder:
             run.append((position, key))
 
     def _growing(self, position: int, key: bytes) -> list[Position]:
-        """The run into which a key is to be put."""
+        """Return the run for a new key, and count the key's bytes in it."""
         bucket = position >> self._shift
         runs = self._buckets[bucket]
         if len(runs[-1]) >= RUN_KEYS or self._bytes[bucket] > RUN_BYTES:
@@ -96,7 +97,7 @@ class ScanOrder:
         return runs[-1]
 
     def behind(self, after_key: bytes) -> Iterator[bytes]:
-        """The keys behind one, in their order; empty: all. Nothing may be added meanwhile."""
+        """Yield the keys after `after_key`, in scan order; empty: all keys. No key may be added meanwhile."""
         after = (scan_position(after_key), after_key) if after_key else (0, b"")
         first = after[0] >> self._shift
         last: Position | None = None
@@ -109,5 +110,5 @@ class ScanOrder:
                     last = position
 
     def take_apart(self) -> list[list[Position]]:
-        """Give up the order, piece by piece, to be freed."""
+        """Return the runs, for the caller to free them one by one."""
         return [run for runs in self._buckets for run in runs if run]

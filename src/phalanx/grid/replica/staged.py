@@ -1,12 +1,12 @@
-"""What one replica remembers of jobs that stage writes: it goes with the replica wherever that goes.
+"""What one replica remembers of jobs that stage writes. It moves with every copy and split of the replica.
 
-Of each attempt whose rows are here: the number of the last page of rows. Pages of an attempt are numbered in each
-partition, and none is taken before the one before it; so whoever knows how many there were can tell whether all are here,
-whatever became of the replicas in the meantime.
+For each attempt with rows here: the number of the last page of rows. The pages of an attempt are numbered in each
+partition, and a page is accepted only after the one before it. So whoever knows how many pages were sent can tell
+whether all are here, whatever became of the replicas meanwhile.
 
-What became of jobs, which batch of which query was applied, and by which job the content of a map was put in its place.
-So a step that is asked for again (`staged_steps`), of whoever owns the partition then, is done once. Of jobs the last `MAX_JOBS`
-are remembered: nobody asks again after so many others.
+Also: what became of each job, the last batch of each query that was applied, and the job whose content replaced a map.
+So a step that is requested again (`staged_steps`), perhaps from another owner, is done once. The last `MAX_JOBS` jobs
+are remembered: nobody repeats a request after so many others.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from phalanx.wire.replication_messages import (
 )
 
 MAX_JOBS = 256
-"""Jobs that are over, and that one partition remembers."""
+"""Finished jobs that one partition remembers."""
 MAX_SNAPSHOTS = 64
-"""Snapshots that it remembers."""
+"""Jobs with a snapshot that one partition remembers."""
 MAX_QUERIES = 1_000
-"""Queries of which one partition remembers the batch."""
+"""Queries whose last batch one partition remembers."""
 
 
 class JobStage(enum.StrEnum):
@@ -64,14 +64,14 @@ STAGED_CHANGES = TransitionTable[JobStage, StagedStep](
         (JobStage.DROPPED, StagedStep.DISCARD): JobStage.DROPPED,
     },
 )
-"""A job that is not remembered any more is STAGING again. `REPLACE` and `CHECK` change nothing of this."""
+"""A job that is forgotten counts as STAGING again. `REPLACE` and `CHECK` do not change the stage."""
 _STEP_TO: dict[JobStage, StagedStep] = {
     JobStage.SNAPSHOT_KEPT: StagedStep.SNAPSHOT,
     JobStage.APPLIED: StagedStep.APPLY,
     JobStage.ASSEMBLED: StagedStep.ASSEMBLE,
     JobStage.DROPPED: StagedStep.DROP,
 }
-"""How a copy names a stage: by the step that leads there."""
+"""Stage to the step that leads there, by which a copy names the stage."""
 _STAGE_AFTER = {step: stage for stage, step in _STEP_TO.items()}
 
 K = TypeVar("K")
@@ -88,21 +88,21 @@ class Staged:
         self.jobs: dict[tuple[str, str], JobStage] = {
             (each.map, each.job): _STAGE_AFTER[each.step] for each in past.jobs
         }
-        """Map and job to what became of the job; `note_step` alone changes it."""
+        """Map and job to the stage of the job; only `note_step` changes it."""
         self.batches: dict[tuple[str, str], int] = {(each.map, each.query): each.number for each in past.batches}
-        """Map and query to the greatest number of its batches that was applied."""
+        """Map and query to the greatest batch number that was applied."""
         self.contents: dict[str, tuple[int, str]] = {each.map: (each.stamp, each.job) for each in past.contents}
-        """Map to the content that was put in its place: the stamp and the name of the job."""
+        """Map to the stamp and the job of the content that replaced it last."""
         self.pages: dict[str, int] = {each.map: each.last for each in past.pages}
-        """Hidden map of an attempt to the number of the last page. After a division, also where no row of it is."""
+        """Hidden map of an attempt to the number of its last page; after a split also where no row of it is here."""
         self.rest: ReplicateStaged | None = past.rest
-        """A step of which a part is done: before the rest is, the partition answers nothing."""
+        """The rest of a step that is done in part: the partition answers no request before it is done. None: none."""
 
     def __repr__(self) -> str:
         return f"Staged({self.export()})"
 
     def export(self) -> StagedPast:
-        """Everything, for a copy."""
+        """Return everything, for a copy."""
         return StagedPast(
             tuple(StagedJob(*names, _STEP_TO[stage]) for names, stage in self.jobs.items()),
             tuple(AppliedBatch(*names, number) for names, number in self.batches.items()),
@@ -112,20 +112,21 @@ class Staged:
         )
 
     def has_ended(self, name: str, job: str) -> bool:
-        """Whether nothing can be staged by a job for a map any more, because the job is over here."""
+        """Whether the job is over here, so that it can stage nothing more for the map."""
         return self.stage_of(name, job) not in (JobStage.STAGING, JobStage.SNAPSHOT_KEPT)
 
     def stage_of(self, name: str, job: str) -> JobStage:
         return self.jobs.get((name, job), JobStage.STAGING)
 
     def has_applied(self, name: str, query: str, number: int) -> bool:
-        """Whether a batch of a query was applied here, or a later one."""
+        """Whether this batch of a query, or a later one, was applied here."""
         return bool(query) and number <= self.batches.get((name, query), number - 1)
 
     def note_step(self, name: str, job: str, step: StagedStep) -> None:
-        """A step was done for a job: the job's stage is what the table says.
+        """Record a step that was done for a job: `STAGED_CHANGES` says the new stage. Forget the oldest jobs beyond the
+        limit.
 
-        Jobs that are over never push out what tells of a snapshot: it is in use, perhaps for hours.
+        Finished jobs never push out a job with a snapshot, which may be in use for hours.
         """
         before = self.stage_of(name, job)
         stage = STAGED_CHANGES.next(before, step, map=name, job=job)
@@ -140,7 +141,7 @@ class Staged:
                 del self.jobs[names]
 
     def forget_pages(self, name: str, job: str) -> None:
-        """Forget the pages of a job for a map: they are taken out."""
+        """Forget the page numbers of a job for a map, whose pages are removed."""
         for hidden in [each for each in self.pages if job_of(each) == job and target_of(each) == name]:
             del self.pages[hidden]
 

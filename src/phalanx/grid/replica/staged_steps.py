@@ -1,18 +1,18 @@
-"""What jobs stage in one replica, and what becomes of it: steps that owner and backups carry out alike.
+"""Steps with staged rows (apply, assemble, snapshot, drop, replace), which owner and backups carry out alike.
 
-Rows of a task's attempt stand in a hidden map of their own (`common.hidden_maps`), a page of them as one entry. A step is
-replicated as what it does, not as what comes of it: whoever follows the owner has the same hidden maps by the order of
-the writes, so one short message stands for any number of rows. (A copy that has yet to send rows of an attempt begins
-anew when a step needs them: `OwnedPartition.on_step`.) All that a step writes has the stamp of the step.
+The rows of a task's attempt are in a hidden map of their own (`common.hidden_maps`), a page of rows as one entry. A
+step is replicated as a command, not as its result: a backup has the same hidden maps at the same sequence number, so
+one short message stands for any number of rows. (A copy that has not sent all rows of an attempt begins anew when a
+step needs them: `OwnedPartition.on_step`.) All that a step writes has the stamp of the step.
 
-A page is its stamp, a header, and its rows side by side (`rows`): the header is the time that they will live once they are
-applied, 0 for ever, or says that their keys are to be removed. Nothing is made for a single row before it is applied.
+A page is its stamp, a header, and its rows side by side (`rows`). The header is the time to live of the applied rows
+(0: for ever), or says that their keys are to be removed. No object is made for a single row before it is applied.
 
-A step costs time as it has rows, some 0.6 µs each (2 µs with a time to live). Where one partition has many, the step comes
-in parts, each a write of its own: a part takes up the first pages that are left, which are gone then, and each replica knows
-what the rest is (`Staged.rest`). The partition answers nothing before that is done: whoever takes over after a part does it
-first. A replacement costs some 0.15 µs for each entry of the old content, 3 µs for each that was
-written since the job began; and a journal is told what has changed.
+A step takes some 0.6 µs for each row (2 µs with a time to live). If a partition has many rows, the step comes in parts,
+each a write of its own: a part consumes the first pages that are left, and each replica knows the rest (`Staged.rest`).
+The partition answers no request before the rest is done; an owner that takes over after a part does it first. A
+replacement takes some 0.15 µs for each entry of the old content, 3 µs for each that was written since the job began;
+and it writes the changes into the journal.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from phalanx.wire.replication_messages import ReplicateStaged
 FOREVER = bytes(HEADER_BYTES)
 REMOVAL = b"\xff" * HEADER_BYTES
 REMOVES = -1
-"""As the time to live of staged rows: their keys are to be removed."""
+"""The time to live of staged rows that says: remove their keys."""
 
 
 def page_key(page: int) -> bytes:
-    """Under which key a page of rows is staged: in the order of their numbers."""
+    """Return the key under which a page of rows is staged; keys sort by page number."""
     return b"page" + page.to_bytes(8, "big")
 
 
 def divided_page(page: bytes, partition_count: int, rows_at_once: int) -> Generator[int, None, dict[int, bytes]]:
-    """A page of rows of one partition as pages of those into which it was divided; of some there may be none.
+    """Split a page of rows of one partition. Return child partition to its page; a child without rows is missing.
 
-    Yields how many rows it has gone through since it last did.
+    Yields the number of rows visited since the last yield.
     """
     parts = yield from divide_rows(page, PREFIX_BYTES, partition_count, rows_at_once)
     return {partition: page[:PREFIX_BYTES] + rows for partition, rows in parts.items()}
@@ -57,7 +57,7 @@ def header_of(ttl_ms: Millis) -> bytes:
 
 
 def carry_out(replica: Replica, message: ReplicateStaged, now: Millis) -> list[MapStore]:
-    """Do a step on a replica; what it has no use for any more, to be taken apart."""
+    """Carry out a step on a replica. Return the stores that it made useless, for the caller to free."""
     name, job, staged = message.map, message.job, replica.staged
     match message.step:
         case StagedStep.APPLY:
@@ -104,13 +104,13 @@ def carry_out(replica: Replica, message: ReplicateStaged, now: Millis) -> list[M
 
 
 def _is_applied(replica: Replica, message: ReplicateStaged) -> bool:
-    """Whether the batch was applied before, by another job: its rows are only dropped."""
+    """Whether another job has applied the batch already, so that its rows are only dropped."""
     is_batch = message.step is StagedStep.APPLY
     return is_batch and replica.staged.has_applied(message.map, message.query, message.number)
 
 
 def consumed_by(replica: Replica, message: ReplicateStaged) -> list[str]:
-    """The maps without which a replica could not do a step as its owner does."""
+    """Return the maps here that a replica must have in full to carry out a step like its owner."""
     names: list[str] = []
     if message.step in (StagedStep.APPLY, StagedStep.ASSEMBLE):
         names = [name for name, _ in _pages_taken(replica, message)]
@@ -120,7 +120,7 @@ def consumed_by(replica: Replica, message: ReplicateStaged) -> list[str]:
 
 
 def rows_of(replica: Replica, message: ReplicateStaged) -> int:
-    """About how many rows a step goes through."""
+    """Return about how many rows a step visits."""
     if message.step is StagedStep.SNAPSHOT:
         return len(store.entries) if (store := replica.maps.get(message.map)) is not None else 0
     if message.step not in (StagedStep.APPLY, StagedStep.ASSEMBLE):
@@ -135,7 +135,7 @@ def rows_of(replica: Replica, message: ReplicateStaged) -> int:
 
 
 def pages_of_part(replica: Replica, message: ReplicateStaged, rows_at_once: int) -> int:
-    """Return how many pages a step takes up in one turn, at least one; 0: all that are left."""
+    """Return how many pages a step consumes in one turn, at least one; 0: all that are left."""
     if message.step not in (StagedStep.APPLY, StagedStep.ASSEMBLE) or _is_applied(replica, message):
         return 0
     left = rows_at_once
@@ -163,38 +163,40 @@ def attempts_here(replica: Replica, name: str, job: str, attempts: Iterable[str]
 
 
 def hidden_of(replica: Replica, name: str, job: str) -> list[str]:
-    """All that a job has staged or kept for a map."""
+    """Return all hidden maps of a job for a map."""
     return [each for each in replica.maps if is_hidden(each) and job_of(each) == job and target_of(each) == name]
 
 
 def drop_hidden(replica: Replica) -> None:
-    """Drop what is staged in a replica that nobody follows any more: it ends with its side of the cluster."""
+    """Drop all hidden maps of a replica that has no followers any more: staged rows end with their side of the
+    cluster."""
     _take_out(replica, [name for name in replica.maps if is_hidden(name)])
     replica.staged.pages.clear()
     replica.staged.rest = None
 
 
 def place_decided(replica: Replica, contents: Iterable[Content]) -> None:
-    """Put decided contents in the place of maps, in a replica that nobody follows any more."""
+    """Replace maps by their decided contents, in a replica that has no followers any more."""
     for content in contents:
         if is_newer(replica, content):
             _replace(replica, replacement(0, replica, content))
 
 
 def replacement(partition: int, replica: Replica, content: Content) -> ReplicateStaged:
-    """The step that puts a content of the plan in its place."""
+    """Return the step that replaces a map by a decided content; its sequence number is not set."""
     return ReplicateStaged(partition, replica.epoch, 0, content.map, StagedStep.REPLACE, content.job, [], content.stamp)
 
 
 def is_newer(replica: Replica, content: Content) -> bool:
-    """Whether a content of the plan has yet to be put in its place here. What is here may be of a newer plan."""
+    """Whether a decided content is newer than the one here. The one here may be of a newer plan."""
     return content.stamp > replica.staged.contents.get(content.map, (0, ""))[0]
 
 
 def _pages_taken(replica: Replica, message: ReplicateStaged) -> list[tuple[str, list[bytes]]]:
-    """The attempts of which a step, or a part of one, takes up pages, and which pages, in their order."""
+    """Return the hidden maps of attempts whose pages a step, or a part of it, consumes, and the keys of these pages in
+    order."""
     names = [hidden_name(message.map, message.job, HiddenKind.ATTEMPT, attempt) for attempt in message.attempts]
-    # Replicas have one order of pages only by chance.
+    # Sorted, because replicas may hold the pages in different orders.
     staged = [(name, sorted(replica.maps[name].entries)) for name in names if name in replica.maps]
     if not message.pages:
         return staged
@@ -209,7 +211,7 @@ def _pages_taken(replica: Replica, message: ReplicateStaged) -> list[tuple[str, 
 def _take_up(
     replica: Replica, message: ReplicateStaged, into: str, now: Millis, *, leaves_tombstones: bool = True
 ) -> None:
-    """Write staged rows into a map; what a part of a step has written is staged no more."""
+    """Write staged rows into a map. A part of a step also removes the pages that it has written."""
     for name, keys in _pages_taken(replica, message):
         store = replica.maps[name]
         pages = [store.entries[key] for key in keys]
@@ -237,7 +239,7 @@ def _upsert(
     store = replica.map(name)
     for key, (header, value) in last.items():
         if header == REMOVAL:
-            # Whether or not the key is here: a copy may not have come to it yet.
+            # Also where the key is not here: a copy may not have brought it yet.
             store.remove(key, stamp if leaves_tombstones else 0)
         else:
             store.put(key, value, int.from_bytes(header, "big"), now)
@@ -249,11 +251,11 @@ def _stamp_anew(store: MapStore, stamp: int) -> None:
 
 
 def _replace(replica: Replica, message: ReplicateStaged) -> list[MapStore]:
-    """Put what was assembled in the place of a map; nothing, where nothing was.
+    """Replace a map by the assembled content; by an empty map if nothing was assembled.
 
-    What was there is gone as by a clear at the stamp of the message, which is older than what was assembled: so a merge
-    with another side takes from there what is newer, and nothing of the old content. What was written and removed here since
-    that stamp is gone, too, each key by itself (`_outdate`).
+    The old content is gone as by a clear at the stamp of the message, which is older than the assembled rows. So a
+    merge takes from another side what is newer than that, and nothing of the old content. Writes and removals here
+    since that stamp are gone, too; for those each key is treated by itself (`_outdate`).
     """
     name, before = message.map, replica.maps.get(message.map)
     after = replica.maps.pop(hidden_name(name, message.job, HiddenKind.WHOLE), None) or MapStore()
@@ -271,10 +273,11 @@ def _replace(replica: Replica, message: ReplicateStaged) -> list[MapStore]:
 
 
 def _outdate(before: MapStore, after: MapStore, since: int) -> None:
-    """Let a merge find nothing of an old content newer than the new one.
+    """Give the new content stamps such that a merge finds nothing of the old content newer than it.
 
-    1. A job begins, and prepares. 2. Somebody writes or removes a key. 3. A cut: the other side keeps that. 4. The content is
-    put in its place here, and both sides merge: what they both had before the cut is older than the decision.
+    1. A job begins, and prepares. 2. A caller writes or removes a key. 3. A cut: the other side keeps that. 4. The
+    content replaces the map here, and both sides merge. What both had before the cut must count as older than the
+    decision.
     """
     least = (since + 1).to_bytes(STAMP_BYTES, "big")
     written = [(stamp_of(row) + 1, key) for key, row in before.entries.items() if row >= least]
@@ -293,7 +296,7 @@ def _outdate(before: MapStore, after: MapStore, since: int) -> None:
 
 
 def _tell_difference(journal: MapJournal, old: dict[bytes, bytes], new: dict[bytes, bytes], stamp: int) -> None:
-    """The events of a replacement, in the order of keys."""
+    """Write the events of a replacement into the journal, in the order of keys."""
 
     def event_of(key: bytes) -> Event:
         was = old.get(key)

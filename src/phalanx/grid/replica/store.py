@@ -1,34 +1,35 @@
-"""What one replica of one partition holds: for each map its entries, as serialised bytes.
+"""What one replica of one partition holds: the entries of each map, as serialised bytes.
 
-A stored value is the stamp of the grid's clock that its write got (`common.clock`), and the serialised value: the same
-bytes on every replica. Whoever asks for a value gets it without the stamp; what is given to a store comes with it.
+A stored value is the stamp of its write (`common.clock`) followed by the serialised value: the same bytes on every
+replica. `get` and `page` return values without the stamp; `put` takes them with it.
 
-Entries stand in a plain dict of bytes to bytes, which costs the cycle collector nothing. Only entries that expire have
-a second record. Expiry is decided by the owner: a replica hides what its own clock says is over, and drops it when the
-owner tells so; `remaining_ms`, never a point in time, travels between members.
+Entries are in a plain dict of bytes to bytes, which costs the garbage collector nothing. Only entries that expire have
+a second record. The owner decides expiry: a replica hides an entry that has expired by its own clock, and drops it when
+the owner says so. The remaining time (`remaining_ms`), never a point in time, travels between members.
 
-What was removed leaves a tombstone, so that merging two sides of a cut brings nothing back that one of them removed: its
-key, and the stamp of the removal. A clear leaves its stamp instead of one for each key. Tombstones are kept for a time
-(`tombstone_ms`); of those that were purged the greatest stamp is remembered. So of a key that is missing here, and that
-another side has with stamp s, a merge learns which it is:
+A removal leaves a tombstone: the key and the stamp of the removal. So a merge of two sides of a cut brings nothing back
+that one side removed. A clear leaves one stamp for the whole map. Tombstones are kept for `tombstone_ms`; the greatest
+stamp of the purged ones is remembered. If a key is missing here and the other side has it with stamp s, a merge
+concludes:
 
     what is here                            what it means
-    a removal or clear with a stamp above s it was removed here after the other side's value was written
-    neither, and s is above `purged_to`     it was never here, or is newer than what was removed here
-    neither, and s is not above it          it may have been removed so long ago that nothing tells of it any more
+    a removal or clear with a stamp above s the key was removed here after the other side wrote its value
+    neither, and s is above `purged_to`     the key was never here, or the value is newer than its removal here
+    neither, and s is not above it          the key may have been removed here, and its tombstone purged
 
-An entry whose time is over leaves none: each side knows its end by itself, and a later put without an end, on the other
-side, is newer than what ended here and stays. But what ended may stand over an older value that lives longer on the
-other side (1. both have K for ever; 2. here K is put for a second; 3. it is gone, and the other side still has the old
-one), or over a tombstone. Such a key is remembered, and leaves a tombstone with the stamp of the value that ended.
+An expired entry leaves no tombstone: each side finds the expiry by itself, and a later put without a TTL on the other
+side is newer and stays. But an expired value may have replaced an older value that lives longer on the other side (1.
+both sides have K without a TTL; 2. K is put here with a TTL of a second; 3. it expires here, and the other side still
+has the old value), or a tombstone. Such a key is remembered (`covering`), and leaves a tombstone with the stamp of the
+expired value.
 
-An entry that is evicted, for the map is bounded (`eviction`), leaves none either: a map that is always full would have no
-bound. The entries with the least stamps go first, so the greatest stamp that has gone tells of all of them (`evicted_to`):
-of a key that is missing here, nothing that another side has with a stamp up to it comes back. It would have gone here, too;
-and it may be older than what has.
+An entry evicted from a bounded map (`eviction`) leaves no tombstone either: the tombstones of a map that is always full
+would have no bound. Entries with the least stamps are evicted first, so the greatest evicted stamp stands for all of
+them (`evicted_to`): if a key is missing here, a merge takes no value of it with a stamp up to that. It would have been
+evicted here, too; and it may be older than the value that was evicted.
 
-Scan order is (hash of the key, key): the same on every replica, so a scan goes on at another one. The order is kept while
-somebody scans (`scan_order`, `scanning`).
+Scan order is (hash of the key, key): the same on every replica, so a scan can go on at another replica. The order is
+kept while a scan uses it (`scan_order`, `scanning`).
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ from phalanx.grid.replica.scan_order import RUN_KEYS, SPARE_KEYS, ScanOrder
 from phalanx.grid.replica.staged import Staged
 
 PAGE_ENTRIES = 4_096
-"""On one page of a scan, and looked at for one."""
+"""The most entries on one page of a scan, and the most that are examined for it."""
 LATEST = (1 << 8 * STAMP_BYTES) - 1
-"""As a stamp: greater than all."""
+"""A stamp that is greater than all others."""
 RANKED_AT_LEAST = 64
-"""Entries are ranked by age when the oldest are wanted; so many are remembered, or one of `RANKED_OF`."""
+"""A ranking by age remembers at least so many of the oldest entries; of a larger map one in `RANKED_OF`."""
 
 
 class MapStore:
@@ -77,43 +78,44 @@ class MapStore:
         self.entries: dict[bytes, bytes] = {}
         """Serialised key to stamped value."""
         self.expires_at: dict[bytes, Millis] = {}
-        """Of the keys that expire: when, by this member's clock."""
+        """Key of an entry that expires to the time of its expiry, by this member's clock."""
         self._due: list[tuple[Millis, bytes]] = []
-        """Heap of expiries; may hold ones that were superseded."""
+        """Heap of expiry times and keys; it may contain times that a later put has replaced."""
         self.order: ScanOrder | None = None
-        """All keys in scan order, while somebody scans; it may not be ready."""
+        """All keys in scan order, while scans use it; it may not be sorted yet."""
         self.tombstones: dict[bytes, int] = {}
-        """Removed key to the stamp of its removal, in the order in which they came."""
+        """Removed key to the stamp of its removal, in the order of the removals."""
         self.cleared_at = 0
         """The stamp of the last clear; 0: none, or purged."""
         self.purged_to = 0
-        """The greatest stamp of a removal or clear of which nothing is kept any more."""
+        """The greatest stamp of a removal, clear or eviction that was purged."""
         self.evicted_to = 0
-        """The greatest stamp of an entry that was evicted; 0: none was, or it is purged."""
+        """The greatest stamp of an evicted entry; 0: none was evicted, or the stamp is purged."""
         self._by_age: Iterator[Aged] | None = None
-        """Stamps and keys of the oldest entries, the oldest first, as it was when they were ranked; None: they are to be
-        ranked. What has another stamp by now, or is gone, is none of them any more; what came since is newer."""
+        """Stamps and keys of the oldest entries, the oldest first, at the time of the ranking; None: there is no
+        ranking. An entry that has another stamp by now, or is gone, is skipped; entries written since are newer than
+        all of these."""
         self.ranking: AgeOrder | None = None
-        """Under way, for there are many entries."""
+        """A ranking of many entries that is under way."""
         self.covering: set[bytes] = set()
-        """Of the keys that expire: those that leave a tombstone then."""
+        """Keys of entries that expire, and leave a tombstone when they do."""
         self.journal: MapJournal | None = None
-        """Where what happens to entries is written, if anywhere."""
+        """The journal of this map; None: it has none."""
 
     def get(self, key: bytes, now: Millis) -> bytes | None:
-        """The value, unless there is none or its time is over."""
+        """Return the value without its stamp; None: there is none, or it has expired."""
         stored = self.entries.get(key)
         if stored is None or (self.expires_at and self.expires_at.get(key, now + 1) <= now):
             return None
         return stored[STAMP_BYTES:]
 
     def put(self, key: bytes, stored: bytes, ttl_ms: Millis, now: Millis, *, merged: bool = False) -> None:
-        """Store a stamped value, for `ttl_ms` milliseconds or (0) for ever. `merged`: it is what another side has kept."""
+        """Store a stamped value for `ttl_ms` milliseconds; 0: for ever. `merged`: the value comes from a merge."""
         entries = self.entries
         if self.journal is not None:
             self.journal.put(key, stored, entries.get(key), merged=merged)
         if merged:
-            self._by_age = self.ranking = None  # It may be older than what is here.
+            self._by_age = self.ranking = None  # The value may be older than those that are here.
         if self.order is not None and key not in entries:
             self.order.add(key)
         if ttl_ms:
@@ -125,7 +127,7 @@ class MapStore:
             self.expires_at[key] = now + ttl_ms
             heapq.heappush(self._due, (now + ttl_ms, key))
             if len(self._due) > 2 * len(self.expires_at) + 64:
-                # Backups never take what has expired, and overwritten expiries stay behind: keep what still counts.
+                # Backups never call `take_expired`, and overwritten times stay in the heap: keep only those that count.
                 self._due = [(at, key) for key, at in self.expires_at.items()]
                 heapq.heapify(self._due)
         elif self.expires_at:
@@ -133,7 +135,8 @@ class MapStore:
             self.covering.discard(key)
 
     def _note_what_is_covered(self, key: bytes, until: Millis) -> None:
-        """A value that ends then is about to be stored: does it stand over one that may live longer elsewhere?"""
+        """Note the key if a value that expires at `until` is about to replace a tombstone, or a value that lives
+        longer."""
         if key in self.tombstones or (key in self.entries and self.expires_at.get(key, until + 1) > until):
             self.covering.add(key)
 
@@ -157,7 +160,7 @@ class MapStore:
                     self.tombstones.pop(key, None)
 
     def expire(self, key: bytes, at: Millis, *, is_covering: bool) -> None:
-        """Let an entry that is stored end then."""
+        """Set the expiry time of a stored entry. `is_covering`: it leaves a tombstone then."""
         self.expires_at[key] = at
         heapq.heappush(self._due, (at, key))
         if is_covering:
@@ -171,10 +174,10 @@ class MapStore:
         return copied
 
     def remove(self, key: bytes, stamp: int = 0, ended_at: int = 0, *, evicted: bool = False) -> None:
-        """Drop an entry and leave a tombstone, whether or not the key is here: a copy may not have come to it yet.
+        """Drop an entry and leave a tombstone, also where the key is not here: a copy may not have brought it yet.
 
-        0: leave none. `ended_at`: when it was found that its time was over; 0: somebody removes it. `evicted`: it is not
-        over, but there are too many; `ended_at` is when that was found.
+        `stamp`: that of the tombstone; 0: leave none. `ended_at`, of a map with a journal: the stamp at which the owner
+        found the entry expired; 0: a caller removes it. `evicted`: it is evicted from a bounded map, at `ended_at`.
         """
         old = self.entries.pop(key, None)
         if old is not None:
@@ -190,8 +193,10 @@ class MapStore:
             self.tombstones[key] = stamp
 
     def oldest(self, limit: int, stamp: int = LATEST) -> list[bytes]:
-        """The keys of the entries with the least stamps, the oldest first: at most `limit`; at least one, if there is any and
-        they are ranked. Of many entries this begins a ranking, for `rank_some`. `stamp`: that of this moment.
+        """Return the keys of the entries with the least stamps, the oldest first, at most `limit`.
+
+        With many entries that are not ranked yet, begin a ranking, which `rank_some` continues, and return none until
+        it is done. `stamp`: the present one.
         """
         found = self._next_by_age(limit)
         if found or not self.entries or self.ranking is not None:
@@ -225,13 +230,13 @@ class MapStore:
         return found
 
     def ended(self, keys: Iterable[bytes], now: Millis) -> list[bytes]:
-        """Return the keys whose time is over and which are still stored."""
+        """Return those of the keys whose entries have expired and are still stored."""
         expires_at = self.expires_at
         return [key for key in keys if expires_at.get(key, now + 1) <= now] if expires_at else []
 
     def state_of(self, key: bytes, now: Millis) -> tuple[int, bytes | None]:
-        """Return what is known of a key: the stamp of its last write, and the stamped value; or the stamp of its removal and
-        None; 0 and None: nothing. An entry whose time is over is as it will be when it has been dropped.
+        """Return the stamp of a key's last write and its stamped value; or the stamp of its removal and None; or 0 and
+        None: nothing is known of it. An expired entry counts as dropped.
         """
         stored = self.entries.get(key)
         if stored is None:
@@ -241,14 +246,15 @@ class MapStore:
         return stamp_of(stored), stored
 
     def end_stamps(self, keys: Sequence[bytes]) -> list[int]:
-        """With which stamps entries whose time is over leave tombstones (0: none); empty: none of them does."""
+        """Return the stamps of the tombstones that expired entries leave, one for each key (0: no tombstone); empty:
+        none."""
         covering = self.covering
         if not covering or covering.isdisjoint(keys):
             return []
         return [stamp_of(self.entries[key]) if key in covering else 0 for key in keys]
 
     def purge(self, to: int, limit: int) -> int:
-        """Drop tombstones with stamps up to `to`, in the order in which they came, at most `limit`; how many it was."""
+        """Drop tombstones with stamps up to `to`, the earliest first, at most `limit`. Return how many were dropped."""
         if 0 < self.cleared_at <= to:
             self.purged_to, self.cleared_at = max(self.purged_to, self.cleared_at), 0
         if 0 < self.evicted_to <= to:
@@ -283,7 +289,7 @@ class MapStore:
         return 0 if at is None else max(at - now, 1)
 
     def take_expired(self, now: Millis, limit: int) -> list[bytes]:
-        """Keys whose time is over, at most `limit` of them; they are still stored."""
+        """Take at most `limit` keys of expired entries from the heap and return them; the entries are still stored."""
         expired: dict[bytes, None] = {}
         while self._due and self._due[0][0] <= now and len(expired) < limit:
             at, key = heapq.heappop(self._due)
@@ -292,7 +298,7 @@ class MapStore:
         return list(expired)
 
     def ordered(self) -> ScanOrder | None:
-        """The keys in scan order; None: they are many, and have yet to be sorted (`ScanOrder.sort_some`)."""
+        """Return the keys in scan order; None: they are many, and not sorted yet (`ScanOrder.sort_some`)."""
         order = self.order
         if order is None or order.size > 2 * len(self.entries) + SPARE_KEYS:
             order = self.order = ScanOrder(self.entries)
@@ -302,14 +308,15 @@ class MapStore:
         return order if order.is_ready else None
 
     def forget_order(self, limit: int) -> None:
-        """Free a part of the expiry order of entries that nobody will look at again."""
+        """Free at most `limit` items of the heap of expiries, of a store that is being freed."""
         del self._due[-limit:]
 
     def page(self, after_key: bytes, max_bytes: int, now: Millis) -> tuple[list[bytes], list[bytes], bytes] | None:
-        """Entries behind a key in scan order, up to about `max_bytes` (at least one) and `PAGE_ENTRIES`, and behind which key
-        the next page begins; empty: there is none. None: the keys have yet to be sorted.
+        """Return a page: the keys and values of entries after a key in scan order, and the key after which the next
+        page begins (empty: this is the last page). None: the keys are not sorted yet.
 
-        When one page holds all entries, nobody asks for what is behind it, and they come in any order.
+        A page has at most `PAGE_ENTRIES` entries and about `max_bytes`, but at least one entry. If one page holds all
+        entries, no page follows, so they come in any order.
         """
         entries = self.entries
         if not after_key and not self.expires_at and len(entries) <= PAGE_ENTRIES:
@@ -337,11 +344,12 @@ class MapStore:
 
 
 class Replica:
-    """One replica of one partition: its maps, and how far it has followed the writes of which owner.
+    """One replica of one partition: its maps, and the position that it has reached in the writes of an owner.
 
-    `epoch` is the partition's version when the owner's rule began, `ruler` that owner, `seq` the number of the last
-    write applied. Two replicas with equal epoch, ruler and seq hold the same entries and outcomes. The epoch alone says
-    less: a master may die after few have heard of its table, and the next master use the same version for another owner.
+    `epoch` is the partition's version when the rule of that owner began, `ruler` is the owner, `seq` the sequence
+    number of the last write applied. Two replicas with equal epoch, ruler and seq hold the same entries and outcomes.
+    The epoch alone does not suffice: a master may die when few members have its table, and the next master may give the
+    same version to another owner.
     """
 
     __slots__ = (
@@ -363,36 +371,37 @@ class Replica:
         self.epoch = epoch
         self.seq = seq
         self.ruler = ruler
-        """The owner that was followed last (this member itself where it owned the partition); empty: none yet."""
+        """The owner whose writes were applied last (this member itself where it owned the partition); empty: none
+        yet."""
         self.ordered_for = -1
-        """The partition's version for which the master ordered this copy: until the table passes it, the copy may yet
-        be committed. -1: not a copy."""
+        """The partition's version for which the master ordered this copy: the master may commit the copy until the
+        table has a greater version. -1: not a copy."""
         self.ordered_by: MemberId | None = None
-        """The master that ordered it so: when another one has come after it, the copy is not going to be committed."""
+        """The master that ordered this copy: once it has a successor, the copy will not be committed."""
         self.ended = -1
-        """The epoch of a rule that was followed until a new master's table did not know it. -1: none."""
+        """The epoch of a rule that this replica gave up, because a new master's table did not know it. -1: none."""
         self.maps: dict[str, MapStore] = {}
         self.journals: dict[str, MapJournal] = {}
-        """Of the maps that have one, also of those that hold nothing at present."""
+        """Map to its journal, also where the map is empty at present."""
         self.deduplication = Deduplication()
-        """What became of writes that may be asked for again."""
+        """The outcomes of writes that callers may retry."""
         self.readings = AccessStatistics()
         self.staged = Staged()
         """What became of jobs that stage writes."""
         self.purged_to = 0
-        """As in `MapStore`, of maps of which nothing is kept any more."""
+        """`MapStore.purged_to` of the maps that have no store here any more."""
 
     def __repr__(self) -> str:
         return f"Replica(epoch={self.epoch}, seq={self.seq}, entries={self.entry_count()})"
 
     def begin_rule(self, epoch: int, ruler: str) -> None:
-        """Follow this owner from now on, or be it."""
+        """Begin an epoch: from now on the writes are those of this owner, which may be this member."""
         self.epoch, self.ruler = epoch, ruler
         for journal in self.journals.values():
             journal.begin_rule(epoch, ruler)
 
     def keep_journal(self, name: str, journal: MapJournal | None) -> None:
-        """The map has this journal from now on; None: it has none."""
+        """Give a map this journal; None: take its journal away."""
         if journal is None:
             self.journals.pop(name, None)
         else:
@@ -401,7 +410,7 @@ class Replica:
             self.maps[name].journal = journal
 
     def map(self, name: str) -> MapStore:
-        """The store of a map; made when it is first written."""
+        """Return the store of a map, and make it if there is none."""
         store = self.maps.get(name)
         if store is None:
             store = self.maps[name] = MapStore()
@@ -416,12 +425,12 @@ class Replica:
         return store.state_of(key, now) if store is not None else (0, None)
 
     def purged_to_of(self, name: str) -> int:
-        """Up to which stamp removals from the map may be forgotten."""
+        """Return the stamp up to which removals from the map may have been purged."""
         store = self.maps.get(name)
         return store.purged_to if store is not None else self.purged_to
 
     def evicted_to_of(self, name: str) -> int:
-        """Up to which stamp entries of the map were evicted."""
+        """Return the greatest stamp of an entry evicted from the map; 0: none."""
         store = self.maps.get(name)
         return store.evicted_to if store is not None else 0
 
@@ -434,7 +443,8 @@ class Replica:
         *,
         evicted: bool = False,
     ) -> None:
-        """Drop entries. `stamps`: of the tombstones, one for each key (0: none) or one for all; without, none is left.
+        """Drop entries. `stamps`: those of the tombstones, one for each key (0: none) or one for all; empty: leave
+        none.
 
         `ended_at` and `evicted`: as in `MapStore.remove`.
         """
@@ -452,9 +462,9 @@ class Replica:
         self.drop_if_empty(name, store)
 
     def clear(self, name: str, stamp: int = 0) -> list[MapStore]:
-        """Drop all entries and tombstones of a map, and keep the stamp of that. 0: keep nothing.
+        """Drop all entries and tombstones of a map, and keep the stamp of the clear; 0: keep nothing.
 
-        Returns what is to be taken apart.
+        Returns the old store, which the caller frees in turns.
         """
         before = self.maps.pop(name, None)
         if before is not None and before.journal is not None:
@@ -467,7 +477,7 @@ class Replica:
         return [before] if before is not None else []
 
     def purge(self, to: int, limit: int) -> int:
-        """Drop tombstones with stamps up to `to`, at most `limit`; how many it was."""
+        """Drop tombstones with stamps up to `to`, at most `limit`. Return how many were dropped."""
         purged = 0
         for name, store in list(self.maps.items()):
             if store.tombstones or store.cleared_at or store.evicted_to:

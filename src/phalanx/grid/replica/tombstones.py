@@ -1,12 +1,13 @@
-"""When tombstones are dropped at this member: each replica by itself, when they are old enough.
+"""Purge tombstones that are old enough, at each replica of this member.
 
-Their age is told by this member's own time: what the grid's clock showed then is noted, and what it showed long enough ago
-tells which stamps are that old. To compare with what it shows now would not do: 1. a cut parts X and Y. 2. A member whose
-wall clock is hours ahead joins X, whose clock jumps: what was removed there a minute ago would look hours old.
+Their age is measured by this member's own time: each round notes what the grid's clock shows, and the note that is
+`tombstone_ms` old says up to which stamp tombstones are that old. Comparing with the present grid's clock would be
+wrong: 1. A cut parts X and Y. 2. A member whose wall clock is hours ahead joins X, and X's grid clock jumps. 3. What X
+removed a minute ago would look hours old.
 
-The owner tells nobody: replicas hold the same tombstones but for those that are due, and each remembers how far it has
-purged. All replicas are gone through once in each round, a little in each turn: a clear apart, a map may have as many
-tombstones as it ever had entries.
+Each replica purges by itself, without a message of the owner: replicas differ only in tombstones that are due, and each
+remembers up to which stamp it has purged. A round visits all replicas, some in each turn, because a map may have as
+many tombstones as it ever had entries.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from phalanx.common.ids import Millis
 from phalanx.grid.replica.store import Replica
 
 AT_ONCE = 500
-"""Tombstones that are dropped in one turn."""
+"""Tombstones dropped in one turn."""
 MAPS_AT_ONCE = 2_000
-"""Maps of replicas that are looked at in one turn, or all of one replica."""
+"""A turn ends after the replica in which it has examined so many maps."""
 PAUSE_MS: Millis = 5
 """Between two turns of a round."""
 ROUND_MS: Millis = 60_000
-"""Between two rounds, or a quarter of the time for which tombstones are kept, where that is less."""
+"""Between two rounds; less where `tombstone_ms` is less than four times that."""
 MOST_NOTES = 1_000
-"""Of what the clock showed; who keeps tombstones for weeks has longer rounds."""
+"""The most notes of the clock that are kept: where tombstones are kept for weeks, rounds are longer."""
 SHORTEST_ROUND_MS: Millis = 1_000
 
 
 class TombstonePurger:
-    """Goes round the replicas of this member."""
+    """Purges the replicas of this member, round after round."""
 
     def __init__(self, keep_ms: Millis, clock: GridClock, replicas: Callable[[], list[Replica]]) -> None:
         self._keep_ms = keep_ms
@@ -40,11 +41,11 @@ class TombstonePurger:
         self._clock = clock
         self._replicas = replicas
         self._left: list[Replica] = []
-        """To be looked at in this round."""
+        """Replicas that this round has not finished."""
         self._notes: deque[tuple[Millis, int]] = deque()
-        """When a round began, and what the grid's clock showed then; not older than it need be."""
+        """The time at which each recent round began, and the grid's clock at that time."""
         self._to = 0
-        """Up to this stamp everything is old enough."""
+        """Tombstones with stamps up to this are old enough."""
         self._due_at: Millis | None = 0
 
     def next_deadline(self) -> Millis | None:

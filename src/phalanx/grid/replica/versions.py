@@ -1,4 +1,4 @@
-"""A replica's keys as a merge sees them: versions, of values and of removals."""
+"""A replica's keys as a merge sees them: each has a version, which is a value or a removal."""
 
 from __future__ import annotations
 
@@ -24,24 +24,27 @@ class Versions(NamedTuple):
 
 
 def keys_by_map(replica: Replica) -> list[tuple[str, Iterator[bytes]]]:
-    """Return, by map, the keys of which the replica has a version of its own."""
+    """Return each map with its keys that have an entry or a tombstone."""
     return [(name, chain(store.entries, store.tombstones)) for name, store in sorted(replica.maps.items())]
 
 
 def clears(replica: Replica) -> list[tuple[str, int]]:
-    """The maps that were cleared, and the stamps of that."""
+    """Return the maps that were cleared, and the stamps of the clears."""
     return [(name, store.cleared_at) for name, store in sorted(replica.maps.items()) if store.cleared_at]
 
 
 def has_version(replica: Replica, name: str, key: bytes) -> bool:
-    """Whether the replica knows more of a key than that its map was cleared."""
+    """Whether the replica has an entry or a tombstone of the key."""
     store = replica.maps.get(name)
     return store is not None and (key in store.entries or key in store.tombstones)
 
 
 def version_of(replica: Replica, name: str, key: bytes, now: Millis) -> Version | None:
-    """Return the replica's version of a key; None: it has none. An expired value is none, unless it stands over an older
-    one, which may live longer elsewhere, it is a removal."""
+    """Return the replica's version of a key; None: it has none.
+
+    An expired value is no version; but where it replaced one that may live longer elsewhere (`MapStore.covering`), it
+    counts as a removal.
+    """
     stamp, stored = replica.state_of(name, key, now)
     if stored is None:
         return _removal(stamp) if stamp else None
@@ -50,13 +53,14 @@ def version_of(replica: Replica, name: str, key: bytes, now: Millis) -> Version 
 
 
 def stored_bytes(replica: Replica, name: str, key: bytes) -> int:
-    """Return the length of the version in bytes."""
+    """Return the length of the key's version in bytes."""
     stored = replica.maps[name].entries.get(key)
     return len(stored) if stored is not None else STAMP_BYTES
 
 
 def versions_of(replica: Replica, name: str, keys: Sequence[bytes], removed_at: int, now: Millis) -> Versions:
-    """Return the versions that the replica hands in of these keys; a key of which it has nothing counts as removed then."""
+    """Return the versions of these keys for a merge; a key without entry and tombstone counts as removed at
+    `removed_at`."""
     columns = Versions([], [], [], [], [])
     for key in keys:
         version = version_of(replica, name, key, now) if has_version(replica, name, key) else _removal(removed_at)
@@ -76,11 +80,11 @@ def versions_of(replica: Replica, name: str, keys: Sequence[bytes], removed_at: 
 def keys_written_before(
     store: MapStore, order: ScanOrder, stamp: int, after_key: bytes, limit: int, max_bytes: int
 ) -> tuple[list[bytes], bytes]:
-    """Keys of a map with values that are older, behind a key in scan order, and behind which key to go on; empty: there are no
-    more.
+    """Return keys after `after_key` whose values are older than `stamp`, and the key after which to continue (empty:
+    that was all).
 
-    `limit`: of keys that are looked at. `max_bytes`: of those found together, but for the last one. They go through frames,
-    there and back.
+    `limit`: the most keys examined. `max_bytes`: the search ends when the found keys have so many bytes, because they
+    travel in frames.
     """
     found: list[bytes] = []
     size = 0
