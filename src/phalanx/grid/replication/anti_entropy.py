@@ -1,7 +1,7 @@
-"""Which of the owned partitions to compare with their backups, and when: all of them once in each interval.
+"""Choose the owned partitions to compare with their backups: all of them once in each interval.
 
-A backup that fell out of step is found by the next write, for it applies writes in order only. Where nobody writes, it is
-found here: the owner asks what the backup has, and copies where that is not the same. Moves of backups never rely on it
+A backup that is out of sync is found by the next write, because it applies writes in order only. Without writes it is
+found here: the owner probes the backup, and copies the partition if the backup differs. Migrations never rely on this
 (docs/protocol/migrations.md): it repairs what should not have happened.
 """
 
@@ -13,27 +13,27 @@ from phalanx.common.ids import Millis
 from phalanx.grid.replication.owned_partition import OwnedPartition
 
 TICK_MS = 1_000
-"""Between two looks, each at a share of the partitions."""
+"""Between two checks, each of a share of the partitions."""
 
 
 class AntiEntropy:
-    """Goes round the partitions."""
+    """Visits all partitions in turn."""
 
     def __init__(self, interval_ms: Millis) -> None:
         self._interval_ms = interval_ms
         self._next = 0
-        """The partition to look at next."""
+        """The partition that was visited last."""
         self._due_at: Millis = 0
 
     def next_deadline(self) -> Millis | None:
         return self._due_at if self._interval_ms else None
 
     def end(self) -> None:
-        """This incarnation is over: there is nothing to compare any more."""
+        """Compare nothing any more: this incarnation is over."""
         self._interval_ms = 0
 
     def due(self, owned: Sequence[OwnedPartition | None], now: Millis) -> Iterator[OwnedPartition]:
-        """The partitions that are to be compared now."""
+        """Yield the partitions that are to be compared now."""
         if not self._interval_ms or now < self._due_at:
             return
         is_first, self._due_at = self._due_at == 0, now + TICK_MS

@@ -1,4 +1,5 @@
-"""How far the journals of an owned partition may be read: as far as all have it who must confirm a write."""
+"""The committed offsets of the journals of an owned partition: readers get only events that all replicas have which
+must confirm a write."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from phalanx.grid.replica.store import Replica
 
 
 class JournalMarks:
-    """How far a journal had come with which write, from the oldest write that is not confirmed."""
+    """Write sequence numbers to the journal's next number after that write, from the oldest unconfirmed write on."""
 
     __slots__ = ("_marks", "_readable")
 
@@ -20,14 +21,14 @@ class JournalMarks:
         self._marks.append((seq, next_sequence))
 
     def confirm(self, seq: int) -> int:
-        """All have the writes up to this number: up to which event one may read. -1: that is not known."""
+        """Take the sequence number up to which writes are confirmed. Return the committed offset; -1: not known."""
         marks = self._marks
         while marks and marks[0][0] <= seq:
             self._readable = marks.popleft()[1]
         return self._readable
 
     def forget(self, seq: int) -> bool:
-        """Keep only the last of the writes up to this number. True: there are others besides."""
+        """Keep only the last mark up to this sequence number. Return whether there are later marks, too."""
         marks = self._marks
         while len(marks) > 1 and marks[1][0] <= seq:
             marks.popleft()
@@ -35,13 +36,16 @@ class JournalMarks:
 
 
 class CommittedOffsets:
-    """The marks of all journals of one partition. Each is made when it is wanted: a partition may have a thousand journals,
-    and most of them are not written between two tables."""
+    """The marks of all journals of one partition.
+
+    A journal's marks are made when they are needed: a partition may have a thousand journals, and most of them are not
+    written between two tables.
+    """
 
     __slots__ = ("_began_at", "_begun", "_is_alone", "_marks", "_open", "_replica")
 
     def __init__(self, replica: Replica) -> None:
-        """Of what there is now it is not known who else has it."""
+        """At the beginning it is not known which other replicas have the present events."""
         self._replica = replica
         self._begin(is_alone=False)
 
@@ -49,15 +53,15 @@ class CommittedOffsets:
         replica = self._replica
         self._marks: dict[str, JournalMarks] = {}
         self._open: dict[str, JournalMarks] = {}
-        """Those of the marks that tell of more than one write."""
+        """The marks of journals that have more than one."""
         self._begun = {name: journal.next for name, journal in replica.journals.items()}
-        """Journal to how far it had come with the write `_began_at`, where it has no marks yet."""
+        """Journal without marks yet, to its next number after the write `_began_at`."""
         self._began_at = replica.seq
         self._is_alone = is_alone
-        """Whether all of that may be read; else nothing is known."""
+        """Whether the events up to then are committed, because no other replica existed; False: that is not known."""
 
     def note_alone(self) -> None:
-        """Let all events be read that are in the journals so far: nobody else had the partition."""
+        """Count all present events as committed: no other replica existed so far."""
         self._begin(is_alone=True)
 
     def _marks_of(self, name: str) -> JournalMarks | None:
@@ -67,7 +71,7 @@ class CommittedOffsets:
         return marks
 
     def note(self, name: str, seq: int) -> None:
-        """A write is applied: how far the journal of its map has come."""
+        """Mark how far the journal of a map has come with a write that was applied."""
         journal, marks = self._replica.journals.get(name), self._marks_of(name)
         if journal is None:
             self._marks.pop(name, None)
@@ -79,14 +83,15 @@ class CommittedOffsets:
             self._open[name] = marks
 
     def forget(self, seq: int) -> None:
-        """All have the writes up to this number."""
+        """Drop the marks that are not needed once all streams have the writes up to this sequence number."""
         for name, marks in list(self._open.items()):
             if not marks.forget(seq):
                 del self._open[name]
 
     def end(self, name: str, confirmed: int | None) -> int:
-        """The number behind the newest event that may be read, where so many writes are confirmed. None: there is nobody
-        who would have to. -1: of no event is it known.
+        """Return the committed offset of a map's journal; -1: not known for any event.
+
+        `confirmed`: the sequence number up to which writes are confirmed; None: there are no replicas to confirm.
         """
         marks = self._marks_of(name) if confirmed is not None else None
         return self._replica.journals[name].next if confirmed is None or marks is None else marks.confirm(confirmed)

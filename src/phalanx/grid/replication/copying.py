@@ -1,12 +1,12 @@
-"""Copying one partition to another member, while writes go on: the sending and the receiving process.
+"""Copy one partition to another member while writes go on: the sender and the receiver.
 
-The sender notes the keys that exist at the start, then sends chunk after chunk, with the values as they are at that
-moment. A few are on the way at a time, and each goes when `CopyPacer` lets it: so a copy needs little memory and leaves
-time for others, whatever the partition's size. Writes made meanwhile go to the destination on the same connection.
-Whatever order writes and chunks of one key take there, it is the order in which the owner made them, so the destination
-simply applies both as they come. A connection that breaks ends the copy: order is its only guard.
+The sender lists the keys at the start, then sends chunk after chunk, with the values of that moment. A few chunks are
+on the way at a time, and `CopyPacer` says when each is sent: so a copy needs little memory and leaves time for other
+work, whatever the partition's size. Writes made meanwhile go to the destination on the same connection. So writes and
+chunks arrive in the order in which the owner made them, and the destination applies both as they come. A broken
+connection ends the copy, because its correctness depends on that order alone.
 
-The destination keeps what it had before (a backup that had fallen out of step) until the copy is complete.
+The destination keeps its old replica (of a backup that was out of sync) until the copy is complete.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from phalanx.machine.outbox import Outbox
 from phalanx.wire.messages import CopyAck, CopyChunk, CopyStart, Forgotten, JournalPart
 
 ENTRY_BYTES = 16
-"""What an entry counts in a chunk besides its key and value."""
+"""The size of an entry in a chunk without its key and value, as it is counted."""
 MAX_ON_THE_WAY = 2
-"""Chunks of one copy that are not acknowledged: while the destination stores one, the next is being sent."""
+"""The most unacknowledged chunks of one copy: while the destination stores one, the next is on its way."""
 CHUNK_BYTES = 1024
-"""What a chunk costs besides its entries: many small copies are not free either."""
+"""The size of a chunk without its entries, as it is counted: many small copies are not free either."""
 
 
 class JournalSender:
-    """How far one journal is sent: the newest events first, while new ones are written at both ends."""
+    """Sends one journal, the newest events first, while both ends write new events."""
 
     __slots__ = ("_end", "journal", "name")
 
@@ -43,14 +43,14 @@ class JournalSender:
         self.name = name
         self.journal = journal
         self._end: int | None = None
-        """The events below this number are still to be sent; None: all."""
+        """Events with lower numbers are still to be sent; None: all are."""
 
     @property
     def is_complete(self) -> bool:
         return self._end is not None and self._end <= self.journal.first
 
     def next_part(self, max_bytes: int) -> tuple[JournalPart, int] | None:
-        """The next part and about how many bytes it has; None: what was left has been dropped meanwhile."""
+        """Return the next part and about how many bytes it has; None: the journal has dropped the rest meanwhile."""
         if self.is_complete:
             return None
         is_first = self._end is None
@@ -61,7 +61,7 @@ class JournalSender:
 
 
 class Destination(NamedTuple):
-    """Whom a migration that the master has ordered makes a replica, or moves to a hotter index."""
+    """The member that becomes a replica, or moves to a hotter index, by a migration that the master has ordered."""
 
     base_version: int
     migration: Migration[MemberId]
@@ -70,7 +70,7 @@ class Destination(NamedTuple):
 
 
 class CopySender:
-    """The owner's end of one copy. Ended by the last acknowledgement, or by the connection."""
+    """The owner's end of one copy. The last acknowledgement ends it, or the loss of the connection."""
 
     __slots__ = (
         "_chunk_bytes", "_copy_id", "_journals", "_keys", "_member", "_on_the_way", "_partition", "_removed", "_replica", "_sent",
@@ -83,23 +83,23 @@ class CopySender:
         self._copy_id = copy_id
         self._replica = replica
         self._chunk_bytes = chunk_bytes
-        # Taken from their ends. In no order: to sort half a million keys would stop the member for long.
+        # Consumed from the end. Keys are not sorted: sorting half a million would stop the member for long.
         names = sorted(replica.maps, key=lambda name: (not is_hidden(name), name), reverse=True)
         self._keys = [(name, list(replica.maps[name].entries)) for name in names]
-        """Maps and their keys that are still to be sent; hidden ones first, at the end."""
+        """Maps with the keys still to be sent. Hidden maps are at the end, so they are sent first."""
         self._removed = [
             (name, list(replica.maps[name].tombstones))
             for name in sorted(replica.maps, reverse=True)
             if replica.maps[name].tombstones
         ]
-        """The same of their tombstones, behind the entries."""
+        """Maps with the keys of tombstones still to be sent, after all entries."""
         self._journals: list[JournalSender] | None = None
-        """Journals that are still to be sent, behind all of that; None: they are not listed yet. The destination writes
-        events of its own from a journal's first part on: then what it holds is what this member holds."""
+        """Journals still to be sent, after entries and tombstones; None: they are not listed yet. From the first part
+        of a journal on the destination writes events itself, because by then it holds what this member holds."""
         self._sent = 0
         self._sent_last = False
         self._on_the_way: deque[Millis] = deque()
-        """When the chunks were sent that are not acknowledged."""
+        """The times at which the unacknowledged chunks were sent."""
         self.is_complete = False
 
     def __repr__(self) -> str:
@@ -107,26 +107,26 @@ class CopySender:
 
     @property
     def is_owed(self) -> bool:
-        """Whether the destination has something to acknowledge."""
+        """Whether a chunk is not acknowledged yet."""
         return bool(self._on_the_way)
 
     @property
     def is_heard(self) -> bool:
-        """Whether the destination has acknowledged anything."""
+        """Whether the destination has acknowledged any chunk."""
         return self._sent > len(self._on_the_way)
 
     @property
     def has_more(self) -> bool:
-        """Whether another chunk may be on the way."""
+        """Whether another chunk may be sent now."""
         return not self._sent_last and len(self._on_the_way) < MAX_ON_THE_WAY
 
     def lacks(self, names: Iterable[str]) -> bool:
-        """Whether any entry of these maps is still to be sent, or what tells of a removal."""
+        """Whether an entry or a tombstone of these maps is still to be sent."""
         unsent = {name for name, left in (*self._keys, *self._removed) if left}
         return any(name in unsent for name in names)
 
     def send_also(self, name: str) -> None:
-        """A map has been made of what is here: the destination cannot have made it of what it has by now."""
+        """Send also a map that a step has made here: the destination had not enough of its source to make it."""
         self._keys.insert(0, (name, list(self._replica.maps[name].entries)))
 
     def start(self, ordered: Destination | None, of: int, view: ViewId, outbox: Outbox) -> None:
@@ -141,7 +141,7 @@ class CopySender:
         outbox.send(self._member, start)
 
     def on_ack(self, message: CopyAck) -> Millis | None:
-        """Return when the chunk was sent; None: it is not the chunk whose acknowledgement is next."""
+        """Return when the acknowledged chunk was sent; None: it is not the chunk whose acknowledgement is due next."""
         expected = self._sent - len(self._on_the_way)
         if message.copy_id != self._copy_id or message.index != expected or not self._on_the_way:
             return None
@@ -150,7 +150,7 @@ class CopySender:
         return sent_at
 
     def send_next(self, now: Millis, outbox: Outbox) -> int:
-        """Send one chunk; about how many bytes it has."""
+        """Send one chunk. Return about how many bytes it has."""
         keys: list[bytes] = []
         values: list[bytes] = []
         name, store, size = "", None, CHUNK_BYTES
@@ -190,10 +190,10 @@ class CopySender:
         return size
 
     def _next_journal_part(self) -> tuple[JournalPart | None, int]:
-        """Events for one chunk, and about how many bytes it has."""
+        """Return events for one chunk (None: there are no more), and about how many bytes the chunk has."""
         while self._journals:
             sender = self._journals[-1]
-            # One that has ended since, or began anew, the destination has ended or begun by itself.
+            # If a journal has ended or begun anew since, the destination has done the same by itself.
             is_there = self._replica.journals.get(sender.name) is sender.journal
             part = sender.next_part(self._chunk_bytes) if is_there else None
             if part is None or sender.is_complete:
@@ -203,7 +203,7 @@ class CopySender:
         return None, CHUNK_BYTES
 
     def _gather(self, store: MapStore, left: list[bytes], keys: list[bytes], values: list[bytes]) -> int:
-        """Take keys until a chunk is full; about how many bytes it has."""
+        """Move entries from `left` into a chunk until it is full. Return about how many bytes it has."""
         entries, size, limit = store.entries, CHUNK_BYTES, CHUNK_BYTES + self._chunk_bytes
         while left and size < limit:
             key = left[-1]
@@ -224,9 +224,10 @@ class CopySender:
         removed: tuple[list[bytes], list[int]],
         entries: tuple[list[bytes], list[bytes]],
     ) -> int:
-        """Gather tombstones, like `_gather`. What was put since then has gone along with the writes.
+        """Gather tombstones, like `_gather`. A key that was put since has reached the destination as a write.
 
-        What was put for a time goes once more: the destination did not know that it stands over a tombstone.
+        If it was put with a time to live, it is sent once more: the destination did not know that the value replaced a
+        tombstone.
         """
         size = CHUNK_BYTES
         while left and size < CHUNK_BYTES + self._chunk_bytes:
@@ -244,7 +245,8 @@ class CopySender:
 
 
 def _ttls(store: MapStore, keys: list[bytes], now: Millis) -> list[Millis]:
-    """Return how much longer each entry lives, in the form of a chunk."""
+    """Return the remaining time of each entry, negative where its expiry leaves a tombstone; empty: no entry
+    expires."""
     covering = store.covering
     ttls = [store.remaining_ms(key, now) * (-1 if key in covering else 1) for key in keys]
     return ttls if any(ttls) else []
@@ -260,7 +262,7 @@ def _forgotten(replica: Replica) -> tuple[Forgotten, ...]:
 
 
 class IncomingCopy:
-    """The destination's end of one copy: a replica that grows beside what was there."""
+    """The destination's end of one copy: a replica that grows beside the old one."""
 
     __slots__ = ("_copy_id", "_expected", "base_version", "of", "ordered_by", "replica", "source")
 
@@ -268,7 +270,8 @@ class IncomingCopy:
         self.source = source
         self.of = start.of
         self.base_version = start.base_version
-        """The partition's version for which the migration was ordered; 0: for a backup that the table lists already."""
+        """The partition's version for which the migration was ordered; 0: this member is a backup in the table
+        already."""
         self.ordered_by = start.ordered_by
         self.replica = Replica(start.epoch, start.seq, source)
         self.replica.deduplication = Deduplication(start.outcomes)
@@ -290,7 +293,7 @@ class IncomingCopy:
             self.replica.map(chunk.map).tombstones.update(zip(chunk.removed, chunk.removed_at, strict=True))
         if chunk.journal is not None:
             self._take_journal(chunk.journal)
-        # Behind the rest: what one map has purged must not pass to another one that is made for its first entry.
+        # Last, because a store that is made later would inherit `purged_to` of the replica.
         for each in chunk.forgotten:
             if each.map:
                 store = self.replica.map(each.map)
@@ -301,7 +304,7 @@ class IncomingCopy:
     def _take_journal(self, part: JournalPart) -> None:
         replica = self.replica
         if part.lineages:
-            # One that began here by a write, beside entries that had yet to come, is not the owner's.
+            # A journal that a write began here, while entries were still to come, differs from the owner's: replace it.
             replica.keep_journal(part.map, MapJournal.of_part(part, replica.epoch, replica.ruler))
         if (journal := replica.journals.get(part.map)) is not None and journal.origin == part.origin:
             journal.fill(part)

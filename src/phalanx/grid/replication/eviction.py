@@ -1,20 +1,20 @@
-"""Entries of bounded maps, dropped by the owner where there are too many.
+"""Evict entries of bounded maps, at the owner.
 
-A bound is of a whole map (`MapSettings.max_entries`); each partition holds its share of it, and evicts when it has more. It
-evicts what was written longest ago, by the stamps of the writes: these are the same on every replica and after every
-failover, so an owner goes on where the one before it was. Reads do not count. What a merge brings has the stamp of its write.
-Whose time is over ends first; no partition evicts below its share.
+A bound is of a whole map (`MapSettings.max_entries`); each partition has its share of it, and evicts when it has more.
+It evicts the entries with the oldest writes, by their stamps: these are the same on every replica and after every
+failover, so a new owner continues where the one before it stopped. Reads do not count. Entries that a merge brings have
+the stamps of their writes. Expired entries are dropped first; no partition evicts below its share.
 
-An eviction is a write of its own, behind the one that was too much, and nobody waits for it: the owner says which keys are
-gone, and its backups do not work it out. A write evicts as many as it may have brought, and some more; what is still too much
-then, because a bound was lowered or a step has written many rows, goes in turns.
+An eviction is a write of its own, after the write that exceeded the share, and no caller waits for it. The owner names
+the keys; its backups compute nothing. A write evicts as many entries as it may have added, and some more. The rest,
+after a bound was lowered or a step has written many rows, is evicted in turns.
 
-Settings are for any number of maps, and each partition may hold thousands: when a bound has changed, or an owner, the maps
-are looked at in turns, too. A write looks at its own map only.
+Any number of maps may be bounded, and a partition may hold thousands of maps: after a change of bounds or of the owner,
+all maps are checked in turns, too. A write checks only its own map.
 
-The oldest are found by ranking all entries of the partition now and then (`MapStore.oldest`), a few thousand in a turn: while a
-large partition is ranked it evicts nothing, and holds more than its share by what is written in that time (a second or two
-with a million entries, once in a quarter of a million evictions).
+The oldest entries are found by ranking all entries of a map in the partition now and then (`MapStore.oldest`), a few
+thousand in a turn. During the ranking of many entries nothing is evicted, so the partition exceeds its share by the
+writes of that time (a second or two with a million entries, once in a quarter of a million evictions).
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.wire.messages import ReplicateRemove
 
 KEYS_AT_ONCE = 200
-"""Of one eviction."""
+"""The most keys of one eviction."""
 WITH_A_WRITE = 200
-"""Entries that a write evicts besides those that it may have brought."""
+"""Entries that a write evicts besides as many as it may have added."""
 IN_A_TURN = 1_000
-"""Entries that are evicted in one turn, of all partitions."""
+"""Entries evicted in one turn, in all partitions together."""
 LOOKED_AT_IN_A_TURN = 2_000
-"""Maps of which it is looked in one turn whether they are too large, in all partitions; each takes about a microsecond."""
+"""Maps whose size is checked in one turn, in all partitions together; each takes about a microsecond."""
 PAUSE_MS: Millis = 5
 """Between two turns."""
 SEALED_PAUSE_MS: Millis = 100
-"""The same, where all that is left to evict is in sealed partitions."""
+"""Between two turns, while only sealed partitions have something to evict."""
 
 
 class _Due:
-    """A partition that may hold too much."""
+    """A partition in which maps may exceed their shares."""
 
     __slots__ = ("looks_at_all", "names", "owned")
 
     def __init__(self, owned: OwnedPartition) -> None:
         self.owned = owned
         self.names: dict[str, None] = {}
-        """Maps that may be too large, from the end on."""
+        """Maps that may exceed their shares, to be checked from the end on."""
         self.looks_at_all = False
-        """Whether any of its maps may be."""
+        """Whether all its maps are to be checked."""
 
 
 class Evictor:
-    """What one member does about maps that are bounded, in the partitions that it owns."""
+    """Evicts entries of bounded maps in the partitions that this member owns."""
 
     def __init__(self, leader: Leader, plan: MapPlan) -> None:
         self._leader = leader
         self.is_on = plan.has_bounds
-        """Whether some map may be bounded."""
+        """Whether any map may be bounded."""
         self._due: dict[int, _Due] = {}
         self._look_at: Millis | None = None
 
@@ -68,7 +68,7 @@ class Evictor:
         return f"Evictor(is_on={self.is_on}, due={list(self._due)})"
 
     def on_plan(self, plan: MapPlan) -> None:
-        """These settings hold from now on; the partitions are told of one by one."""
+        """Take new settings; `look_at` is then called for each partition."""
         self.is_on = plan.has_bounds
 
     def share(self, name: str) -> int:
@@ -77,7 +77,7 @@ class Evictor:
         return 0 if is_hidden(name) else table.maps.of(name).share(table.partition_count)
 
     def after_write(self, owned: OwnedPartition, name: str, written: int, now: Millis) -> None:
-        """So many keys of a map were written, and their backups told."""
+        """Evict what a write of `written` keys has brought a map above its share; note the map if some is left."""
         share = self.share(name)
         store = owned.replica.maps.get(name)
         if not share or store is None or len(store.entries) <= share:
@@ -87,12 +87,12 @@ class Evictor:
             self._note(owned, now).names[name] = None
 
     def look_at(self, owned: OwnedPartition, now: Millis) -> None:
-        """The owner, its maps, or what they are to be like may be others than before."""
+        """Check all maps of a partition later: it has a new owner, or other settings."""
         if self.is_on and owned.replica.maps:
             self._note(owned, now).looks_at_all = True
 
     def let_go(self, partition: int) -> None:
-        """It is not owned here any more."""
+        """Forget a partition that is not owned here any more."""
         self._due.pop(partition, None)
 
     def next_deadline(self) -> Millis | None:
@@ -104,7 +104,7 @@ class Evictor:
         left, looks, sealed = IN_A_TURN, LOOKED_AT_IN_A_TURN, self._leader.sealed
         for due in list(self._due.values()):
             if due.owned.number in sealed:
-                continue  # What it holds stays as its next owner has it; it may be this one again.
+                continue  # Its content must stay equal to its next owner's. That may be this member again.
             if due.looks_at_all:
                 due.names, due.looks_at_all = dict.fromkeys(reversed(due.owned.replica.maps)), False
             while due.names and left > 0 and looks > 0:
@@ -127,7 +127,10 @@ class Evictor:
         return due
 
     def _bring_down(self, owned: OwnedPartition, name: str, limit: int, now: Millis) -> int:
-        """Trim a map if it is too large, or go on to rank its entries: then that is all in this turn. How many are gone."""
+        """Trim a map that exceeds its share, or continue the ranking of its entries, which takes the rest of the turn.
+
+        Returns how many entries were dropped; `limit` if it ranked.
+        """
         share, store = self.share(name), owned.replica.maps.get(name)
         if store is None or not 0 < share < len(store.entries):
             return 0
@@ -139,7 +142,7 @@ class Evictor:
         return gone
 
     def trim(self, owned: OwnedPartition, name: str, share: int, limit: int, now: Millis) -> int:
-        """Bring a map down to its share, or drop as many entries as the limit says; how many it was."""
+        """Drop entries until a map is down to its share, at most `limit`. Return how many were dropped."""
         store = owned.replica.maps[name]
         over, left = len(store.entries) - share, limit
         while over > 0 and left > 0 and (ended := store.take_expired(now, min(left, KEYS_AT_ONCE))):

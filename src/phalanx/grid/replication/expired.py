@@ -1,4 +1,4 @@
-"""Entries whose time is over, dropped by their owner: when it finds them, or before something is written over them."""
+"""Removal of expired entries by their owner: when it finds them, or before a write replaces them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phalanx.wire.messages import ReplicateRemove
 
 
 def remove_ended(leader: Leader, owned: OwnedPartition, name: str, keys: list[bytes], now: Millis) -> None:
-    """Drop entries whose time is over; nobody waits for it."""
+    """Remove expired entries by a write that no caller waits for."""
     store = owned.replica.map(name)
     ended_at = leader.clock.stamp(now) if store.journal is not None else 0
     removal = ReplicateRemove(*owned.next_head(), name, keys, store.end_stamps(keys), None, ended_at)
@@ -21,9 +21,9 @@ def remove_ended(leader: Leader, owned: OwnedPartition, name: str, keys: list[by
 def end_before_write(
     leader: Leader, owned: OwnedPartition, name: str, keys: Iterable[bytes] | None, now: Millis
 ) -> None:
-    """Remove expired entries of a map with a journal before they are written over, with an event each.
+    """Remove expired entries of a map with a journal before a write replaces them, so that each gets an event.
 
-    `keys`: what will be written; None: all. Whose time is over, the owner says: a backup must not work it out by itself.
+    `keys`: those that will be written; None: all. The owner decides expiry; a backup must not decide it by itself.
     """
     store = owned.replica.maps.get(name)
     if store is None or store.journal is None or not store.expires_at:

@@ -1,7 +1,7 @@
-"""Entries whose time is over, dropped by the owner little by little; reads never see them in between.
+"""Remove expired entries at the owner, little by little; reads never see them meanwhile.
 
-Only maps are looked at that have entries which expire. A million entries may end in the same millisecond: a turn drops some,
-and the next one goes on where it stopped.
+Only maps with entries that expire are visited. A million entries may expire in the same millisecond: a turn removes
+some, and the next turn continues.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from phalanx.grid.replication.leader import Leader
 from phalanx.grid.replication.owned_partition import OwnedPartition
 
 KEYS_AT_ONCE = 200
-"""Of one map and one write to the backups."""
+"""The most keys removed by one write."""
 IN_A_TURN = 1_000
-"""Entries that are dropped in one turn, and maps that are looked at, together."""
+"""The most entries removed and maps visited in one turn, added up."""
 PAUSE_MS: Millis = 5
 """Between two turns of a round."""
 ROUND_MS: Millis = 100
-"""Between two looks at the same map."""
+"""Between two rounds over all maps."""
 
 
 class Expirer:
-    """What one member does about entries that expire, in the partitions that it owns."""
+    """Removes expired entries in the partitions that this member owns."""
 
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
         self._left: list[tuple[int, str]] = []
-        """Partitions and maps to be looked at in this round, from the end on."""
+        """Partitions and maps still to be visited in this round, from the end on."""
         self._due_at: Millis = 0
 
     def __repr__(self) -> str:
         return f"Expirer({self._leader.expiring}, left={len(self._left)})"
 
     def take_over(self, owned: OwnedPartition) -> None:
-        """The partition is owned here from now on."""
+        """Take a partition that this member now owns."""
         if names := {name: None for name, store in owned.replica.maps.items() if store.expires_at}:
             self._leader.expiring[owned.number] = names
 
     def let_go(self, partition: int) -> None:
-        """It is not owned here any more."""
+        """Forget a partition that is not owned here any more."""
         self._leader.expiring.pop(partition, None)
 
     def next_deadline(self) -> Millis | None:
@@ -62,9 +62,9 @@ class Expirer:
         self._due_at = now + (PAUSE_MS if self._left else ROUND_MS)
 
     def _expire(self, partition: int, name: str, most: int, now: Millis) -> int:
-        """Drop at most so many entries of a map; how many it was."""
+        """Remove at most `most` expired entries of a map. Return how many were removed."""
         leader, names = self._leader, self._leader.expiring.get(partition, {})
-        # What a sealed partition holds stays as its new owner has it.
+        # The content of a sealed partition must stay equal to its next owner's.
         owned = leader.owned[partition] if partition < len(leader.owned) else None
         if owned is None or name not in names:
             return 0

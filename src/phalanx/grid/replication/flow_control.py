@@ -1,14 +1,14 @@
-"""When the next chunk of a copy goes: so that those who wait for this member or the destination hardly notice.
+"""Decide when to send the next chunk of a copy, so that callers of this member and of the destination hardly notice.
 
-Between two chunks of all the copies that one member sends lies a gap, in which its loop and the destination's serve
-others. How much others wait is felt in two ways, both by the times of inputs alone:
+Between two chunks of all copies that a member sends there is a gap, in which its loop and the destination's serve
+requests. How long requests wait is estimated in two ways, both from the times of inputs alone:
 
-* the way of a chunk and of its acknowledgement takes longer than the shortest such way did. What both loops and the
-  connections between them have to do besides stands in that queue, as a request would.
+* the round trip of a chunk and its acknowledgement takes longer than the shortest one did: the chunk waits in the
+  queues of both loops and of the connections, as a request would.
 * this member is woken later than it asked for.
 
-Longer than the target: the gap doubles. Otherwise it shrinks a little. It has an upper bound, so a copy always ends;
-and a copy that callers wait for (of a backup that counts, and is not in step) does not heed it.
+If the delay exceeds the target, the gap doubles; otherwise it shrinks a little. It has an upper bound, so a copy always
+ends. A copy that callers wait for (of a backup that counts, and is not in sync) always uses the least gap.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from collections.abc import Callable
 from phalanx.common.ids import MemberId, Millis
 
 GAP_MS = 2
-"""The least gap: even in an idle cluster others have a turn between two chunks."""
+"""The least gap: even in an idle cluster other work has a turn between two chunks."""
 MAX_GAP_MS = 12
 FORGET_MS = 10_000
-"""The shortest way that was seen counts for so long: the network may have changed."""
+"""The shortest round trip is valid for so long: the network may change."""
 
 Chunk = Callable[[Millis], int]
-"""Sends the next chunk of a copy, and returns about how many bytes it has (0: that copy has none to send any more)."""
+"""Sends the next chunk of a copy, and returns about how many bytes it has (0: the copy has nothing more to send)."""
 
 
 class CopyLane:
-    """Chunks that wait for their turn, each of another copy or behind another one of its copy."""
+    """A queue of chunks that wait for their turn; one copy may have several in it."""
 
     __slots__ = ("allowance", "chunks", "next_at")
 
     def __init__(self) -> None:
         self.chunks: deque[Chunk] = deque()
-        """In the order in which they go."""
+        """In the order of sending."""
         self.next_at: Millis = 0
-        """When chunks may go again."""
+        """When the next turn begins."""
         self.allowance = 0
-        """Bytes that may still go before that: small chunks share a turn."""
+        """Bytes that may still be sent in this turn: small chunks share a turn."""
 
     def go_on(self, now: Millis, gap_ms: Millis, bytes_at_once: int) -> None:
-        """Send what may go now."""
+        """Send the chunks that may be sent now."""
         while self.chunks:
             if now >= self.next_at:
                 self.next_at, self.allowance = now + gap_ms, bytes_at_once
@@ -52,7 +52,7 @@ class CopyLane:
 
 
 class CopyPacer:
-    """Of all copies that one member sends."""
+    """Paces all copies that one member sends."""
 
     __slots__ = ("_chunk_bytes", "_felt_at", "_shortest", "_target_ms", "_urgent", "_usual", "gap_ms")
 
@@ -62,17 +62,17 @@ class CopyPacer:
         self.gap_ms: Millis = GAP_MS
         self._usual = CopyLane()
         self._urgent = CopyLane()
-        """Of copies that callers wait for."""
+        """The lane of copies that callers wait for."""
         self._felt_at: Millis = 0
-        """When the gap grew last: the way of what was sent before says nothing of the new one."""
+        """When the gap grew last: round trips of chunks sent before that say nothing of the new gap."""
         self._shortest: dict[MemberId, tuple[Millis, Millis]] = {}
-        """Destination to the shortest way of a chunk and its acknowledgement, and when that was seen."""
+        """Destination to its shortest round trip, and when that was measured."""
 
     def __repr__(self) -> str:
         return f"CopyPacer(gap_ms={self.gap_ms}, waiting={len(self._usual.chunks)}, urgent={len(self._urgent.chunks)})"
 
     def take(self, chunk: Chunk, now: Millis, *, urgent: bool) -> None:
-        """Send a chunk as soon as it may go: now, or in a later turn."""
+        """Send a chunk now, or in a later turn."""
         lane = self._urgent if urgent else self._usual
         lane.chunks.append(chunk)
         lane.go_on(now, GAP_MS if urgent else self.gap_ms, self._chunk_bytes)
@@ -90,7 +90,7 @@ class CopyPacer:
         self._usual.go_on(now, self.gap_ms, self._chunk_bytes)
 
     def on_ack(self, member: MemberId, sent_at: Millis, now: Millis) -> None:
-        """A chunk that was sent to a member at that time is acknowledged."""
+        """Take the acknowledgement of a chunk that was sent at `sent_at`, and adjust the gap."""
         took_ms = now - sent_at
         shortest, seen_at = self._shortest.get(member, (took_ms, now))
         if took_ms <= shortest or now - seen_at >= FORGET_MS:

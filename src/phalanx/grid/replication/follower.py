@@ -1,9 +1,9 @@
 """The backup's side of replication: replicas of partitions that other members own.
 
-A replica applies the writes of one owner's rule in the order of their numbers, and acknowledges the greatest number
-up to which it has all of them. A write of another rule, or out of order, changes nothing. Who says that it owns the
-partition is believed if the installed table says so too, or may be too old to know it; and it first asks whether both
-hold the same.
+A replica applies the writes of one owner in the order of their sequence numbers, and acknowledges the greatest number
+up to which it has all of them. A write of another owner or epoch, or out of order, changes nothing. A member that
+claims to own the partition is believed if the installed table says so, or may be too old to know it. A new owner first
+probes whether both hold the same.
 """
 
 from __future__ import annotations
@@ -53,33 +53,34 @@ class Follower:
         clock: GridClock,
         discarded: DeferredFree,
     ) -> None:
-        """`is_former`: whether another master has come after this one, and stands behind the installed table. `discarded`
-        takes what is dropped."""
+        """`is_former`: whether a master has a successor, which has published or confirmed the installed table.
+        `discarded` frees what is dropped."""
         self.this = this
         self.replicas: dict[int, Replica] = {}
         """Partition to a complete replica."""
         self.copies: dict[int, IncomingCopy] = {}
-        """Partition to a copy that is arriving, or has arrived and is not in the table yet."""
+        """Partition to a copy that is arriving."""
         self.incoming: dict[int, ActiveMigration] = {}
-        """Partition to the migration to this member for which a copy arrives or has arrived, and whose outcome is open."""
+        """Partition to the migration to this member for which a copy arrives or has arrived, and whose outcome is
+        open."""
         self.acks: dict[MemberId, dict[int, ReplicateAck]] = {}
-        """Owner and partition to what the owner is to be told at the end of this input."""
+        """Owner and partition to the acknowledgement that is sent at the end of this input."""
         self.deferred_free = discarded
         self.undivided = UndividedReplicas(self.replicas, self.deferred_free)
-        """Replicas of partitions of a smaller count."""
+        """Replicas of partitions that the table has split and this member has not."""
         self._owns = owns
         self._is_former = is_former
         self._out = outbox
         self._clock = clock
         self._table: PartitionTable | None = None
         self.view = ViewId()
-        """The installed one."""
+        """The installed view."""
 
     def on_replicate(self, sender: MemberId, message: Mutation, now: Millis) -> None:
         partition = message.partition
         if self._owns(partition):
             return
-        # Should this member own the partition next, its writes must be newer than what it holds.
+        # If this member becomes the owner next, the stamps of its writes must be greater than those that it holds.
         if type(message) is ReplicatePut:
             self._clock.observe_stored(message.values, now)
         elif type(message) is ReplicateRemove:
@@ -95,7 +96,7 @@ class Follower:
         if self.undivided and (undivided := self.undivided.of_old_rule(partition, message.epoch, sender)) is not None:
             replica = undivided
         if replica is None or replica.epoch != message.epoch or replica.ruler != sender:
-            # Without an answer the owner, which takes this one for a backup in sync, would wait for ever.
+            # The owner takes this member for a backup in sync: without an answer it would wait for ever.
             if self._believes(sender, partition, message.epoch) and self._may_hold(partition, message.epoch):
                 self._out.send(sender, ProbeAnswer(partition, message.epoch, -1))
             return
@@ -108,7 +109,7 @@ class Follower:
             acks[partition] = ReplicateAck(partition, message.epoch, replica.seq)
 
     def acknowledge(self) -> None:
-        """Tell owners which of the writes of this input are applied here."""
+        """Send the acknowledgements of the writes that this input has applied."""
         for owner, acks in self.acks.items():
             told = list(acks.values())
             self._out.send(owner, told[0] if len(told) == 1 else ReplicateAcks(told))
@@ -125,7 +126,7 @@ class Follower:
             self.undivided.go_on((partition,))
         replica = self._find(partition)
         if replica is None and message.base_epoch == 0 and message.base_seq == 0:
-            # A partition that nobody has written to yet begins empty everywhere.
+            # A partition without any write yet begins empty at all members.
             replica = self.replicas[partition] = Replica()
         in_sync_to = -1
         if replica is not None:
@@ -135,7 +136,7 @@ class Follower:
             if (replica.epoch, replica.ruler) == (epoch, sender):
                 in_sync_to = replica.seq
         if self.undivided.lacks(partition):
-            # It follows the owner from now on, and says so when it can take writes.
+            # The replica follows the owner from now on, and answers when it can take writes.
             self.undivided.questions[partition] = sender, message
         else:
             self._out.send(sender, ProbeAnswer(partition, epoch, in_sync_to))
@@ -153,7 +154,7 @@ class Follower:
             is_wanted = self._may_hold(partition, message.epoch)
         self.undivided.begin_for(partition)
         if is_wanted and not self._owns(partition) and self._believes(sender, partition, message.epoch):
-            # It is the answer to a question that was asked before: one that still waits is older.
+            # The copy follows from an earlier probe, so a probe that still waits here is obsolete.
             self.undivided.questions.pop(partition, None)
             self.drop_copy(partition)
             self.copies[partition] = IncomingCopy(sender, message)
@@ -172,7 +173,7 @@ class Follower:
         copy.apply(message, now)
         self._out.send(sender, CopyAck(partition, message.copy_id, message.index))
         if message.last:
-            # The old state goes only now, when the new one is whole.
+            # The old replica is dropped only now, when the new one is complete.
             del self.copies[partition]
             self._drop(partition)
             self.replicas[partition] = copy.replica
@@ -180,13 +181,13 @@ class Follower:
             self._out.send(sender, ReplicateAck(partition, copy.replica.epoch, copy.replica.seq))
 
     def on_link_lost(self, peer: MemberId) -> None:
-        """A copy is whole only if nothing of it was lost: what has not arrived completely is dropped."""
+        """Drop the incomplete copies from a peer whose connection is lost: some of their messages may be lost."""
         for partition in [p for p, copy in self.copies.items() if copy.source == peer]:
             self.drop_copy(partition)
             self.incoming.pop(partition, None)
 
     def drop_copy(self, partition: int) -> None:
-        """End a copy that arrives, if there is one."""
+        """Drop the copy of a partition that is arriving, if there is one."""
         copy = self.copies.pop(partition, None)
         if copy is not None:
             self.deferred_free.add(copy.replica)
@@ -196,23 +197,24 @@ class Follower:
         self.deferred_free.add(self.replicas.pop(partition, None))
 
     def _find(self, partition: int) -> Replica | None:
-        """The replica that is here, also one that is not whole before another one is divided."""
+        """Return the replica of a partition, also a child of a split that is not complete yet; None: there is none."""
         return self.replicas.get(partition) or self.undivided.child(partition)
 
     def _held(self) -> Mapping[int, Replica]:
-        """All of them."""
+        """Return all replicas by partition, with the children of splits that are not complete yet."""
         return self.replicas | self.undivided.children() if self.undivided.is_under_way else self.replicas
 
     def follow_table(
         self, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool], *, reconfirmed: bool
     ) -> None:
-        """Drop what the table gives to others, except copies that the master has yet to decide about.
+        """Drop the replicas for which the table does not list this member, except copies that the master may yet
+        commit.
 
-        A replica of an epoch that the table does not know yet stays: its owner works by a newer table, which is on its
-        way here and may list this member. `reconfirmed`: another master than before stands behind the table.
+        A replica of an epoch that the table does not know yet stays: its owner has a newer table, which is on its way
+        here and may list this member. `reconfirmed`: another master than before has published or confirmed the table.
         """
         if not table.version:
-            return  # It assigns nothing, and says nothing of how many partitions there are.
+            return  # Such a table assigns nothing, and its number of partitions means nothing.
         if self._table is None:
             for partition in [p for p, copy in self.copies.items() if copy.of != table.partition_count]:
                 self.drop_copy(partition)
@@ -246,7 +248,10 @@ class Follower:
     def divide(
         self, held: dict[int, Replica], of: int, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool]
     ) -> None:
-        """The table has divided the partitions. `held`: what this member owned of them; copies of them break off."""
+        """Split the replicas as the table says; drop copies under way. `held`: the replicas that this member owned.
+
+        `of`: the number of partitions before.
+        """
         self.undivided.begin_all()
         for partition in sorted(self.incoming):
             self._finalize(self.incoming.pop(partition), table, outcomes)
@@ -270,11 +275,11 @@ class Follower:
     def _finalize(
         self, state: ActiveMigration, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool]
     ) -> None:
-        """The table tells how a migration to this member has ended."""
+        """Record how a migration to this member has ended, as the table says."""
         step, partition = state.migration, state.partition
         before, after = step.destination_current_index, step.destination_new_index
         version = table.versions[partition]
-        # What this member has committed itself is not in the master's list yet.
+        # A commit of this member itself may not be among the master's outcomes yet.
         by_itself = version == state.base_version + 1 and table.slots(partition)[after:][:1] == (self.this,)
         committed = outcomes.get((partition, state.base_version), by_itself)
         self._out.record(
@@ -284,10 +289,11 @@ class Follower:
     def _end_former_order(
         self, partition: int, table: PartitionTable, outcomes: Mapping[tuple[int, int], bool], *, reconfirmed: bool
     ) -> None:
-        """Let go of a copy that was ordered by a master after which another one has come: it is not going to be committed.
+        """Drop a copy whose master has a successor: it will not be committed.
 
-        1. On one side of a cut M orders O to copy a partition in its version 7 to this member. 2. This member goes on with
-        N, who found it in version 5, and may never pass 7. What N orders itself may come ahead of N's first table.
+        1. On one side of a cut M orders O to copy a partition in its version 7 to this member. 2. This member goes on
+        with master N, which found the partition in version 5. N's versions may never pass 7, so the version alone would
+        keep the copy. An order of N itself may arrive before N's first table.
         """
         copy, replica = self.copies.get(partition), self.replicas.get(partition)
         held = copy or replica
@@ -297,14 +303,14 @@ class Follower:
         if replica is not None and self._is_over(replica.ordered_by):
             replica.ordered_for, replica.ordered_by = -1, None
             if reconfirmed:
-                self._drop(partition)  # Nor does the rule count of which the new master's table does not know.
+                self._drop(partition)  # The new master's table does not know its owner's rule either.
         self._finalize(self.incoming.pop(partition), table, outcomes)
 
     def _is_over(self, ordered_by: MemberId | None) -> bool:
         return ordered_by is not None and self._is_former(ordered_by)
 
     def refusal_to_commit(self, message: MigrationCommit) -> str | None:
-        """Why this member is not what the commit of a migration takes it for; None: it is."""
+        """Say why this member must refuse to commit a migration; None: it can commit."""
         replica = self.replicas.get(message.partition)
         if replica is None:
             return "the replica is not complete"
@@ -321,7 +327,7 @@ class Follower:
         return None
 
     def unknown_rules(self) -> list[Rule]:
-        """The rules that replicas here follow, where they are newer than the table."""
+        """Return the rules that replicas here follow and that are newer than the table."""
         table = self._table
         return [
             Rule(partition, replica.epoch, replica.ruler, replica.seq)
@@ -337,11 +343,11 @@ class Follower:
         self.incoming.clear()
 
     def _end_unknown_rules(self, table: PartitionTable) -> None:
-        """Follow nobody whose rule the new master's table does not know, and hold what is here as this member's own.
+        """Stop following owners whose rule the new master's table does not know. The replicas stay, under no owner.
 
-        1. Master M makes L the owner of a partition and dies when only L has heard of it. 2. L has already asked B, its
-        backup, to follow. 3. L dies. The next master never hears of L's rule, and may give another owner the same
-        epoch, or a lower one: B must not wait for a rule that will not come.
+        1. Master M makes L the owner of a partition and dies when only L has the table. 2. L has already probed B, its
+        backup, and B follows L. 3. L dies. The next master never hears of L's rule, and may give another owner the same
+        epoch, or a lower one. B must be able to follow that owner.
         """
         for partition, replica in self._held().items():
             if replica.epoch > table.versions[partition]:
@@ -349,20 +355,23 @@ class Follower:
                 replica.begin_rule(table.births[partition], f"none, at {self.this}")
 
     def _is_older_than_loss(self, replica: Replica, partition: int, table: PartitionTable) -> bool:
-        """Whether the partition was lost since: what is here was not in the table, and may miss confirmed writes.
+        """Whether the partition was lost after this replica's epoch, so that the replica may lack confirmed writes.
 
-        1. A new master publishes the table that it found, then one in which O begins a lost partition anew, with B as its
-        backup. 2. O has both; B, by the table before, follows O and confirms writes. 3. The first one comes to B: it does
-        not know O's rule, and so B follows nobody. 4. The second one comes. What B has it has heard of O since the loss.
+        An exception is a replica that followed the owner of the new partition for a while: 1. A new master publishes
+        the table that it found, then one in which O begins a lost partition anew, with B as its backup. 2. O has both
+        tables; B has an older one, follows O and confirms writes. 3. The first table comes to B. It does not know O's
+        rule, so B follows nobody. 4. The second table comes. B has its entries from O, since the loss, and keeps them
+        (`Replica.ended`).
         """
         birth = table.births[partition]
         begins_here = table.owner(partition) == self.this and table.versions[partition] == birth
         return replica.epoch < birth and (replica.ended < birth or begins_here)
 
     def _believes(self, sender: MemberId, partition: int, epoch: int) -> bool:
-        """Whether the sender may own the partition since that epoch.
+        """Whether the sender may be the partition's owner since that epoch.
 
-        By a table that is older than what the present replica follows it may not: that table's owner is deposed.
+        If the table is older than the rule that the replica here follows, the table's owner is deposed and not
+        believed.
         """
         table, replica = self._table, self._find(partition)
         followed = replica.epoch if replica is not None else -1
@@ -372,7 +381,8 @@ class Follower:
         return (followed <= known and table.owner(partition) == sender) or epoch > max(followed, known)
 
     def _may_hold(self, partition: int, epoch: int) -> bool:
-        """Whether the table lists this member, is too old to know the owner's epoch, or may yet list it for its copy."""
+        """Whether the table lists this member, is too old to know the owner's epoch, or may yet list this member
+        because of its copy."""
         table, replica = self._table, self.replicas.get(partition)
         if table is None or epoch > table.versions[partition] or self.this in table.replicas(partition):
             return True

@@ -1,6 +1,6 @@
-"""The owner's side of journals: which of its maps have one, and what a reader of one is told.
+"""The owner's side of journals: which of its maps have one, and the answers to readers.
 
-A journal begins, changes its size or ends with a numbered write, so that it does so behind the same write everywhere.
+A journal begins, changes its size or ends by a numbered write, so it does so after the same write on all replicas.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from phalanx.grid.replication.owned_partition import OwnedPartition
 from phalanx.wire.messages import JournalReply, ReadJournal, ReplicateJournal
 
 REPLY_BYTES = 8 * 1024 * 1024
-"""A reply with many events ends here."""
+"""The most bytes of events in one reply."""
 REPLY_EVENTS = 5_000
-"""And here, for a member serves others between two replies."""
+"""The most events in one reply: between two replies the member serves other requests."""
 
 
 class JournalChanges:
-    """Which journals are to be another one by a newer table: worked out once for all partitions.
+    """The journals whose settings a new table changes, computed once for all partitions.
 
-    A thousand maps may have a journal, and every change of any setting comes with a table for all partitions.
+    A thousand maps may have a journal, and each change of any setting comes with a table for all partitions.
     """
 
     def __init__(self, leader: Leader) -> None:
@@ -32,7 +32,7 @@ class JournalChanges:
         self._names: list[str] = []
 
     def on_plan(self, plan: MapPlan) -> None:
-        """These settings hold from now on."""
+        """Take new settings, and find out which journals they change."""
         before, after = self._after, plan.journals
         if after is before or after == before:
             return
@@ -40,7 +40,7 @@ class JournalChanges:
         self._names = [name for name in dict.fromkeys((*before, *after)) if before.get(name) != after.get(name)]
 
     def follow(self, owned: OwnedPartition, now: Millis) -> None:
-        """Let the journals of an owned partition be as the table says, unless it is sealed: then its next owner does so."""
+        """Bring the journals of an owned partition to the table's settings; if it is sealed, its next owner does so."""
         leader, replica, wanted, followed = self._leader, owned.replica, self._after, owned.journals
         if followed is wanted or owned.number in leader.sealed or leader.table.owner(owned.number) != leader.this:
             return
@@ -51,7 +51,7 @@ class JournalChanges:
 
 
 def _follow(leader: Leader, owned: OwnedPartition, name: str, settings: JournalSettings | None, now: Millis) -> None:
-    """Let one journal be as the table says; None: there is to be none."""
+    """Bring one journal to its settings; None: the map is to have no journal."""
     journal = owned.replica.journals.get(name)
     capacity, max_bytes = (settings.capacity, settings.max_bytes) if settings is not None else (0, 0)
     if (journal.capacity, journal.max_bytes) == (capacity, max_bytes) if journal is not None else not capacity:
@@ -60,19 +60,20 @@ def _follow(leader: Leader, owned: OwnedPartition, name: str, settings: JournalS
 
 
 def read_journal(owned: OwnedPartition, request: ReadJournal) -> JournalReply:
-    """Events from a position on, as far as they may be read; where it is none of this journal, that and no event."""
+    """Return the committed events from a position on; no events, but the bounds, if the position is not in this
+    journal."""
     journal = owned.replica.journals.get(request.map)
     if journal is None:
         return _reply(request, 0, (0, 0, 0), 0, [])
     end, start = owned.readable(request.map), request.sequence
-    # Who is told to go on from the oldest event must not get ahead of what may be read.
+    # A reader that is sent to the oldest event must not get ahead of the committed events.
     oldest = min(journal.first, end)
     known_to = journal.end_of(request.lineage) if request.lineage else journal.next
     if known_to is None:
         known_to = -1
     if request.limit <= 0 or not oldest <= start < end or start > known_to:
         return _reply(request, journal.lineage_at(end), (oldest, end, known_to), start, [])
-    # All of one lineage: so it goes with the place behind each of them, too.
+    # All events of a reply are of one lineage, so that it is right for the position after each of them.
     stop = min(end, start + min(request.limit, REPLY_EVENTS), journal.end_of(journal.lineage_at(start + 1)) or end)
     events = _as_many_as_fit(journal.read(start, stop), min(request.max_bytes, REPLY_BYTES))
     return _reply(request, journal.lineage_at(start + len(events)), (oldest, end, known_to), start, events)
@@ -87,7 +88,7 @@ def _reply(
 
 
 def _as_many_as_fit(events: list[Event], max_bytes: int) -> list[Event]:
-    """The first events, as many as one reply may hold; at least one."""
+    """Return the first events, as many as fit into `max_bytes`, but at least one."""
     size = 0
     for number, (_, key, stored, old, _) in enumerate(events):
         size += EVENT_BYTES + len(key) + len(stored or b"") + len(old or b"")

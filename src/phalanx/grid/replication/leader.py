@@ -1,7 +1,7 @@
-"""The leader's side of this member: the partitions that it owns, and the one door through which their replicas change.
+"""The partitions that this member owns, and the one function through which their replicas change (`commit`).
 
-The machines of the grid that act on owned partitions (expiry, eviction, staging, migrations, work in turns) are given the
-leader. Which partitions are owned, the table says: `GridService` follows it.
+The machines that act on owned partitions (expiry, eviction, staging, migrations, work in turns) get the leader. The
+table says which partitions are owned; `GridService` follows it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from phalanx.wire.messages import BulkRequest, ErrorReply, KeyRequest, Mutation,
 
 
 class Leader:
-    """Owned partitions, by what they do at present: answer, are sealed, or wait."""
+    """The owned partitions by their state: answering, sealed or waiting."""
 
     def __init__(
         self,
@@ -39,25 +39,26 @@ class Leader:
         self.guard = guard
         self.max_maps = config.max_maps
         self.table = table
-        """The installed one."""
+        """The installed table."""
         self.table_at: Millis = 0
-        """When it was installed."""
+        """When the table was installed."""
         self.owned: list[OwnedPartition | None] = [None] * config.partition_count
-        """By partition: those that are owned here and answer."""
+        """By partition number: the partitions that are owned here and answer requests; None: all others."""
         self.sealed: dict[int, OwnedPartition] = {}
-        """Those whose ownership moves, and which answer nothing before the outcome is known (`migration_source`)."""
+        """Owned partitions whose ownership moves: they answer no request before the outcome is known
+        (`migration_source`)."""
         self.unplaced: dict[int, OwnedPartition] = {}
-        """Those that answer nothing before the rest of a step is done, and decided contents are in the place of maps
-        (`staged_rows`)."""
+        """Owned partitions that answer no request before a step is finished and decided contents have replaced their
+        maps (`staged_rows`)."""
         self.awaiting_split: dict[int, None] = {}
-        """Partitions that the table gives to this member, and whose replica has yet to be divided (`partition_split`)."""
+        """Partitions that the table gives to this member, and whose replica must be split first (`partition_split`)."""
         self.parked = ParkedRequests()
         self.unsettled: dict[int, OwnedPartition] = {}
-        """Those that wait for a replica: for an acknowledgement, a probe or a copy."""
+        """Owned partitions that wait for a replica: for an acknowledgement, the answer to a probe, or a copy."""
         self.expiring: dict[int, dict[str, None]] = {}
-        """Partition to the maps in it that may have entries which expire."""
+        """Partition to its maps that may have entries which expire."""
         self.deferred_free = DeferredFree()
-        """Stores that nobody needs any more, to be taken apart little by little."""
+        """Stores that are not needed any more, and are freed little by little."""
         self._copies_made = 0
 
     def __repr__(self) -> str:
@@ -69,18 +70,19 @@ class Leader:
         return self.find_owned(partition) is not None
 
     def find_owned(self, partition: int) -> OwnedPartition | None:
-        """The partition if it is owned here, whether or not it answers."""
+        """Return the partition if it is owned here, whether or not it answers requests; None: it is not owned here."""
         if partition >= len(self.owned):
             return None
         return self.owned[partition] or self.sealed.get(partition) or self.unplaced.get(partition)
 
     def all_owned(self) -> list[OwnedPartition]:
-        """The partitions that are owned here, those last that do not answer."""
+        """Return all owned partitions, those that answer requests first."""
         answering = [owned for owned in self.owned if owned is not None]
         return [*answering, *self.sealed.values(), *self.unplaced.values()]
 
     def refuse(self, caller: Target, request: KeyRequest | BulkRequest, partition: int) -> None:
-        """Let a request for a partition that does not answer here wait for its outcome, or tell the caller who owns it."""
+        """Park a request for an owned partition that does not answer at present; for others, tell the caller the
+        owner."""
         if any(partition in each for each in (self.sealed, self.awaiting_split, self.unplaced)):
             self.parked.hold(caller, request, partition)
             return
@@ -93,13 +95,13 @@ class Leader:
     def fail(self, caller: Target, request_id: int, code: ErrorCode, text: str) -> None:
         self.out.send(caller, ErrorReply(request_id, code, text))
 
-    # --- the door --------------------------------------------------------------------------------------------------
+    # --- writes ----------------------------------------------------------------------------------------------------
 
     def commit(self, owned: OwnedPartition, mutation: Mutation, write: PendingWrite | None, now: Millis) -> None:
-        """Change a replica that this member owns: the only way to. The mutation, which begins with `next_head`, is applied
-        here and sent to the backups.
+        """Apply a mutation to a replica that this member owns, and send it to the backups. All changes of owned
+        replicas come through here. The mutation begins with `next_head`.
 
-        `write`: of the caller who waits for it; it has one more partition to wait for if a backup must confirm.
+        `write`: the caller's write; if a backup must confirm the mutation, it waits for one more partition.
         """
         if useless := apply(owned.replica, mutation, now):
             self.deferred_free.add_stores(useless)
@@ -111,7 +113,7 @@ class Leader:
             self.unsettled[owned.number] = owned
 
     def write(self, owned: OwnedPartition, mutation: Mutation, caller: Target, reply: Reply, now: Millis) -> None:
-        """Commit a mutation of one partition, and answer its caller: at once, or when the backups have it."""
+        """Commit a mutation of one partition, and answer its caller: at once, or when the backups have confirmed it."""
         if not owned.streams:
             self.commit(owned, mutation, None, now)
             self.out.send(caller, reply)
@@ -122,11 +124,11 @@ class Leader:
             self.out.send(caller, reply)
 
     def write_nothing(self, owned: OwnedPartition, name: str, write: PendingWrite, now: Millis) -> None:
-        """Have a write wait until the backups have what was written before it, where it changes nothing itself."""
+        """Let a write that changes nothing wait until the backups have confirmed all writes before it."""
         self.commit(owned, owned.next_nothing(name), write, now)
 
     def note_expiry(self, owned: OwnedPartition, name: str) -> None:
-        """An entry of a map with a time to live was stored."""
+        """Note that a map has an entry with a time to live."""
         self.expiring.setdefault(owned.number, {})[name] = None
 
     def next_copy_id(self) -> int:

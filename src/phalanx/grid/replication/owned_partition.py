@@ -1,13 +1,13 @@
 """The owner's side of replication: one partition that this member owns, its backups, and the writes not yet confirmed.
 
 A write is applied here, numbered, sent to every stream, and confirmed to its caller when every stream that counts has
-acknowledged it. Streams are the backups in the master's table, and destinations of migrations. What counts ends only by
-the table: a backup that does not answer holds the write up until the master takes it out; nothing is ever confirmed
-because time has passed.
+acknowledged it. A stream is a backup in the master's table, or the destination of a migration. Only the table ends the
+counting of a stream: a backup that does not answer delays the write until the master removes it from the table. No
+write is ever confirmed because time has passed.
 
-The log keeps each write until all streams have acknowledged it; what a broken connection lost is sent again from it.
-A new destination is given up when its copy breaks off, but not once it counts: the master may have been told by then,
-and lets it commit, or not, in its next table. What an owner does in a migration stands in `migration_source`.
+The log keeps each write until all streams have acknowledged it, and resends from there what a broken connection lost. A
+new destination is given up when its copy breaks off, but not once it counts: the master may know of it by then, and its
+next table says whether it has committed. The owner's part in a migration is in `migration_source`.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class PendingWrite(msgspec.Struct, gc=False):
     reply: Reply
     partitions_left: int
     map: str
-    """Whose protection counts when it is to be acknowledged; empty: none, as where kept data is handed in."""
+    """The map whose protection is checked before the acknowledgement; empty: none is, as in a merge."""
 
 
 class OwnedPartition:
-    """A partition that this member owns, from the table that said so to the table that says otherwise."""
+    """A partition that this member owns, from the table that made it the owner to the table that makes another one."""
 
     __slots__ = (
         "_base", "_guard", "_log", "_log_from", "_of", "_out", "_pacer", "_readable", "_waiting", "journals", "maps", "number",
@@ -73,9 +73,10 @@ class OwnedPartition:
         pacer: CopyPacer | None = None,
         guard: ProtectionGuard | None = None,
     ) -> None:
-        """`pacer`: lets chunks of copies go; without, each goes as soon as the destination has taken one before it.
+        """`pacer`: says when to send chunks of copies; without it, a chunk is sent as soon as the destination has
+        acknowledged an earlier one.
 
-        `guard`: says whether writes may be acknowledged; without, all may.
+        `guard`: says whether a write may be acknowledged; without it, all may.
         """
         self.number = number
         self.replica = replica
@@ -84,20 +85,22 @@ class OwnedPartition:
         self._pacer = pacer
         self._guard = guard
         self._base = (replica.epoch, replica.seq, replica.ruler)
-        """What this owner began with: a backup with the same epoch, seq and ruler holds the same entries."""
+        """The replica's position when this rule began: a backup with the same epoch, seq and ruler holds the same
+        entries."""
         self._log: deque[Mutation] = deque()
-        """Writes, oldest first, that some stream has not acknowledged."""
+        """Writes that some stream has not acknowledged, oldest first."""
         self._log_from = replica.seq
-        """The log holds every write with a greater number than this."""
+        """The log holds every write with a greater sequence number than this."""
         self._waiting: dict[int, deque[tuple[int, PendingWrite]]] = {}
-        """Index of the coldest replica that must confirm, to the numbers of the writes whose callers wait, oldest first."""
+        """Index of the coldest replica that must confirm, to the sequence numbers and writes that wait for it, oldest
+        first."""
         self.maps = MapPlan()
         self.journals: dict[str, JournalSettings] | None = None
-        """The settings by which the journals are; None: they may be by any."""
+        """The settings that the journals follow; None: not known, so each journal is to be compared."""
         self._of = 0
-        """How many partitions there are."""
+        """The number of partitions."""
         self.view = ViewId()
-        """The installed one."""
+        """The installed view."""
         began_anew = epoch > replica.epoch or (epoch == replica.epoch and this != replica.ruler)
         invariant(began_anew, "no two rules over a partition have one epoch and ruler", replica=replica, epoch=epoch)
         replica.begin_rule(epoch, this)
@@ -116,7 +119,7 @@ class OwnedPartition:
         return True
 
     def all_in_step(self) -> bool:
-        """Whether every stream takes the writes as they come."""
+        """Whether every stream is in sync, acknowledgements under way aside."""
         return all(stream.state is StreamState.IN_SYNC for stream in self.streams.values())
 
     # --- writes ----------------------------------------------------------------------------------------------------
@@ -127,14 +130,16 @@ class OwnedPartition:
         return self.number, replica.epoch, replica.seq + 1
 
     def next_nothing(self, name: str, applied: AppliedOperation | None = None) -> ReplicateRemove:
-        """The next mutation, which changes no entry of the map: for what waits until the backups have all before it.
+        """Return the next mutation as one that changes no entry: an answer that waits for it waits for all writes
+        before it.
 
-        `applied`: an operation that is to be remembered with it.
+        `applied`: an operation whose outcome is recorded with it.
         """
         return ReplicateRemove(*self.next_head(), name, [], [], applied)
 
     def append(self, message: Mutation, write: PendingWrite | None) -> bool:
-        """Send a write that is applied here (its seq is the replica's) to all streams; True if it waits for one."""
+        """Send a write that is applied here (its seq is the replica's) to all streams. Return whether it waits for
+        one."""
         if not self.streams:
             self._log_from = message.seq
             return False
@@ -164,12 +169,12 @@ class OwnedPartition:
         chunk_bytes: int,
         now: Millis,
     ) -> None:
-        """A step with staged rows was done and sent (`staged_steps`): what does it find where a copy is arriving?
+        """Mend the copies under way after a step with staged rows was carried out and sent (`staged_steps`).
 
-        `needed`: the maps that it took up. 1. B gets a copy, and lacks some rows of an attempt. 2. The attempt is
-        applied here, and so at B: without those rows, which nobody has to send any more. So such a copy begins anew; what
-        is hidden is copied first, for that to be seldom. `made`: the map that it made of the map `of`, of which B may have
-        a part only; what is missing follows.
+        `needed`: the maps that the step consumed. 1. B gets a copy, and lacks some rows of an attempt. 2. The attempt
+        is applied here, and so at B: without those rows, which are not here any more to be sent. So such a copy begins
+        anew; hidden maps are copied first, which makes that rare. `made`: the map that the step made from the map `of`.
+        B may have only a part of `of`, so the copy also sends the made map.
         """
         for stream in self.streams.values():
             if stream.copy is not None and stream.copy.lacks(needed):
@@ -179,11 +184,13 @@ class OwnedPartition:
                 stream.copy.send_also(made)
 
     def readable(self, name: str) -> int:
-        """The number behind the newest event of the map's journal that may be read: all have it who must confirm a write.
+        """Return the committed offset of a map's journal: the number after the newest event that all replicas have
+        which must confirm a write. Readers get no later event.
 
-        Before that it could vanish with this owner, and the next one give its number to another. What a replica has that
-        has not told yet, or gets a copy, nobody knows: until it has, no more than before. -1: of no event is it known. The
-        number may be below that of the oldest event that is kept: what nobody may read can be dropped, too.
+        A later event could be lost with this owner, and the next owner could give its number to another event. While a
+        replica has not answered its probe, or gets a copy, what it has is unknown, and the offset does not grow. -1:
+        not known for any event. The offset may be below the oldest event that is kept: the journal drops old events
+        also before they may be read.
         """
         if not self.streams:
             return self._readable.end(name, None)
@@ -195,7 +202,7 @@ class OwnedPartition:
         return self._readable.end(name, confirmed)
 
     def put_unshared(self, name: str, key: bytes, stored: bytes, now: Millis) -> None:
-        """Store a stamped value for ever while there is no stream: nobody has to hear of it."""
+        """Store a stamped value without a time to live, while there is no stream: nothing has to be sent."""
         replica = self.replica
         store = replica.maps.get(name)
         if (
@@ -207,7 +214,7 @@ class OwnedPartition:
         ):
             store = replica.map(name)
             if store.journal is not None and store.ended((key,), now):
-                # One event for its end, and one for what is stored then.
+                # One event for the expiry, and one for the value that is stored then.
                 store.remove(key, 0, stamp_of(stored))
             store.put(key, stored, 0, 0)
         else:
@@ -215,7 +222,7 @@ class OwnedPartition:
         replica.seq = self._log_from = replica.seq + 1
 
     def on_ack(self, member: MemberId, message: ReplicateAck, now: Millis) -> None:
-        """A replica has everything up to a number."""
+        """Take the acknowledgement of a replica that has all writes up to a sequence number."""
         stream = self.streams.get(member)
         if stream is None or message.epoch != self.replica.epoch:
             return
@@ -228,7 +235,7 @@ class OwnedPartition:
         stream.end_catching_up()
 
     def _confirm(self, now: Millis) -> None:
-        """Tell callers whose writes every stream that counts has acknowledged; forget what all have."""
+        """Answer the writes that every stream that counts has acknowledged, and shorten the log."""
         streams = self.streams.values()
         for coldest, waiting in self._waiting.items():
             confirmed = self.replica.seq
@@ -243,7 +250,8 @@ class OwnedPartition:
         self._forget()
 
     def _acknowledge(self, write: PendingWrite, now: Millis) -> None:
-        """Answer a write that all have who must: by the view that is installed now, not the one in which it came."""
+        """Answer a write that is confirmed. Its map's protection is judged by the present view, not by the one at its
+        arrival."""
         guard, reply = self._guard, write.reply
         is_watched = guard is not None and guard.is_watchful and write.map and guard.watches(write.map)
         if is_watched and (why := guard.why_withheld(write.map, now)):  # type: ignore[union-attr]  # it is watched
@@ -251,10 +259,11 @@ class OwnedPartition:
         self._out.send(write.caller, reply)
 
     def _forget(self) -> None:
-        """Drop from the log what nobody will be sent again."""
+        """Drop from the log the writes that will not be sent again."""
         kept_from = self.replica.seq
         for stream in self.streams.values():
-            # A new destination whose copy breaks off gets another copy: the log need not grow as long as it takes.
+            # A new destination whose copy breaks off gets another copy, so the log need not grow while a copy is under
+            # way.
             if stream.acked < kept_from and (stream.counts or stream.copy is None):
                 kept_from = stream.acked
         if self.replica.journals:
@@ -266,12 +275,13 @@ class OwnedPartition:
     # --- streams ---------------------------------------------------------------------------------------------------
 
     def follow_table(self, table: PartitionTable, reconfirmed: bool, now: Millis) -> None:
-        """The master's table tells the backups. `reconfirmed`: another master than before stands behind it."""
+        """Take the backups of the master's table. `reconfirmed`: another master than before has published or confirmed
+        it."""
         backups, version = table.replicas(self.number)[1:], table.versions[self.number]
         if self._of and backups and not self.streams:
             self._readable.note_alone()
         self.maps, self._of = table.maps, table.partition_count
-        # Where a hotter replica is missing, the next one confirms in its stead.
+        # If a hotter replica is missing, the next one confirms in its place.
         for index, member in enumerate(backups, start=1):
             stream = self.streams.get(member)
             if stream is None:
@@ -279,7 +289,7 @@ class OwnedPartition:
                 self._probe(stream)
                 continue
             stream.take_index(index, self.replica.seq)
-            # Its copy is committed: an ordinary backup from now on.
+            # The table lists it, so its copy is committed: it is an ordinary backup from now on.
             stream.ordered = None
             stream.counts = True
         for member in [m for m in self.streams if m not in backups]:
@@ -289,7 +299,8 @@ class OwnedPartition:
         self._confirm(now)
 
     def on_view(self, view: ViewId, members: Collection[MemberId], now: Millis) -> None:
-        """A new destination that has left will not be in any table: nothing waits for it. (Backups leave by the table.)"""
+        """Drop new destinations that have left: no table will list them, so no write waits for them. (Backups leave by
+        the table.)"""
         self.view = view
         gone = [stream.member for stream in self.streams.values() if stream.ordered is not None]
         for member in [member for member in gone if member not in members]:
@@ -297,7 +308,8 @@ class OwnedPartition:
         self._confirm(now)
 
     def copy_to(self, destination: Destination, copy_id: int, chunk_bytes: int, now: Millis) -> None:
-        """Bring the destination of a migration up to date: one that is a backup already is, or will be by itself."""
+        """Copy the partition to the destination of a migration. A destination that is a backup already needs no
+        copy."""
         member = destination.member
         index = destination.migration.destination_new_index
         stream = self.streams.get(member)
@@ -313,17 +325,17 @@ class OwnedPartition:
     def on_probe_answer(
         self, member: MemberId, message: ProbeAnswer, copy_id: int, chunk_bytes: int, now: Millis
     ) -> None:
-        """A replica tells what it has: it gets the rest, or a copy."""
+        """Take a replica's answer about what it has: send it the writes that it lacks, or a copy."""
         stream = self.streams.get(member)
         if stream is None or message.epoch != self.replica.epoch:
             return
         if message.seq < 0 and stream.state in (StreamState.IN_SYNC, StreamState.CATCHING_UP):
             # 1. This owner probed B by a new table. 2. B answered, then installed an older table that did not list it,
-            # and dropped the replica. 3. B cannot follow the writes. So ask anew: B then gets what it lacks.
+            # and dropped the replica. 3. B cannot apply the writes. So probe anew: B then gets what it lacks.
             self._doubt(stream, now)
             return
         if stream.state is StreamState.IN_SYNC and message.seq < stream.acked:
-            # It has less than it has acknowledged: what came after its answer cannot have overtaken it.
+            # It has less than it has acknowledged. A later acknowledgement cannot have overtaken this answer.
             self._doubt(stream, now)
             return
         if stream.state is not StreamState.PROBING:
@@ -344,9 +356,10 @@ class OwnedPartition:
         stream.end_catching_up()
 
     def on_link_lost(self, member: MemberId, now: Millis, *, is_refused: bool = False) -> None:
-        """Messages to or from a replica may be lost: a destination that does not count yet is given up.
+        """Handle a lost connection to a replica, and with it perhaps lost messages. A destination that does not count
+        yet is given up.
 
-        `is_refused`: so would be what is sent to it now.
+        `is_refused`: the member refuses connections, so it is probed only when one opens.
         """
         stream = self.streams.get(member)
         if stream is None:
@@ -358,28 +371,29 @@ class OwnedPartition:
         self._doubt(stream, now, is_refused=is_refused)
 
     def on_link_up(self, member: MemberId, now: Millis) -> None:
-        """A connection to a replica is open."""
+        """Probe a replica that was unreachable, now that a connection to it is open."""
         stream = self.streams.get(member)
         if stream is not None and stream.is_unreachable:
             self._doubt(stream, now)
 
     def check_backups(self) -> None:
-        """Ask backups that seem to be in step whether they are. One that says no is doubted, and copied to."""
+        """Probe the backups that seem to be in sync. A backup whose answer says otherwise is probed again, and gets a
+        copy."""
         for stream in self.streams.values():
             if stream.state is StreamState.IN_SYNC and stream.acked == self.replica.seq:
                 self._probe(stream)
 
     def ask_if_silent(self, now: Millis) -> None:
-        """Ask streams that owe acknowledgements, and have said nothing for a while, what they have."""
+        """Probe the streams that owe acknowledgements and have been silent for a while."""
         for stream in self.streams.values():
             stream.note_owed(self.replica.seq, now)
             if stream.is_silent(self.replica.seq, now):
                 self._doubt(stream, now)
 
     def has_late_backup(self, now: Millis) -> bool:
-        """Whether a backup may lack what was confirmed, or has confirmed nothing for long.
+        """Whether a backup may lack confirmed writes, or has owed an acknowledgement for long.
 
-        A write on its way is not late where a backup must have it before it is confirmed.
+        A write on its way does not count as late if a backup must have it before it is confirmed.
         """
         backups = [stream for stream in self.streams.values() if stream.ordered is None]
         owing = [stream for stream in backups if stream.acked < self.replica.seq]
@@ -391,7 +405,7 @@ class OwnedPartition:
         )
 
     def stalled_copies(self, now: Millis) -> list[MemberId]:
-        """Destinations that acknowledged no chunk for so long that the copy should begin anew."""
+        """Return the members whose copies should begin anew, because they have acknowledged no chunk for long."""
         return [stream.member for stream in self.streams.values() if stream.is_stalled(now)]
 
     def on_copy_ack(self, member: MemberId, message: CopyAck, now: Millis) -> None:
@@ -406,31 +420,32 @@ class OwnedPartition:
             self._copy_on(stream, now)
 
     def _copy_on(self, stream: Stream, now: Millis) -> None:
-        """One more chunk may be on its way."""
+        """Send one more chunk of the stream's copy, now or when the pacer says so."""
         if self._pacer is None:
             self._send_chunk(stream, now)
         else:
-            # Callers wait for a backup of the table that is not in step.
+            # Urgent for a stream that counts: callers wait for it.
             self._pacer.take(partial(self._send_chunk, stream), now, urgent=stream.counts)
 
     def _send_chunk(self, stream: Stream, now: Millis) -> int:
-        """Send a chunk of the stream's copy, if there is one still that has any; about how many bytes."""
+        """Send a chunk of the stream's copy, if that is still under way and has more. Return about how many bytes were
+        sent."""
         copy = stream.copy
         if copy is None or not copy.has_more or self.streams.get(stream.member) is not stream:
             return 0
         if not copy.is_owed:
-            # Whatever made it wait here is no silence of the destination.
+            # The chunk may have waited here; that is no silence of the destination.
             stream.heard_at = now
         self._forget()
         return copy.send_next(now, self._out)
 
     def doubt_all(self, now: Millis) -> None:
-        """The replicas may follow another rule: ask each what it has."""
+        """Probe all streams: the replicas may follow another owner by now."""
         for stream in self.streams.values():
             self._doubt(stream, now)
 
     def _doubt(self, stream: Stream, now: Millis, *, is_refused: bool = False) -> None:
-        """Send a stream nothing until it has told what it has: that is not known any more."""
+        """Stop sending writes to a stream until it has answered a probe: what it has is not known any more."""
         stream.copy = None
         stream.turn(StreamTurn.DOUBTED)
         stream.heard_at = now
@@ -450,7 +465,7 @@ class OwnedPartition:
             self._copy_on(stream, now)
 
     def abandon(self) -> list[PendingWrite]:
-        """Ownership has moved: the writes whose outcome is open, each once."""
+        """End the ownership, which has moved. Return the writes that still wait for confirmation, each once."""
         open_writes = {id(write): write for waiting in self._waiting.values() for _, write in waiting}
         self._waiting.clear()
         self._log.clear()

@@ -1,20 +1,23 @@
-"""Dividing partitions while they are used: partition p of N becomes p, p + N, p + 2 N, ... of a multiple of N.
+"""Split partitions while they are used: partition p of N becomes p, p + N, p + 2 N, ... of a multiple of N.
 
-The table says so in one version, and no data is sent for it. Each member divides the replicas that it holds, and owner
+One version of the table says so, and no data is sent for it. Each member splits the replicas that it holds, and owner
 and backup get the same children of the same writes:
 
-1. An owner that hears of it confirms no more writes under its old rule, divides, and asks its backups whether they hold
-   what it begins each child's rule with. Callers whose writes are open ask again.
-2. A backup leaves a replica as it is until its owner asks for a child, or the table tells more of one. Writes of the old
-   rule that were on their way come before that question on the same connection: so the backup has them by then. It answers
-   when the child is whole.
-3. A backup that hears of it later keeps the question until it does: it must not follow a child's rule by a table that
-   knows no children. So a new master hears of the division from everybody who has acted upon it.
+1. An owner with the new table confirms no more writes of the old epoch, splits, and probes its backups for each child:
+   do they hold what the owner begins the child's epoch with? Callers whose writes are open retry.
+2. A backup leaves a replica as it is until the owner probes for a child, or a table changes one of the children. Writes
+of
+   the old epoch come before that probe on the same connection, so the backup has them by then. It answers when the
+   child is complete.
+3. A backup that does not have the new table yet keeps the probe until it has: it must not follow the owner of a child
+by
+   a table without children. So a new master hears of the split from each member that has acted upon it.
 
-To sort a million entries takes a second or two, in which a member would be silent: it is done some entries in a turn
-(`replica_split`), those that somebody waits for first. From its first turn on a replica takes no write any more; requests for what
-is owned here wait (`OwnedLater`), and so do the questions of other owners. What becomes of a child meanwhile, by a table or
-by a copy, is decided by what it has from the beginning, and it may turn out that nobody needs it.
+Sorting a million entries takes a second or two, in which a member would be silent. So it is done some entries in a turn
+(`replica_split`), first for partitions with parked requests. From its first turn on a replica takes no writes. Requests
+for partitions that are owned here wait (`OwnedLater`), and so do the probes of other owners. Tables and copies may
+change what becomes of a child meanwhile, even make it useless; a child has its epoch, ruler and seq from the beginning
+to decide that.
 """
 
 from __future__ import annotations
@@ -36,28 +39,28 @@ PAUSE_MS: Millis = 1
 
 
 class Undivided(NamedTuple):
-    """A replica of the partition of a smaller count."""
+    """A replica of a partition that the table has split."""
 
     replica: Replica
     version: int
-    """Of all its children in the table that divided them."""
+    """The version of all its children in the table that split it."""
 
 
 class UndividedReplicas:
-    """Replicas at this member of partitions that the table has divided and this member has not."""
+    """Replicas at this member of partitions that the table has split and this member has not."""
 
     def __init__(self, replicas: dict[int, Replica], discarded: DeferredFree) -> None:
         self._replicas = replicas
         """Where the children go."""
         self._deferred_free = discarded
         self._waiting: dict[int, Undivided] = {}
-        """By the number that the partition had: nobody needs its children yet."""
+        """Former partition number to a replica whose split has not begun, because its children are not needed yet."""
         self._under_way: list[Division] = []
-        """Those that were begun first come first."""
+        """Splits under way, in the order in which they began."""
         self._division_of: dict[int, Division] = {}
-        """Child to the division that is under way."""
+        """Child partition to the split under way that makes it."""
         self.questions: dict[int, tuple[MemberId, Probe]] = {}
-        """Child to the question of its owner, which is answered when the child is whole."""
+        """Child partition to the owner's probe, which is answered when the child is complete."""
         self._of = 0
         self._count = 0
         self.entries_at_once = ENTRIES_AT_ONCE
@@ -70,11 +73,12 @@ class UndividedReplicas:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether something is being divided."""
+        """Whether a split is under way."""
         return bool(self._under_way)
 
     def begin(self, held: Mapping[int, Replica], of: int, table: PartitionTable) -> None:
-        """The table has divided what is held here; of what it has divided before, the children that are among it."""
+        """Take the replicas whose partitions the table has split. Those among them that are children of a split under
+        way are split further by that."""
         self._of, self._count = of, table.partition_count
         self.questions.clear()
         unfinished = self._division_of.keys() & held.keys()
@@ -89,36 +93,37 @@ class UndividedReplicas:
         self.follow_table(table)
 
     def follow_table(self, table: PartitionTable) -> None:
-        """Give up a division where the table tells more of a child: the children then go ways of their own."""
+        """Begin the split of each replica of which the table has changed a child: the children now differ in their
+        histories."""
         for partition, undivided in list(self._waiting.items()):
             versions = {table.versions[child] for child in children_of(partition, self._count, self._of)}
             if versions != {undivided.version}:
                 self.begin_for(partition)
 
     def of_old_rule(self, partition: int, epoch: int, ruler: str) -> Replica | None:
-        """The replica for which a write of the old rule is, if nobody has needed a child of it yet."""
+        """Return the replica for a write of the old epoch; None: there is none, or its split has begun."""
         undivided = self._waiting.get(partition)
         if undivided is None or (undivided.replica.epoch, undivided.replica.ruler) != (epoch, ruler):
             return None
         return undivided.replica
 
     def lacks(self, partition: int) -> bool:
-        """Whether this partition's replica is here, and is not whole before another one is divided."""
+        """Whether this partition's replica is here, but the split that completes it is not done."""
         return partition in self._division_of or bool(self._waiting and partition % self._of in self._waiting)
 
     def children(self) -> dict[int, Replica]:
-        """Return the children of what is being divided: they know whom they have followed, but have not all entries."""
+        """Return the children of splits under way: their epoch, ruler and seq are right, but entries are missing."""
         return {child: division.children[child] for child, division in self._division_of.items()}
 
     def child(self, partition: int) -> Replica | None:
-        """One of these."""
+        """Return the incomplete child of a split under way; None: there is none."""
         division = self._division_of.get(partition)
         return division.children[partition] if division is not None else None
 
     def begin_for(self, partition: int) -> bool:
-        """Begin to divide the replica from which this partition comes; it takes no writes any more.
+        """Begin to split the replica from which this partition comes; from now on it takes no writes.
 
-        Returns whether that begins only now.
+        Returns False if there is no such replica, or its split has begun before.
         """
         undivided = self._waiting.pop(partition % self._of, None) if self._waiting else None
         if undivided is None:
@@ -133,7 +138,7 @@ class UndividedReplicas:
             self.begin_for(partition)
 
     def drop(self, partition: int) -> None:
-        """Drop a child that is being made and that nobody needs any more."""
+        """Drop an incomplete child that is not needed any more."""
         division = self._division_of.pop(partition, None)
         if division is not None:
             self._deferred_free.add(division.children.pop(partition))
@@ -144,7 +149,8 @@ class UndividedReplicas:
             self._end(division)
 
     def go_on(self, wanted: Container[int]) -> None:
-        """Sort some more entries; of a partition among the wanted ones, if one is being divided."""
+        """Sort some more entries: of a split that makes one of the wanted partitions, if there is one, else of the
+        oldest split."""
         for_them = (self._division_of[child] for child in self._division_of if child in wanted)
         division = next(for_them, self._under_way[0])
         if division.go_on():
@@ -155,17 +161,17 @@ class UndividedReplicas:
         self._under_way.remove(division)
         for child in division.children:
             del self._division_of[child]
-        # Less in a turn, and more would be waiting for it than is divided meanwhile.
+        # With less in a turn, the queue of replicas to free would grow faster than it is freed.
         self._deferred_free.add(division.replica, HELD_AT_ONCE)
 
     def divide_all(self) -> None:
-        """Divide what is left in one go: this incarnation ends, and serves nobody."""
+        """Split what is left in one go: this incarnation ends, and serves no requests."""
         self.begin_all()
         while self._under_way:
             self.go_on(())
 
     def replicas(self) -> Iterable[Replica]:
-        """Return the replicas that are not divided, or not completely."""
+        """Return the replicas whose split is not done."""
         waiting = [undivided.replica for undivided in self._waiting.values()]
         return [*waiting, *(division.replica for division in self._under_way)]
 
@@ -177,9 +183,9 @@ class UndividedReplicas:
 
 
 class OwnedLater:
-    """Partitions that this member owns by the table, and serves when they are divided; requests wait for that.
+    """Partitions that this member owns by the table, and serves once their replicas are split. Requests wait for that.
 
-    It also gives each division its turn, and hands back the questions that waited for one.
+    It also gives each split its turns, and answers the probes that waited for a split.
     """
 
     def __init__(
@@ -195,7 +201,7 @@ class OwnedLater:
         self._take_over = take_over
         self._answer = answer
         self.partitions = partitions
-        """Requests for these wait (`Leader.refuse`)."""
+        """Owned partitions that are not split yet; requests for them are parked (`Leader.refuse`)."""
         self._due_at: Millis = 0
 
     def __repr__(self) -> str:
@@ -206,7 +212,7 @@ class OwnedLater:
         return self._due_at if self.partitions or undivided.is_under_way or undivided.questions else None
 
     def on_time(self, now: Millis) -> None:
-        """Divide some more, and serve what is whole: a partition that somebody waits for before others."""
+        """Split some more, and serve the partitions that are complete; those with parked requests are split first."""
         due_at, undivided = self.next_deadline(), self._undivided
         if due_at is None or now < due_at:
             return
@@ -221,13 +227,13 @@ class OwnedLater:
             self._answer(*undivided.questions.pop(partition))
 
     def _take(self, partition: int, now: Millis) -> None:
-        """Serve this one now."""
+        """Begin to serve a partition."""
         del self.partitions[partition]
         self._take_over(partition, now)
         self._parked.release(partition)
 
     def drop(self, partition: int) -> None:
-        """It is served already, or another member owns it by now: what has waited is served, or told so."""
+        """Stop waiting for a partition that is served already or has another owner, and release its parked requests."""
         if partition in self.partitions:
             del self.partitions[partition]
             self._parked.release(partition)

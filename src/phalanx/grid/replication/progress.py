@@ -1,15 +1,16 @@
-"""One replica that follows an owner: how far it is, and when its silence means something. `owned_partition` has all of them.
+"""The replication progress of one replica that follows an owner, and when its silence calls for a probe or a new copy.
 
-What leads from which state to which is a table, `STREAM_CHANGES`. The states:
+`owned_partition` has one stream for each replica. The table `STREAM_CHANGES` has all transitions. The states:
 
-    PROBING     what does it hold? A backup in the table when this member became the owner, and every stream that lost
-                its connection or answers nothing: what it lacks is sent when it has told
-    COPYING     everything is being sent; writes go along on the same connection, so order alone keeps it right
-    CATCHING_UP a new destination holds everything; from now on it counts, and confirms what was confirmed without it
-    IN_SYNC     writes go out as they come
+    PROBING     the replica is asked what it holds, and then gets what it lacks: a backup in the table when this member
+                became the owner, and every stream whose connection was lost or that does not answer
+    COPYING     everything is being sent; writes go on the same connection, so their order is right
+    CATCHING_UP a new destination has the whole copy and counts from now on; it has yet to confirm the writes that were
+                confirmed without it
+    IN_SYNC     writes are sent as they come
 
-A backup that needs a copy counts all the time: the table promises that it may be promoted. It acknowledges nothing
-until its copy is complete. A new destination does not count before CATCHING_UP, so a copy never holds up writes.
+A backup that needs a copy counts all the time, because the table says that it may be promoted. It acknowledges nothing
+until its copy is complete. A new destination does not count before CATCHING_UP, so a copy never delays writes.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from phalanx.common.transitions import TransitionTable
 from phalanx.grid.replication.copying import CopySender, Destination
 
 RESEND_AFTER_MS = 1_000
-"""Silence of a stream that owes acknowledgements, after which it is asked what it has."""
+"""A stream that owes acknowledgements and was silent for so long is probed."""
 LATE_AFTER_MS = 500
-"""How long a backup may owe the acknowledgement of a write until people are told that it lacks something."""
+"""A backup that owes the acknowledgement of a write for so long is reported as late."""
 COPY_UNHEARD_AFTER_MS = 2_000
-"""A copy of which nothing at all was acknowledged begins anew: the destination may not have heard that this member is
-one, and then it takes nothing from it."""
+"""A copy without any acknowledgement for so long begins anew: the destination may not have known yet that this member
+is in the cluster, and then it ignores the chunks."""
 COPY_STALLED_AFTER_MS = 10_000
 """A copy whose destination acknowledges nothing for so long begins anew."""
 
@@ -71,7 +72,7 @@ STREAM_CHANGES = TransitionTable[StreamState, StreamTurn](
         (StreamState.IN_SYNC, StreamTurn.DOUBTED): StreamState.PROBING,
     },
 )
-"""A backup begins with PROBING, a migration's destination with COPYING."""
+"""A backup begins in PROBING, a migration's destination in COPYING."""
 
 
 class Stream:
@@ -85,52 +86,57 @@ class Stream:
     def __init__(self, member: MemberId, index: int, acked: int, now: Millis, ordered: Destination | None) -> None:
         self.member = member
         self.index = index
-        """Its place among the backups that there are, or the index that it will have: the first so many confirm a write."""
+        """Its index among the present backups, or the index that it will have: the backups of the first indexes confirm
+        a write."""
         self.acked = acked
-        """The replica has all writes up to this number (a replica being copied: the number at which it began)."""
+        """The replica has all writes up to this sequence number (while it gets a copy: the number at which the copy
+        began)."""
         self.state = StreamState.PROBING if ordered is None else StreamState.COPYING
         self.ordered = ordered
-        """The migration of which it is the destination; None for a backup of the table."""
+        """The migration whose destination it is; None: it is a backup in the table."""
         self.counts = ordered is None
         """Whether writes wait for its acknowledgement."""
         self.target_seq = 0
-        """CATCHING_UP ends when this is acknowledged: what was confirmed before its acknowledgement was waited for."""
+        """CATCHING_UP ends when this sequence number is acknowledged: writes up to it may have been confirmed without
+        it."""
         self.is_unreachable = False
-        """Whether to ask it what it has as soon as a connection opens."""
+        """Whether it is to be probed as soon as a connection opens."""
         self.copy: CopySender | None = None
         self.heard_at = now
         self.owed_seq = acked
-        """A write that it had not acknowledged when that was looked at last, and since when it is known to owe that."""
+        """The sequence number of a write that is watched (`is_late`); `owed_since` is when the watch began."""
         self.owed_since = now
 
     def __repr__(self) -> str:
         return f"Stream({self.member}, {self.state.name}, acked={self.acked}, counts={self.counts})"
 
     def turn(self, turn: StreamTurn) -> None:
-        """Go on as the table says. Raises `InvariantViolation` for a turn that this state has not."""
+        """Change the state as the table says. Raises `InvariantViolation` for a turn that this state does not have."""
         self.state = STREAM_CHANGES.next(self.state, turn, stream=self)
 
     # --- a copy, and what follows it -------------------------------------------------------------------------------
 
     def end_copy(self, seq: int) -> None:
-        """It has all that was copied, and the owner all up to a number."""
+        """End its copy, which is acknowledged completely. `seq`: the owner's present sequence number."""
         self.copy = None
         if self.ordered is None:
             self.turn(StreamTurn.COPIED)
             return
-        # From here on nothing is confirmed without it. What was confirmed before, it must have too before the master
-        # may count on it: writes of the last round trip are on their way.
+        # From here on no write is confirmed without it. It must also have the writes confirmed before: those of the
+        # last round trip are still on their way to it. Only then may the master count on it.
         self.counts = True
         self.turn(StreamTurn.COUNTS)
         self.target_seq = seq
 
     def end_catching_up(self) -> None:
-        """A new destination that has what was confirmed without it is in sync: the master may count on it."""
+        """Become in sync if it has acknowledged the writes that were confirmed without it: now the master may count on
+        it."""
         if self.state is StreamState.CATCHING_UP and self.acked >= self.target_seq:
             self.turn(StreamTurn.CAUGHT_UP)
 
     def take_index(self, index: int, seq: int) -> None:
-        """Writes that a hotter replica must confirm, and a colder one need not, may be on their way to it still."""
+        """Take a new index. With a hotter one it must catch up first: writes that it had not to confirm may still be on
+        their way to it."""
         if index < self.index:
             self.target_seq = seq
             if self.state is StreamState.IN_SYNC and self.acked < seq:
@@ -140,21 +146,21 @@ class Stream:
     # --- silence ---------------------------------------------------------------------------------------------------
 
     def note_owed(self, seq: int, now: Millis) -> None:
-        """Begin to look at the newest write, if it owes none."""
+        """Watch the newest write, if the watched one is acknowledged."""
         if self.acked >= self.owed_seq:
             self.owed_seq, self.owed_since = seq, now
 
     def is_late(self, now: Millis) -> bool:
-        """Whether it has owed the acknowledgement of one write for long."""
+        """Whether it has owed the acknowledgement of the watched write for `LATE_AFTER_MS`."""
         return self.acked < self.owed_seq and now - self.owed_since >= LATE_AFTER_MS
 
     def is_silent(self, seq: int, now: Millis) -> bool:
-        """Whether it has something to say, and has not for so long that it should be asked."""
+        """Whether it owes an answer or an acknowledgement, and was silent for so long that it should be probed."""
         is_waited_for = self.state is StreamState.PROBING or self.acked < seq
         return is_waited_for and self.copy is None and now - self.heard_at >= RESEND_AFTER_MS
 
     def is_stalled(self, now: Millis) -> bool:
-        """Whether no chunk was acknowledged for so long that its copy should begin anew."""
+        """Whether it acknowledged no chunk for so long that its copy should begin anew."""
         if self.copy is None or not self.copy.is_owed:
             return False
         return now - self.heard_at >= (COPY_STALLED_AFTER_MS if self.copy.is_heard else COPY_UNHEARD_AFTER_MS)

@@ -1,18 +1,18 @@
-"""Whether a map may be used on this side of the cluster: asked when a request comes, and again when it is answered.
+"""Split-brain protection: whether a map may be used on this side of the cluster, checked at each request and each
+answer.
 
-A map can ask for so many members, or for the majority of the last stable view (`common.map_settings`). The owner judges by
-the view that it has installed, so what is checked and what is acted upon are one piece of state: the view is told here
-before any write that waited for its backups is looked at again. Hence no write is acknowledged by a side whose view is
-already too small, whenever it came:
+A map can require a number of members, or the majority of the last stable view (`common.map_settings`). The owner judges
+by its installed view. It learns of a new view here before it looks at any write that waited for backups. So a side
+whose view is already too small acknowledges no write, whenever that arrived:
 
 1. A owns a key and B is its backup, in a map that needs three members. A write comes to A while C is there, too.
-2. C and B are cut off. A waits for B. 3. The view without them comes: nobody is left to be waited for, but the caller must
-not be told that the write is done, for the other side never hears of it.
+2. C and B are cut off. A waits for B. 3. The view without them comes: A has no backup left to wait for, but it must not
+acknowledge the write, because the other side never hears of it.
 
-Members that hold data are counted, and lite ones are not: those come and go without any data being at stake, and any number
-of them beside a single owner would be no protection.
+Only members that hold data are counted. Lite members come and go without any data at stake, and any number of them
+beside a single owner would protect nothing.
 
-Until the view has shrunk a side that was cut off answers as before; how long that is, the failure detector says.
+A side that was cut off answers as before until its view shrinks; the failure detector decides how long that takes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ REMEDY = "start or reconnect members, or change this with 'phalanx map protect'"
 
 
 class MajorityQuestion(Protocol):
-    """Who knows whether this side has the majority of the last stable view."""
+    """Knows whether this side has the majority of the last stable view."""
 
     def may_acknowledge(self, now: Millis) -> bool:
-        """Whether it has, and is sure of it at this moment."""
+        """Whether this side has the majority, and that is certain at this moment."""
         ...
 
     def majority_words(self) -> str:
@@ -42,13 +42,14 @@ class MajorityQuestion(Protocol):
 
 
 class ProtectionGuard:
-    """What one member knows of the protection of maps. It changes with the view, the table and, for the majority, time."""
+    """Decides at one member which maps may be used. That changes with the view, the table and, for the majority,
+    time."""
 
     def __init__(self, this: MemberId, plan: MapPlan, majority: MajorityQuestion, outbox: Outbox) -> None:
         self.is_watchful = False
-        """Whether any map may have to be refused: all that an operation costs where none is."""
+        """Whether any map may be refused. If not, this check is all that an operation costs."""
         self.live = 0
-        """Members of the installed view that hold data."""
+        """The number of members of the installed view that hold data."""
         self._this = this
         self._plan = plan
         self._majority = majority
@@ -56,32 +57,32 @@ class ProtectionGuard:
         self._view: MembersView | None = None
         self._wants_majority = False
         self._is_protected: dict[str, bool] = {}
-        """Of maps that were asked for since the settings changed."""
+        """Map to whether it is protected, for maps that were used since the settings changed."""
         self._refusing: dict[str, Protection] = {}
-        """What is refused at present, by the name for which it was set."""
+        """Name for which a protection is set (a map, or `*`) to the protection that refuses requests at present."""
 
     def __repr__(self) -> str:
         return f"ProtectionGuard(live={self.live}, watchful={self.is_watchful}, refusing={list(self._refusing)})"
 
     def on_view(self, view: MembersView, now: Millis) -> None:
-        """The view was installed: before anything is answered by it."""
+        """Take a new view; called before any request is answered under it."""
         self._view, self.live = view, len(view.data_members)
         self._look(now)
 
     def on_plan(self, plan: MapPlan, now: Millis) -> None:
-        """Settings of maps came with the table."""
+        """Take the settings of maps from a new table."""
         if plan is not self._plan:
             self._plan = plan
             self._is_protected.clear()
             self._look(now)
 
     def on_time(self, now: Millis) -> None:
-        """The majority may have been lost, or come back, by time alone."""
+        """Check the majority again: it may be lost, or come back, with time alone."""
         if self._wants_majority:
             self._look(now)
 
     def watches(self, name: str) -> bool:
-        """Whether each operation on the map must be asked for: then nothing goes a short way past the owner."""
+        """Whether each operation on the map must be checked, so that fast paths past the checks are closed."""
         is_protected = self._is_protected.get(name)
         if is_protected is None:
             if len(self._is_protected) >= REMEMBERED_NAMES:
@@ -90,7 +91,7 @@ class ProtectionGuard:
         return is_protected and self.is_watchful
 
     def why_refused(self, name: str, *, is_write: bool, now: Millis) -> str:
-        """Why the map must not be read or written here now; empty: it may be."""
+        """Say why the map must not be read or written here now; empty: it may be."""
         protection = self._plan.of(name).protection
         if not (protection.writes if is_write else protection.reads):
             return ""
@@ -100,12 +101,12 @@ class ProtectionGuard:
         return f"map {target_of(name)!r} refuses {'writes' if is_write else 'reads'}: {lacking}; {REMEDY}"
 
     def why_withheld(self, name: str, now: Millis) -> str:
-        """Why a write that was applied here must not be acknowledged; empty: it may be."""
+        """Say why a write that was applied here must not be acknowledged; empty: it may be."""
         refusal = self.why_refused(name, is_write=True, now=now)
         return f"it was applied here and is not confirmed: {refusal}" if refusal else ""
 
     def _lacking(self, protection: Protection, now: Millis) -> str:
-        """Say in words what is required and not here; empty: nothing."""
+        """Say which requirement is not met here; empty: all are met."""
         if self._is_too_small(protection):
             by = f" by member list ver {self._view.version}" if self._view is not None else ""
             verb = "is" if self.live == 1 else "are"
@@ -115,11 +116,11 @@ class ProtectionGuard:
         return ""
 
     def _is_too_small(self, protection: Protection) -> bool:
-        """Whether fewer are here than are required: as many will do (A.6-2)."""
+        """Whether fewer members are here than are required: exactly as many suffice (A.6-2)."""
         return self.live < protection.minimum
 
     def _look(self, now: Millis) -> None:
-        """Something has changed: may anything be refused now, and is that told?"""
+        """After a change: find out which protections refuse requests now, and record those that begin or end to."""
         plan = self._plan
         protections = plan.protections
         self._wants_majority = any(protection.majority for protection in protections)

@@ -1,6 +1,6 @@
-"""Whether a request may be served here: who owns what it names, what protects the map, and whether what is written fits.
+"""Checks before a request is served: ownership of its partitions, protection of the map, limits of what is written.
 
-Whoever asked is told why not.
+If a check fails, the caller is told why.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from phalanx.wire.messages import (
 )
 
 MAX_REPEATED = 1_000
-"""Partitions that any request may name, also where there are fewer and it names some of them twice."""
+"""A request may name so many partitions even if there are fewer, so that it names some of them twice."""
 OVERHEAD_BYTES = 10
-"""Of one entry in a message, at most."""
+"""The most bytes of one entry in a message besides its key and value."""
 
 
 def is_refused(leader: Leader, owned: OwnedPartition, caller: Target, request: KeyRequest, now: Millis) -> bool:
-    """Whether the map may not be used here now; then the caller is told."""
+    """Whether the map's protection refuses the request; then the caller is told."""
     is_write = isinstance(request, OPERATIONS)
     why = leader.guard.why_refused(request.map, is_write=is_write, now=now)
     if not why:
         return False
     if isinstance(request, OPERATIONS) and was_noted(owned, caller, request):
-        # An earlier try was applied, and perhaps nobody was told so: what became of it is not for this side to say.
+        # An earlier try was applied, and the caller may not know. This side must not say what became of it.
         leader.fail(caller, request.id, ErrorCode.INDETERMINATE, f"an earlier try was applied or is over: {why}")
     else:
         leader.fail(caller, request.id, ErrorCode.NOT_ENOUGH_MEMBERS, why)
@@ -59,8 +59,8 @@ def owned_at(leader: Leader, partition: int) -> OwnedPartition:
 def owned_of(
     leader: Leader, caller: Target, request: BulkRequest, partitions: list[int], now: Millis
 ) -> list[OwnedPartition] | None:
-    """The owned partitions of these numbers; None, and the caller is told, if another member owns one of them or the map
-    may not be used.
+    """Return the owned partitions of these numbers. None, and the caller is told: another member owns one of them, or
+    the map's protection refuses the request.
     """
     owned_by_number = leader.owned
     found = [owned_by_number[partition] for partition in partitions]
@@ -73,8 +73,8 @@ def owned_of(
 
 
 def has_as_many(leader: Leader, caller: Target, request_id: int, of: int) -> bool:
-    """Whether the numbers of partitions mean the same here: the caller, or this member, may have yet to hear that they were
-    divided.
+    """Whether the caller's partition count `of` is that of this member: one of them may not know of a split yet. If
+    not, the caller is told.
     """
     if of == len(leader.owned):
         return True
@@ -116,7 +116,7 @@ def _is_bulk_refused(leader: Leader, caller: Target, request: BulkRequest, now: 
 
 
 def fits_one(leader: Leader, caller: Target, request: Put | PutIfAbsent | Replace) -> bool:
-    """Check a request of one key like `fits`, without its cost where all is well."""
+    """Check a request for one key like `fits`, but faster where all limits are kept."""
     config = leader.config
     if (
         TYPE_ID_BYTES <= len(request.key) <= config.max_key_bytes
@@ -130,10 +130,10 @@ def fits_one(leader: Leader, caller: Target, request: Put | PutIfAbsent | Replac
 
 
 def begins_too_many(leader: Leader, owned: OwnedPartition, caller: Target, request: KeyRequest | BulkRequest) -> bool:
-    """Whether a write would begin a map where there are too many; then the caller is told.
+    """Whether a write would create one map too many in a partition; then the caller is told.
 
-    What is gone through map by map takes a turn of the member, and each map costs memory even where it has one entry. What
-    jobs have staged counts too, and may be more: it goes when it is applied.
+    Some turns of the member visit all maps, and each map costs memory even with one entry. Hidden maps of jobs count,
+    too, but have a higher limit: they go when they are applied.
     """
     maps = owned.replica.maps
     if len(maps) < leader.config.max_maps or request.map in maps:
@@ -150,7 +150,7 @@ def begins_too_many(leader: Leader, owned: OwnedPartition, caller: Target, reque
 
 
 def is_kept_from_users(leader: Leader, caller: Target, request: KeyRequest | BulkRequest) -> bool:
-    """Whether a write is for a hidden map: those change by what their job asks for, and nobody else's wish."""
+    """Whether a write names a hidden map, which only the steps of its job change; then the caller is told."""
     if is_hidden(request.map):
         text = f"{request.map!r} is the name of a hidden map: none can write there"
         leader.fail(caller, request.id, ErrorCode.INVALID, text)
@@ -165,7 +165,10 @@ def fits(
     keys: Extent,
     values: Extent,
 ) -> bool:
-    """Check limits before anything is changed: what is stored must be readable, and fit a frame to the backups."""
+    """Whether the names and sizes of a write are within the limits; if not, the caller is told.
+
+    It is checked before any change: what is stored must be readable, and fit a frame to the backups.
+    """
     config, request_id, ttl_ms = leader.config, request.id, request.ttl_ms
     is_staged = is_hidden(request.map)
     longest_name = MAX_MAP_NAME_LENGTH + (MAX_HIDDEN_LENGTH if is_staged else 0)

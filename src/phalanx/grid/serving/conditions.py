@@ -1,10 +1,10 @@
-"""Which entries a scan wants: its conditions, evaluated at the owner on the stored bytes.
+"""The conditions of a scan, evaluated at the owner on the stored bytes.
 
-An entry is left out only if a condition surely does not hold. So:
+An entry is left out only if a condition certainly does not hold. So:
 
-* A value that is not of the condition's kind (text where numbers are asked for, a key of other parts, broken bytes) is
-  wanted: whoever reads it finds out what is wrong with it, and says so, as without conditions.
-* A condition on null neither holds nor does its negation, as in SQL, except for NULL and SAME, which always do or do not.
+* A value that is not of the condition's kind (text instead of a number, a key with other parts, broken bytes) is
+  wanted: its reader finds the error and reports it, as without conditions.
+* On null, neither a condition nor its negation holds, as in SQL. Only NULL and SAME are always true or false.
 
 Values are compared as Spark SQL compares columns:
 
@@ -14,11 +14,11 @@ Values are compared as Spark SQL compares columns:
 | SINGLE, DOUBLE | float, int | 0.0 is -0.0; NaN is NaN, and greater than all else |
 | TEXT | str, UUID and Json as their text | by code points, which is that of the bytes of UTF-8 |
 
-A value that is no dict is one with the only field `value`. A field that is not there is null, and so is every field of one
-that is null. Only the fields that conditions name are decoded, and no lists and maps (`fields`).
+A value that is no dict counts as a dict with the single field `value`. A missing field is null, and so is every field
+in a null. Only the fields that conditions name are decoded, and no lists and maps (`fields`).
 
-A value that is longer than `JUDGED_BYTES` with its stamp is wanted by members without a look at it, since one value is one
-turn: who asked judges it (`judge_all`).
+Members take a value longer than `JUDGED_BYTES` (with its stamp) as wanted without examining it, because one value
+cannot be split over turns. The caller evaluates the conditions on it (`judge_all`).
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ from phalanx.wire.conditions import Condition, Kind, Relation
 from phalanx.wire.limits import JUDGED_BYTES, MAX_CONDITIONS, MAX_LITERAL_BYTES, MAX_LITERALS, MAX_PATH
 
 Wanted = Callable[[bytes, bytes], bool]
-"""Of a key and a stamped value: whether the entry is wanted."""
+"""Takes a key and a stamped value, and returns whether the entry is wanted."""
 
 VALUE_FIELD: Final = "value"
 _ROW_STARTS: Final = STAMP_BYTES + len(MSGPACK_PREFIX)
 
 _Check = Callable[[Any], bool]
-"""Of a value as it was decoded: whether the condition holds, or may hold."""
+"""Takes a decoded value, and returns whether the condition holds, or may hold."""
 _Read = Callable[[Any], Any]
-"""The value as one of its kind, to compare; `_Unfit` if it is none."""
+"""Converts a decoded value to the condition's kind, for comparison. Raises `_Unfit` if it is not of the kind."""
 
 
 class _Field(NamedTuple):
-    """What is asked of one field."""
+    """The checks of one field."""
 
     checks: list[_Check]
     within: dict[str, _Field]
-    """Of the fields in it, by name."""
+    """Name of a field inside this one to its checks."""
 
 
 class BadCondition(Exception):
-    """A condition that means nothing. The message says why."""
+    """A condition is not valid. The message says why."""
 
 
 class _Unfit(Exception):
@@ -70,7 +70,7 @@ class _Unfit(Exception):
 
 
 def check_size(conditions: Sequence[Condition]) -> None:
-    """Raise `BadCondition` where judging by the conditions would take too long: before anything is made of them."""
+    """Raise `BadCondition` if evaluating the conditions would take too long. Called before they are compiled."""
     literals = sum(len(each.literals) for each in conditions)
     size = sum(sum(map(len, each.literals)) for each in conditions)
     for many, limit, what in (
@@ -83,7 +83,7 @@ def check_size(conditions: Sequence[Condition]) -> None:
 
 
 def fit_one_scan(conditions: Sequence[Condition]) -> bool:
-    """Whether members judge by so many conditions in one scan."""
+    """Whether members evaluate these conditions in one scan: they are not too many or too long."""
     try:
         check_size(conditions)
     except BadCondition:
@@ -94,7 +94,7 @@ def fit_one_scan(conditions: Sequence[Condition]) -> bool:
 def wanted_by(conditions: Sequence[Condition], key_parts: int, *, judge_all: bool = False) -> Wanted:
     """Compile conditions into a function that tells whether an entry fulfils them all. Raises `BadCondition`.
 
-    `judge_all`: long values, too.
+    `judge_all`: evaluate them on long values, too.
     """
     check_size(conditions)
     of_key: list[tuple[int, _Check]] = []
@@ -211,7 +211,8 @@ _EXTENSION: Final = msgspec.msgpack.Ext
 
 
 def _decoder(fields: dict[str, _Field]) -> Callable[[bytes], Any] | None:
-    """Decodes these fields of a row, None where one is not there, and steps over all others; None: names are too odd."""
+    """Decodes these fields of a row, None where one is not there, and steps over all others; None: names are too
+    odd."""
     kinds = [msgspec.Raw if field.within else SCALAR for field in fields.values()]
     rename = {f"f{place}": name for place, name in enumerate(fields)}
     try:
@@ -224,7 +225,7 @@ def _decoder(fields: dict[str, _Field]) -> Callable[[bytes], Any] | None:
     return decode
 
 
-# --- what is asked of it --------------------------------------------------------------------------------------------
+# --- checks of one value --------------------------------------------------------------------------------------------
 
 
 def _check(condition: Condition) -> _Check:
@@ -280,17 +281,17 @@ def _is_in(kind: Kind, literals: Sequence[Any], has_null: bool, negated: bool) -
             found = is_among(read(value))
         except _Unfit:
             return True
-        # What is none of them may still be the null among them: nobody knows.
+        # With a null among the literals, a value that equals no other one may equal the null: the result is unknown.
         return not negated if found else negated and not has_null
 
     return holds
 
 
 def _among(kind: Kind, literals: Sequence[Any]) -> Callable[[Any], bool]:
-    """Whether a value equals one of the literals.
+    """Return a function that tells whether a value equals one of the literals.
 
-    Only text and bytes are hashed with a secret. Hashes of all other kinds can be chosen by whoever chooses the values, and
-    a set of 10,000 literals with one hash takes seconds: those are searched in order.
+    Python hashes only text and bytes with a secret. For other kinds a caller can choose literals with one hash, and a
+    set of 10,000 of these takes seconds. So literals of these kinds are sorted and searched.
     """
     if kind in (Kind.TEXT, Kind.BYTES):
         return frozenset(literals).__contains__
@@ -364,14 +365,15 @@ def _text(value: Any) -> str:
 
 
 _LARGE_BITS: Final = 512
-"""Turning an int into a Decimal takes the square of its length: one that is longer than this is greater than all literals."""
+"""Converting an int to Decimal takes time by the square of its length. A longer int than this is beyond all
+literals."""
 _LARGEST_LITERAL: Final = 150
-"""The exponent of ten that a literal of kind DECIMAL may have at most, so that every int of `_LARGE_BITS` is beyond it."""
+"""The greatest exponent of ten of a DECIMAL literal, so that every int with more than `_LARGE_BITS` is beyond it."""
 _INFINITIES: Final = (Decimal("-Infinity"), Decimal("Infinity"))
 
 
 def _decimal(value: Any) -> Decimal:
-    """The value as a Decimal; an infinity if it is an int beyond all literals."""
+    """Return the value as a Decimal; an infinity if it is an int beyond all literals."""
     if type(value) is int:
         return Decimal(value) if value.bit_length() <= _LARGE_BITS else _INFINITIES[value > 0]
     if type(value) is Decimal and value.is_finite():

@@ -1,11 +1,12 @@
-"""A write is applied once, however often it is asked for: what its owner does before and after applying it.
+"""Apply a write once, however often it is requested: what its owner does before and after applying it.
 
-Before: an operation with an outcome in the partition's record is answered from there. Its first owner's answer waited
-for the backups, and this owner may be a backup of then that has more than the others, so this answer waits too: for an
-empty write behind everything that is here.
+Before: an operation with an outcome in the partition's record is answered from there. The first owner's answer waited
+for the backups. This owner may have been a backup that had more writes than the others, so this answer waits, too: for
+an empty write after all writes that are here.
 
 After: the outcome goes into the record and, with the write, to the backups. A first try that changes nothing leaves no
-outcome: its answer either ends the call or is as good as none. For another one the outcome is noted even then:
+outcome: its answer ends the call, or it is lost and the next try decides. For a retry the outcome is recorded even
+then:
 
 1. P asks A to store X if K has no value; the request is slow. The table makes B the owner, so P asks B.
 2. B finds a value: P is told so, and goes on. The value is removed; the table makes A the owner again.
@@ -33,7 +34,8 @@ from phalanx.wire.messages import (
 
 
 def was_applied(leader: Leader, owned: OwnedPartition, caller: Target, request: KeyWrite, now: Millis) -> bool:
-    """Whether a write must not be applied (any more, or yet): then its caller is told why."""
+    """Whether a write must not be applied, because it was before, or cannot be recorded. Then its caller gets the
+    answer."""
     outcomes = owned.replica.deduplication
     record = outcomes.callers.get(caller)
     if record is None:
@@ -60,7 +62,7 @@ def was_applied(leader: Leader, owned: OwnedPartition, caller: Target, request: 
 
 
 def _has_room(leader: Leader, owned: OwnedPartition, caller: Target, request: KeyWrite, now: Millis) -> bool:
-    """Whether a write of a caller of whom nothing is known can be noted; else it is told to ask later."""
+    """Whether a write of a caller without a record can be recorded; if not, the caller is told to retry later."""
     most = leader.config.max_callers
     if owned.replica.deduplication.has_room(caller, most, now):
         return True
@@ -71,7 +73,8 @@ def _has_room(leader: Leader, owned: OwnedPartition, caller: Target, request: Ke
 
 
 def was_noted(owned: OwnedPartition, caller: Target, request: KeyWrite) -> bool:
-    """Whether an earlier try of this write was applied here or where this replica was before, or may have been."""
+    """Whether an earlier try of this write was, or may have been, applied to this replica, here or at an earlier
+    owner."""
     number = request.op or request.id
     return number > 0 and owned.replica.deduplication.find(caller, number) is not OperationStanding.NEW
 
@@ -79,10 +82,10 @@ def was_noted(owned: OwnedPartition, caller: Target, request: KeyWrite) -> bool:
 def applied_as(
     leader: Leader, owned: OwnedPartition, caller: Target, request: KeyWrite, outcome: OutcomeValue
 ) -> AppliedOperation | None:
-    """Return what all replicas are to remember of a write that is about to be applied; None: nobody can ask for it again.
+    """Return what all replicas record of a write that is about to be applied; None: it cannot be retried.
 
-    That is so if it has no number, and of this member's own program while nobody else has the partition: it is answered
-    within the same input.
+    It cannot be retried if it has no number, or if it is the first try of this member's own program while there are no
+    streams: then it is answered within the same input.
     """
     number = request.op or request.id
     if number < 1 or (caller == leader.this and not owned.streams and not request.op):
@@ -110,7 +113,7 @@ def answer_unchanged(
 
 
 def _reply(request: KeyWrite, outcome: OutcomeValue) -> Reply | None:
-    """The answer with that outcome; None if the request cannot have it."""
+    """Return the answer that has this outcome; None: a request of this type cannot have it."""
     if isinstance(request, Replace):
         return FlagReply(request.id, outcome) if isinstance(outcome, bool) else None
     if isinstance(outcome, bool):

@@ -1,4 +1,4 @@
-"""What members leave to those who scan with conditions: long values."""
+"""The caller's part in a scan with conditions: members do not evaluate conditions on long values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phalanx.wire.messages import PackedReply
 
 
 def judged(page: PackedReply, conditions: Sequence[Condition], key_parts: int) -> PackedReply:
-    """The page without the entries that a member has sent only because their values are long."""
+    """Return the page without the entries whose long values do not fulfil the conditions."""
     if len(page.value_data) <= JUDGED_BYTES or max(numbers(page.value_sizes)) <= JUDGED_BYTES:
         return page
     wanted = wanted_by(conditions, key_parts, judge_all=True)

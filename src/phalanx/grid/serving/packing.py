@@ -1,6 +1,6 @@
-"""Pages of a scan for callers that take entries as columns: keys and values side by side, with their sizes.
+"""Pages of a scan for callers that take entries as columns: all keys joined, all values joined, and their sizes.
 
-Nothing is made for a single entry where all are wanted: what is stored is joined as it is, stamps and all.
+Without conditions no object is made for a single entry: stored bytes are joined as they are, with their stamps.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from phalanx.grid.replica.store import MapStore
 from phalanx.grid.serving.conditions import Wanted
 
 EXAMINED_AT_MOST: Final = 4_096
-"""Entries that are looked at for one page, where conditions are few: also where few entries fulfil them, a member is held up
-no longer."""
+"""The most entries examined for one page with few conditions. It bounds a member's turn also if few entries fulfil
+them."""
 EXAMINED_BYTES: Final = 2 * 1024 * 1024
-"""Of their keys and values, where conditions are few: with conditions all of them may have to be decoded."""
+"""The most bytes of keys and values examined for one page with few conditions: all of them may have to be decoded."""
 LISTED_AT_MOST: Final = 40_000
-"""Entries of a map that are all sent on one page, in no order and without looking at any."""
+"""A map with no more entries is sent on one page, without order and without examining entries."""
 
 NEAR: Final = 256
-"""Entries that are gone through together: so many stay in the fastest memory."""
+"""Entries processed together: so many stay in the processor's cache."""
 
 
 class PackedPage(NamedTuple):
-    """What a page holds, as `PackedReply` says."""
+    """The content of a page; the fields are those of `PackedReply`."""
 
     key_data: bytes
     key_sizes: bytes
@@ -43,12 +43,12 @@ NOTHING: Final = PackedPage(b"", b"", b"", b"", False, b"")
 
 
 def examined_at_most(conditions: int) -> int:
-    """Return how many entries are looked at for one page with so many conditions."""
+    """Return how many entries are examined for one page with so many conditions."""
     return EXAMINED_AT_MOST * 22 // (10 + 3 * max(conditions, 4))
 
 
 def _examined_bytes(most: int) -> int:
-    """Return how many bytes of entries are looked at for one page that looks at so many entries."""
+    """Return how many bytes of entries are examined for a page that examines at most so many entries."""
     return EXAMINED_BYTES * most // EXAMINED_AT_MOST
 
 
@@ -62,10 +62,10 @@ def packed_page(
     *,
     with_ttls: bool = False,
 ) -> PackedPage | None:
-    """Wanted entries behind a key in scan order, up to about `max_bytes` (at least one), and whether there are more; `most`
-    entries are looked at. None: the keys have yet to be sorted.
+    """Return a page of wanted entries after a key in scan order, with about `max_bytes` (at least one entry), and
+    whether there are more; at most `most` entries are examined. None: the keys are not sorted yet.
 
-    When one page holds all entries, nobody asks for what is behind it, and they come in any order.
+    If one page holds all entries, no page follows, so they come in any order.
     """
     entries = store.entries
     if (
@@ -86,7 +86,7 @@ def packed_page(
 
 
 def _are_few(entries: dict[bytes, bytes], most: int) -> bool:
-    """Whether all entries may be looked at for one page."""
+    """Whether all entries may be examined for one page."""
     return len(entries) <= most and sum(map(len, entries)) + sum(map(len, entries.values())) <= _examined_bytes(most)
 
 
@@ -99,7 +99,7 @@ def _page_in_order(
     most: int,
     now: Millis,
 ) -> tuple[PackedPage, list[bytes]]:
-    """The page, and its keys."""
+    """Return the page, and its keys."""
     entries, expires_at = store.entries, store.expires_at
     keys: list[bytes] = []
     values: list[bytes] = []
@@ -124,16 +124,17 @@ def _page_in_order(
 
 
 def _page_of_all(entries: dict[bytes, bytes], max_bytes: int, wanted: Wanted | None) -> PackedPage | None:
-    """All wanted entries, in no special order; None: they are more than `max_bytes`.
+    """Return a page of all wanted entries, in no special order; None: they have more than `max_bytes`.
 
-    Some at a time: entries lie all over the memory, and what is to be fetched from there once is dear enough.
+    Entries are processed in small groups, because they lie scattered in memory: each is fetched into the cache only
+    once.
     """
     pieces: list[PackedPage] = []
     size = 0
     for keys, values in _some_at_a_time(entries, wanted):
         key_sizes, value_sizes = list(map(len, keys)), list(map(len, values))
         size += sum(key_sizes) + sum(value_sizes)
-        if size > max_bytes:  # looked at before anything is joined: these may be 256 values of 16 MiB
+        if size > max_bytes:  # checked before joining: these may be 256 values of 16 MiB
             return None
         pieces.append(
             PackedPage(b"".join(keys), number_bytes(key_sizes), b"".join(values), number_bytes(value_sizes), False, b"")

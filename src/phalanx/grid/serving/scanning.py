@@ -1,7 +1,7 @@
-"""Scans that wait until the keys of their map are in order, and orders that nobody needs any more.
+"""Scans that wait until the keys of their map are sorted, and the release of orders that are not used any more.
 
-A small map is put in order with the first page. Of a large one each turn sorts one run, and its scans wait; then they go on
-one in a turn. When nobody has asked for a page for a while, the runs are freed, one in a turn.
+A small map is sorted with the first page. Of a large map each turn sorts one run while its scans wait; then the scans
+continue, one in a turn. When an order was not used for `IDLE_MS`, its runs are freed, one in a turn.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from phalanx.grid.replication.parked_requests import Request
 PAUSE_MS: Millis = 1
 """Between two turns."""
 IDLE_MS: Millis = 5_000
-"""An order that was not used for so long is given up."""
+"""An order that was not used for so long is freed."""
 
 
 class WaitingScans:
-    """Of one member."""
+    """The waiting scans and the scan orders of one member."""
 
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
         self._waiting: dict[tuple[int, str], tuple[MapStore, deque[tuple[Target, Request]]]] = {}
-        """Partition and map, to the store whose order is being made and the requests that wait for it."""
+        """Partition and map to the store whose keys are being sorted and the requests that wait for it."""
         self._ordered: dict[MapStore, None] = {}
-        """Stores that have an order, those that were used last at the end."""
+        """Stores that have an order, the least recently used first."""
         self._useless: deque[list[Position]] = deque()
         self._due_at: Millis = 0
 
@@ -36,21 +36,21 @@ class WaitingScans:
         return f"WaitingScans({list(self._waiting)}, ordered={len(self._ordered)})"
 
     def hold(self, caller: Target, request: Request, partition: int, store: MapStore, now: Millis) -> None:
-        """Let a request wait until its map is in order."""
+        """Let a request wait until the keys of its map are sorted."""
         if not (self._waiting or self._useless):
             self._due_at = now + PAUSE_MS
         self._waiting.setdefault((partition, request.map), (store, deque()))[1].append((caller, request))
         self.note(store, now)
 
     def note(self, store: MapStore, now: Millis) -> None:
-        """A page of the store was asked for."""
+        """Note that a scan uses the order of a store."""
         if store.order is not None:
             store.order.used_at = now
             self._ordered.pop(store, None)
             self._ordered[store] = None
 
     def end(self) -> None:
-        """This incarnation is over: whoever waits is told so."""
+        """Release the waiting requests, to be refused: this incarnation is over."""
         for _, requests in self._waiting.values():
             self._leader.parked.released += requests
         self._waiting.clear()
@@ -66,7 +66,7 @@ class WaitingScans:
         return first.order.used_at + IDLE_MS if first.order is not None else self._due_at
 
     def on_time(self, now: Millis) -> None:
-        """Sort a run, or let one scan go on; and free a run."""
+        """Sort a run, or let one scan continue; and free a run."""
         if (deadline := self.next_deadline()) is None or now < deadline:
             return
         self._due_at = now + PAUSE_MS
@@ -94,5 +94,5 @@ class WaitingScans:
         self._leader.parked.released.append(requests.popleft())
         del self._waiting[place]
         if requests:
-            # Behind the others: each map gets its turn.
+            # At the end of the queue, so that each map gets its turn.
             self._waiting[place] = store, requests

@@ -1,10 +1,10 @@
-"""Requests that go through much, done by their owner some partitions in a turn, and a part of a partition where that holds much.
+"""Long requests, done by their owner some partitions in a turn, or a part of a large partition.
 
-Each turn's part is written and numbered like any other write, so backups, copies and whoever takes over need not know of
-turns. Whatever has changed since the turn before is as if the caller asked only now: what is done is not done again.
+The part of each turn is a numbered write like any other, so backups, copies and new owners need not know of turns. Each
+turn checks the request as if the caller had sent it just now; a retry does not repeat what is done.
 
-    1. The step is done in partition 1. 2. Partition 2 is moved to another owner. 3. The caller is told who that is, and asks
-    for both anew.
+    1. The step is done in partition 1. 2. Partition 2 is moved to another owner. 3. The caller is told the new owner,
+    and requests both anew.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from phalanx.grid.serving.admission import owned_at, owns_all
 from phalanx.wire.messages import ChangeStaged, ClearPartitions
 
 ROWS_AT_ONCE = 10_000
-"""Rows that a turn goes through before it ends; so many at most in one partition, or one page of them."""
+"""Rows that a turn visits before it ends; in one partition at most so many, or one page."""
 PAUSE_MS: Millis = 1
 """Between two turns."""
 
@@ -31,18 +31,18 @@ class Turn(NamedTuple):
 
     now: Millis
     stamp: int
-    """Of all that a turn begins to write."""
+    """The stamp of the writes that the turn begins."""
     most: int
-    """Rows that it goes through in this partition; at least 1."""
+    """The most rows that it visits in one partition; at least 1."""
     is_first: bool
-    """It is the turn in which the caller asked: what it was checked for then still holds."""
+    """Whether the request came in this turn, so that its checks still hold."""
 
 
 R = TypeVar("R", bound=ChangeStaged | ClearPartitions)
 
 
 class Work(Generic[R]):
-    """A request of which some is done in a turn."""
+    """A request that is done in turns."""
 
     __slots__ = ("caller", "do_in", "left", "request", "write")
 
@@ -54,34 +54,35 @@ class Work(Generic[R]):
         left: deque[int],
         do_in: DoIn[R],
     ) -> None:
-        """`write`: has one more in `partitions_left` than waits for backups, until all is done."""
+        """`write`: until all is done, its `partitions_left` is one more than the number of partitions that wait for
+        backups."""
         self.caller = caller
         self.request = request
         self.write = write
-        """Its caller is answered with it; nothing is left of it (`partitions_left`) where the caller was told otherwise."""
+        """It answers the caller. Its `partitions_left` is 0 once the caller got another answer."""
         self.left = left
-        """The partitions in which it is still to be done."""
+        """The partitions in which the request is still to be done."""
         self.do_in = do_in
 
     def __repr__(self) -> str:
         return f"Work({type(self.request).__name__} {self.request.id} of {self.caller}, left={list(self.left)})"
 
     def end(self) -> None:
-        """The caller was told something else."""
+        """End the work: the caller got another answer."""
         self.write.partitions_left = 0
 
     def go_on_in(self, partition: int) -> None:
-        """Only a part was done in the partition: the next turn begins with it."""
+        """Begin the next turn with this partition, in which only a part was done."""
         self.left.appendleft(partition)
 
 
 DoIn = Callable[[Work[R], OwnedPartition, Turn], int | None]
-"""Does a request, or a part of it (`Work.go_on_in`), in one partition. Returns about how many rows it went through; None: it
-can not be done, and the caller was told."""
+"""Does a request, or a part of it (`Work.go_on_in`), in one partition. Returns about how many rows it visited; None: it
+cannot be done, and the caller was told."""
 
 
 class WorkInTurns:
-    """The requests that one member does in turns, one after the other, in the order in which they came."""
+    """The requests that one member does in turns, one after the other, in the order of their arrival."""
 
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
@@ -93,7 +94,7 @@ class WorkInTurns:
         return f"WorkInTurns({list(self._under_way)})"
 
     def begin(self, work: Work[Any], now: Millis) -> None:
-        """A caller has asked; all of it can be done at present."""
+        """Begin a request whose checks have passed; finish it in this turn if it is short."""
         if not self._go_on(work, now, is_first=True):
             self.go_on_later(work, now)
 
@@ -103,13 +104,13 @@ class WorkInTurns:
         self._under_way.append(work)
 
     def _go_on(self, work: Work[Any], now: Millis, *, is_first: bool) -> bool:
-        """Do some more, at least a part of one partition; True when it is over."""
+        """Do some more of a request, at least a part of one partition. Return True when it is over."""
         leader, request, write = self._leader, work.request, work.write
         if not is_first:
             if not write.partitions_left:
                 return True
             if work.left and work.left[0] in leader.unplaced:
-                return False  # A part of it was done there: it is finished before anything else.
+                return False  # A part of the step was done there, and `OwnerStaging` finishes it first.
             if not owns_all(leader, work.caller, request, request.partitions, request.of, now):
                 work.end()
                 return True
@@ -128,7 +129,7 @@ class WorkInTurns:
         return True
 
     def end(self) -> None:
-        """This incarnation is over: whoever waits is told so."""
+        """Refuse the requests that are not done: this incarnation is over."""
         text = "this member has left the cluster before all of it was done"
         for work in self._under_way:
             if work.write.partitions_left:
