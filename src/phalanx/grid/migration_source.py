@@ -1,14 +1,15 @@
-"""The owner's part in the migrations of its partitions (docs/protocol/migrations.md): what it was ordered, and how far it is.
+"""The owner's part in the migrations of its partitions (docs/protocol/migrations.md).
 
-    COPYING   the destination is brought up to date; writes go on, and reach it too. Nothing to do where it is a backup.
-    SEALED    the ownership moves: requests for the partition wait here, unanswered, until the outcome is known. Only
-              while the last writes are confirmed, and for the way of the commit.
-    REPORTED  the destination has everything, and nothing is confirmed without it. The master decides; whatever becomes
-              of it, this owner never ends the migration by itself.
+    COPYING   the destination gets a copy, unless it is a backup already; writes go on, and reach it, too.
+    SEALED    the ownership moves: requests for the partition wait here, unanswered, until the outcome is known. That
+    takes
+              as long as the last writes need for confirmation, and the messages of the commit.
+    REPORTED  the destination has everything, and no write is confirmed without it. The master decides; this owner never
+              ends the migration by itself.
 
 An owner that has reported learns the outcome by the table alone: a newer version of the partition, and a row with or
-without it. A sealed partition then answers what has waited: by itself, or by naming the new owner. So a request is
-served by one owner or by the other, and never by both, in the order in which it came.
+without it. Then the requests that waited for a sealed partition are answered: served here, or told the new owner. So
+one owner serves a request, never both, in the order of arrival.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from phalanx.wire.messages import (
 )
 
 Outcomes = Mapping[tuple[int, int], bool]
-"""Partition and the version that a migration was ordered for, to whether it was committed (DL-24)."""
+"""Partition and the version for which a migration was ordered, to whether it was committed (DL-24)."""
 
 
 class MigrationStage(enum.StrEnum):
-    """How far one migration is, for the owner."""
+    """The stage of one migration, for the owner."""
 
     COPYING = "the destination is brought up to date"
     SEALED = "requests for the partition wait"
@@ -48,7 +49,7 @@ class MigrationStage(enum.StrEnum):
 
 
 class StageTurn(enum.StrEnum):
-    """What leads on, or back."""
+    """What changes the stage of a migration."""
 
     LAGS = "the destination, or with the ownership any backup, has yet to tell what it has"
     SEALS = "all are in step, and the ownership moves"
@@ -65,19 +66,19 @@ STAGE_CHANGES = TransitionTable[MigrationStage, StageTurn](
         (MigrationStage.SEALED, StageTurn.HAS_ALL): MigrationStage.REPORTED,
     },
 )
-"""The table of partitions alone ends a migration that was reported."""
+"""Only the partition table ends a migration that was reported."""
 
 
 class Outgoing(msgspec.Struct, gc=False):
-    """One migration of one partition that is owned here, from the order to the table that tells its outcome."""
+    """One migration of a partition that is owned here, from its order to the table with its outcome."""
 
     destination: Destination
     began_at: Millis
     stage: MigrationStage = MigrationStage.COPYING
     copied: bool = False
-    """Whether the destination was in step once."""
+    """Whether the destination has been in sync before."""
     probe: Probe | None = None
-    """The new owner asked what this member holds before the table told that it is the owner."""
+    """The new owner's probe, which came before the table that says that it is the owner."""
 
     @property
     def moves_ownership(self) -> bool:
@@ -88,7 +89,7 @@ class Outgoing(msgspec.Struct, gc=False):
 
 
 class OutgoingMigrations:
-    """Partition to the migration that its owner here was ordered."""
+    """The migrations under way of partitions that this member owns."""
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class OutgoingMigrations:
         self.active: dict[int, Outgoing] = {}
         self.sealed = leader.sealed
         self._unconfirmed: set[int] = set()
-        """Those of them that this member owns by a commit of its own, and not yet by the master's table."""
+        """Sealed partitions that this member owns by its own commit, and not yet by the master's table."""
         self._parked = leader.parked
 
     def __repr__(self) -> str:
@@ -119,10 +120,10 @@ class OutgoingMigrations:
         ]
 
     def on_order(self, owned: OwnedPartition, message: MigrationOrder, ordered_by: MemberId, now: Millis) -> None:
-        """An order of the master for the present version of a partition that is owned here.
+        """Take an order of the master for the present version of a partition that is owned here.
 
-        Not while that row is ahead of the master's table: the order has overtaken the table, and is repeated. Else that
-        table would end the silence that the order asks for, and two owners would answer.
+        It is ignored while the row is ahead of the master's table: the order has overtaken that table, and is repeated.
+        If it were taken, the table would unseal the partition that the order seals, and two owners would answer.
         """
         if owned.number in self._unconfirmed:
             return
@@ -137,13 +138,13 @@ class OutgoingMigrations:
             owned.copy_to(destination, self._leader.next_copy_id(), self._leader.config.copy_chunk_bytes, now)
             self._leader.unsettled[owned.number] = owned
         elif outgoing.destination.migration != migration:
-            return  # The outcome of another one is not known here yet (DL-28). The master repeats its order.
+            return  # The outcome of another migration is not known here yet (DL-28). The master repeats its order.
         elif outgoing.stage is MigrationStage.REPORTED:
             self._report(owned, outgoing, done=True)
         self.go_on(owned, now)
 
     def go_on(self, owned: OwnedPartition, now: Millis) -> None:
-        """Something has changed at the streams of a partition: see how far its migration is."""
+        """Advance the migration of a partition after a change of its streams."""
         outgoing = self.active.get(owned.number)
         if outgoing is None or outgoing.stage is MigrationStage.REPORTED:
             return
@@ -160,7 +161,7 @@ class OutgoingMigrations:
             outgoing.turn(StageTurn.HAS_ALL)
             self._report(owned, outgoing, done=True)
         elif not owned.all_in_step():
-            # Another backup has yet to tell what it has: sealing would make everybody wait for that.
+            # Another backup has not answered its probe yet: if sealed now, all callers would wait for that.
             self._unseal(owned.number)
             outgoing.turn(StageTurn.LAGS)
         else:
@@ -174,7 +175,7 @@ class OutgoingMigrations:
     def on_table(
         self, owned: OwnedPartition, table: PartitionTable, outcomes: Outcomes, now: Millis, *, reconfirmed: bool
     ) -> None:  # fmt: skip
-        """The table may tell the outcome (DL-21). Called before the table is acted upon."""
+        """End the migration if the table has its outcome (DL-21). Called before the table is acted upon."""
         outgoing = self.active.get(owned.number)
         if outgoing is None:
             return
@@ -193,14 +194,15 @@ class OutgoingMigrations:
             )
         self._unseal(owned.number)
         if outgoing.moves_ownership and not committed:
-            # The destination may have committed by itself: then it, and whom it asked, follow another rule by now.
+            # The destination may have committed by itself: then it, and the replicas that it probed, follow another
+            # rule.
             owned.doubt_all(now)
 
     def seal_until_confirmed(self, owned: OwnedPartition) -> None:
-        """This member has committed that it owns the partition. It answers when the master's table says so too.
+        """Seal a partition that this member owns by its own commit, until the master's table says so, too.
 
-        1. The master lets D commit. 2. D commits, serves a write with its backup B, and dies; its answer to the master is
-        lost. 3. The master takes the migration back, for D has left: the old owner goes on, without the write.
+        1. The master lets D commit. 2. D commits, serves a write with its backup B, and dies; its answer to the master
+        is lost. 3. The master takes the migration back, for D has left: the old owner goes on, without the write.
         """
         self._staging.let_go(owned.number)
         self._unconfirmed.add(owned.number)
@@ -208,21 +210,22 @@ class OutgoingMigrations:
         self._leader.owned[owned.number] = None
 
     def unseal_confirmed(self, ahead: Collection[int]) -> None:
-        """The master has these rows yet to confirm: others have been."""
+        """Unseal the partitions whose rows the master's table has confirmed: all but those in `ahead`."""
         for partition in sorted(self._unconfirmed.difference(ahead)):
             self._unconfirmed.discard(partition)
             self._unseal(partition)
 
     def let_go(self, partition: int) -> None:
-        """Another member owns the partition: what has waited here is told so."""
+        """Release the parked requests of a partition that another member owns now; they are told so."""
         self._unconfirmed.discard(partition)
         self._unseal(partition)
 
     def answer_probe(self, owner: MemberId, probe: Probe) -> bool:
-        """Keep the question of a destination that is the owner already, as the table is about to tell; True if so.
+        """Keep the probe of a destination that is the owner already, by a table that is not here yet. Return whether it
+        is one.
 
-        1. The master lets D commit: D owns, and its old owner S is its backup. 2. D asks S what S holds. 3. Only then the
-        master's table reaches S. Unanswered, D's first write would wait until D asks again.
+        1. The master lets D commit: D owns the partition, and the old owner S is its backup. 2. D probes S. 3. Only
+        then the master's table reaches S. If the probe were dropped, D's first write would wait until D probes again.
         """
         outgoing = self.active.get(probe.partition)
         if outgoing is None or not outgoing.moves_ownership or outgoing.destination.member != owner:
@@ -237,7 +240,7 @@ class OutgoingMigrations:
         return outgoing.destination.member, outgoing.probe
 
     def end(self) -> None:
-        """This incarnation is over."""
+        """End all migrations: this incarnation is over."""
         for partition in list(self.sealed):
             self._unseal(partition)
         self.active.clear()
@@ -269,7 +272,7 @@ class OutgoingMigrations:
             self._leader.owned[partition] = owned
             self._journal_changes.follow(owned, self._leader.table_at)
             if self._leader.table.owner(partition) == self._leader.this:
-                # What the table has said of maps in the meantime.
+                # The table may have decided contents of maps meanwhile.
                 self._staging.place(owned, self._leader.table_at)
             self._parked.release(partition)
 

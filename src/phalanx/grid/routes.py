@@ -1,4 +1,4 @@
-"""Which messages the grid takes: requests of callers, and what owners and replicas tell each other."""
+"""The messages that the grid takes: requests of callers, and messages between owners and replicas."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The grid at one member: routes requests and replication messages to the partitions that this member holds.
 
-A request is served by the owner alone, by the table that is installed here; whoever asks the wrong member is told so,
-and nothing is done. What a request does stands in `requests`, how writes reach backups and how partitions are copied in
-`replication`, what an owner does in a migration in `migration_source`.
+Only the owner, by the table that is installed here, serves a request; another member tells the caller the owner and
+does nothing. What a request does is in `requests`, how writes reach backups and how partitions are copied in
+`replication`, the owner's part in a migration in `migration_source`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from phalanx.wire.messages import (
 )
 
 LOOK_EVERY_MS = 100
-"""Between two looks at replicas that are waited for."""
+"""Between two checks of replicas that owe acknowledgements or answers."""
 
 
 class GridService(Leader):
@@ -72,11 +72,11 @@ class GridService(Leader):
             self.awaiting_split, self.follower.undivided, self.parked, self._begin_rule, self._answer
         )
         self._early: dict[int, tuple[MemberId, Probe]] = {}
-        """Partition to the question of an owner that has heard of a list, or into how many they are divided, sooner than this
-        member."""
+        """Partition to the probe of an owner that has a newer view than this member, or a table with more
+        partitions."""
         self._confirmed_by: MemberId | None = None
         self._members: tuple[MemberId, ...] = ()
-        """Of the installed view, oldest first."""
+        """The members of the installed view, oldest first."""
         target_ms = config.migration_latency_target_ms
         self.pacer = CopyPacer(target_ms, config.copy_chunk_bytes) if target_ms else None
         self._anti_entropy = AntiEntropy(config.anti_entropy_interval_ms)
@@ -88,25 +88,25 @@ class GridService(Leader):
         self.outgoing = OutgoingMigrations(self, self.staging, self.journal_changes, lambda: self._confirmed_by)
         self.scans = WaitingScans(self)
         self.counts_reads = counts_reads(table.maps)
-        """Whether it may matter when and how often entries are read."""
+        """Whether any map's merge policy compares access statistics."""
         self._expirer = Expirer(self)
         self._look_at = 0
-        """When unsettled partitions are looked at next."""
+        """When unsettled partitions are checked next."""
 
     def __repr__(self) -> str:
         owned, followed = len(self.all_owned()), len(self.follower.replicas)
         return f"GridService(owned={owned}, followed={followed}, unsettled={list(self.unsettled)}, {self.outgoing!r})"
 
     def knows(self, partition: int) -> bool:
-        """Whether there is such a partition, as far as this member has heard: nothing says so before the first table."""
+        """Whether there is such a partition; before the first table any number may be right."""
         return partition < len(self.owned) or not self.table.version
 
     def _replicas(self) -> list[Replica]:
-        """All complete ones that are divided as the table says."""
+        """Return all complete replicas that are split as the table says."""
         return [*(owned.replica for owned in self.all_owned()), *self.follower.replicas.values()]
 
     def validate(self) -> None:
-        """Raise `InvariantViolation` unless what must hold between any two inputs does."""
+        """Raise `InvariantViolation` if an invariant that holds between any two inputs is broken."""
         for owned in self.all_owned():
             partition = owned.number
             invariant(self.table.owner(partition) == self.this, "an owner owns by the table", partition=partition)
@@ -124,10 +124,10 @@ class GridService(Leader):
     # --- requests --------------------------------------------------------------------------------------------------
 
     def put_alone(self, partition: int, name: str, key: bytes, value: bytes, now: Millis) -> bool:
-        """The embedding program's short way: store a value at once, if no other member has to hear of it.
+        """Store a value of the embedding program on the fast path, if no other member has to know of it.
 
-        False, and nothing done, where this member does not own the partition, a backup must confirm, a limit is hit, or the
-        map is protected, or may be bounded.
+        Returns False, and does nothing, if this member does not own the partition, there is a backup, requests are
+        waiting, a limit is exceeded, or the map is protected or may be bounded.
         """
         owned = self.owned[partition]
         if (
@@ -145,7 +145,7 @@ class GridService(Leader):
         return True
 
     def note_read(self, owned: OwnedPartition, name: str, key: bytes, now: Millis) -> None:
-        """An entry of some map is read: note it if the map's merge policy wants to know."""
+        """Count a read of an entry if the map's merge policy compares access statistics."""
         if self.table.maps.of(name).merge_policy in COUNTING:
             replica = owned.replica
             replica.readings.note(name, key, replica.maps[name].entries, self.clock.read(now) >> COUNTER_BITS)
@@ -157,24 +157,26 @@ class GridService(Leader):
     # --- the table -------------------------------------------------------------------------------------------------
 
     def on_table(self, fact: TableConfirmed, now: Millis) -> None:
-        """The master's table was installed, or another master confirmed the one that is installed."""
+        """Follow a table that was installed, or that another master has confirmed."""
         table, ahead, confirmed_by = fact.table, fact.ahead, fact.confirmed_by
         self.guard.on_plan(table.maps, now)
         for content in table.maps.contents:
-            # What is assembled for it is to be newer.
+            # Rows assembled from now on must have greater stamps.
             self.clock.observe(max(content.stamp, content.pending_stamp), now)
         self.counts_reads = counts_reads(table.maps)
         self.evictor.on_plan(table.maps)
         self.journal_changes.on_plan(table.maps)
         reconfirmed = confirmed_by != self._confirmed_by
         if table.version:
-            # A table that assigns nothing confirms no rule. 1. This member follows an owner as its backup before it has a
-            # table. 2. A cut leaves it alone: as the master it finds no table. 3. It assigns one, beginning with version 1.
+            # A table that assigns nothing confirms no rule. 1. This member follows an owner as its backup before it has
+            # a table. 2. A cut leaves it alone: as the master it finds no table. 3. It makes one, beginning with
+            # version 1.
             self._confirmed_by = confirmed_by
         before, self.table, self.table_at = self.table, table, now
         is_divided = before.partition_count != table.partition_count
         if is_divided and not before.version:
-            # This member has just come, and was configured with another count: nothing is divided here.
+            # This is the member's first table, with another count than it is configured with: there is nothing to
+            # split.
             is_divided, self.owned = False, [None] * table.partition_count
         is_same = not is_divided and before.members == table.members and before.maps == table.maps and not reconfirmed
         outcomes = {(each.partition, each.base_version): each.committed for each in fact.completed}
@@ -223,7 +225,10 @@ class GridService(Leader):
             self.unsettled[owned.number] = owned
 
     def _divide(self, of: int, outcomes: Mapping[tuple[int, int], bool], now: Millis, *, reconfirmed: bool) -> None:
-        """There are more partitions: what is owned here is owned anew, from the replicas that are here."""
+        """Split the partitions: end the ownership of all, and keep their replicas, which the new ones are made from.
+
+        `of`: the number of partitions before.
+        """
         held: dict[int, Replica] = {}
         self.owned_later.drop_all()
         for owned in self.all_owned():
@@ -234,18 +239,19 @@ class GridService(Leader):
         self.owned = [None] * self.table.partition_count
 
     def _begin_rule(self, partition: int, now: Millis) -> None:
-        """Serve a partition that had to be divided first."""
+        """Begin to serve a partition that had to be split first."""
         owned = self._take_over(partition, self.table.versions[partition])
         self._follow_table(owned, False, now)
         self.staging.place(owned, now)
 
     def _take_over(self, partition: int, epoch: int) -> OwnedPartition:
-        """Become the owner: with the replica that is here, or with an empty one where nobody had any."""
+        """Become the owner, with the replica that is here, or with an empty one if there is none."""
         replica = self.follower.replicas.pop(partition, None) or Replica()
         self.follower.drop_copy(partition)
         if replica.ordered_for >= 0 and replica.epoch >= epoch:
-            # 1. This member joins, and is given a copy before it has a table. 2. A cut leaves it alone: it assigns all
-            # partitions anew, beginning with version 1. The copy is of a cluster that goes on elsewhere, and keeps it.
+            # 1. This member joins, and gets a copy before it has a table. 2. A cut leaves it alone: it assigns all
+            # partitions anew, beginning with version 1. The copy is of a cluster that goes on elsewhere and has the
+            # data.
             self.deferred_free.add(replica)
             replica = Replica()
         replica.ordered_for = -1
@@ -257,7 +263,8 @@ class GridService(Leader):
         return owned
 
     def _hand_over(self, owned: OwnedPartition, why: str = "") -> None:
-        """Stop to be the owner. Whether writes that wait have reached the new owner is not known here."""
+        """End the ownership of a partition. Fail the writes that wait: this member cannot know if the new owner has
+        them."""
         why = why or f"partition {owned.number} got another owner"
         self.outgoing.let_go(owned.number)
         self.staging.let_go(owned.number)
@@ -283,18 +290,18 @@ class GridService(Leader):
         self._answer_early()
 
     def _answer_early(self) -> None:
-        """Answer probes that came before it was known who owns the partition. Who has left gets no answer."""
+        """Handle the probes again that came before their view or table."""
         early, self._early = self._early, {}
         for sender, probe in early.values():
             self._answer(sender, probe)
 
     def _answer(self, sender: MemberId, probe: Probe) -> None:
-        """A question had to wait; who asked may have left since."""
+        """Handle a probe that had to wait, unless its sender has left since."""
         if sender in self._members:
             self.on_probe(sender, probe)
 
     def on_over(self, fact: IncarnationOver, now: Millis) -> None:
-        """Drop what this incarnation held: others serve it."""
+        """Drop all data of this incarnation, which is over: other members serve it."""
         self.outgoing.end()
         self.owned_later.drop_all()
         for owned in self.all_owned():
@@ -320,7 +327,7 @@ class GridService(Leader):
 
     def on_probe(self, sender: MemberId, message: Probe) -> None:
         if not message.view.may_be_known_by(self.follower.view):
-            # With another view of the same version the owner is on another side: its question is never answered.
+            # An owner with another view of the same version is on another side: its probe is never answered.
             if message.view.version > self.follower.view.version:
                 self._early[message.partition] = sender, message
         elif message.of != len(self.owned) and self.table.version:
@@ -343,7 +350,10 @@ class GridService(Leader):
             owned.on_copy_ack(sender, message, now)
 
     def on_link_lost(self, peer: MemberId, now: Millis, *, is_refused: bool = False) -> None:
-        """Messages to or from the peer may be lost; `is_refused`: only those that waited for a connection to it."""
+        """Handle a lost connection: messages to or from the peer may be lost.
+
+        `is_refused`: no connection was opened, so only messages that waited for one are lost.
+        """
         if not is_refused:
             self.follower.on_link_lost(peer)
         for owned in list(self.unsettled.values()):
@@ -351,7 +361,7 @@ class GridService(Leader):
             self._note_progress(owned, now)
 
     def on_link_up(self, peer: MemberId, now: Millis) -> None:
-        """A connection to the peer is open."""
+        """Probe the replicas at a peer to which a connection is open again."""
         for owned in self.unsettled.values():
             owned.on_link_up(peer, now)
 
@@ -364,24 +374,24 @@ class GridService(Leader):
     # --- migrations ------------------------------------------------------------------------------------------------
 
     def on_migration_order(self, sender: MemberId, message: MigrationOrder, now: Millis) -> None:
-        """Of this member's master. One for another version of the partition than the installed one is ignored (DL-27):
-        too old it is over, too new it comes again.
+        """Take an order of this member's master. An order for another version of the partition than the installed one
+        is ignored (DL-27): an older one is over, a newer one is repeated.
         """
         owned = self.find_owned(message.partition)
         if owned is not None and self.table.versions[message.partition] == message.base_version:
             self.outgoing.on_order(owned, message, sender, now)
 
     def refusal_to_commit(self, message: MigrationCommit) -> str | None:
-        """Why this member cannot commit a migration to it; None: it has what it must have."""
+        """Say why this member must refuse to commit a migration to it; None: it can commit."""
         if self.table.versions[message.partition] == message.row.version:
             return None
         return self.follower.refusal_to_commit(message)
 
     def _is_former(self, master: MemberId) -> bool:
-        """Whether another master has come after this one, and its table is installed.
+        """Whether a master has a successor whose table is installed.
 
-        A master of whose list or table this member has yet to hear is a member all the same: had it joined since, this
-        member would be older, and be none any more.
+        A master whose view or table has not arrived here yet is a member of the view here: had it joined later, this
+        member would be older, and it would not be this member's master.
         """
         return master != self._confirmed_by and master not in self._members
 
@@ -412,7 +422,7 @@ class GridService(Leader):
         return earliest
 
     def on_time(self, now: Millis) -> None:
-        """Send chunks of copies whose turn it is, repeat what was not acknowledged, drop entries whose time is over."""
+        """Let each machine take its turn (copies, expiry, eviction and the like), and probe silent replicas."""
         self.guard.on_time(now)
         self.owned_later.on_time(now)
         if self.pacer is not None:

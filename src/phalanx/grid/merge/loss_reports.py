@@ -1,13 +1,13 @@
-"""What a member tells its master of losses: what its process keeps, and what the table should tell and does not.
+"""Reports of a member to its master: the orphaned replicas of its process, and losses that the table lacks.
 
-A report is worked out from what the process has and what the installed table says, and is repeated until the table says it:
-so nothing waits for an answer, and a new master hears the same. A process that has come from another side tells
+A report is computed from the orphaned replicas and the installed table, and is repeated until the table has it. So no
+answer is needed, and a new master gets the same report. A process that has come from another side reports
 
-* how much it has yet to merge, twice a second, so that nobody takes the cluster for whole before;
-* which partitions of a loss it held in a former incarnation that did not know of the loss, and that are merged now: they
-  were given back, as it had them. Where it held a partition in which nothing was stored, nothing was lost;
-* that it was the member which may live on elsewhere; or that it has the address of that one, and was never it;
-* which losses its side has told of, unless all by whose going it lost something are members here: those have gone on.
+* how much it has still to merge, twice a second, so that nobody takes the cluster for complete before;
+* the partitions of a loss that a former incarnation held which did not know of the loss, and that are merged now: their
+  data is given back. A partition that it held empty counts, too: nothing of it was lost;
+* that a member which the table says may live elsewhere was this process, or that this process has taken its address;
+* the losses in its side's table, unless all members whose going caused the loss are members here: they have gone on.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from phalanx.wire import events
 from phalanx.wire.messages import KeptReport, Returned
 
 REPORT_EVERY_MS: Millis = 500
-"""While something is kept, or the table does not tell what it should."""
+"""Between two reports while replicas are to be merged, or the table lacks something."""
 REPEAT_EVERY_MS: Millis = 5_000
-"""From then on: that nothing is kept any more must arrive, too."""
+"""Between two reports afterwards: the master must also learn that nothing is kept any more."""
 
 
 class LossReports:
-    """What one incarnation tells its master."""
+    """The reports of one incarnation to its master."""
 
     def __init__(self, this: MemberId, kept: OrphanedReplicas, clock: GridClock, outbox: Outbox) -> None:
         self._this = this
@@ -40,18 +40,18 @@ class LossReports:
         self._out = outbox
         self._view_version = 0
         self._table: PartitionTable | None = None
-        """The installed one; None: this member has no view."""
+        """The installed table; None: there was no news yet."""
         self._master: MemberId | None = None
         self._members: Collection[MemberId] = ()
         self._book = LossBook()
         self._next: Millis | None = None
-        """When to look again; None: there is nothing to tell."""
+        """When to make the next report; None: there is nothing to report."""
 
     def __repr__(self) -> str:
         return f"LossReports(next={self._next})"
 
     def on_news(self, fact: MembershipChanged, confirmed: TableConfirmed, now: Millis) -> None:
-        """The view, the master or the table has changed."""
+        """Take a change of the view, the master or the table."""
         self._view_version, self._table = fact.view.version, confirmed.table
         master, book = fact.master, confirmed.table.losses
         if master is None or (not self._kept.sides and not book.away):
@@ -79,11 +79,12 @@ class LossReports:
         self._next = now + (REPEAT_EVERY_MS if is_told else REPORT_EVERY_MS)
 
     def on_kept_handed_in(self, fact: KeptHandedIn, now: Millis) -> None:
-        """This member leaves with what it keeps. What nobody else keeps is lost: tell the master, as the last word."""
+        """Report a last time before this member leaves: orphaned replicas that no other member keeps are lost."""
         table, lost = self._table, self._kept.only_here(self._members)
         if not lost or self._master is None or table is None:
             return
-        # Sides may have had different numbers of partitions: all are told by the smallest, of which the others are multiples.
+        # Sides may have had different numbers of partitions. All are reported by the smallest; the others are multiples
+        # of it.
         of = min(side.of for side in lost)
         partitions = sorted({partition % of for side, several in lost.items() for partition in several})
         entries = sum(
@@ -108,7 +109,8 @@ class LossReports:
         )  # fmt: skip
 
     def _over(self) -> list[MemberId]:
-        """Members that are told to be away, and whose address this process has: it is them, or they are gone."""
+        """Return the members that the table says are away and whose address this process has, unless their data is
+        still to be merged: this process was them, or has replaced them."""
         own = address_of(self._this)
         at_own = [
             each.member for each in self._book.away if address_of(each.member) == own and each.member != self._this
@@ -134,7 +136,7 @@ class LossReports:
 
 
 def _is_back(side: OrphanedSide, partition: int, of: int) -> bool:
-    """Whether a side held a partition of `of`, and what it had of it is merged."""
+    """Whether a side held a partition (of `of` partitions), and all that it had of it is merged."""
     if of % side.of == 0:
         parts = [partition % side.of]
     elif side.of % of == 0:

@@ -1,11 +1,12 @@
-"""Merging what this process has kept into the cluster that it has joined: who sends what, and when it may be dropped.
+"""Merge the orphaned replicas of this process into the cluster that it has joined.
 
 Nothing is sent before this member has a table with owners. Then some replicas are merged at a time, each in batches of
-keys of one owner, of which two are on the way: as in a migration, and by the same pacing. A batch ends only with the
-acknowledgement of an owner, which has replicated what it took from it. One that is refused, lost or not answered is sent
-again, to whoever owns its keys by then. Keys are hashed anew where the cluster has another number of partitions.
+keys of one owner, two on the way at a time, with the pacing of migrations. A batch ends only with the acknowledgement
+of an owner, which has replicated what it took of it. A batch that is refused, lost or not answered is sent again, to
+the owner of its keys at that time. Keys are hashed anew if the cluster has another number of partitions.
 
-A member that is to leave first hands in what it would send. It goes when nothing was taken for `LEAVE_AFTER_MS`.
+A member that is to leave first sends its orphaned replicas. It leaves when no batch was acknowledged for
+`LEAVE_AFTER_MS`.
 """
 
 from __future__ import annotations
@@ -33,45 +34,45 @@ if TYPE_CHECKING:
     from phalanx.grid.service import GridService
 
 FIRST_ID = 1 << 48
-"""Ids of requests from here on are of merges; those of callers are far below."""
+"""The ids of merge requests begin here; those of callers are far below."""
 REPLICAS_AT_ONCE = 4
 ON_THE_WAY = 2
-"""Batches of one replica that are not acknowledged."""
+"""The most unacknowledged batches of one replica."""
 ASK_EVERY_MS = 500
-"""Between two questions whether others have merged theirs."""
+"""Between two queries whether other members have merged theirs."""
 RETRY_PAUSE_MS = 50
 """Before a batch that was refused is sent again."""
 UNHEARD_AFTER_MS = 5_000
 """A batch without an answer for so long is sent again."""
 LEAVE_AFTER_MS = 20_000
-"""A member that is to leave hands in what it keeps until nobody has taken anything for so long."""
+"""A member that is to leave goes when no owner has acknowledged a batch for so long."""
 
 
 class DataMerging:
-    """What one incarnation does with what its process keeps."""
+    """Merges the orphaned replicas of a process, for one incarnation of it."""
 
     def __init__(self, grid: GridService, kept: OrphanedReplicas, patience_ms: Millis, outbox: Outbox) -> None:
         self.orphaned = kept
         self._grid = grid
         self._patience_ms = patience_ms
-        """How long members of the same side may need to come back."""
+        """How long to wait for other members of the former side to come back."""
         self._out = outbox
         self._members: Collection[MemberId] = ()
         self._at: dict[str, MemberId] = {}
         """Address to the member of the view that listens there."""
         self.sendings: list[MergeSender] = []
         self._open: dict[int, Handed] = {}
-        """What is not acknowledged, by id."""
+        """Id to a request that is not acknowledged."""
         self._made = FIRST_ID
         self._taken_up = False
-        """Whether there was a table with owners: the merge has begun."""
+        """Whether the merge has begun, with the first table with owners."""
         self._takes_over_at: Millis = 0
-        """From then on nobody who is not there is waited for."""
+        """When to stop waiting for members that have not come back."""
         self._ask_at: Millis = 0
         self._retry_at: Millis | None = None
-        """When what nobody is asked for at present is sent again."""
+        """When to send the requests again that no owner is asked for at present (`Handed.target`)."""
         self.leave_by: Millis | None = None
-        """This member is to leave, at the latest then; None: it is not to leave, or may do so at once."""
+        """When this member leaves at the latest; None: it is not to leave, or was allowed to."""
 
     def __repr__(self) -> str:
         return f"DataMerging({self.orphaned!r}, sendings={self.sendings}, leave_by={self.leave_by})"
@@ -92,7 +93,7 @@ class DataMerging:
             self._send_again(lambda handed: handed.target not in members, now)
 
     def on_table(self, fact: NewTable, now: Millis) -> None:
-        """The table was installed: from the first one with owners on, merge."""
+        """Begin to merge with the first table with owners; with each later one send again what was put off."""
         if not self.orphaned or not self._grid.table.is_assigned:
             return
         if not self._taken_up:
@@ -121,7 +122,7 @@ class DataMerging:
         self.go_on(now)
 
     def on_reply(self, sender: MemberId, reply: Reply, now: Millis) -> None:
-        """The owner's answer to a batch."""
+        """Take an owner's answer to a batch or a sweep."""
         handed = self._open.get(reply.id)
         if handed is None or handed.target != sender:
             return
@@ -138,12 +139,12 @@ class DataMerging:
         self.go_on(now)
 
     def on_link_lost(self, peer: MemberId, now: Millis) -> None:
-        """Ask again what was asked of this peer: the question, or its answer, may be lost."""
+        """Send the open requests to a peer again: they, or their answers, may be lost."""
         if self._open:
             self._send_again(lambda handed: handed.target == peer, now)
 
     def on_leave_wanted(self, now: Millis) -> None:
-        """This member is to leave, as soon as others have what it keeps."""
+        """Let this member leave as soon as other members have its orphaned replicas."""
         if not self.orphaned:
             self._out.tell(KeptHandedIn())
         elif self.leave_by is None:
@@ -152,7 +153,8 @@ class DataMerging:
             self._ask_at = now
 
     def _let_leave(self, now: Millis) -> None:
-        """Tell when a member that waited for this may leave: others have merged, or will merge, what is kept here."""
+        """Let a member leave that waits for this, if others have merged or will merge its replicas, or its time is
+        over."""
         if self.leave_by is not None and (now >= self.leave_by or not self.orphaned.only_here(self._members)):
             self.leave_by = None
             self._out.tell(KeptHandedIn())
@@ -178,12 +180,12 @@ class DataMerging:
         self._let_leave(now)
 
     def _ask(self, now: Millis) -> None:
-        """Ask the incarnations that rank before this one what became of their replicas."""
+        """Ask the members that rank before this one what became of their replicas."""
         for side in self.orphaned.unmerged():
             for former, partitions in side.ahead().items():
                 present = self._at.get(address_of(former))
                 if former in self._members:
-                    # It has gone on, and with it all that this replica has.
+                    # It never ended: the cluster has all that this replica has.
                     for partition in partitions:
                         self._leave_to_others(side, partition, now)
                 elif present is not None:
@@ -192,13 +194,13 @@ class DataMerging:
                 elif now >= self._takes_over_at:
                     for partition in partitions:
                         del side.replicas[partition].ahead[0]
-                    # The next one in the row is asked at once.
+                    # Ask the next one in the row at once.
                     self._ask_at = now
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
     def go_on(self, now: Millis) -> None:
-        """Send what may be sent now."""
+        """Send again what was put off, if it is time, and begin to merge more replicas."""
         if not self._taken_up:
             return
         if self._retry_at is not None and now >= self._retry_at:
@@ -222,7 +224,7 @@ class DataMerging:
                     self._plan_next(sending, now)
 
     def _plan_next(self, sending: MergeSender, now: Millis) -> None:
-        """One more batch may be on its way, as soon as it is its turn."""
+        """Send one more batch of a replica, now or when the pacer says so."""
         if not sending.has_more:
             return
         pacer = self._grid.pacer
@@ -232,7 +234,7 @@ class DataMerging:
             pacer.take(partial(self._send_next, sending), now, urgent=False)
 
     def _send_next(self, sending: MergeSender, now: Millis) -> int:
-        """Send some keys of a replica; about how many bytes they have."""
+        """Send the next keys of a replica. Return about how many bytes they have with their values."""
         if not sending.has_more or sending not in self.sendings:
             return 0
         if sending.clears:
@@ -249,14 +251,15 @@ class DataMerging:
         return self._made
 
     def _hand_in(self, several: Sequence[Handed], now: Millis) -> None:
-        # All are on the way before the first is asked: one of keys whose time is over ends at once, and not the sending.
+        # All are registered before the first is sent: a batch of expired keys ends at once, and must not end the
+        # sending.
         for handed in several:
             self._open[handed.id] = handed.sending.on_the_way[handed.id] = handed
         for handed in several:
             self._ask_owner(handed, now)
 
     def _by_owner(self, side: OrphanedSide, partition: int, keys: list[bytes]) -> list[list[bytes]]:
-        """The keys of each owner together."""
+        """Return the keys in groups, one for each owner."""
         table = self._grid.table
         if table.partition_count == side.of or not keys:
             return [keys] if keys else []
@@ -267,7 +270,8 @@ class DataMerging:
         return list(groups.values())
 
     def _ask_again(self, handed: Handed, now: Millis) -> None:
-        """Send it to whoever owns its keys by now; where they have several owners, or other partitions, in parts."""
+        """Send a request to the present owner of its keys; in parts, if they have several owners or other partitions by
+        now."""
         sending = handed.sending
         if isinstance(handed, MergeBatch):
             handed.keys, *others = self._by_owner(sending.side, sending.partition, handed.keys)
@@ -285,7 +289,7 @@ class DataMerging:
         table, sending = self._grid.table, handed.sending
         message = self._request(handed, now)
         if message is None:
-            self._end(handed, now)  # The time of all that it was about is over.
+            self._end(handed, now)  # All its entries have expired.
             return
         if isinstance(handed, Sweep):
             partition = handed.partition
@@ -314,9 +318,9 @@ class DataMerging:
     # --- clears ----------------------------------------------------------------------------------------------------
 
     def _begin_sweeps(self, sending: MergeSender, name: str, cleared_at: int, now: Millis) -> None:
-        """Ask for what was written before a clear, wherever the partition's keys are by now.
+        """Ask the owners of all partitions that may have keys of this one for keys written before a clear.
 
-        Both sides may have divided their partitions, each by another number.
+        Both sides may have split their partitions, each into another number.
         """
         count = self._grid.table.partition_count
         common = gcd(count, sending.side.of)
@@ -342,7 +346,7 @@ class DataMerging:
     # --- again -----------------------------------------------------------------------------------------------------
 
     def _put_off(self, handed: Handed, now: Millis) -> None:
-        """Send a batch again later: after a pause, or with the next table. Nobody takes it at present."""
+        """Send a request again later, after a pause or with the next table, because no owner takes it at present."""
         handed.target = None
         if self._retry_at is None or self._retry_at <= now:
             self._retry_at = now + RETRY_PAUSE_MS
@@ -355,7 +359,7 @@ class DataMerging:
     # --- ends ------------------------------------------------------------------------------------------------------
 
     def on_over(self, fact: IncarnationOver, now: Millis) -> None:
-        """Hand the orphaned replicas to the next incarnation of this process, where there is one."""
+        """Hand the orphaned replicas to the next incarnation of this process, if there will be one."""
         effects = self._out.effects
         for index, effect in enumerate(effects):
             if isinstance(effect, Finished) and (effect.rejoin or effect.failed):
@@ -373,7 +377,7 @@ class DataMerging:
             self._out.record(events.DataKept(self.orphaned.partition_count(), self.orphaned.entry_count()))
 
     def _end(self, handed: Handed, now: Millis) -> None:
-        """The owner has acknowledged it."""
+        """End a request that the owner has acknowledged, and send the next one of its replica."""
         sending = handed.sending
         del self._open[handed.id], sending.on_the_way[handed.id]
         if self.leave_by is not None:
@@ -392,7 +396,7 @@ class DataMerging:
         self._drop(side, partition, now)
 
     def _drop(self, side: OrphanedSide, partition: int, now: Millis) -> None:
-        """A replica is merged."""
+        """Drop an orphaned replica that this or another member has merged; record the end with the last one."""
         self._grid.follower.deferred_free.add(side.replicas.pop(partition).replica)
         side.done.add(partition)
         if not side.replicas:

@@ -1,22 +1,24 @@
-"""What a member keeps of a cluster that it has left without handing over: its replicas, until they are merged.
+"""Orphaned replicas: those of a cluster that a member has left without handing over, kept until they are merged.
 
-An incarnation that ends because its side joins another one, or because others went on without it, leaves its replicas to
-the next incarnation of the same process (`OrphanedSide`). That one merges them into the cluster which it joins, and drops
-them when their new owners have acknowledged them. The kept data of several former incarnations may pile up, if a merge is
-interrupted by another split: each is merged by itself.
+An incarnation that ends because its side joins another one, or because others went on without it, leaves its replicas
+to the next incarnation of the same process (`OrphanedSide`). That one merges them into the cluster which it joins, and
+drops them when their new owners have acknowledged them. If another split interrupts a merge, the replicas of several
+former incarnations accumulate: each is merged by itself.
 
-Whoever held a replica keeps it, backups too: a process may die before it has merged. The first in the row of the former
-table that is there sends. Every other one (`ahead` names those before it) asks the member that listens at the address of
-the first one what became of that one's replica, and
+Each holder of a replica keeps it, backups too, because a process may die before it has merged. The first present member
+in the row of the former table sends its replica. Every other one (`ahead` names those before it) asks the member at the
+address of the first one what became of that one's replica, and
 
-* drops its own when the other is merged, or when the other never ended: it is a member of this very cluster;
-* waits while the other is being sent. The wait ends with another answer, or when that member leaves the view;
-* takes over when the other is unknown there (a new process), or nobody has come to that address for `patience_ms`;
-* takes over when the other has less: it fell behind before both were cut off from their owner, who is gone by now;
-* waits for another one that waits itself only if that one is before it by table version, index and name. So nobody waits
-  in a circle, even if tables differ.
+* drops its own replica when the other one is merged, or its member never ended: it is a member of this very cluster;
+* waits while the other one is being sent. The wait ends with another answer, or when that member leaves the view;
+* takes over when the other one is unknown there (a new process), or no member has come to that address for
+  `patience_ms`;
+* takes over when the other one has less: it fell behind before both were cut off from their owner, which is gone by
+  now;
+* waits for a member that waits itself only if that one ranks before it by table version, index and name. So no members
+  wait in a circle, even if their tables differ.
 
-Mistakes only repeat work: what is merged twice is merged once.
+Mistakes only repeat work, because a merge is idempotent.
 """
 
 from __future__ import annotations
@@ -32,25 +34,27 @@ from phalanx.grid.replica.store import Replica
 from phalanx.wire.messages import KeptAnswer, KeptQuery, Mark, Waiting
 
 REMEMBERED_SIDES = 64
-"""Former incarnations of which a process can say that they are merged."""
+"""Merged former incarnations that a process remembers, to answer queries of other members."""
 
 
 class OrphanedReplica:
-    """One replica of a former incarnation, and who else may have it."""
+    """One replica of a former incarnation, and the other members that may have it."""
 
     __slots__ = ("ahead", "index", "others", "replica", "told_by", "version")
 
     def __init__(self, replica: Replica, version: int, row: tuple[MemberId, ...], former: MemberId) -> None:
         self.replica = replica
         self.version = version
-        """Of the partition, in the former table."""
+        """The partition's version in the former table."""
         self.index = row.index(former) if former in row else len(row)
         self.others = row[: self.index]
-        """Those before it in the row."""
+        """The members before it in the row."""
         self.ahead = list(self.others)
-        """Those of them that may still have it, as far as this incarnation knows; none: this one is to be sent."""
+        """Those of `others` that may still send it, as far as this incarnation knows; empty: this member is to send
+        it."""
         self.told_by: MemberId | None = None
-        """Who has answered last that its process keeps it too, and is before this one. At an address may be another process."""
+        """The member whose last answer says that its process has the replica of the first one in `ahead`. It is named
+        because another process may come to its address."""
 
     def __repr__(self) -> str:
         return f"OrphanedReplica({self.replica}, ahead={self.ahead})"
@@ -70,40 +74,40 @@ class OrphanedSide:
     ) -> None:
         self.former = former
         self.of = of
-        """How many partitions its cluster had."""
+        """The number of partitions of its cluster."""
         self.ended = ended
-        """The grid's clock when it ended."""
+        """The grid's clock when the incarnation ended."""
         self.replicas = replicas
-        """Partition to what is not merged yet."""
+        """Partition to the replica that is not merged yet."""
         self.marks = {
             partition: Mark(partition, kept.replica.epoch, kept.replica.ruler, kept.replica.seq)
             for partition, kept in replicas.items()
         }
-        """How far each replica had come, also of those that are merged by now."""
+        """Partition to the position of its replica (epoch, ruler, seq), also of replicas that are merged by now."""
         self.done: set[int] = set()
         """Partitions that are merged."""
         self.empty = frozenset(empty)
         """Partitions that it held, and in which nothing was stored."""
         self.knew = knew
-        """The losses of which its table told: what it holds, it got after them."""
+        """Ids of the losses in its table: its data is from after these losses."""
         self.undoes: set[str] = set()
-        """The losses that the cluster had before it took up this: what was lost by them, this may give back."""
+        """Ids of the losses in the cluster's table that its own did not have: it may give back what they lost."""
         self.entries = sum(each.replica.entry_count() for each in replicas.values())
-        """Of all replicas that it had."""
+        """The number of entries of all replicas that it had."""
         self.sent = 0
-        """Entries and removals whose new owners have acknowledged them."""
+        """The number of entries and removals that new owners have acknowledged."""
         self.taken = 0
-        """Those of them by which the new owners' data has changed."""
+        """The number of those that have changed the new owners' data."""
         self.left_to_others = 0
-        """Replicas that were dropped because another member has, or had, them."""
+        """The number of replicas that were dropped because another member has, or had, them."""
         self.began_at: Millis | None = None
-        """When this incarnation began to merge it."""
+        """When the present incarnation began to merge this side; None: it has not begun."""
 
     def __repr__(self) -> str:
         return f"OrphanedSide({self.former}, {len(self.replicas)} of {self.of} partitions, entries={self.entries})"
 
     def rank(self, partition: int) -> tuple[int, int, str]:
-        """Return the rank among those that wait: the one with the greatest is the first to take over."""
+        """Return the rank among the members that wait for a partition: the greatest takes over first."""
         kept = self.replicas[partition]
         return kept.version, -kept.index, self.former
 
@@ -124,7 +128,7 @@ class OrphanedSide:
         return KeptAnswer(self.former, self.of, tuple(sending), tuple(done), tuple(waiting))
 
     def hear(self, message: KeptAnswer, asked: Iterable[int], sender: MemberId) -> list[int]:
-        """A member has answered about the one that is first ahead of these. Returns those that can be dropped."""
+        """Take a member's answer about the first one ahead of the `asked` partitions. Return the partitions to drop."""
         waits = {each.partition: (each.version, -each.index, message.former) for each in message.waiting}
         droppable = []
         for partition in asked:
@@ -141,7 +145,7 @@ class OrphanedSide:
         return droppable
 
     def ahead(self) -> dict[MemberId, list[int]]:
-        """Former incarnations elsewhere to the replicas of theirs for which this side waits."""
+        """Return former incarnations elsewhere with the partitions for whose replicas of theirs this side waits."""
         found: dict[MemberId, list[int]] = {}
         for partition, kept in self.replicas.items():
             if kept.ahead:
@@ -149,9 +153,9 @@ class OrphanedSide:
         return found
 
     def begin(self, losses: LossBook, now: Millis) -> None:
-        """Another incarnation of this process takes it up: who has what is to be found out anew.
+        """Begin the merge in a new incarnation of this process, which must ask anew what became of the other replicas.
 
-        `losses`: that the cluster tells of which it has joined.
+        `losses`: those in the table of the cluster that it has joined.
         """
         self.began_at = now
         self.undoes |= losses.ids - self.knew
@@ -161,13 +165,14 @@ class OrphanedSide:
 
 
 class OrphanedReplicas(KeptData):
-    """All that a process keeps, passed from one incarnation to the next."""
+    """All orphaned replicas of a process, passed from one incarnation to the next."""
 
     def __init__(self) -> None:
         self.sides: dict[MemberId, OrphanedSide] = {}
-        """Former incarnation to its replicas; oldest first. Empty ones tell others what is merged."""
+        """Former incarnation to its replicas, oldest first. Sides without replicas stay, to answer that they are
+        merged."""
         self.losses = LossBook()
-        """What the tables of former incarnations told."""
+        """The losses in the tables of former incarnations."""
 
     def __repr__(self) -> str:
         return f"OrphanedReplicas({list(self.unmerged())})"
@@ -185,7 +190,7 @@ class OrphanedReplicas(KeptData):
         return [side for side in self.sides.values() if side.replicas]
 
     def only_here(self, members: Collection[MemberId]) -> dict[OrphanedSide, list[int]]:
-        """Return what is kept here and, as far as members have said, by none of these members."""
+        """Return the partitions of each side that, as far as is known, none of these members keeps."""
         found = {
             side: [p for p, kept in side.replicas.items() if not (kept.ahead and kept.told_by in members)]
             for side in self.unmerged()
@@ -207,9 +212,10 @@ class OrphanedReplicas(KeptData):
 
 
 def keep(former: MemberId, table: PartitionTable, held: dict[int, Replica], ended: int) -> OrphanedSide:
-    """Return what an incarnation that ends leaves to the next one: its last table, and its replicas that are not empty.
+    """Return what an ending incarnation leaves to the next one: its replicas that are not empty, with facts of its last
+    table.
 
-    What jobs have staged ends here: who staged it asks the cluster that goes on.
+    Staged rows are dropped: their jobs continue in the cluster that goes on.
     """
     for replica in held.values():
         place_decided(replica, table.maps.contents)

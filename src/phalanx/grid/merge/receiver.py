@@ -1,8 +1,8 @@
-"""The owner's side of a merge: what another side has kept of some keys, version by version, by the policy of their map.
+"""The owner's side of a merge: decide about each version that another side has kept, by the policy of its map.
 
-What is taken is a write as any other: applied here with the stamp that it has, numbered, sent to the backups, and
-answered when they have it. A map's protection does not stand in the way: what is handed in was acknowledged when it was
-written, and left where it is it may be lost with its process.
+A version that is taken is a write like any other: applied here with the stamp that it has, numbered, sent to the
+backups, and answered when they have it. A map's protection does not refuse it: the version was acknowledged when it was
+written, and refused here it may be lost with its process.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from phalanx.grid.service import GridService
 
 KEYS_AT_ONCE = 2_000
-"""Of one page of keys."""
+"""The most keys examined for one page."""
 NAMED_AT_MOST = 20
-"""Conflicts, and keys, that one event names; all are counted."""
+"""The most conflicts or keys that one event names; all are counted."""
 KEY_BYTES = 40
-"""Of a key that an event names."""
+"""The most bytes of a key that an event shows."""
 
 
 class Judged(NamedTuple):
-    """A kept version, what is here, and what becomes of it."""
+    """A kept version, the version here, and the decision."""
 
     owned: OwnedPartition
     key: bytes
@@ -58,7 +58,7 @@ def on_merge_request(grid: GridService, sender: MemberId, message: MergeRequest,
 
 
 def _on_find(grid: GridService, sender: MemberId, message: FindWrittenBefore, now: Millis) -> None:
-    """Tell which keys have old values."""
+    """Answer which keys have values older than a clear."""
     if not has_as_many(grid, sender, message.id, message.of):
         return
     if not 0 <= message.partition < message.of:
@@ -85,7 +85,7 @@ def _on_find(grid: GridService, sender: MemberId, message: FindWrittenBefore, no
 
 
 def _on_entries(grid: GridService, sender: MemberId, message: MergeEntries, now: Millis) -> None:
-    """Merge some keys of one map, if all of them are owned here; otherwise nothing is done."""
+    """Merge versions of some keys of one map. All keys must be owned here, or nothing is done."""
     owned_ones: list[OwnedPartition] = []
     for partition in partitions_of(message.keys, len(grid.owned)):
         owned = grid.owned[partition]
@@ -98,7 +98,7 @@ def _on_entries(grid: GridService, sender: MemberId, message: MergeEntries, now:
         text = f"{len(message.keys)} keys, and not as many versions with their stamps: send one for each key"
         grid.fail(sender, message.id, ErrorCode.INVALID, text)
         return
-    # What is written here from now on is newer than all that this side has kept.
+    # Writes here from now on must have greater stamps than all that the sender's side has kept.
     grid.clock.observe(message.ended, now)
     grid.clock.observe_stored(message.versions, now)
     policy = grid.table.maps.of(message.map).merge_policy
@@ -128,12 +128,12 @@ def _judge(owned_ones: list[OwnedPartition], message: MergeEntries, policy: str,
 def _apply(
     grid: GridService, owned: OwnedPartition, name: str, taken: list[Judged], write: PendingWrite, now: Millis
 ) -> None:
-    """Store what is taken in one partition, and have the backups store it."""
+    """Commit the taken versions in one partition; the write waits for the backups."""
     replica = owned.replica
     removed = [each for each in taken if each.kept.is_removal]
     values = [each for each in taken if not each.kept.is_removal]
     if not taken and not owned.is_settled:
-        # What is here, and makes what was handed in dispensable, may not have reached the backups yet.
+        # The versions here, because of which nothing was taken, may not have reached the backups yet.
         grid.write_nothing(owned, name, write, now)
         return
     if replica.journals:
@@ -153,7 +153,7 @@ def _apply(
 
 
 def _record(grid: GridService, message: MergeEntries, policy: str, judged: list[Judged]) -> None:
-    """Conflicts, and what was not brought back."""
+    """Record events about the conflicts, and about the versions that were too old to be taken."""
     conflicts = [each for each in judged if each.verdict.is_conflict and each.here is not None]
     if conflicts:
         named = tuple(

@@ -1,4 +1,4 @@
-"""One kept replica on its way to its new owners: what of it was handed in, and what was not acknowledged yet."""
+"""The sender of one orphaned replica to its new owners: what is still to be sent, and what is not acknowledged yet."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from phalanx.grid.merge.orphaned_replicas import OrphanedReplica, OrphanedSide
 from phalanx.grid.replica.versions import clears, keys_by_map, stored_bytes
 
 ENTRY_BYTES = 16
-"""What an entry counts in a batch besides its key and value."""
+"""The size of an entry in a batch without its key and value, as it is counted."""
 MOST_KEYS = 5_000
-"""Of one batch, however small they are."""
+"""The most keys of one batch, however small they are."""
 
 
 class Handed:
-    """What an owner is asked, from its first sending to its acknowledgement."""
+    """A request to an owner, from its first sending to its acknowledgement."""
 
     __slots__ = ("id", "map", "sending", "sent_at", "target")
 
@@ -26,12 +26,12 @@ class Handed:
         self.sending = sending
         self.map = name
         self.target: MemberId | None = None
-        """Who is asked; None: nobody at present."""
+        """The owner that is asked; None: the request is put off."""
         self.sent_at: Millis = 0
 
 
 class MergeBatch(Handed):
-    """Keys of one map and one owner, whose versions are handed in."""
+    """Keys of one map and one owner, whose versions are sent."""
 
     __slots__ = ("keys", "removed_at")
 
@@ -39,15 +39,15 @@ class MergeBatch(Handed):
         super().__init__(number, sending, name)
         self.keys = keys
         self.removed_at = removed_at
-        """When those were removed of which the replica has nothing; 0: it has something of each."""
+        """The stamp of the clear that removed the keys without a version in the replica; 0: each key has a version."""
 
     def __repr__(self) -> str:
         return f"MergeBatch({self.id}, {len(self.keys)} keys of {self.map!r}, target={self.target})"
 
 
 class Sweep(Handed):
-    """A map was cleared: which keys has the owner of a partition that were written before? These are then handed in, as
-    removed, but for those of which the replica has a version of its own."""
+    """A query for the keys of a cleared map that the owner of a partition has from before the clear. They are then sent
+    as removed, except those of which the replica has a version."""
 
     __slots__ = ("after_key", "cleared_at", "of", "partition")
 
@@ -56,16 +56,16 @@ class Sweep(Handed):
         self.cleared_at = cleared_at
         self.partition = partition
         self.of = of
-        """How many partitions there were when this was planned."""
+        """The number of partitions when this was planned."""
         self.after_key = b""
-        """Keys behind this one are still to be asked for, in scan order."""
+        """The next page begins after this key, in scan order."""
 
     def __repr__(self) -> str:
         return f"Sweep({self.id}, {self.map!r} of {self.partition}, target={self.target})"
 
 
 class MergeSender:
-    """One replica on its way to the new owners."""
+    """Sends one orphaned replica to the new owners."""
 
     __slots__ = ("_keys", "clears", "on_the_way", "partition", "replica", "side")
 
@@ -75,9 +75,9 @@ class MergeSender:
         self.replica = kept.replica
         self.on_the_way: dict[int, Handed] = {}
         self.clears = deque(clears(kept.replica))
-        """Maps that were cleared, and when; of these nothing was asked yet."""
+        """Cleared maps for which no sweep has begun, with the stamps of the clears."""
         self._keys: deque[tuple[str, Iterator[bytes]]] = deque(keys_by_map(kept.replica))
-        """Maps and their keys that were not sent yet."""
+        """Maps with the keys that were not sent yet."""
 
     def __repr__(self) -> str:
         return f"MergeSender({self.partition} of {self.side.former}, on_the_way={list(self.on_the_way.values())})"
@@ -91,9 +91,11 @@ class MergeSender:
         return not self.has_more and not self.on_the_way
 
     def next_keys(self, max_bytes: int) -> tuple[str, list[bytes], int]:
-        """Some keys of one map, and about how many bytes they have with their values; none if there are no more at all.
+        """Return the next keys of one map, and about how many bytes they have with their values; no keys only at the
+        end.
 
-        None while there are more would end the sending half way: the next batch follows the acknowledgement of one.
+        An empty batch before the end would stop the sending half way, because an acknowledgement triggers the next
+        batch.
         """
         while self._keys:
             name, left = self._keys[0]

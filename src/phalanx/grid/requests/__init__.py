@@ -1,1 +1,1 @@
-"""What each request does at the owner of its partition."""
+"""The request handlers at the owner of a partition."""

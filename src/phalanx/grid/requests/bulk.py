@@ -1,4 +1,4 @@
-"""What each request for many keys, or for partitions, does at their owner: all of it, or nothing where one is owned elsewhere."""
+"""The handlers of requests for many keys or partitions. All keys must be owned here, or nothing is done."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from phalanx.grid.service import GridService
 
 REPLY_BYTES = 8 * 1024 * 1024
-"""A reply with many values ends here; the caller asks for the rest."""
+"""The most bytes of values in one reply; the caller requests the rest."""
 
 
 def on_bulk_request(grid: GridService, caller: Target, request: BulkRequest, now: Millis) -> None:
-    """A request for many keys or partitions: all of them must be owned here, or nothing is done."""
+    """Serve a request for many keys or partitions. All of them must be owned here, or nothing is done."""
     _BULK_OPERATIONS[type(request)](grid, caller, request, now)
 
 
@@ -58,7 +58,7 @@ def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) ->
     owned_ones = owned_of(grid, caller, request, partitions_of(keys, len(grid.owned)), now)
     if owned_ones is None:
         return
-    # What is stored is not copied before it is known how much of it fits: a key may be named a thousand times.
+    # Values are not copied before it is known how many fit: a request may name a key a thousand times.
     stored = [
         None
         if (store := owned.replica.maps.get(name)) is None
@@ -75,7 +75,7 @@ def _get_all(grid: GridService, caller: Target, request: GetAll, now: Millis) ->
 
 
 def _as_many_as_fit(values: list[bytes | None]) -> list[bytes | None]:
-    """The first values, as many as one reply may hold; at least one."""
+    """Return the first values, as many as fit into one reply, but at least one."""
     if sum(map(len, filter(None, values))) <= REPLY_BYTES:
         return values
     size = 0
@@ -147,7 +147,8 @@ def _put_packed(grid: GridService, caller: Target, request: PutPacked, now: Mill
     if any(begins_too_many(grid, owned_at(grid, partition), caller, request) for partition in partitions):
         return
     for part in request.parts:
-        # One of each: who hashes otherwise than members do is found out before anything is where nobody finds it.
+        # The first key of each partition is checked, to find a client that hashes differently before its rows are
+        # stored where no reader looks for them.
         key = first_key(part.rows)
         if key is not None and partition_of(key, request.of) != part.partition:
             text = (
@@ -188,7 +189,7 @@ def _put_in(
     *,
     page: int = 0,
 ) -> None:
-    """Store stamped values in one partition, and have its backups do so; the write waits for them."""
+    """Commit stamped values in one partition; the write waits for the backups."""
     if owned.replica.journals:
         end_before_write(grid, owned, name, keys, now)
     grid.commit(owned, ReplicatePut(*owned.next_head(), name, keys, values, ttl_ms, page=page), write, now)
@@ -261,7 +262,8 @@ def _scan_packed(grid: GridService, caller: Target, request: ScanPacked, now: Mi
 
 
 def _is_there(grid: GridService, replica: Replica, name: str, now: Millis) -> bool:
-    """Whether a hidden map is still what it was made as, perhaps without entries; then it is used now."""
+    """Whether a hidden map is still complete: a snapshot without entries has no store, but its job knows it. Note the
+    use."""
     if name in replica.maps:
         grid.staging.touch(name, now)
         return True

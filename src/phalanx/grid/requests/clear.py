@@ -1,9 +1,9 @@
-"""A clear of a map, in the partitions that a caller names: in later turns where a journal is to tell of many entries.
+"""Clear a map in the partitions that a caller names; in several turns if the map has a journal and many entries.
 
-Without a journal a clear costs nothing, whatever there was: that is taken apart later (`deferred_free`). A journal gets an event
-for each entry that it has room for. Where these are many, entries are removed some at a time, in writes of their own, and
-the clear comes when few are left. Meanwhile callers see a map that is partly cleared, as they do of a clear in several
-partitions.
+Without a journal a clear costs nothing, whatever the size of the map: the old store is freed later (`deferred_free`). A
+journal gets an event for each entry, as many as it has room for. If these are many, entries are removed some at a time,
+in writes of their own, and the clear comes when few are left. Meanwhile callers see a map that is partly cleared, as
+with a clear in several partitions.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from phalanx.grid.service import GridService
 
 EVENT_COST = 5
-"""Rows of a turn that one event counts for."""
+"""The number of rows of a turn that one event counts as."""
 WRITE_BYTES = 1024 * 1024
-"""Of keys that are removed in one write; at least one key."""
+"""The most bytes of keys that one write removes; it removes at least one key."""
 
 
 def on_clear(grid: GridService, caller: Target, request: ClearPartitions, now: Millis) -> None:
-    """A caller clears a map in some partitions."""
+    """Serve a request to clear a map in some partitions."""
     if is_kept_from_users(grid, caller, request) or not owns_all(
         grid, caller, request, request.partitions, request.of, now
     ):
@@ -44,7 +44,10 @@ def on_clear(grid: GridService, caller: Target, request: ClearPartitions, now: M
 def _clear_in(
     leader: Leader, parts_left: dict[int, int], work: Work[ClearPartitions], owned: OwnedPartition, turn: Turn
 ) -> int:
-    """`parts_left`: of partitions that are cleared in parts, how many of these may still come."""
+    """Clear a map in one partition, or remove some of its entries. Return about how many rows that counts as.
+
+    `parts_left`: partition that is cleared in parts to the number of parts that may still come.
+    """
     name, replica = work.request.map, owned.replica
     if replica.journals:
         end_before_write(leader, owned, name, None, turn.now)
@@ -53,11 +56,12 @@ def _clear_in(
         return 1
     events = min(len(store.entries), store.journal.capacity) if store.journal is not None else 0
     at_once = max(turn.most // EVENT_COST, 1)
-    # Never more turns than what was there takes: who writes without end must not keep the clear from coming.
+    # The number of parts is fixed by the first turn: a caller that writes all the time must not delay the clear for
+    # ever.
     parts = parts_left.setdefault(owned.number, events // at_once)
     if events > at_once and parts > 0:
         parts_left[owned.number] = parts - 1
-        # The clear takes their tombstones away again; until it comes, a merge must know of them.
+        # A merge before the clear needs the tombstones; the clear drops them.
         removal = ReplicateRemove(*owned.next_head(), name, _some_keys(store, at_once), [turn.stamp])
         leader.commit(owned, removal, None, turn.now)
         work.go_on_in(owned.number)

@@ -1,7 +1,7 @@
-"""What each request for one key does at the owner of its partition, one function each. (`bulk` has those for many.)
+"""The handlers of requests for one key, at the owner of its partition. (`bulk` has those for many keys.)
 
-Reads answer from the owner's replica. Writes are evaluated there, applied, numbered, and go to the backups as what
-they did (these keys have these values now; these are gone), so a backup never evaluates anything.
+Reads answer from the owner's replica. Writes are evaluated there, applied, numbered, and sent to the backups as their
+result (these keys have these values now; these are removed), so a backup never evaluates anything.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def on_key_request(grid: GridService, caller: Target, request: KeyRequest, now: Millis) -> None:
-    """A request for one key: serve it if this member owns the key's partition."""
+    """Serve a request for one key if this member owns the key's partition."""
     partition = partition_of(request.key, len(grid.owned))
     owned = grid.owned[partition]
     if owned is None:

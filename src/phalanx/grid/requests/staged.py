@@ -1,7 +1,7 @@
-"""What callers ask for of staged writes: rows to be staged, and steps with what a job has staged.
+"""The handlers of requests for staged writes: stage rows, and do a step with the rows of a job.
 
-A caller asks for a step in some of the partitions owned here. Where it was done before, or by the owner before, it is not
-done again; the answer then waits for the backups as if it had been, for they may not have it yet.
+A caller requests a step in some of the partitions owned here. Where this owner or an earlier one has done it, it is not
+done again; the answer waits for the backups all the same, because they may not have it yet.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def on_change(
     grid: GridService, caller: Target, request: ChangeStaged, owned_ones: list[OwnedPartition], now: Millis
 ) -> None:
-    """A caller asks for a step in partitions that are owned here."""
+    """Serve a request for a step in partitions that are owned here."""
     why = why_impossible(grid, request, owned_ones)
     if why:
         grid.fail(caller, request.id, ErrorCode.INVALID, why)
@@ -48,13 +48,16 @@ def on_change(
 
 
 def _do_in(grid: GridService, work: Work[ChangeStaged], owned: OwnedPartition, turn: Turn) -> int | None:
-    """Do a step in one partition, or a part of it where more rows are staged there than a turn goes through."""
+    """Do a step in one partition, or a part of it if more rows are staged there than a turn visits.
+
+    Returns about how many rows were visited; None: the step cannot be done, and the caller was told.
+    """
     request, write, replica = work.request, work.write, owned.replica
     if not turn.is_first and (why := why_impossible(grid, request, [owned])):
         grid.fail(work.caller, request.id, ErrorCode.INVALID, why)
         return None
     if is_due(grid, owned, request):
-        # Of thousands of attempts most have nothing in this partition.
+        # Only attempts with rows in this partition: there may be thousands, most of them without any.
         message = ReplicateStaged(
             owned.number, replica.epoch, 0, request.map, request.step, request.job,
             attempts_here(replica, request.map, request.job, request.attempts), turn.stamp, request.query,
@@ -66,17 +69,17 @@ def _do_in(grid: GridService, work: Work[ChangeStaged], owned: OwnedPartition, t
             work.go_on_in(owned.number)
         return rows
     if not owned.is_settled:
-        # What was done before may not have reached the backups yet.
+        # The step was done before, but the backups may not have it yet.
         grid.write_nothing(owned, request.map, write, turn.now)
     return 0
 
 
 def take_pages(grid: GridService, caller: Target, request: PutPacked, now: Millis) -> Collection[int] | None:
-    """Rows of an attempt are about to be staged. Returns the partitions of which this is an earlier page that comes once more,
-    to be left out: what was staged since may be newer.
+    """Check pages of rows that are about to be staged. Return the partitions to leave out, because an earlier page
+    comes once more there, and rows staged since may be newer.
 
-    None: they can not be staged, and the caller is told. After the end of their job nothing would become of them; and what
-    comes behind pages that are gone would be taken for the whole.
+    None: the pages cannot be staged, and the caller is told. After the end of their job they would never be used; and
+    pages after a lost one would be taken for the whole.
     """
     name, job = target_of(request.map), job_of(request.map)
     for part in request.parts:

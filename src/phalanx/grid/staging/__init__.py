@@ -1,1 +1,1 @@
-"""What jobs stage in owned partitions, and when its steps are done."""
+"""Staged writes in owned partitions: their steps and the checks of these."""

@@ -1,11 +1,11 @@
-"""The owner's side of staged writes: how steps are done in a partition, and what is dropped by itself.
+"""The owner's side of staged writes: carry out steps in a partition, and drop abandoned hidden maps.
 
-The content of a map is replaced by no caller: an owner does it as soon as the table says so, before it serves the map by that
-table. What callers ask for stands in `staged`.
+No caller replaces the content of a map: an owner does it as soon as the table says so, before it serves the map by that
+table. The steps that callers request are in `requests.staged`.
 
-Nobody may come back for what was staged. What nobody has touched for `staging_ms` is dropped: rows of attempts and
-snapshots by their owner, for which each owner counts anew. What was assembled is dropped when the table knows of no such
-job that is still to be decided, and it is the master that gives those up.
+Staged rows may be abandoned. The owner drops rows of attempts and snapshots that were not used for `staging_ms`; a new
+owner counts that time anew. An assembled content is dropped when the table has no undecided job for it; the master
+gives up such jobs.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from phalanx.grid.serving.turns import PAUSE_MS, WorkInTurns
 from phalanx.wire.messages import ReplicateStaged
 
 LOOK_EVERY_MS: Millis = 60_000
-"""Between two looks for what nobody has touched for long; less where that is not long."""
+"""Between two searches for abandoned hidden maps; less where `staging_ms` is less than four times that."""
 
 
 def _hidden_in(owned: OwnedPartition) -> dict[tuple[str, str, bool], None]:
-    """Return the maps and jobs of which something is hidden in a partition, and whether it was assembled."""
+    """Return map, job, and whether it is an assembled content, for all that jobs have staged in a partition."""
     replica = owned.replica
     names = [*filter(is_hidden, replica.maps), *replica.staged.pages]
     return dict.fromkeys((target_of(each), job_of(each), kind_of(each) is HiddenKind.WHOLE) for each in names)
 
 
 class OwnerStaging:
-    """What one member knows of hidden maps in the partitions that it owns."""
+    """Carries out steps in the partitions that this member owns, and drops abandoned hidden maps there."""
 
     def __init__(self, leader: Leader, turns: WorkInTurns, evictor: Evictor, staging_ms: Millis) -> None:
         self._leader = leader
@@ -51,41 +51,41 @@ class OwnerStaging:
         self._staging_ms = staging_ms
         self._every_ms = max(min(LOOK_EVERY_MS, staging_ms // 4), 1)
         self._used_at: dict[tuple[str, str], Millis] = {}
-        """Map and job to when something of that job was last used here, in whatever partition, or seen first."""
+        """Map and job to when a hidden map of the job was last used here, in any partition, or first seen."""
         self._look_at: Millis | None = None
-        """When to look for what was not used for long; None: nothing is hidden here, as far as is known."""
+        """When to search for abandoned hidden maps; None: no hidden maps are known here."""
         self.unplaced = leader.unplaced
         self._place_at: Millis = 0
-        """When the next of them are served."""
+        """When the next turn for `unplaced` is due."""
 
     def __repr__(self) -> str:
         return f"OwnerStaging({list(self._used_at)}, look_at={self._look_at})"
 
     def touch(self, name: str, now: Millis) -> None:
-        """A hidden map is used."""
+        """Note that a hidden map is used."""
         self._used_at[target_of(name), job_of(name)] = now
         if self._look_at is None:
             self._look_at = now + self._every_ms
 
     def take_over(self, owned: OwnedPartition, now: Millis) -> None:
-        """The partition is owned here from now on."""
+        """Take a partition that this member now owns."""
         if self._look_at is None and _hidden_in(owned):
             self._look_at = now + self._every_ms
         if owned.replica.staged.rest is not None:
             self.hold(owned, now)
 
     def hold(self, owned: OwnedPartition, now: Millis) -> None:
-        """Let a partition answer nothing before it is as it has to be, which later turns see to."""
+        """Stop answering requests for a partition until later turns have finished its steps and replacements."""
         if not self.unplaced:
             self._place_at = now + PAUSE_MS
         self.unplaced[owned.number] = owned
         self._leader.owned[owned.number] = None
 
     def place(self, owned: OwnedPartition, now: Millis) -> int:
-        """Before the partition is served by the installed table: put decided contents in the place of maps. Where a step is
-        to be finished first, both is done in later turns.
+        """Replace maps by their decided contents, before the partition is served by the installed table. If a step must
+        be finished first, both are done in later turns.
 
-        Returns about how many entries that has gone through.
+        Returns about how many entries were visited.
         """
         if owned.replica.staged.rest is not None:
             self.hold(owned, now)
@@ -99,7 +99,7 @@ class OwnerStaging:
         return entries
 
     def place_all(self, now: Millis) -> None:
-        """Do `place` in all partitions; what is too much for one turn is done in later ones."""
+        """Call `place` for all partitions; the rest that does not fit into one turn is done in later ones."""
         leader, room = self._leader, self._turns.rows_at_once
         for owned in [owned for owned in leader.owned if owned is not None]:
             if room > 0:
@@ -111,8 +111,8 @@ class OwnerStaging:
         return [content for content in self._leader.table.maps.contents if is_newer(owned.replica, content)]
 
     def _place_next(self, now: Millis) -> None:
-        """Finish steps and put contents in their place in some more partitions, and serve these: first one that somebody waits
-        for."""
+        """Finish steps and replacements in some more partitions, first those with parked requests, and serve them
+        again."""
         leader, room = self._leader, self._turns.rows_at_once
         while self.unplaced and room > 0:
             partition = leader.parked.most_wanted(self.unplaced)
@@ -126,7 +126,7 @@ class OwnerStaging:
             leader.parked.release(partition)
 
     def _finish_step(self, owned: OwnedPartition, rest: ReplicateStaged, now: Millis) -> int:
-        """Do the rest of a step, or another part of it. Returns about how many rows that were."""
+        """Do the rest of a step, or another part of it. Return about how many rows were visited."""
         replica = owned.replica
         attempts = attempts_here(replica, rest.map, rest.job, rest.attempts)
         message = msgspec.structs.replace(rest, partition=owned.number, epoch=replica.epoch, attempts=attempts)
@@ -140,9 +140,10 @@ class OwnerStaging:
         most: int,
         now: Millis,
     ) -> int:
-        """Do a step, or a part of it where more rows than `most` are staged; the write waits for the backups when all is done.
+        """Do a step, or a part of it if more than `most` rows are staged. The write waits for the backups of the last
+        part.
 
-        Returns about how many rows it went through.
+        Returns about how many rows were visited.
         """
         replica = owned.replica
         if pages := pages_of_part(replica, message, most):
@@ -153,7 +154,8 @@ class OwnerStaging:
         return rows
 
     def _do(self, owned: OwnedPartition, message: ReplicateStaged, write: PendingWrite | None, now: Millis) -> None:
-        """Commit a step, whose number is not set yet, and go on with what this member keeps of what it has staged."""
+        """Commit a step, whose sequence number is not set yet, and tell expiry, copies and eviction what it has
+        changed."""
         replica, step = owned.replica, message.step
         needed = consumed_by(replica, message)
         if replica.journals and step in (StagedStep.APPLY, StagedStep.REPLACE):
@@ -174,7 +176,7 @@ class OwnerStaging:
             self._evictor.after_write(owned, message.map, 0, now)
 
     def let_go(self, partition: int) -> None:
-        """It is sealed, or not owned here any more: its next owner does what is left."""
+        """Forget a partition that is sealed or has another owner: its next owner does what is left."""
         if self.unplaced.pop(partition, None) is not None:
             self._leader.parked.release(partition)
 
@@ -192,7 +194,7 @@ class OwnerStaging:
         still_used: dict[tuple[str, str], Millis] = {}
         for owned in self._leader.all_owned():
             replica = owned.replica
-            # What is sealed stays as its next owner has it; it may be this one again.
+            # A sealed partition must stay equal to its next owner's. That may be this member again.
             is_sealed = self._leader.owned[owned.number] is None
             for name, job, is_whole in _hidden_in(owned):
                 used_at = self._used_at.get((name, job), now)

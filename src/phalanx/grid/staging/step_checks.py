@@ -1,4 +1,4 @@
-"""Whether a step with staged rows can be done in partitions that are owned here, is still to be done, or was."""
+"""Checks of a step with staged rows in owned partitions: is it possible, is it still to be done, was it done?"""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_due(leader: Leader, owned: OwnedPartition, request: ChangeStaged) -> bool
 
 
 def why_impossible(leader: Leader, request: ChangeStaged, owned_ones: list[OwnedPartition]) -> str:
-    """Why a step can never be done; empty: it can, or was done."""
+    """Say why a step can never be done; empty: it can be, or was done."""
     name, job, step = request.map, request.job, request.step
     if is_hidden(name) or step not in (
         StagedStep.APPLY,
@@ -61,7 +61,7 @@ def why_impossible(leader: Leader, request: ChangeStaged, owned_ones: list[Owned
 
 
 def _what_is_gone(request: ChangeStaged, owned_ones: list[OwnedPartition]) -> str:
-    """Say in words which staged rows are not here any more; empty: all are here."""
+    """Say which staged rows are lost; empty: all are here."""
     places = {partition: place for place, partition in enumerate(request.partitions)}
     so_far = "" if request.step is StagedStep.APPLY else NOTHING_DONE
     for owned in owned_ones:
@@ -79,7 +79,7 @@ def _what_is_gone(request: ChangeStaged, owned_ones: list[OwnedPartition]) -> st
 
 
 def was_done(owned: OwnedPartition, request: ChangeStaged) -> bool:
-    """Whether this owner, or one before it, has done a step."""
+    """Whether this owner, or an earlier one, has done a step."""
     name, job, replica = request.map, request.job, owned.replica
     stage = replica.staged.stage_of(name, job)
     if request.step is StagedStep.CHECK:
@@ -94,8 +94,8 @@ def was_done(owned: OwnedPartition, request: ChangeStaged) -> bool:
 
 
 def _is_stale(leader: Leader, owned: OwnedPartition, request: ChangeStaged) -> bool:
-    """Whether what was assembled is older than the beginning of its job, which began anew when another one had taken its
-    turn: in its place, it would count as removed when it began."""
+    """Whether an assembled content is older than the present beginning of its job, which began anew after another job
+    had replaced the map. Its rows would count as removed at that beginning, so it must be assembled again."""
     content = leader.table.maps.content_of(request.map)
     whole = owned.replica.maps.get(hidden_name(request.map, request.job, HiddenKind.WHOLE))
     if request.step is not StagedStep.ASSEMBLE or content.pending != request.job or whole is None:
