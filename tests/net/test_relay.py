@@ -149,8 +149,11 @@ def test_a_member_is_reached_at_each_of_its_addresses(
         async with members(1, host=host, advertise=advertise) as (member,):
             port = member.address.rpartition(":")[2]
             for name in dialled:
-                assert await by_asyncio(f"{name}:{port}") == await by_blocking(f"{name}:{port}") == 0
-                assert await by_question(f"{name}:{port}", file) == 1
+                try:
+                    assert await by_asyncio(f"{name}:{port}") == await by_blocking(f"{name}:{port}") == 0
+                    assert await by_question(f"{name}:{port}", file) == 1
+                except ConnectError as error:
+                    pytest.fail(f"a member that listens on {host} is not reached at {name}: {error}")
             seed = Address(f"{dialled[-1]}:{port}")
             settings: dict[str, Any] = HASTY | {"secret": SECRET, "host": host, "advertise": advertise}
             joiner = await phalanx.start_member(phalanx.Config(port=0, seeds=(seed,), **settings))
